@@ -35,6 +35,10 @@ class RegistrationError(Exception):
     """A component cannot be registered; the message says what to change in its definition."""
 
 
+class UnresolvedHint(RegistrationError):  # noqa: N818 - names a state that a later try may find gone
+    """A type hint names something that is not defined yet; it may be when the function is first used."""
+
+
 class ProtocolError(Exception):
     """A JSON-RPC error, sent as it is.
 

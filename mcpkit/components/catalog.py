@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..calls.lifespan import Lifespans
 from ..common.errors import RegistrationError
@@ -16,10 +16,12 @@ from ..state.change import Change, ListName
 from ..state.principal import Principal
 from .collection import Components
 from .component import Component
-from .custom_methods import Method
-from .prompts import Prompt
-from .resources import Resource, ResourceTemplate
-from .tools import AnyTool
+
+if TYPE_CHECKING:
+    from .custom_methods import Method
+    from .prompts import Prompt
+    from .resources import Resource, ResourceTemplate
+    from .tools import AnyTool
 
 Listener = Callable[["Components[Any]", str, Component], None]
 """Called with the part that changed, what happened (`added`, `removed`, `switched`) and to which."""
@@ -56,11 +58,11 @@ class Catalog:
         self.lock = threading.RLock()
         self.listeners: Listeners[[Change]] = Listeners()
         part: Any = partial(Components, lock=self.lock, home=lifespans, check=check, on_change=self._changed)
-        self.tools: Components[AnyTool] = part(AnyTool, "tools")
-        self.resources: Components[Resource] = part(Resource, "resources")
-        self.resource_templates: Components[ResourceTemplate] = part(ResourceTemplate, "resources")
-        self.prompts: Components[Prompt] = part(Prompt, "prompts")
-        self.methods: Components[Method] = part(Method, None)
+        self.tools: Components[AnyTool] = part("tool", "tools")
+        self.resources: Components[Resource] = part("resource", "resources")
+        self.resource_templates: Components[ResourceTemplate] = part("resource template", "resources")
+        self.prompts: Components[Prompt] = part("prompt", "prompts")
+        self.methods: Components[Method] = part("method", None)
 
     @property
     def parts(self) -> tuple[Components[Any], ...]:
@@ -159,7 +161,7 @@ class Catalog:
             RegistrationError: It is none.
         """
         for part in self.parts:
-            if isinstance(component, part.kind):
+            if part.takes(component):
                 return part
         raise RegistrationError(
             f"{component!r} is no Tool, BaseTool, Resource, ResourceTemplate, Prompt or Method; "

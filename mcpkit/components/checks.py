@@ -149,3 +149,8 @@ def _form(shape: type[Mapping[str, Any]]) -> tuple[Json, SchemaValidator]:
 
     described = hints.describe(shape)
     return described.schema, SchemaValidator(described.core)
+
+
+def is_template(uri: str) -> bool:
+    """Tell whether `uri` holds braces, and so is a template or a mistake in one."""
+    return "{" in uri or "}" in uri

@@ -8,9 +8,8 @@ from threading import RLock
 from typing import Generic, TypeVar
 
 from ..calls.lifespan import Lifespans
-from ..common.errors import RegistrationError
+from ..common.errors import RegistrationError, UnresolvedHint
 from ..common.listeners import Listeners
-from ..schema import UnresolvedHint
 from ..state.change import ListName
 from ..state.principal import Principal
 from .component import Component
@@ -25,7 +24,7 @@ class Components(Generic[C]):
     """The components of one kind, in order of registration. All of it may be used from any thread.
 
     Args:
-        kind: The class of the components.
+        kind: What each of them says it is, such as `resource template`.
         list_name: The list of the protocol that they are announced under; None where none holds them.
         lock: Held while anything changes.
         home: What `Component.home` is for what is registered here.
@@ -38,7 +37,7 @@ class Components(Generic[C]):
 
     def __init__(
         self,
-        kind: type[C],
+        kind: str,
         list_name: ListName | None,
         *,
         lock: RLock,
@@ -70,9 +69,9 @@ class Components(Generic[C]):
         Raises:
             RegistrationError: There is one already, and the message names both places; or it is of another kind.
         """
-        if not isinstance(component, self.kind):
+        if not self.takes(component):
             raise RegistrationError(
-                f"{component!r} is no {self.kind.__name__}: add(...) of the registry takes all kinds; functions are "
+                f"{component!r} is no {self.kind}: add(...) of the registry takes all kinds; functions are "
                 "registered by tool(...), resource(...), prompt(...) and method(...)"
             )
         if component.position:  # it may be served elsewhere, and be disabled there alone
@@ -80,6 +79,10 @@ class Components(Generic[C]):
         component.home = self._home
         self._insert(component, replace=replace)
         return component
+
+    def takes(self, component: object) -> bool:
+        """Say whether something is a component of this kind."""
+        return isinstance(component, Component) and component.kind == self.kind
 
     def _insert(self, component: C, *, replace: bool) -> None:
         if self._check is not None:

@@ -15,20 +15,17 @@ from typing_extensions import TypeVar
 from ..calls.limits import INHERITED
 from ..common.errors import RegistrationError
 from ..common.signatures import runs
-from ..content.blocks import is_template
 from ..protocol.eras import Cache
 from ..protocol.types import Annotations, Icon, ToolAnnotations
 from ..state.principal import Principal
-from .completion import Completers
+from .checks import is_template
 from .component import Component
-from .custom_methods import Method, check_method_name
-from .prompts import Prompt
-from .resources import Resource, ResourceTemplate
-from .tools import TextOf, Tool
-from .watch import WatchFunction
 
 if TYPE_CHECKING:
+    from .completion import Completers
     from .task import Task
+    from .tools import TextOf
+    from .watch import WatchFunction
 
 G = TypeVar("G", bound=Callable[..., Any])
 
@@ -50,12 +47,27 @@ NOT_YET = cast("Decorator", None)
 Build = Callable[[Callable[..., Any]], Component]
 
 
-def _with_or_without_options(component: type[Component]) -> Callable[..., Any]:
+def _with_or_without_options(make: Callable[..., Component]) -> Callable[..., Any]:
     def register(self: Decorators, function: Any = None, /, **options: Any) -> Any:
-        build = partial(component, **options)
+        build = partial(make, **options)
         return partial(self._take, build=build) if function is None else self._take(function, build)
 
     return register
+
+
+# What no server has is not imported: each kind of components brings much that is its own.
+
+
+def _make_tool(function: Callable[..., Any], **options: Any) -> Component:
+    from .tools import Tool
+
+    return Tool(function, **options)
+
+
+def _make_prompt(function: Callable[..., Any], **options: Any) -> Component:
+    from .prompts import Prompt
+
+    return Prompt(function, **options)
 
 
 def _resource(self: Decorators, uri: str, /, **options: Any) -> Callable[[F], F]:
@@ -64,9 +76,9 @@ def _resource(self: Decorators, uri: str, /, **options: Any) -> Callable[[F], F]
     return partial(self._take, build=partial(_make_resource, uri=uri, options=options))
 
 
-def _make_resource(
-    function: Callable[..., Any], uri: str, options: Mapping[str, Any]
-) -> Resource | ResourceTemplate:
+def _make_resource(function: Callable[..., Any], uri: str, options: Mapping[str, Any]) -> Component:
+    from .resources import Resource, ResourceTemplate
+
     only = {"size"} if is_template(uri) else {"complete", "entries", "unsafe"}
     wrong = sorted(only & options.keys())
     if wrong:
@@ -76,6 +88,8 @@ def _make_resource(
 
 
 def _method(self: Decorators, name: str, /, **options: Any) -> Callable[[F], F]:
+    from .custom_methods import Method, check_method_name
+
     check_method_name(name)
     options = self._of_method(name, options)
     return partial(self._take, build=lambda function: Method(function, name, **options))
@@ -92,7 +106,7 @@ class Decorators(ABC):
         """Return the options of a method as they are to hold here."""
         return options
 
-    @runs(_with_or_without_options(Tool))
+    @runs(_with_or_without_options(_make_tool))
     def tool(
         self,
         function: F = NOT_YET,  # type: ignore[assignment]  # of a decorator that waits, F is its own type
@@ -255,7 +269,7 @@ class Decorators(ABC):
         """
         raise NotImplementedError
 
-    @runs(_with_or_without_options(Prompt))
+    @runs(_with_or_without_options(_make_prompt))
     def prompt(
         self,
         function: F = NOT_YET,  # type: ignore[assignment]  # of a decorator that waits, F is its own type

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from .component import Component
-from .custom_methods import Method
-from .resources import Resource, ResourceTemplate
 
 
 def prefixed(component: Component, prefix: str) -> str:
     """Return what a component is called under a prefix; methods keep their names."""
-    if isinstance(component, Resource | ResourceTemplate):
+    if component.kind in {"resource", "resource template"}:
         return prefixed_uri(component.key, prefix)
-    if isinstance(component, Method):
+    if component.kind == "method":
         return component.key
     return prefixed_name(component.key, prefix)
 

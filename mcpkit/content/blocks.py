@@ -106,11 +106,6 @@ def check_mime_type(mime_type: str | None) -> None:
         raise ValueError(f'mime_type must look like "text/plain", got {mime_type!r}')
 
 
-def is_template(uri: str) -> bool:
-    """Tell whether `uri` holds braces, and so is a template or a mistake in one."""
-    return "{" in uri or "}" in uri
-
-
 def check_uri(uri: str) -> None:
     """Raise a ValueError where `uri` is none."""
     if not re.fullmatch(_URI, uri):

@@ -6,14 +6,13 @@ import base64
 import binascii
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..calls.call import Call
 from ..calls.lifespan import Lifespans
 from ..calls.runtime import Runtime
 from ..common.errors import INVALID_PARAMS, ProtocolError
 from ..components.component import Component, Listed
-from ..components.resources import ResourceTemplate
 from ..components.security_schemes import listed
 from ..protocol.eras import Cache
 from ..protocol.revisions import narrow
@@ -24,6 +23,9 @@ from . import provider
 from .conditional import Conditional
 from .provider import Kind, Position, Provided, lists_of
 from .registry import Registry
+
+if TYPE_CHECKING:
+    from ..components.resources import ResourceTemplate
 
 MEMBER = {
     "tools/list": "tools",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..calls.access import check_access
 from ..calls.asking.api import check_rounds
@@ -19,13 +19,7 @@ from ..common.errors import (
     MalformedError,
     ProtocolError,
 )
-from ..components.completion import complete
 from ..components.component import Component, Listed, optional
-from ..components.custom_methods import Method
-from ..components.prompts import Prompt
-from ..components.resources import Resource, ResourceTemplate
-from ..components.tools import AnyTool
-from ..content.values import ExtensionResult
 from ..protocol import content
 from ..protocol.eras import Handshake, check_log_level
 from ..protocol.jsonrpc import Outcome, Ready
@@ -40,6 +34,12 @@ from .provider import Kind
 from .registry import Registry
 from .subscriptions.listen import check_keys
 from .task_keeper import TaskKeeper
+
+if TYPE_CHECKING:
+    from ..components.custom_methods import Method
+    from ..components.prompts import Prompt
+    from ..components.resources import Resource, ResourceTemplate
+    from ..components.tools import AnyTool
 
 _MAX_URI_LENGTH = 8192
 """Characters of a URI that is read, as it is held against every template."""
@@ -213,10 +213,10 @@ class Methods:
             False,
         )
         await self._prepare(call, resource)
-        if isinstance(resource, Resource):
-            result = await resource.read(call)
+        if resource.kind == "resource":
+            result = await cast("Resource", resource).read(call)
         else:
-            result = await resource.read(uri, values, call)
+            result = await cast("ResourceTemplate", resource).read(uri, values, call)
         revision = call.envelope.revision
         contents = [narrow("ResourceContents", item, revision) for item in result["contents"]]
         cache = resource.cache
@@ -320,6 +320,8 @@ class Methods:
         if completer is None:
             return call.render({"completion": {"values": [], "total": 0, "hasMore": False}})
         await self._enter(call, component)
+        from ..components.completion import complete
+
         return call.render({"completion": await complete(completer, value, filled, call)})
 
     async def serve_own(self, call: Call, method: Method) -> Outcome:
@@ -340,7 +342,7 @@ def becomes_result(call: Call, error: BaseException) -> bool:
 
 def _tool_result(call: Call, tool: AnyTool, result: Json) -> bytes:
     revision = call.envelope.revision
-    if revision != LATEST and not isinstance(result, ExtensionResult):
+    if revision != LATEST and not hasattr(result, "__mcp_extension_result__"):
         result = content.tool_result(result, revision, wrapped=tool.is_wrapped)
     return call.render(result)
 

@@ -20,7 +20,6 @@ from ..components.component import Listed
 from ..components.context import Context
 from ..components.prefix import prefixed, without_prefix
 from ..components.security_schemes import listed
-from ..components.tools import Tool
 from ..content.wording import described
 from ..protocol.types import Json
 from ..state.change import ListName
@@ -165,8 +164,10 @@ class Provided:
 
     def _shown(self, kind: Kind, component: Any) -> Listed | None:
         part = getattr(self._registry, kind)
-        if not isinstance(component, part.kind):
-            raise TypeError(f"{self.name} has {component!r} among its {kind}, which is no {part.kind.kind}")
+        if not part.takes(component):
+            raise TypeError(f"{self.name} has {component!r} among its {kind}, which is no {part.kind}")
+        from ..components.tools import Tool
+
         if isinstance(component, Tool) and component.task is not None:
             raise TypeError(
                 f"{self.name} has {component!r} with task=, which is for registered tools: who runs a task must know "

@@ -20,9 +20,6 @@ from ..components.decorators import Build, Decorators
 from ..components.included import Included
 from ..components.marking import check_is_function, marked
 from ..components.prefix import prefixed, prefixed_uri
-from ..content.data import json_value
-from ..content.lazy import staying
-from ..content.values import ExtensionResult
 from ..middleware import Middlewares
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import is_object
@@ -34,6 +31,7 @@ from .provider import Provided, Provider, check_kinds, lists_of
 if TYPE_CHECKING:
     from ..calls.call import CallContext
     from ..calls.lifespan import Lifespans
+    from ..content.values import ExtensionResult
     from .topic import Accept, Topic
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -356,6 +354,10 @@ class Extension(Registry):
             )
         if not self.is_supported(ctx):
             raise MissingCapabilityError([self.capability], tree([self.capability]))
+        from ..content.data import json_value
+        from ..content.lazy import staying
+        from ..content.values import ExtensionResult
+
         with staying():  # the author's function has it now
             data: Any = {} if members is None else json_value(members, "members")
         if not is_object(data):

@@ -8,12 +8,12 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TYPE_CHECKING, Protocol
 
 from ..calls.call import Call
-from ..components.tools import AnyTool
 from ..protocol.jsonrpc import Outcome
 from ..protocol.types import Json
 
 if TYPE_CHECKING:
     from ..common.listeners import Listeners
+    from ..components.tools import AnyTool
     from ..state.change import Change
     from .registry import Extension
 

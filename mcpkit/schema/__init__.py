@@ -5,9 +5,10 @@ Internal: it may change at any time.
 
 from __future__ import annotations
 
+from ..common.errors import UnresolvedHint
 from ..protocol.mirrored import MirroredParameter
 from .arguments import Arguments
 from .output import Output
-from .signature import Parameter, Signature, UnresolvedHint
+from .signature import Parameter, Signature
 
 __all__ = ["Arguments", "MirroredParameter", "Output", "Parameter", "Signature", "UnresolvedHint"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 from ..common.built import validator
-from ..common.errors import ArgumentsError, Problem, RegistrationError
+from ..common.errors import ArgumentsError, Problem, RegistrationError, UnresolvedHint
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.mirrored import MirroredParameter
 from ..protocol.types import Json
@@ -17,7 +17,7 @@ from . import hints, types, values
 from .described import Described
 from .mirrored import mirrored
 from .published import published
-from .signature import Parameter, Signature, UnresolvedHint, empty
+from .signature import Parameter, Signature, empty
 
 if TYPE_CHECKING:
     from ..content.wording import Steps

@@ -16,7 +16,7 @@ from pydantic_core import ValidationError
 from typing_extensions import is_typeddict
 
 from ..common.built import validator
-from ..common.errors import ArgumentsError, Problem, RegistrationError
+from ..common.errors import ArgumentsError, Problem, RegistrationError, UnresolvedHint
 from ..content import foreign
 from ..protocol.jsonrpc import is_object
 from . import hints, written_form
@@ -24,7 +24,7 @@ from .arguments import Arguments, from_validator
 from .form_fields import FORMS, CannotSayError, Field
 from .problems import problems
 from .references import target
-from .signature import Parameter, UnresolvedHint, empty, of_keys, parameter
+from .signature import Parameter, empty, of_keys, parameter
 from .values import Json
 
 _HINTS = {"types", "typing", "typing_extensions"}

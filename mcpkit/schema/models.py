@@ -17,7 +17,7 @@ from pydantic.warnings import ArbitraryTypeWarning
 from pydantic_core import SchemaError, core_schema
 
 from ..common.core_nodes import copied, nodes
-from ..common.errors import RegistrationError
+from ..common.errors import RegistrationError, UnresolvedHint
 from ..content.data import json_value
 from ..content.foreign import is_struct
 from ..content.serializing import serializing
@@ -37,7 +37,6 @@ from . import (
     wire,
 )
 from .described import Described, Mode, NotInTable
-from .signature import UnresolvedHint
 from .types import KINDS, enumeration, one_of
 
 _KNOWS_NOT_ALL = ConfigDict(arbitrary_types_allowed=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typing_extensions
 
-from ..common.errors import RegistrationError
+from ..common.errors import RegistrationError, UnresolvedHint
 from . import typed_dict
 
 if TYPE_CHECKING:
@@ -21,10 +21,6 @@ _UNPACKED = (typing_extensions.Unpack, getattr(typing, "Unpack", typing_extensio
 
 empty: Any = inspect.Parameter.empty
 """Stands where nothing is written: no annotation, no default."""
-
-
-class UnresolvedHint(RegistrationError):  # noqa: N818 - names a state that a later try may find gone
-    """A type hint names something that is not defined yet; it may be when the function is first used."""
 
 
 Documented = Callable[[], "Documentation"]

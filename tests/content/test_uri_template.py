@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpkit.common.errors import RegistrationError
-from mcpkit.content.blocks import is_template
+from mcpkit.components.checks import is_template
 from mcpkit.content.uri_template import UriTemplate
 from uri_expansion import expand
 

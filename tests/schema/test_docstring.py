@@ -83,7 +83,9 @@ def test_what_is_said_of_the_result_stays_in_the_description(text: str) -> None:
 
 @pytest.mark.parametrize("text", [None, "", "   "])
 def test_no_docstring_is_no_description(text: str | None) -> None:
-    assert read(text) == (None, {})
+    documentation = read(text)
+    assert documentation.description is None
+    assert documentation.arguments == {}
 
 
 def test_a_docstring_without_sections_is_kept_as_it_is() -> None:

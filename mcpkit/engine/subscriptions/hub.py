@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 from ...common.errors import BusyError
-from ...content.blocks import is_template
+from ...components.checks import is_template
 from ...state.change import Change, ListName
 from ...state.principal import Principal
 from ..conditional import Conditional, Guards, Hearer, may_hear

@@ -7,15 +7,17 @@ import contextvars
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...common.errors import ArgumentsError
-from ...components.resources import Resource, ResourceTemplate
-from ...content.blocks import is_template
+from ...components.checks import is_template
 from ...state.audience import Audience
 from ...state.change import Change
 from ...state.principal import Principal
 from ..registry import Registry
+
+if TYPE_CHECKING:
+    from ...components.resources import Resource, ResourceTemplate
 
 logger = logging.getLogger("mcpkit")
 
