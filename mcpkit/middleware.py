@@ -14,7 +14,7 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
-from typing import Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from pydantic_core import from_json
 
@@ -24,10 +24,12 @@ from .calls.runtime import Alone
 from .calls.tasks import Calls, server_ended
 from .common.errors import ProtocolError, RegistrationError
 from .components.component import Component
-from .components.context import Context
 from .protocol import jsonrpc
 from .protocol.jsonrpc import Outcome
 from .protocol.revisions import METHODS
+
+if TYPE_CHECKING:
+    from .components.context import Context
 
 UNWRAPPED = frozenset({"ping", "subscriptions/listen"})
 """A ping must be answered promptly however busy the server is; a stream that listens has no result to wait for."""
@@ -85,6 +87,7 @@ class Request:
             RuntimeError: No event loop runs in this thread.
         """
         from .calls.asking.dialogue import Dialogue
+        from .components.context import Context
 
         call = self.ctx.call.twin(channel)
         call.dialogue = Dialogue(call, call.paused)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..calls.call import NO_STATE, Call
 from ..calls.failures import is_masked, ref_of, tool_error
 from ..common.errors import ProtocolError
 from ..components.context import Context
-from ..content.values import ExtensionResult
 from ..middleware import UNWRAPPED, Hooks, Request, Result, ToolCall, ToolCallResult, is_handle
 from ..protocol import content, jsonrpc
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.revisions import LATEST
 from ..protocol.types import Json
 from .methods import Handler, becomes_result
+
+if TYPE_CHECKING:
+    from ..content.values import ExtensionResult
 
 
 def through(hooks: Hooks, handler: Handler) -> Handler:
@@ -67,8 +69,8 @@ async def _pass(request: Request, hooks: Hooks, index: int, handler: Handler) ->
             f"the middleware {hook!r} returned {type(result).__name__}: "
             "return what call_next has returned, or a result object"
         )
-    if isinstance(result, ExtensionResult):
-        return make(call.render(result))
+    if hasattr(result, "__mcp_extension_result__"):
+        return make(call.render(cast("ExtensionResult", result)))
     return make(_completed(call, hook, dict(cast("Mapping[str, Any]", result))), *_taken(call))
 
 

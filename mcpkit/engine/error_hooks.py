@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..calls.call import Call
 from ..calls.failures import is_masked, ref_of, single
@@ -12,7 +12,9 @@ from ..calls.runtime import BaseCall
 from ..calls.workers.threads import is_fatal
 from ..common.errors import HandlerError
 from ..common.functions import check_hook
-from ..components.context import Context
+
+if TYPE_CHECKING:
+    from ..components.context import Context
 
 logger = logging.getLogger("mcpkit")
 
@@ -81,6 +83,8 @@ class ErrorHooks:
         """
         if not self.hooks:
             return exception
+        from ..components.context import Context
+
         assert isinstance(call, Call), "whatever runs does"
         failure = Failure(Context(call), single(exception), ref_of(call) if is_masked(exception) else None)
         for hook in self.hooks:

@@ -7,7 +7,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..calls.access import check_access
-from ..calls.asking.api import check_rounds
 from ..calls.call import Call
 from ..calls.coroutines import is_cancelled_from_outside
 from ..calls.failures import is_protocol_error, not_found, tool_error
@@ -183,7 +182,7 @@ class Methods:
             if tool.requires:
                 call.client.require(*tool.requires)
             if tool.is_single_use or not ROUND_PARAMS.isdisjoint(call.params):
-                await check_rounds(call, is_single_use=tool.is_single_use)
+                await _check_rounds(call, tool)
             if tool.task is None and ("task" not in call.params or not self._declared.has("tasks")):
                 result = await tool.call(arguments, call)
             elif isinstance(result := await self.tasks.call(call, tool, arguments), bytes):
@@ -237,7 +236,7 @@ class Methods:
             call.client.require(*component.requires)
         await self._enter(call, component)
         if component.is_single_use or not ROUND_PARAMS.isdisjoint(call.params):
-            await check_rounds(call, is_single_use=component.is_single_use)
+            await _check_rounds(call, component)
 
     def _serving(
         self, call: Call, uri: str
@@ -331,6 +330,12 @@ class Methods:
             call.client.require(*method.requires)
         await self._enter(call, method)
         return call.render(await method.serve(call), method.cache)
+
+
+async def _check_rounds(call: Call, component: Component) -> None:
+    from ..calls.asking.api import check_rounds
+
+    await check_rounds(call, is_single_use=component.is_single_use)
 
 
 def becomes_result(call: Call, error: BaseException) -> bool:

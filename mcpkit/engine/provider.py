@@ -6,7 +6,7 @@ import inspect
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from typing_extensions import Self
 
@@ -17,12 +17,14 @@ from ..common.errors import INTERNAL_ERROR, ProtocolError, RegistrationError
 from ..common.listeners import Listeners
 from ..components.catalog import Catalog
 from ..components.component import Listed
-from ..components.context import Context
 from ..components.prefix import prefixed, without_prefix
 from ..components.security_schemes import listed
 from ..content.wording import described
 from ..protocol.types import Json
 from ..state.change import ListName
+
+if TYPE_CHECKING:
+    from ..components.context import Context
 
 logger = logging.getLogger("mcpkit")
 
@@ -273,6 +275,8 @@ async def _ask(
     *args: Any,
 ) -> Any:
     """Ask a provider, within the server's time; it finds the state of the server that has included it."""
+    from ..components.context import Context
+
     call.state = await lifespans.state_of(provided.home or lifespans)
     try:
         return await run_limited(method(*args, Context(call)), call, None)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from .principal import Principal
 from .visibility import Predicate, says
 
 
-class Audience(NamedTuple):
+class Audience:
     """Some of those who listen.
 
     Args:
@@ -18,9 +18,17 @@ class Audience(NamedTuple):
         predicates: What says so of others.
     """
 
-    ids: frozenset[str] = frozenset()
-    principals: frozenset[Principal] = frozenset()
-    predicates: frozenset[Predicate] = frozenset()
+    __slots__ = ("ids", "predicates", "principals")
+
+    def __init__(
+        self,
+        ids: frozenset[str] = frozenset(),
+        principals: frozenset[Principal] = frozenset(),
+        predicates: frozenset[Predicate] = frozenset(),
+    ) -> None:
+        self.ids = ids
+        self.principals = principals
+        self.predicates = predicates
 
     @classmethod
     def of(cls, to: Any) -> Audience:

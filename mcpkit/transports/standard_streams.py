@@ -14,7 +14,6 @@ import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 _private: set[int] = set()
 """The copies now open. A forked child closes them, or the host would not see the end of our output."""
@@ -23,11 +22,14 @@ _lock = threading.Lock()
 """Held while 1 and 2 change hands."""
 
 
-class StandardStreams(NamedTuple):
+class StandardStreams:
     """The private descriptors of the protocol: `input` to read from, `output` to write to."""
 
-    input: int
-    output: int
+    __slots__ = ("input", "output")
+
+    def __init__(self, reads: int, writes: int) -> None:
+        self.input = reads
+        self.output = writes
 
 
 @contextmanager
@@ -62,7 +64,8 @@ def take_over_standard_streams() -> Generator[StandardStreams]:
     """
     streams = StandardStreams(os.dup(0), os.dup(1))
     empty = os.open(os.devnull, os.O_RDWR)
-    _private.update(streams)
+    private = {streams.input, streams.output}
+    _private.update(private)
     os.dup2(empty, 0)
     # Where Python found 2 closed at its start, it may by now be any file of the author's.
     os.dup2(2 if sys.__stderr__ is not None else empty, 1)
@@ -80,10 +83,10 @@ def take_over_standard_streams() -> Generator[StandardStreams]:
             if not stream.closed:
                 stream.reconfigure(line_buffering=False)
         with _lock:
-            _private.difference_update(streams)
+            _private.difference_update(private)
             os.dup2(streams.input, 0)
             os.dup2(streams.output, 1)
-        for descriptor in (*streams, empty):
+        for descriptor in (*private, empty):
             os.close(descriptor)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from ...calls.access import check_identified
 from ...calls.call import Call
 from ...common.errors import INVALID_PARAMS, MalformedError, ProtocolError
-from ...components.context import Context
 from ...protocol import jsonrpc
 from ...protocol.eras import SUBSCRIPTION_ID
 from ...protocol.jsonrpc import is_array, is_object
@@ -87,6 +86,8 @@ class Listen:
             wanted += [Change("resource", uri) for uri in keys[RESOURCES]]
         for extension, topic in topics:
             call.client.require(extension.capability)
+            from ...components.context import Context
+
             accepted = topic.accepted(keys[topic.member], Context(call))
             wanted += [Change(topic.notification, key) for key in accepted]
             honoured = self._honoured.get(topic.member, ())
