@@ -47,27 +47,27 @@ NOT_YET = cast("Decorator", None)
 Build = Callable[[Callable[..., Any]], Component]
 
 
-def _with_or_without_options(make: Callable[..., Component]) -> Callable[..., Any]:
+def _with_or_without_options(find: Callable[[], type[Component]]) -> Callable[..., Any]:
     def register(self: Decorators, function: Any = None, /, **options: Any) -> Any:
-        build = partial(make, **options)
+        build = partial(find(), **options)
         return partial(self._take, build=build) if function is None else self._take(function, build)
 
     return register
 
 
-# What no server has is not imported: each kind of components brings much that is its own.
+# What no server has is not imported: each kind of component brings much that is its own.
 
 
-def _make_tool(function: Callable[..., Any], **options: Any) -> Component:
+def _tool() -> type[Component]:
     from .tools import Tool
 
-    return Tool(function, **options)
+    return Tool
 
 
-def _make_prompt(function: Callable[..., Any], **options: Any) -> Component:
+def _prompt() -> type[Component]:
     from .prompts import Prompt
 
-    return Prompt(function, **options)
+    return Prompt
 
 
 def _resource(self: Decorators, uri: str, /, **options: Any) -> Callable[[F], F]:
@@ -106,7 +106,7 @@ class Decorators(ABC):
         """Return the options of a method as they are to hold here."""
         return options
 
-    @runs(_with_or_without_options(_make_tool))
+    @runs(_with_or_without_options(_tool))
     def tool(
         self,
         function: F = NOT_YET,  # type: ignore[assignment]  # of a decorator that waits, F is its own type
@@ -269,7 +269,7 @@ class Decorators(ABC):
         """
         raise NotImplementedError
 
-    @runs(_with_or_without_options(_make_prompt))
+    @runs(_with_or_without_options(_prompt))
     def prompt(
         self,
         function: F = NOT_YET,  # type: ignore[assignment]  # of a decorator that waits, F is its own type

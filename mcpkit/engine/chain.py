@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ..calls.call import NO_STATE, Call
 from ..calls.failures import is_masked, ref_of, tool_error
@@ -14,10 +14,7 @@ from ..protocol import content, jsonrpc
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.revisions import LATEST
 from ..protocol.types import Json
-from .methods import Handler, becomes_result
-
-if TYPE_CHECKING:
-    from ..content.values import ExtensionResult
+from .methods import Handler, becomes_result, is_of_extension
 
 
 def through(hooks: Hooks, handler: Handler) -> Handler:
@@ -69,8 +66,8 @@ async def _pass(request: Request, hooks: Hooks, index: int, handler: Handler) ->
             f"the middleware {hook!r} returned {type(result).__name__}: "
             "return what call_next has returned, or a result object"
         )
-    if hasattr(result, "__mcp_extension_result__"):
-        return make(call.render(cast("ExtensionResult", result)))
+    if is_of_extension(result):
+        return make(call.render(result))
     return make(_completed(call, hook, dict(cast("Mapping[str, Any]", result))), *_taken(call))
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import TypeIs
 
 from ..calls.access import check_access
 from ..calls.call import Call
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from ..components.prompts import Prompt
     from ..components.resources import Resource, ResourceTemplate
     from ..components.tools import AnyTool
+    from ..content.values import ExtensionResult
 
 _MAX_URI_LENGTH = 8192
 """Characters of a URI that is read, as it is held against every template."""
@@ -212,10 +215,10 @@ class Methods:
             False,
         )
         await self._prepare(call, resource)
-        if resource.kind == "resource":
-            result = await cast("Resource", resource).read(call)
+        if _is_template(resource):
+            result = await resource.read(uri, values, call)
         else:
-            result = await cast("ResourceTemplate", resource).read(uri, values, call)
+            result = await resource.read(call)
         revision = call.envelope.revision
         contents = [narrow("ResourceContents", item, revision) for item in result["contents"]]
         cache = resource.cache
@@ -330,6 +333,15 @@ class Methods:
             call.client.require(*method.requires)
         await self._enter(call, method)
         return call.render(await method.serve(call), method.cache)
+
+
+def is_of_extension(result: object) -> TypeIs[ExtensionResult]:
+    """Say whether a result is of a type that an extension has brought."""
+    return hasattr(result, "__mcp_extension_result__")
+
+
+def _is_template(resource: Resource | ResourceTemplate) -> TypeIs[ResourceTemplate]:
+    return resource.kind == "resource template"
 
 
 async def _check_rounds(call: Call, component: Component) -> None:

@@ -1,6 +1,6 @@
 """Shapes of the wire that authors write themselves, with the specification's own member names."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: a TypedDict compiles each of its hints then, at each start of a server.
 
 from typing import TYPE_CHECKING, Any, Literal
 

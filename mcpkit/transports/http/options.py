@@ -1,9 +1,9 @@
 """What an author may set about the HTTP app, and what is right when he sets nothing."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: the hints are read here, and would have to be compiled for it.
 
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 from ...common.errors import RegistrationError
 from ...common.nearest import nearest
@@ -205,5 +205,5 @@ _CHECKS: dict[Any, Callable[[str, Any], None]] = {
 
 _OWN_CHECKS = {"principal": _check_principal, "public_url": _check_url}
 
-OPTIONS = {name: _OWN_CHECKS.get(name) or _CHECKS[hint] for name, hint in get_type_hints(Settings).items()}
+OPTIONS = {name: _OWN_CHECKS.get(name) or _CHECKS[hint] for name, hint in Settings.__annotations__.items()}
 """What checks each option, by name."""
