@@ -19,7 +19,6 @@ from .common.to_the_end import to_the_end
 from .components.catalog import ServerCatalog
 from .components.checks import check_icons
 from .components.component import optional
-from .components.included import Included
 from .engine.engine import Engine, family
 from .engine.error_hooks import ErrorHooks
 from .engine.identity import CAPABILITIES, Declared
@@ -36,6 +35,7 @@ from .transports.serving import Serving
 if TYPE_CHECKING:
     from .auth.verifier import TokenVerifier
     from .components.component import Component
+    from .components.included import Included
     from .engine.task_keeper import TaskKeeper
     from .state.audit import Audit
     from .state.keys import Keys

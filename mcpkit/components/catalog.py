@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ..calls.lifespan import Lifespans
 from ..common.errors import RegistrationError
 from ..common.listeners import Listeners
-from ..state.audience import Audience
 from ..state.change import Change, ListName
 from ..state.principal import Principal
 from .collection import Components
@@ -152,6 +151,8 @@ class Catalog:
             TypeError: `to` is something else.
             ValueError: `to` is a Principal without an id.
         """
+        from ..state.audience import Audience
+
         self.listeners.tell(Change("resource", uri, None if to is None else Audience.of(to)))
 
     def part_of(self, component: Any) -> Components[Any]:

@@ -154,3 +154,25 @@ def _form(shape: type[Mapping[str, Any]]) -> tuple[Json, SchemaValidator]:
 def is_template(uri: str) -> bool:
     """Tell whether `uri` holds braces, and so is a template or a mistake in one."""
     return "{" in uri or "}" in uri
+
+
+def check_is_function(target: Any) -> None:
+    """Refuse what a decorator cannot register, above all a name: `@server.tool("forecast")`.
+
+    Raises:
+        RegistrationError: It is no function; the message says what to write.
+    """
+    if isinstance(target, str):
+        raise RegistrationError(f"{target!r} is no function; give a name as name={target!r}")
+    if isinstance(target, type):
+        raise RegistrationError(
+            f"{target.__qualname__} is a class; mark its methods with the free @tool, @resource or @prompt, "
+            "then include an instance"
+        )
+    if isinstance(target, classmethod | property):
+        raise RegistrationError(
+            f"{target!r} cannot be called here; mark methods with the free @tool, @resource or @prompt, "
+            "then include an instance of their class"
+        )
+    if not callable(target):
+        raise RegistrationError(f"{target!r} is no function")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..common.errors import RegistrationError
+from .checks import check_is_function
 from .decorators import Build, Decorators
 
 
@@ -37,28 +38,6 @@ _marks: dict[int, _Mark] = {}
 
 
 _WRAPPERS = (staticmethod, classmethod, types.MethodType)
-
-
-def check_is_function(target: Any) -> None:
-    """Refuse what a decorator cannot register, above all a name: `@server.tool("forecast")`.
-
-    Raises:
-        RegistrationError: It is no function; the message says what to write.
-    """
-    if isinstance(target, str):
-        raise RegistrationError(f"{target!r} is no function; give a name as name={target!r}")
-    if isinstance(target, type):
-        raise RegistrationError(
-            f"{target.__qualname__} is a class; mark its methods with the free @tool, @resource or @prompt, "
-            "then include an instance"
-        )
-    if isinstance(target, classmethod | property):
-        raise RegistrationError(
-            f"{target!r} cannot be called here; mark methods with the free @tool, @resource or @prompt, "
-            "then include an instance of their class"
-        )
-    if not callable(target):
-        raise RegistrationError(f"{target!r} is no function")
 
 
 def underlying(function: Any) -> Any:

@@ -19,13 +19,12 @@ from ..protocol.revisions import narrow
 from ..protocol.types import Json
 from ..state.change import ListName
 from ..state.principal import Principal
-from . import provider
 from .conditional import Conditional
-from .provider import Kind, Position, Provided, lists_of
 from .registry import Registry
 
 if TYPE_CHECKING:
     from ..components.resources import ResourceTemplate
+    from .provider import Kind, Position, Provided
 
 MEMBER = {
     "tools/list": "tools",
@@ -125,6 +124,8 @@ class Listing:
     def shown(self, name: ListName, revision: str, principal: Principal) -> list[Json] | None:
         """Return all that a client is shown of a list, templates among resources; None where only functions know it."""
         registry = self._registry
+        from .provider import lists_of
+
         if name in lists_of(registry.providers) or (name == "resources" and _with_entries(registry)):
             return None
         components: list[Listed] = [
@@ -160,6 +161,8 @@ class Listing:
         else:
             entries = list(_components(registry, call.method, call.revision, shown, self._runtime))
         if provided:
+            from . import provider
+
             entries += await provider.entries(provided, self._lifespans, call, kind, taken)
             if after is not None:
                 after = provider.resumed(after, entries)

@@ -28,10 +28,8 @@ from ..protocol.repetition import RepetitiveResult
 from ..protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, TASK_METHODS, narrow
 from ..protocol.types import Json
 from ..state.change import LIST_NAMES
-from . import provider
 from .identity import Declared
 from .listing import Listing
-from .provider import Kind
 from .registry import Registry
 from .subscriptions.listen import check_keys
 from .task_keeper import TaskKeeper
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from ..components.resources import Resource, ResourceTemplate
     from ..components.tools import AnyTool
     from ..content.values import ExtensionResult
+    from .provider import Kind
 
 _MAX_URI_LENGTH = 8192
 """Characters of a URI that is read, as it is held against every template."""
@@ -272,6 +271,8 @@ class Methods:
         if found is not None:
             return found
         if registry.providers and key not in part and len(key) <= _MAX_URI_LENGTH:
+            from . import provider
+
             found = await provider.find(registry.providers, self._lifespans, call, kind, key)
             if found is not None and found.is_visible(call.principal):
                 return found

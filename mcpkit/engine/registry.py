@@ -14,24 +14,22 @@ from typing import TYPE_CHECKING, Any
 from ..common.errors import MissingCapabilityError, RegistrationError
 from ..common.listeners import Listeners
 from ..components.catalog import Catalog
-from ..components.checks import capabilities, json_object
+from ..components.checks import capabilities, check_is_function, json_object
 from ..components.component import Component
 from ..components.decorators import Build, Decorators
-from ..components.included import Included
-from ..components.marking import check_is_function, marked
-from ..components.prefix import prefixed, prefixed_uri
 from ..middleware import Middlewares
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, RESULT_TYPES, knows
 from ..protocol.types import Json
 from ..state.change import Change, ListName
-from .provider import Provided, Provider, check_kinds, lists_of
 
 if TYPE_CHECKING:
     from ..calls.call import CallContext
     from ..calls.lifespan import Lifespans
+    from ..components.included import Included
     from ..content.values import ExtensionResult
+    from .provider import Provided, Provider
     from .topic import Accept, Topic
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -128,6 +126,11 @@ class Registry(Catalog, Decorators):
             RegistrationError: Nothing is marked there, a name is taken, or an extension is there with
                 other settings; or a provider does not say what it has. Then nothing is included.
         """
+        from ..components.included import Included
+        from ..components.marking import marked
+        from ..components.prefix import prefixed
+        from .provider import Provider
+
         if isinstance(source, Registry):
             return self._follow(source, prefix)
         if isinstance(source, Provider):
@@ -150,6 +153,10 @@ class Registry(Catalog, Decorators):
             return Included(source, _at_once(undo.pop_all(), self.lock))
 
     def _follow(self, source: Registry, prefix: str) -> Included:
+        from ..components.included import Included
+        from ..components.prefix import prefixed, prefixed_uri
+        from .provider import lists_of
+
         if source is self or _includes(source, self):
             raise RegistrationError("a registry cannot include itself, not even by way of another")
 
@@ -180,6 +187,9 @@ class Registry(Catalog, Decorators):
             return Included(source, _at_once(undo.pop_all(), source.lock, self.lock))
 
     def _provide(self, provider: Provider, prefix: str) -> Included:
+        from ..components.included import Included
+        from .provider import Provided, check_kinds, lists_of
+
         check_kinds(provider)
         with self.lock, ExitStack() as undo:
             if any(each.shows(provider, prefix) for each in self._own_providers):
@@ -194,6 +204,8 @@ class Registry(Catalog, Decorators):
 
     def _gather(self, *lists: ListName) -> None:
         """Have the providers that there are now, and tell of lists that have changed."""
+        from .provider import Provided
+
         with self.lock:
             theirs = [
                 Provided(each, self, prefix) for source, prefix in self._followed for each in source.providers

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from .audience import Audience
+if TYPE_CHECKING:
+    from .audience import Audience
 
 ListName = Literal["tools", "prompts", "resources"]
 """The lists whose changes the protocol announces; templates belong to `resources`."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...common.errors import ArgumentsError
 from ...components.checks import is_template
-from ...state.audience import Audience
 from ...state.change import Change
 from ...state.principal import Principal
 from ..registry import Registry
@@ -183,6 +182,8 @@ class _Watch:
     ) -> None:
         self._ready = ready
         self._component, self._uri, self._principal = key
+        from ...state.audience import Audience
+
         self._audience = None if self._principal is None else Audience.same_as(self._principal)
         self._tell = tell
         self._is_stopped = False
