@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Audio", "Context", "FastMCP", "Icon", "Image"]
 
-_HOMES = {
-    "Audio": ".media",
-    "Context": ".context",
-    "FastMCP": ".server",
-    "Icon": "..types",
-    "Image": ".media",
-}
+_MEDIA = dict.fromkeys(("Audio", "Image"), ".media")
+_HOMES = {"Context": ".context", "FastMCP": ".server", "Icon": "..types", **_MEDIA}
 __getattr__ = late_names(globals(), _HOMES)

@@ -147,10 +147,8 @@ class Apps:
 
         stream, messages = self._endpoint(serve), self._endpoint(transport.handle_post_message)
         # Where the app is mounted at the prefix as well, clients see that twice.
-        paths = dict.fromkeys((path, announced))
-        return self._app(
-            [Route(settings.sse_path, stream, methods=["GET"]), *(Mount(each, messages) for each in paths)]
-        )
+        mounts = [Mount(each, messages) for each in dict.fromkeys((path, announced))]
+        return self._app([Route(settings.sse_path, stream, methods=["GET"]), *mounts])
 
     def _endpoint(self, serve: ASGIApp) -> ASGIApp:
         return StreamableHTTPASGIApp(serve, None if self._verifier is None else self._settings.auth)

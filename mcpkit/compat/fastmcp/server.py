@@ -19,7 +19,6 @@ from ..foreign import find_context_parameter
 from ..lowlevel.server import Handler, ReadResourceContents, Server
 from ..lowlevel.serving import StreamableHTTPSessionManager
 from ..lowlevel.session import ServerSession, request_ctx
-from ..types import AnyFunction, Icon
 from .context import Context
 from .described import check_names, listed
 from .exceptions import ResourceError
@@ -37,12 +36,12 @@ if TYPE_CHECKING:
     from ..auth import AuthSettings, TokenVerifier
     from .http import Apps
 
-Decorator: TypeAlias = Callable[[AnyFunction], AnyFunction]
+Decorator: TypeAlias = Callable[[types.AnyFunction], types.AnyFunction]
 LifespanResultT = TypeVar("LifespanResultT", default="Incomplete")
 logger = get_logger("mcp.server.fastmcp.server")
 
 
-def _decorator(name: str, given: object, register: Callable[[AnyFunction], object]) -> Decorator:
+def _decorator(name: str, given: object, register: Callable[[types.AnyFunction], object]) -> Decorator:
     """Return a decorator that registers functions; without its parentheses a function is `given` in their place."""
     if callable(given):
         use = f"{name}('uri')" if name == "resource" else f"{name}()"
@@ -50,7 +49,7 @@ def _decorator(name: str, given: object, register: Callable[[AnyFunction], objec
             f"The @{name} decorator was used incorrectly. Did you forget to call it? Use @{use} instead of @{name}"
         )
 
-    def decorator(fn: AnyFunction) -> AnyFunction:
+    def decorator(fn: types.AnyFunction) -> types.AnyFunction:
         register(fn)
         return fn
 
@@ -92,7 +91,7 @@ class FastMCP(Generic[LifespanResultT]):
         name: str | None = None,
         instructions: str | None = None,
         website_url: str | None = None,
-        icons: list[Icon] | None = None,
+        icons: list[types.Icon] | None = None,
         auth_server_provider: object = None,
         token_verifier: TokenVerifier | None = None,
         event_store: object = None,
@@ -193,7 +192,7 @@ class FastMCP(Generic[LifespanResultT]):
 
     def add_tool(
         self,
-        fn: AnyFunction,
+        fn: types.AnyFunction,
         name: str | None = None,
         title: str | None = None,
         description: str | None = None,
@@ -230,7 +229,7 @@ class FastMCP(Generic[LifespanResultT]):
         """Make a resource of the function below; where the URI or the function has parameters, a template."""
         check_names("FastMCP.resource", options, Options.__annotations__)
 
-        def register(fn: AnyFunction) -> None:
+        def register(fn: types.AnyFunction) -> None:
             parameters = inspect.signature(fn).parameters
             if not parameters and not ("{" in uri and "}" in uri):
                 self.add_resource(FunctionResource.from_function(fn, uri, name, **options))
@@ -251,7 +250,7 @@ class FastMCP(Generic[LifespanResultT]):
         name: str | None = None,
         title: str | None = None,
         description: str | None = None,
-        icons: list[Icon] | None = None,
+        icons: list[types.Icon] | None = None,
     ) -> Decorator:
         """Make a prompt of the function below."""
         said = name, title, description, icons
@@ -263,7 +262,7 @@ class FastMCP(Generic[LifespanResultT]):
         """Serve a path over HTTP by the function below, which takes a Starlette Request; it asks for no token."""
         from starlette.routing import Route
 
-        def register(fn: AnyFunction) -> None:
+        def register(fn: types.AnyFunction) -> None:
             route = Route(path, fn, methods=methods, name=name, include_in_schema=include_in_schema)
             self._custom_starlette_routes.append(route)
 

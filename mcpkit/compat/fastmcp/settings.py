@@ -55,9 +55,8 @@ class Settings(BaseModel, validate_default=True, defer_build=True):
         """Have this machine answered alone if no other can reach it, as web pages could (DNS rebinding)."""
         if self.transport_security is None and self.host in _LOOPBACK:
             hosts = [f"{each}:*" for each in _LOOPBACK.values()]
-            self.transport_security = serving.TransportSecuritySettings.model_construct(
-                allowed_hosts=hosts, allowed_origins=[f"http://{each}" for each in hosts]
-            )
+            allowed: Json = {"allowed_hosts": hosts, "allowed_origins": [f"http://{each}" for each in hosts]}
+            self.transport_security = serving.TransportSecuritySettings.model_construct(**allowed)
 
 
 def settings_of(given: Json) -> Settings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from urllib.parse import parse_qs, quote
 
 from pydantic import BaseModel
 
-from ...protocol.types import Incomplete
+from ...protocol.types import Incomplete, Json
 from ...server import Server as Native
 from ...transports.http.options import Settings
 from ..differences import differs
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
 DEFAULT_MAX_REQUEST_BODY_SIZE = Settings.max_body
 DEFAULT_SESSION_IDLE_TIMEOUT = 30 * 60
 DEFAULT_MAX_SESSIONS = Settings.max_sessions
-_YEARS = 1e9
+_ENDLESS = 10**9
+"""More seconds and sessions than there will be."""
 _ENDPOINT = re.compile(rb"^data: (.*\?session_id=(\w+))$", re.MULTILINE)
 
 
@@ -45,9 +45,8 @@ class Stream:
 async def stdio_server(stdin: object = None, stdout: object = None) -> AsyncGenerator[tuple[Stream, Stream]]:
     """Give the streams by which `Server.run` serves the process that has started this one."""
     if stdin is not None or stdout is not None:
-        raise NotImplementedError(
-            "stdio_server() takes the standard streams as they are: leave stdin= and stdout= out"
-        )
+        cure = "leave stdin= and stdout= out"
+        raise NotImplementedError(f"stdio_server() takes the standard streams as they are: {cure}")
     from ...transports.stdio import serve_stdio
 
     yield (stream := Stream(serve_stdio)), stream
@@ -98,19 +97,18 @@ class StreamableHTTPSessionManager:
         if self.event_store is not None or self.retry_interval is not None:
             unused = "mcpkit keeps events itself: event_store= and retry_interval= are not used"
             differs("event_store", unused)
-        limits = {"max_body": self.max_request_body_size, "max_sessions": self.max_sessions or sys.maxsize}
-        ages = {"session_ttl": float(self.session_idle_timeout or _YEARS), "session_max_age": _YEARS}
-        served, security = self.app.served, self.security_settings
-        self._app = _app(served, security, sse=False, stateless=self.stateless, **limits, **ages)
+        how: Json = {"sse": False, "stateless": self.stateless, "max_body": self.max_request_body_size}
+        how |= {"max_sessions": self.max_sessions or _ENDLESS, "session_max_age": _ENDLESS}
+        how["session_ttl"] = self.session_idle_timeout or _ENDLESS
+        self._app = _app(self.app.served, self.security_settings, **how)
         self._has_started = self._is_running = False
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None]:
         """Serve within the block, once."""
         if self._has_started:
-            raise RuntimeError(
-                "run() of a StreamableHTTPSessionManager is for one time: make another manager"
-            )
+            cure = "make another manager"
+            raise RuntimeError(f"run() of a StreamableHTTPSessionManager is for one time: {cure}")
         self._has_started = True
         from ...client.transports.http.asgi_lifespan import AppLifespan
 
