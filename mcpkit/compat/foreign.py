@@ -33,10 +33,9 @@ def find_context_parameter(fn: object) -> str | None:
     except Exception:  # noqa: BLE001 - whatever keeps annotations from being evaluated
         return None
     for name, hint in hints.items():
-        for each in (hint, *get_args(hint)):
-            of = get_origin(each) or each
-            if isinstance(of, type) and is_kind(of, "Context"):
-                return name
+        kinds = (get_origin(each) or each for each in (hint, *get_args(hint)))
+        if any(isinstance(of, type) and is_kind(of, "Context") for of in kinds):
+            return name
     return None
 
 

@@ -28,12 +28,6 @@ class Context(Generic[SessionT, LifespanT, RequestT]):
 
     __slots__ = ("_fastmcp", "_request_context")
 
-    if not TYPE_CHECKING:
-
-        def __class_getitem__(cls, _: object) -> type[Context]:
-            """Return the class: nothing at run time needs to know more."""
-            return cls
-
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: object) -> core_schema.CoreSchema:
         return core_schema.is_instance_schema(cls)

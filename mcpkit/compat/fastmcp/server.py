@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias
 
@@ -262,11 +263,8 @@ class FastMCP(Generic[LifespanResultT]):
         """Serve a path over HTTP by the function below, which takes a Starlette Request; it asks for no token."""
         from starlette.routing import Route
 
-        def register(fn: types.AnyFunction) -> None:
-            route = Route(path, fn, methods=methods, name=name, include_in_schema=include_in_schema)
-            self._custom_starlette_routes.append(route)
-
-        return _decorator("custom_route", None, register)
+        route = partial(Route, path, methods=methods, name=name, include_in_schema=include_in_schema)
+        return _decorator("custom_route", None, lambda fn: self._custom_starlette_routes.append(route(fn)))
 
     # How it is served
 

@@ -137,8 +137,7 @@ def _field(parameter: inspect.Parameter) -> Json:
     if callable(getattr(BaseModel, name, None)):  # no field can have this name
         name, metadata = f"field_{name}", [Field(alias=name)]
     if annotation is parameter.empty:
-        annotation = Any
-        metadata.insert(0, WithJsonSchema({"title": parameter.name, "type": "string"}))
+        annotation, metadata = Any, [WithJsonSchema({"title": parameter.name, "type": "string"}), *metadata]
     field = annotated(annotation, *metadata)
     return {name: field if parameter.default is parameter.empty else (field, parameter.default)}
 

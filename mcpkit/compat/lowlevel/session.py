@@ -91,10 +91,9 @@ class _Asked(Question[Json]):
     """A request to the client as a low-level server words it; its answer is read where it is awaited."""
 
     def __init__(self, method: str, params: Json) -> None:
-        needed = "elicitation.url" if params.get("mode") == "url" else _ASKED.get(method, ("",))[0]
-        super().__init__(None, *filter(None, (needed,)))
-        self.method = method
-        self._params = params
+        needed = ("elicitation.url",) if params.get("mode") == "url" else _ASKED.get(method, ())[:1]
+        super().__init__(None, *needed)
+        self.method, self._params = method, params
 
     def params(self, revision: str) -> Json:
         has_mode, has_id = knows(revision, "ElicitRequestParams", "mode"), revision in ELICITATION_IDS
