@@ -56,20 +56,16 @@ def _may_be_asked(annotation: object) -> bool:
     return all(each in {None, types.NoneType, *_PRIMITIVE_TYPES} or _is_strings(each) for each in kinds)
 
 
-def _check(schema: type[BaseModel]) -> None:
+async def elicit_with_validation(
+    session: ServerSession, message: str, schema: type[ElicitSchemaModelT], related_request_id: object = None
+) -> ElicitationResult[ElicitSchemaModelT]:
+    """Ask the user for what a model holds."""
     for name, field in schema.model_fields.items():
         if not _may_be_asked(field.annotation):
             raise TypeError(
                 f"Elicitation schema field '{name}' must be a primitive type {_PRIMITIVE_TYPES}, a sequence of strings "
                 "(list[str], etc.), or Optional of these types. Nested models and complex types are not allowed."
             )
-
-
-async def elicit_with_validation(
-    session: ServerSession, message: str, schema: type[ElicitSchemaModelT], related_request_id: object = None
-) -> ElicitationResult[ElicitSchemaModelT]:
-    """Ask the user for what a model holds."""
-    _check(schema)
     result = await session.elicit_form(message, schema.model_json_schema(), related_request_id)
     if result.action == "accept" and result.content is not None:
         return AcceptedElicitation(data=schema.model_validate(result.content))

@@ -48,8 +48,9 @@ class AuthenticatedUser(SimpleUser):
     def identity(self) -> str:
         """What tells it from others, to whom its sessions do not belong: client, issuer and subject."""
         token = self.access_token
-        said = [token.client_id, (token.claims or {}).get("iss"), token.subject]
-        return to_json(said, fallback=str).decode()
+        return to_json(
+            [token.client_id, (token.claims or {}).get("iss"), token.subject], fallback=str
+        ).decode()
 
 
 class Authenticated:
@@ -154,8 +155,7 @@ class Apps:
         return StreamableHTTPASGIApp(serve, None if self._verifier is None else self._settings.auth)
 
     def _app(self, routes: list[BaseRoute], lifespan: Lifespan[Starlette] | None = None) -> Starlette:
-        auth: AuthSettings | None = self._settings.auth
-        middleware = []
+        middleware, auth = [], self._settings.auth
         if auth is not None and self._verifier is not None:
             resource = auth.resource_server_url if auth.validate_token_resource else None
             middleware = [Middleware(Authenticated, self._verifier, resource)]

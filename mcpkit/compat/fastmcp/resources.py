@@ -88,9 +88,8 @@ class FunctionResource(Resource):
     async def read(self) -> str | bytes:
         """Call the function."""
         try:
-            result = self.fn()
-            if inspect.iscoroutine(result):
-                result = await result
+            returned = self.fn()
+            result = await returned if inspect.iscoroutine(returned) else returned
             if isinstance(result, Resource):
                 return await result.read()
             if isinstance(result, bytes | str):

@@ -154,8 +154,7 @@ class FastMCP(Generic[LifespanResultT]):
 
     async def call_tool(self, name: str, arguments: Json) -> Incomplete:
         """Call a tool, and return its content, or that and its structured content."""
-        context = self.get_context()
-        return await self._tool_manager.call_tool(name, arguments, context=context, convert_result=True)
+        return await self._tool_manager.call_tool(name, arguments, self.get_context(), convert_result=True)
 
     async def list_resources(self) -> list[types.Resource]:
         """Return all resources."""
@@ -276,9 +275,9 @@ class FastMCP(Generic[LifespanResultT]):
             raise ValueError(f"Unknown transport: {transport}")
         name = f"run_{transport.replace('-', '_')}_async"
         if running_loop() is not None:
+            cure = f"write `await mcp.{name}()` in its place"
             raise RuntimeError(
-                "run() starts an event loop, but one is already running in this thread: write `await "
-                f"mcp.{name}()` in its place"
+                f"run() starts an event loop, but one is already running in this thread: {cure}"
             )
         serve: Incomplete = getattr(self, name)
         if getattr(serve, "__func__", None) is FastMCP.run_stdio_async:
