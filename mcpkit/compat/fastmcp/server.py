@@ -275,10 +275,8 @@ class FastMCP(Generic[LifespanResultT]):
             raise ValueError(f"Unknown transport: {transport}")
         name = f"run_{transport.replace('-', '_')}_async"
         if running_loop() is not None:
-            cure = f"write `await mcp.{name}()` in its place"
-            raise RuntimeError(
-                f"run() starts an event loop, but one is already running in this thread: {cure}"
-            )
+            problem = "run() starts an event loop, but one is already running in this thread"
+            raise RuntimeError(f"{problem}: write `await mcp.{name}()` in its place")
         serve: Incomplete = getattr(self, name)
         if getattr(serve, "__func__", None) is FastMCP.run_stdio_async:
             from ...transports.stdio import run_stdio
