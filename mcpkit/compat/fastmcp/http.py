@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import uvicorn
 from pydantic import AnyHttpUrl
@@ -160,8 +159,8 @@ class Apps:
             resource = auth.resource_server_url if auth.validate_token_resource else None
             middleware = [Middleware(Authenticated, self._verifier, resource)]
         if auth is not None and auth.resource_server_url is not None:
-            where = urlsplit(protected_resource_urls(str(auth.resource_server_url))[0]).path
-            routes.append(Route(where, Document(metadata(auth)), methods=["GET", "OPTIONS"]))
+            where = AnyHttpUrl(protected_resource_urls(str(auth.resource_server_url))[0])
+            routes.append(Route(where.path or "/", Document(metadata(auth)), methods=["GET", "OPTIONS"]))
         return Starlette(self._settings.debug, [*routes, *self._own], middleware, lifespan=lifespan)
 
     async def serve(self, app: ASGIApp) -> None:

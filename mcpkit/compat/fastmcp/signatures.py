@@ -22,7 +22,6 @@ from typing_extensions import NotRequired, ReadOnly, Required, is_typeddict
 from ...protocol.types import Incomplete, Json
 from .. import types
 from ..foreign import BLOCKS, find_context_parameter, is_kind, is_several, own
-from ..tool_names import doubts_about
 from ..types.unbuilt import made
 from .exceptions import InvalidSignature
 
@@ -240,8 +239,8 @@ def convert_to_content(result: Incomplete) -> list[object]:
     return [types.TextContent(type="text", text=result)]
 
 
-def can_wait(fn: types.AnyFunction, name: str | None, said: Json) -> bool:
-    """Whether `Tool.from_function` takes a function, and what is said of it, for sure."""
+def can_wait(fn: types.AnyFunction, said: Json) -> bool:
+    """Whether `Tool.from_function` takes a function, and what is said of it besides a name, for sure."""
     is_usual = all(value is None or isinstance(value, SAID.get(key, ())) for key, value in said.items())
     if not is_usual or said.get("structured_output") or not isinstance(fn, FunctionType | MethodType):
         return False
@@ -252,8 +251,7 @@ def can_wait(fn: types.AnyFunction, name: str | None, said: Json) -> bool:
     context, parameters = find_context_parameter(fn), signature.parameters
     plain = (is_plain(each.annotation) and is_plain_value(each.default) for each in parameters.values())
     return (
-        not doubts_about(name or fn.__name__)
-        and not any(each.startswith("_") or hasattr(ArgModelBase, each) for each in parameters)
+        not any(each.startswith("_") or hasattr(ArgModelBase, each) for each in parameters)
         and all(is_right or each == context for each, is_right in zip(parameters, plain, strict=True))
         and is_plain(signature.return_annotation, is_result=True)
     )

@@ -12,7 +12,7 @@ from typing_extensions import Self, Unpack
 
 from ...protocol.types import Incomplete, Json
 from ..foreign import find_context_parameter, is_kind
-from ..tool_names import validate_and_warn_tool_name
+from ..tool_names import doubts_about, validate_and_warn_tool_name
 from ..types import AnyFunction, Icon, ToolAnnotations
 from ..types.unbuilt import made
 from .described import Described, check_names, name_of
@@ -136,7 +136,7 @@ class ToolManager:
     def register(self, fn: AnyFunction, name: str | None = None, **said: Incomplete) -> None:
         """Add the same tool, which need not be there yet where nothing of it would be refused."""
         is_other = getattr(self.add_tool, "__func__", None) is not ToolManager.add_tool
-        if is_other or not can_wait(fn, name, said):
+        if is_other or not can_wait(fn, said) or doubts_about(name or fn.__name__):
             self.add_tool(fn, name, **said)
         elif not self._is_known(name := name or fn.__name__):
             said["description"] = said.get("description") or fn.__doc__
