@@ -5,12 +5,14 @@ import gc
 import os
 import re
 import signal
+import ssl
 import sys
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import httpcore2
 import pytest
 
 from browser import Browser, browsing
@@ -75,10 +77,58 @@ _LONG = {
 }
 """What takes seconds on its own: many processes, megabytes, all types there are."""
 
+_SLOW = {
+    HERE / name
+    for name in (
+        "auth/proxy/attacks/test_mix_up.py",
+        "auth/test_hostile_tokens.py",
+        "client/changes/test_watch_rounds.py",
+        "client/transports/processes/test_reopening.py",
+        "examples/test_extension.py",
+        "examples/test_lab.py",
+        "house/test_lazy.py",
+        "schema/test_cost_of_faults.py",
+        "state/test_closing.py",
+        "state/test_processes.py",
+        "state/test_queue_kills.py",
+        "state/test_redis_listing.py",
+        "tasks/test_refused.py",
+        "test_pytest_contract.py",
+        "test_pytest_plugin.py",
+        "transports/http/protection/test_conformance_contract.py",
+        "transports/http/protection/test_pairs.py",
+        "transports/http/test_killed_replica.py",
+        "transports/http/test_redis_away.py",
+        "transports/http/test_replicas.py",
+        "transports/http/test_shared_file.py",
+        "transports/http/test_web_concurrency.py",
+    )
+}
+"""Of what most tests take a good part of a second, mostly since they start processes."""
+
+
+def pytest_configure() -> None:
+    """Spare each client 20 ms for the authorities of this machine: tests reach nobody for whom these vouch."""
+    usual = getattr(httpcore2, "default_ssl_context", None)
+    if usual is None:  # it is older
+        return
+
+    def named() -> tuple[str | None, str | None]:
+        return os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+
+    def without_authorities(*, _trust_env: bool = True) -> ssl.SSLContext:
+        is_of_test = _trust_env and named() != of_machine
+        return usual() if is_of_test else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    of_machine = named()
+    httpcore2.default_ssl_context = without_authorities
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is long: some files, and properties, which are tried with hundreds of values."""
+    """Mark what is long or slow: some files, and properties, which are tried with hundreds of values."""
     for item in items:
+        if item.path in _SLOW:
+            item.add_marker(pytest.mark.slow)
         if item.path in _LONG or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.long)
 

@@ -114,6 +114,7 @@ async def test_keys_that_have_moved_are_found_again(provider: Provider, jwt: Jwt
     assert await is_taken(jwt, token(provider, NEW))
 
 
+@pytest.mark.slow
 def test_keys_change_under_load_in_several_event_loops(provider: Provider) -> None:
     """Each token is signed by the key of the moment, which is published as it is taken into use, and not before."""
     jwt = Jwt(provider.url)

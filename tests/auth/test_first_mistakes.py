@@ -161,6 +161,7 @@ server.run(principal=%s)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("principal", "is_said"), [("None", True), ("Principal('me', ['notes:read'])", False)]
 )
@@ -173,6 +174,7 @@ def test_over_stdio_it_says_how_scopes_are_granted(principal: str, is_said: bool
     assert (said in done.stderr) == is_said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("missing", "made"),
     [

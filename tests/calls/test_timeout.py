@@ -111,6 +111,7 @@ async def test_what_is_included_has_the_time_of_the_server_that_serves_it() -> N
         assert (await client.call(name)).text == "timed out after 0.02 s"
 
 
+@pytest.mark.slow
 async def test_a_function_that_refuses_to_be_cancelled_holds_nobody(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
     gate = asyncio.Event()

@@ -86,6 +86,7 @@ async def test_it_is_closed_for_all_blocks_at_once() -> None:
         assert await _call(client) == "bread"
 
 
+@pytest.mark.slow
 async def test_it_is_opened_again_while_it_is_being_closed(tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.write_text(

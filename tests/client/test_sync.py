@@ -151,6 +151,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_it_can_be_interrupted() -> None:
     assert signal.SIGINT

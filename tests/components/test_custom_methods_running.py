@@ -47,6 +47,7 @@ async def test_it_has_what_every_function_has() -> None:
     assert closed == ["database"]
 
 
+@pytest.mark.slow
 async def test_it_may_run_in_another_process() -> None:
     server = Server("s")
     server.method("thing/where", process=True)(where)

@@ -98,6 +98,7 @@ def told(message: dict[str, Any]) -> Any:
     return result["content"][0]["text"] if "content" in result else sorted(result.get("capabilities", ()))
 
 
+@pytest.mark.slow
 def test_a_host_that_lists_right_after_initialize(gate: Path) -> None:
     with host(gate) as process:
         assert process.stdin is not None
@@ -122,6 +123,7 @@ def test_a_host_that_lists_right_after_initialize(gate: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_host_that_has_waited_long_enough_hears_of_the_rest(gate: Path) -> None:
     with host(gate, wait="0") as process:
         assert process.stdin is not None
@@ -169,6 +171,7 @@ def test_a_session_that_has_waited_long_enough_hears_of_the_rest() -> None:
             gated.gate.set()
 
 
+@pytest.mark.slow
 def test_a_stateless_host_that_calls_at_once(gate: Path) -> None:
     with host(gate) as process:
         assert process.stdin is not None
@@ -202,6 +205,7 @@ def opened(gate: Path) -> Iterator[None]:
     thread.join()
 
 
+@pytest.mark.slow
 def test_sessions_and_stateless_clients_of_a_mounted_app_in_a_process_of_its_own(gate: Path) -> None:
     with serving(from_text(MOUNTED), GATE=gate) as served, httpx2.Client(timeout=PATIENCE) as http:
         url = f"{served.origin}/x/mcp"
@@ -219,6 +223,7 @@ def stateless_headers(method: str, **more: str) -> dict[str, str]:
     return {**HEADERS, "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, **more}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sessions", [True, False])
 def test_the_first_request_of_a_stateless_client_to_a_mounted_app(gate: Path, sessions: bool) -> None:
     program = from_text(MOUNTED)
@@ -328,6 +333,7 @@ def read(ctx: Context) -> str:
 """
 
 
+@pytest.mark.slow
 def test_a_lifespan_that_fails_while_a_host_waits_is_told_once(gate: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", f"{FAILING}\nserver.run()"],
@@ -350,6 +356,7 @@ def test_a_lifespan_that_fails_while_a_host_waits_is_told_once(gate: Path) -> No
     assert notes.count("OSError: no database") == 1
 
 
+@pytest.mark.slow
 def test_a_lifespan_that_fails_in_a_mounted_app_is_logged_once_and_answered(gate: Path) -> None:
     mounted = (
         f"{FAILING}\nfrom starlette.applications import Starlette\nfrom starlette.routing import Mount\n"

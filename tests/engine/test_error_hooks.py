@@ -166,6 +166,7 @@ async def test_a_hook_hears_of_results_that_cannot_be_sent(
     assert [(type(failure.exception), failure.ref) for failure in failures] == [(OutputError, None)]
 
 
+@pytest.mark.slow
 async def test_a_hook_hears_of_what_a_worker_process_has_raised(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s", processes=1)
     failures: list[Failure] = []

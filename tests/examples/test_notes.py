@@ -16,6 +16,7 @@ pytestmark = pytest.mark.anyio
 EXAMPLE = ROOT / "examples" / "notes" / "server.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_it_logs_in_users_of_its_own(revision: str) -> None:
     with Served([sys.executable, str(EXAMPLE)], PORT=0) as server:

@@ -23,11 +23,12 @@ ROOT = Path(__file__).parents[2]
 HELPERS = Path(__file__).parent
 PATIENCE = 30.0
 """Seconds until a test gives up on something that must happen."""
+_GLANCE = 0.005
 _ADDRESS = re.compile(r"(?:Uvicorn running on|MCP is served at) (http://127\.0\.0\.1:\d+)")
 
 
 class Prompt(uvicorn.Server):
-    """Looks often whether it is to end, where uvicorn looks ten times a second.
+    """Looks often whether it is to end, and has ended, where uvicorn looks ten times a second.
 
     Attributes:
         is_up: Set when it serves. An old uvicorn that is told to end before that leaves its sockets open.
@@ -43,7 +44,23 @@ class Prompt(uvicorn.Server):
         for turn in count():
             if await self.on_tick(turn):
                 return
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(_GLANCE)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End as uvicorn does, without its rest of a tenth of a second."""
+        for each in (*self.servers, *(sockets or [])):
+            each.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._all_ended(), self.config.timeout_graceful_shutdown)
+        for task in self.server_state.tasks:
+            task.cancel()
+        await self.lifespan.shutdown()
+
+    async def _all_ended(self) -> None:
+        while self.server_state.connections or self.server_state.tasks:
+            await asyncio.sleep(_GLANCE)
 
 
 @contextmanager

@@ -61,6 +61,7 @@ async def test_what_waits_for_a_broker_that_does_not_answer_is_bounded(count: in
     assert hearing(server) == 0
 
 
+@pytest.mark.slow
 @limit("messages in a `Sqlite` that processes have not fetched yet")
 @pytest.mark.parametrize("end", ["number", "age"])
 async def test_messages_that_nobody_has_fetched_are_forgotten(end: str, tmp_path: Path) -> None:
@@ -104,6 +105,7 @@ async def test_a_file_that_is_locked_is_waited_for(
             await client.initialize()
 
 
+@pytest.mark.slow
 @limit("messages in a `Redis` that processes have not read yet")
 async def test_what_waits_in_a_redis_is_bounded(tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis") as server, closing(Redis(server.url, prefix="own:")) as shared:

@@ -118,6 +118,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_of_a_thousand_in_processes_exactly_the_burst_passes(tmp_path: Path) -> None:
     command: list[Any] = [sys.executable, "-c", PROGRAM, common_server().url, f"{tmp_path}:"]
     racers = [await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE) for _ in range(4)]

@@ -62,6 +62,7 @@ async def test_replicas_count_a_client_together_and_others_apart(shares: list[An
             assert found == [200] * 4 + [503] * 5
 
 
+@pytest.mark.slow
 async def test_of_a_thousand_racers_at_three_replicas_the_burst_passes(
     shares: list[Any], schema_dir: Path
 ) -> None:

@@ -212,6 +212,7 @@ def test_a_bound_that_json_has_no_number_for_is_refused_or_checked() -> None:
     assert arguments.validate({"value": 1}) == {"value": 1.0}
 
 
+@pytest.mark.slow
 def test_the_text_is_the_same_on_every_run() -> None:
     code = (
         "import json; from typing import *; from mcpkit.schema import Arguments;"

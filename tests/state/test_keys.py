@@ -196,6 +196,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_workers_of_one_parent_share_a_secret_that_no_other_parent_has(tmp_path):
     script = tmp_path / "workers.py"
     script.write_text(WORKERS, "utf-8")

@@ -125,6 +125,7 @@ print(json.dumps(asyncio.run(work())))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_of_all_processes_one_adds_takes_and_ends_a_job(tmp_path: Path) -> None:
     path = tmp_path / "shared.db"

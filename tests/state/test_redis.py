@@ -327,6 +327,7 @@ async def test_a_plain_call_makes_no_round_trip(shared: Redis, server: RedisServ
 # Many and long
 
 
+@pytest.mark.slow
 async def test_a_thousand_at_once_share_a_few_connections(shared: Redis, server: RedisServer) -> None:
     await asyncio.gather(*(shared.write(str(number), {"f": "1"}, 60) for number in range(1000)))
     assert server.ask("DBSIZE") >= 1000
@@ -345,6 +346,7 @@ async def test_long_messages_are_heard_and_stand_beside_the_log(shared: Redis, s
     assert all(0 < server.ask("PTTL", key) <= 30_000 for key in server.ask("KEYS", "own:m:*"))
 
 
+@pytest.mark.slow
 async def test_at_once_is_in_the_order_in_which_it_was_asked_for(shared: Redis) -> None:
     heard: list[str] = []
     shared.subscribe("t", heard.append)
@@ -390,6 +392,7 @@ print(json.dumps([sorted(asyncio.run(work("end"))), heard[:7]]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
 async def test_a_forked_process_has_connections_and_listeners_of_its_own() -> None:
     output = await asyncio.to_thread(

@@ -139,6 +139,7 @@ asyncio.run(shared.read("a"))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the sockets of a process are looked up in /proc")
 async def test_a_forked_process_holds_no_connection_of_its_parents() -> None:
     done = await asyncio.to_thread(

@@ -42,6 +42,7 @@ async def take(queue: Redis, most: int = 100, lease: float = 30) -> list[Job]:
     return (await queue.take([LINE], most=most, lease=lease)).jobs
 
 
+@pytest.mark.slow
 async def test_each_method_is_one_round_trip(queue: Redis, server: RedisServer) -> None:
     """The command that a client sends; what a script runs is no round trip."""
 

@@ -158,6 +158,7 @@ async def through(server: RedisServer) -> AsyncIterator[tuple[Redis, Swallowing]
     await listening.wait_closed()
 
 
+@pytest.mark.slow
 async def test_what_was_done_is_done_once_where_its_reply_got_lost(
     queue: Redis, through: tuple[Redis, Swallowing]
 ) -> None:
@@ -190,6 +191,7 @@ async def test_what_was_done_is_done_once_where_its_reply_got_lost(
     assert await add(queue, "one more", most=1) == "added"
 
 
+@pytest.mark.slow
 async def test_each_job_is_ended_once_while_connections_are_cut(queue: Redis, server: RedisServer) -> None:
     jobs, ends = 150, Counter[str]()
     is_over = False
@@ -225,6 +227,7 @@ async def test_each_job_is_ended_once_while_connections_are_cut(queue: Redis, se
     assert await add(queue, "one more", most=1) == "added"
 
 
+@pytest.mark.slow
 async def test_a_redis_that_is_paused_is_said_and_jobs_go_on_then(queue: Redis, server: RedisServer) -> None:
     await add(queue, "a")
     server.pause()

@@ -73,6 +73,7 @@ async def hears(engine: Redis, heard: list[str], message: str) -> None:
     await until(lambda: message in heard)
 
 
+@pytest.mark.slow
 async def test_what_was_acknowledged_survives_a_kill(shared: Redis, server: RedisServer) -> None:
     version = await shared.put("a", b"1", version=None, ttl=60)
     await shared.write("a", {"f": "1"}, 60)
@@ -120,6 +121,7 @@ async def test_a_redis_that_was_started_again_is_heard_and_said(
     assert ear.missed == 1
 
 
+@pytest.mark.slow
 async def test_a_redis_that_is_paused_is_said_in_time_and_what_was_told_is_heard(
     shared: Redis, other: Redis, server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -141,6 +143,7 @@ async def test_a_redis_that_is_paused_is_said_in_time_and_what_was_told_is_heard
     assert ear.missed == 0
 
 
+@pytest.mark.slow
 async def test_connections_that_are_cut_lose_nothing(
     shared: Redis, other: Redis, server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -170,6 +173,7 @@ async def test_connections_that_are_cut_lose_nothing(
     assert ear.missed == 0
 
 
+@pytest.mark.slow
 async def test_no_count_is_lost_or_doubled_while_connections_are_cut(
     shared: Redis, server: RedisServer
 ) -> None:
@@ -199,12 +203,14 @@ async def test_no_count_is_lost_or_doubled_while_connections_are_cut(
     assert stored.value == b"200"
 
 
+@pytest.mark.slow
 async def test_connections_that_were_all_cut_are_opened_again(shared: Redis, server: RedisServer) -> None:
     for _ in range(5):
         assert await asyncio.gather(*(shared.read("a") for _ in range(100))) == [{}] * 100
         await asyncio.to_thread(server.ask, "CLIENT", "KILL", "TYPE", "normal")
 
 
+@pytest.mark.slow
 async def test_what_was_done_is_not_done_again_where_its_reply_got_lost(server: RedisServer) -> None:
     between = Swallowing(server.port)
     listening, port = await between.start()
@@ -256,6 +262,7 @@ async def test_a_redis_that_was_emptied_is_noticed(
     assert ear.missed == 1
 
 
+@pytest.mark.slow
 async def test_what_was_cut_from_the_log_before_it_was_read_is_noticed(
     shared: Redis, other: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +344,7 @@ async def test_who_listens_while_redis_is_away_hears_what_comes_then(
     assert heard == ["after"]
 
 
+@pytest.mark.slow
 async def test_an_older_redis_is_refused(shared: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcpkit.state.redis_link._OLDEST", (99, 0))
     for _ in range(2):

@@ -75,6 +75,7 @@ def test_who_keeps_to_the_rate_is_never_refused(broker, clock: Clock, every: flo
         clock.now += every
 
 
+@pytest.mark.slow
 def test_in_the_long_run_it_is_no_more_than_the_rate(broker, clock: Clock):
     taken = 0
     for _ in range(2000):

@@ -162,6 +162,7 @@ async def test_of_a_file_that_is_replaced_none_is_read_while_the_other_is_writte
 # Its size
 
 
+@pytest.mark.slow
 async def test_all_that_has_expired_is_removed_however_much_it_is(path: Path) -> None:
     clock = Clock()
     with closing(Sqlite(path, clock=clock)) as shared:

@@ -140,6 +140,7 @@ def test_values_and_records_of_one_key_are_two_things(store: Engine) -> None:
 # Threads and loops
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("frequent_switches")
 def test_no_change_is_lost_when_threads_write_one_key(request: pytest.FixtureRequest, engine: Any) -> None:
     turns = TURNS[request.node.callspec.params["engine"]]
@@ -178,6 +179,7 @@ def test_of_all_threads_that_have_seen_a_version_one_is_first(
     assert sorted(first) == list(range(turns))
 
 
+@pytest.mark.slow
 def test_of_all_loops_that_write_at_once_none_loses_a_line(store: Engine) -> None:
     from wings.ledger import append
 

@@ -60,6 +60,7 @@ async def test_what_comes_while_it_ends_is_handed_back(engine: Memory | Sqlite) 
     assert sorted((job.key, job.fence) for job in await take(engine)) == [("a", 2), ("b", 2)]
 
 
+@pytest.mark.slow
 async def test_leases_are_prolonged_while_it_ends(engine: Memory | Sqlite) -> None:
     await add(engine, "a")
 

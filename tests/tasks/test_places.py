@@ -25,6 +25,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 async def test_a_function_in_a_process_is_killed_when_its_task_is_cancelled_or_late(tmp_path: Path) -> None:
     server = Server("lab")
     server.tool(note_and_sleep, process=True, task=True)

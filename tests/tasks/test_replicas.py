@@ -146,6 +146,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 async def test_what_a_killed_process_has_begun_is_run_again_or_has_failed(tmp_path: Path) -> None:
     engine = Sqlite(tmp_path / "lab.db")

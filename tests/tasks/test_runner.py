@@ -230,6 +230,7 @@ asyncio.run(main(Sqlite(sys.argv[1])))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="has no fork")
 async def test_a_forked_child_runs_nothing(tmp_path: Path) -> None:
     paths = {"PYTHONPATH": os.pathsep.join(map(str, (HELPERS, HELPERS.parent.parent)))}

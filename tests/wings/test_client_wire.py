@@ -160,6 +160,7 @@ def test_what_waits_when_the_wire_ends_is_given_back() -> None:
     assert not client.pending
 
 
+@pytest.mark.slow
 def test_the_client_in_memory_stands_on_it_and_it_on_nothing_that_waits() -> None:
     graph = package_graph()
     assert "protocol/client.py" in graph["client/link/link.py"]

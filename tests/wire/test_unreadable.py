@@ -110,6 +110,7 @@ async def test_a_request_that_runs_is_not_answered_by_it(wire: Wire) -> None:
         assert (await pipe.receive())["id"] == id_
 
 
+@pytest.mark.slow
 def test_over_real_pipes_the_caller_is_answered() -> None:
     with Host() as host:
         host.send_bytes(request(7, nested(200)) + b"\n")

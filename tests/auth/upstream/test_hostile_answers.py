@@ -33,6 +33,7 @@ def only(path: str, answer: Response) -> Callable[[Request], Response | None]:
     return lambda request: answer if request.url.path == path else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
@@ -266,6 +267,7 @@ def test_each_event_loop_has_its_connections(provider: OpenIdSite) -> None:
     assert found == ["sub-of-ada"] * 3
 
 
+@pytest.mark.slow
 async def test_nothing_of_a_secret_is_said_or_written_down(
     provider: OpenIdSite, login: UpstreamLogin, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -208,6 +208,7 @@ async def test_an_id_token_of_somebody_else_is_not_taken(
     assert provider.logins[0].is_over, "what was issued is revoked"
 
 
+@pytest.mark.slow
 async def test_an_id_token_of_another_key_or_kind_is_not_taken(
     provider: OpenIdSite, login: UpstreamLogin
 ) -> None:
@@ -225,6 +226,7 @@ async def test_an_id_token_of_another_key_or_kind_is_not_taken(
             await login.redeemed()
 
 
+@pytest.mark.slow
 async def test_an_id_token_has_to_be_there(provider: OpenIdSite, login: UpstreamLogin) -> None:
     for instead in (None, "", "a.b.c", 7, {"a": "b"}):
         provider.changed = lambda members, instead=instead: {**members, "id_token": instead}

@@ -180,6 +180,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("option", "is_loaded"), [("", "False"), (", encrypt_state=True", "True")])
 def test_it_is_loaded_for_those_alone_who_ask(option: str, is_loaded: str) -> None:
     assert run(ASKS % option) == f"Ada {is_loaded}"

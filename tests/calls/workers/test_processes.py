@@ -93,6 +93,7 @@ async def test_a_tool_a_resource_and_a_prompt_may_run_in_a_process() -> None:
         assert (await client.get_prompt("units"))[0]["content"]["text"] == "kg"
 
 
+@pytest.mark.slow
 async def test_what_it_prints_comes_out_of_standard_error_and_its_input_is_empty(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -128,6 +129,7 @@ async def test_results_are_made_in_the_worker(revision: str) -> None:
             assert (await client.get_prompt(name))[0]["content"]["text"] == str(worker)
 
 
+@pytest.mark.slow
 async def test_a_result_that_does_not_fit_is_found_in_the_worker(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s", processes=1)
     server.tool(process=True)(work.misses)
@@ -202,6 +204,7 @@ async def test_what_cannot_be_sent_is_an_error_and_costs_no_worker(processes: Pr
     assert await processes.run(work.where, {}) == before
 
 
+@pytest.mark.slow
 async def test_a_worker_that_dies_is_an_error_and_another_takes_its_place(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -216,6 +219,7 @@ async def test_a_worker_that_dies_is_an_error_and_another_takes_its_place(
     ]
 
 
+@pytest.mark.slow
 async def test_a_worker_that_dies_while_it_has_nothing_to_do_is_replaced() -> None:
     processes = Processes(1)
     before = await processes.run(work.where, {})
@@ -258,6 +262,7 @@ async def test_what_a_worker_has_started_is_killed_with_it(tmp_path: Path) -> No
     await until(lambda: not is_alive(process) and not is_alive(child))
 
 
+@pytest.mark.slow
 async def test_a_call_that_is_out_of_time_kills_its_worker(tmp_path: Path) -> None:
     server = Server("s", processes=1)
     server.tool(process=True, timeout=0.5)(work.spin)
@@ -285,6 +290,7 @@ async def test_workers_that_nobody_can_call_any_more_end() -> None:
     await until(lambda: not is_alive(place.process))
 
 
+@pytest.mark.slow
 async def test_all_workers_can_be_killed_at_once(tmp_path: Path) -> None:
     processes = Processes(2)
     call = asyncio.create_task(processes.run(work.spin, {"folder": str(tmp_path)}))
@@ -345,6 +351,7 @@ def test_a_name_that_leads_to_something_else_is_refused_when_the_server_starts()
         server.resolve()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked", [True, False])
 async def test_the_log_of_a_result_that_cannot_be_sent_shows_the_authors_code_alone(
     masked: bool, caplog: pytest.LogCaptureFixture

@@ -59,6 +59,7 @@ def test_a_nonce_is_for_the_origin_that_has_given_it() -> None:
     assert "nonce" not in read(proofs.proof("POST", "https://other.example.com"))[1]
 
 
+@pytest.mark.slow
 def test_nonces_of_many_origins_are_not_all_kept() -> None:
     proofs = Proofs()
     for number in range(1_000):

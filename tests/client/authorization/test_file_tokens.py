@@ -160,6 +160,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_of_processes_that_renew_at_once_one_does_and_the_others_take_its_tokens(path: Path) -> None:
     await FileTokens(path).keep_tokens(replace(TOKENS, access_token="old"))
     command = [sys.executable, "-c", RENEW, str(path), RESOURCE]

@@ -59,6 +59,7 @@ async def test_what_is_asked_for_is_what_the_specification_wants(server: Grantin
     assert len(token["code_verifier"]) >= 43
 
 
+@pytest.mark.slow
 async def test_calls_at_the_same_time_share_one_login(server: Granting) -> None:
     browser = Clicks()
     auth = clicking(browser)

@@ -264,6 +264,7 @@ def client_waits(auth: OAuth, server: Granting) -> int:
     return auth.authorizer(server.url)._waiting
 
 
+@pytest.mark.slow
 async def test_no_secret_stands_in_what_people_read(
     server: Granting, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

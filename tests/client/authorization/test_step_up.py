@@ -124,6 +124,7 @@ async def test_each_tool_asks_for_what_it_needs_once(notes: Notes, revision: str
     assert notes.done == ["written", "erased", "written", "erased"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("revision", ERAS)
 async def test_who_has_the_broadest_is_asked_for_nothing(notes: Notes, revision: str) -> None:
     ada = User()

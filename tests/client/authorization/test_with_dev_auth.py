@@ -93,6 +93,7 @@ async def test_two_users_of_one_program_have_tokens_of_their_own() -> None:
     assert [result.text for result in results] == ["ada: notes:read"] * 5 + ["grace: notes:read"] * 5
 
 
+@pytest.mark.slow
 def test_one_authorization_serves_threads_with_loops_of_their_own() -> None:
     ada = User("ada")
     auth = ada.auth

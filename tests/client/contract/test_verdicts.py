@@ -96,6 +96,7 @@ def test_what_is_no_schema_is_not_told(schema: Any) -> None:
     assert of_input({"type": "object"}, schema).effect is Effect.UNTOLD
 
 
+@pytest.mark.slow
 def test_large_schemas_end() -> None:
     many = {
         "anyOf": [{"type": "object", "properties": {f"p{number}": {"$ref": "#"}}} for number in range(60)]

@@ -61,6 +61,7 @@ async def where(client: Client) -> object:
         return (await client.call("where")).structured
 
 
+@pytest.mark.slow
 async def test_a_script(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     assert await where(Client("server.py", env={"CITY": "Oslo"})) == [str(folder), "Oslo"]
@@ -93,16 +94,19 @@ async def test_a_package_whose_modules_import_each_other(folder: Path) -> None:
     assert await where(Client(package, cwd="/")) == ["/", ""]
 
 
+@pytest.mark.slow
 async def test_a_command(folder: Path) -> None:
     assert await where(Client([sys.executable, folder / "server.py"], cwd=folder)) == [str(folder), ""]
 
 
+@pytest.mark.slow
 async def test_a_program(folder: Path) -> None:
     (program := folder / "my-server").write_text(f"#!{sys.executable}\n{SCRIPT}")
     program.chmod(0o755)
     assert await where(Client(program, cwd=folder)) == [str(folder), ""]
 
 
+@pytest.mark.slow
 async def test_the_only_server_of_a_configuration(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOWN", "Bergen")
     (folder / ".vscode").mkdir()

@@ -203,6 +203,7 @@ print("held")
 """
 
 
+@pytest.mark.slow
 def test_a_hostile_schema_neither_holds_up_the_client_nor_ends_it() -> None:
     run = subprocess.run(
         [sys.executable, "-c", HOSTILE], capture_output=True, text=True, timeout=60, check=False

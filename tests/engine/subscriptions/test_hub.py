@@ -272,6 +272,7 @@ async def _changes_of(server: Server) -> Changes:
     return server.engine.hubs.here()
 
 
+@pytest.mark.slow
 def test_neither_a_loop_nor_a_server_is_kept_alive() -> None:
     server = Server("s")
     ears: list[Ear] = []

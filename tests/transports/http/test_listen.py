@@ -203,6 +203,7 @@ app = server.asgi(grace=3)
 """
 
 
+@pytest.mark.slow
 def test_sigterm_ends_the_streams_with_their_results_and_then_the_process() -> None:
     with Served(from_text(PROGRAM)) as server:
         web = Site(Server("unused"), None, server.origin + "/mcp")
@@ -214,6 +215,7 @@ def test_sigterm_ends_the_streams_with_their_results_and_then_the_process() -> N
         assert server.wait(4) in {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 
 
+@pytest.mark.slow
 def test_a_slow_reader_is_ended_with_a_reason_and_others_hear_all(web: Site) -> None:
     uris = [f"data://{number}/{'x' * 190}" for number in range(300)]
     slow = web.listen("slow", buffer=4096, resourceSubscriptions=uris)

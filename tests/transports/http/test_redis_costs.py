@@ -89,6 +89,7 @@ def test_a_call_without_a_session_makes_no_round_trip(counted: Counted) -> None:
     assert counted.trips() == before
 
 
+@pytest.mark.slow
 def test_a_call_in_a_session_makes_no_round_trip(counted: Counted) -> None:
     """The process makes some a second, however many sessions and calls there are; see `Freshness`."""
     counted.open()

@@ -79,6 +79,7 @@ Server("said").run("http", **eval(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -104,6 +105,7 @@ def test_it_says_where_the_endpoint_is(options: dict[str, Any], said: str) -> No
         served.stop()
 
 
+@pytest.mark.slow
 def test_it_says_where_its_clients_reach_it() -> None:
     options = {"port": 0, "public_url": "https://example.com/said/mcp"}
     with Served([sys.executable, "-c", SAYS_WHERE, repr(options)]) as served:
@@ -111,6 +113,7 @@ def test_it_says_where_its_clients_reach_it() -> None:
         served.stop()
 
 
+@pytest.mark.slow
 def test_on_a_socket_there_is_a_path_and_no_port(tmp_path: Path) -> None:
     options = {"uvicorn": {"uds": str(tmp_path / "s")}}
     with Served([sys.executable, "-c", SAYS_WHERE, repr(options)]) as served:

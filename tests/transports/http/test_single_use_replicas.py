@@ -69,6 +69,7 @@ async def test_each_round_may_be_at_another_replica(shares: list[Any], schema_di
     assert sold == [111] * REPLICAS
 
 
+@pytest.mark.slow
 async def test_of_a_thousand_who_bring_one_state_one_goes_on(shares: list[Any], schema_dir: Path) -> None:
     sold: list[int] = []
     async with replicas([make(each, sold) for each in shares], schema_dir) as clients:

@@ -42,6 +42,7 @@ async def flooded(browser: Browser, path: str) -> int | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/register", "/authorize", "/token", "/callback"])
 async def test_a_flood_from_one_address_leaves_others_served(
     path: str, monkeypatch: pytest.MonkeyPatch
@@ -108,6 +109,7 @@ async def kept(shared: Memory) -> list[str]:
     return [key async for key, _ in shared.items("")]
 
 
+@pytest.mark.slow
 async def test_ten_thousand_registrations_and_pages_leave_the_store_empty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -233,6 +233,7 @@ async def test_ten_megabytes_are_not_read(
         assert is_compressed or read.pop().read == size
 
 
+@pytest.mark.slow
 async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:

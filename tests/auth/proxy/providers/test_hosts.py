@@ -31,6 +31,7 @@ async def hosts_by_proxy(kind: type[Provider]) -> dict[str, str]:
     return hosts_at(findings)
 
 
+@pytest.mark.slow
 async def test_the_page_says_what_each_host_does() -> None:
     directly = [hosts_at(await found_directly(kind)) for kind in KINDS]
     by_proxy = [await hosts_by_proxy(kind) for kind in KINDS]

@@ -100,6 +100,7 @@ async def test_whoever_waits_while_a_client_is_closed_is_told() -> None:
             await within(reading)
 
 
+@pytest.mark.slow
 async def test_many_requests_at_once_leave_nothing() -> None:
     async def page(request: Request) -> PlainTextResponse:
         await asyncio.sleep(0)

@@ -114,6 +114,7 @@ signal.signal(signal.SIGTERM, note)
     await until(lambda: not is_alive(pid))
 
 
+@pytest.mark.slow
 async def test_a_process_that_was_left_behind_does_not_hide_the_exit() -> None:
     inner = TELL_PID + LIVE_ON
     transport, received = await opened(
@@ -192,6 +193,7 @@ async def test_a_server_that_reads_nothing_any_more_is_ended() -> None:
         await waiting
 
 
+@pytest.mark.slow
 async def test_a_server_that_writes_without_end_is_ended() -> None:
     before = descriptors()
     code = TELL_PID + "while True: print('{}\\n' * 10000, flush=True)"

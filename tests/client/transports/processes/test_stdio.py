@@ -177,6 +177,7 @@ async def test_while_the_server_does_not_read_sending_waits_and_can_be_cancelled
     await transport.close()
 
 
+@pytest.mark.slow
 async def test_much_at_once_goes_both_ways_in_order() -> None:
     transport, received = StdioTransport(script(ECHO)), Received()
     await transport.open(received)

@@ -100,6 +100,7 @@ async def test_it_is_asked_in_each_revision(revision: str | None) -> None:
     assert held() <= before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("revision", [None, LATEST_HANDSHAKE])
 async def test_a_server_that_dies_in_a_call_is_started_for_the_next(
     revision: str | None, tmp_path: Path
@@ -114,6 +115,7 @@ async def test_a_server_that_dies_in_a_call_is_started_for_the_next(
     assert note.read_text() == "x", "it has not been called twice"
 
 
+@pytest.mark.slow
 async def test_what_is_read_only_is_asked_again_of_the_next(tmp_path: Path) -> None:
     async with Client(transport(stderr=lambda line: None)) as client:
         await client.list_tools()
@@ -154,6 +156,7 @@ async def test_a_command_that_is_not_found_says_so() -> None:
             pass
 
 
+@pytest.mark.slow
 async def test_what_a_server_of_node_answers_may_be_too_long() -> None:
     path = node_search_path()
     command = ["node", "--input-type=module", "-e", NODE]
@@ -165,6 +168,7 @@ async def test_what_a_server_of_node_answers_may_be_too_long() -> None:
         assert (await client.call("small", {})).text == "x"
 
 
+@pytest.mark.slow
 async def test_a_client_is_left_in_another_task_and_after_an_error() -> None:
     before = held()
     client = Client(transport())

@@ -148,6 +148,7 @@ server.run("http", port=0)
 """
 
 
+@pytest.mark.slow
 def test_under_uvicorn_it_stands_among_its_lines() -> None:
     with Served(
         [sys.executable, "-c", f"import sys; sys.path.append({str(HELPERS)!r})\n{PROGRAM}"]

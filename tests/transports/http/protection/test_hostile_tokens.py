@@ -46,6 +46,7 @@ def authorization(*tokens: str) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 async def test_each_is_refused(server: Server, serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     statuses: Counter[int] = Counter()
     async with serve(server) as client:

@@ -355,6 +355,7 @@ async def test_what_others_publish_is_heard_once_and_garbage_never(caplog: pytes
     assert len(heard) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.limit("revocations that a process remembers")
 async def test_what_a_process_remembers_has_an_end() -> None:
     memory = Memory()

@@ -166,6 +166,7 @@ async def test_who_has_all_is_told_that_there_is_no_more(
         assert (answer.status, answer.body) == (405, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id_", ["00000000c1-0", "00000000c1-7"])
 async def test_a_call_that_nobody_knows_is_refused(
     id_: str, engine: Memory | Sqlite, serve: Serve, steps: Steps, monkeypatch: pytest.MonkeyPatch
@@ -247,6 +248,7 @@ async def test_a_listener_hears_what_it_has_missed_and_goes_on_elsewhere(
             assert uri == "b", "of which this process may have heard as well"
 
 
+@pytest.mark.slow
 async def test_a_listener_of_a_process_that_has_died_is_told_of_all(
     engine: Memory | Sqlite, serve: Serve, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
