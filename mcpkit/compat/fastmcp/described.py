@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, validate_call
 
-from ...protocol.types import Json
 from ..foreign import find_context_parameter, own
-from ..types import AnyFunction, Icon
+from ..types import AnyFunction, Icon, Json
 from ..types.unbuilt import made
 from .signatures import func_metadata
 

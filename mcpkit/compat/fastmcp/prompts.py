@@ -8,9 +8,8 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from ...common.late_names import late_names
-from ...protocol.types import Json
 from ..foreign import is_several
-from ..types import AnyFunction, Icon
+from ..types import AnyFunction, Icon, Json
 from ..types.unbuilt import made
 from .described import Called, called
 from .settings import get_logger

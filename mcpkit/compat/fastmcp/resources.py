@@ -14,8 +14,7 @@ from pydantic_core import to_json
 from typing_extensions import Unpack
 
 from ...common.late_names import late_names
-from ...protocol.types import Json
-from ..types import Annotations, AnyFunction, Icon
+from ..types import Annotations, AnyFunction, Icon, Json
 from ..types.unbuilt import made
 from .described import Called, Described, called, check_names, name_of, validated
 from .settings import get_logger

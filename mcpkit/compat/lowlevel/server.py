@@ -208,16 +208,15 @@ class Server(Generic[LifespanResultT, RequestT]):
     @cached_property
     def request_handlers(self) -> dict[type, Handler]:
         """What handles requests, by their classes, which are made when somebody looks; it may be written."""
-        return {
-            getattr(types, name): self._handlers[name] for name in self._handlers if name.endswith("Request")
-        }
+        return self._known_by_class("Request")
 
     @cached_property
     def notification_handlers(self) -> dict[type, Handler]:
         """What handles notifications, by their classes; it may be written."""
-        return {
-            getattr(types, name): it for name, it in self._handlers.items() if name.endswith("Notification")
-        }
+        return self._known_by_class("Notification")
+
+    def _known_by_class(self, ending: str) -> dict[type, Handler]:
+        return {getattr(types, name): it for name, it in self._handlers.items() if name.endswith(ending)}
 
     def register(self, name: str, handler: Handler) -> None:
         """Have the requests or notifications handled whose class is called so."""
