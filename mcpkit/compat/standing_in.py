@@ -101,11 +101,11 @@ mcp.server.lowlevel.helper_types = lowlevel.server: ReadResourceContents
 mcp.server.lowlevel.server = lowlevel.server: *; lowlevel.session: request_ctx RequestContext
 mcp.server.models = lowlevel.models: InitializationOptions; types: Icon ServerCapabilities
 mcp.server.session = lowlevel.session: ServerSession
-mcp.server.sse = lowlevel.serving: SseServerTransport TransportSecuritySettings
+mcp.server.sse = lowlevel.serving: SseServerTransport; lowlevel.transport_security: TransportSecuritySettings
 mcp.server.stdio = lowlevel.serving: stdio_server
 mcp.server.streamable_http = absent: EventStore EventMessage StreamableHTTPServerTransport
 mcp.server.streamable_http_manager = lowlevel.serving: StreamableHTTPSessionManager
-mcp.server.transport_security = lowlevel.serving: TransportSecuritySettings
+mcp.server.transport_security = lowlevel.transport_security: TransportSecuritySettings
 mcp.shared
 mcp.shared.context = lowlevel.session: RequestContext SessionT LifespanContextT RequestT
 mcp.shared.exceptions = shared: McpError UrlElicitationRequiredError

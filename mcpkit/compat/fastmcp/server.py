@@ -18,14 +18,14 @@ from ...protocol.types import Incomplete, Json
 from .. import types
 from ..foreign import find_context_parameter
 from ..lowlevel.server import Handler, ReadResourceContents, Server
-from ..lowlevel.serving import StreamableHTTPSessionManager
 from ..lowlevel.session import ServerSession, request_ctx
+from ..types.unbuilt import made
 from .context import Context
 from .described import check_names, listed
 from .exceptions import ResourceError
 from .prompts import Prompt, PromptManager
 from .resources import FunctionResource, Options, Resource, ResourceManager
-from .settings import Settings, configure_logging, get_logger, settings_of
+from .settings import Settings, configure_logging, get_logger
 from .tools import Tool, ToolManager, ToolOptions
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
     from ..auth import AuthSettings, TokenVerifier
+    from ..lowlevel.serving import StreamableHTTPSessionManager
     from .http import Apps
 
 Decorator: TypeAlias = Callable[[types.AnyFunction], types.AnyFunction]
@@ -102,7 +103,7 @@ class FastMCP(Generic[LifespanResultT]):
         **settings: Incomplete,
     ) -> None:
         check_names("FastMCP.__init__", settings, Settings.model_fields)
-        self.settings = settings_of(settings)
+        self.settings = made(Settings, **settings)
         enter = self.settings.lifespan
         self._mcp_server: Server = Server(name or "FastMCP", None, instructions, website_url, icons)
         if enter is not None:
@@ -307,6 +308,8 @@ class FastMCP(Generic[LifespanResultT]):
 
     def streamable_http_app(self) -> Starlette:
         """Return an app that serves streamable HTTP as long as its lifespan, or `session_manager.run()`, lasts."""
+        from ..lowlevel.serving import StreamableHTTPSessionManager
+
         settings = self.settings
         if self._session_manager is None:
             how = settings.json_response, settings.stateless_http, settings.transport_security

@@ -52,7 +52,7 @@ _OFFERS = {
 """The capabilities, and what is answered by whoever has them."""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class NotificationOptions:
     """Which lists are said to change."""
 

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
-from pydantic import BaseModel
-
 from ...protocol.types import Incomplete, Json
 from ...server import Server as Native
-from ...transports.http.options import Settings
 from ..differences import differs
 from .session import http_request
+from .transport_security import (
+    DEFAULT_MAX_REQUEST_BODY_SIZE,
+    DEFAULT_MAX_SESSIONS,
+    DEFAULT_SESSION_IDLE_TIMEOUT,
+    TransportSecuritySettings,
+)
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -23,9 +26,6 @@ if TYPE_CHECKING:
     from ...transports.http.app import HttpApp
     from .server import AnyServer
 
-DEFAULT_MAX_REQUEST_BODY_SIZE = Settings.max_body
-DEFAULT_SESSION_IDLE_TIMEOUT = 30 * 60
-DEFAULT_MAX_SESSIONS = Settings.max_sessions
 _ENDLESS = 10**9
 """More seconds and sessions than there will be."""
 _ENDPOINT = re.compile(rb"^data: (.*\?session_id=(\w+))$", re.MULTILINE)
@@ -50,14 +50,6 @@ async def stdio_server(stdin: object = None, stdout: object = None) -> AsyncGene
     from ...transports.stdio import serve_stdio
 
     yield (stream := Stream(serve_stdio)), stream
-
-
-class TransportSecuritySettings(BaseModel, defer_build=True):
-    """Which hosts and origins are answered."""
-
-    enable_dns_rebinding_protection: bool = True
-    allowed_hosts: list[str] = []
-    allowed_origins: list[str] = []
 
 
 def _app(server: Native, security: TransportSecuritySettings | None, **options: Incomplete) -> HttpApp:

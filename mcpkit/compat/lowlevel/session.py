@@ -58,7 +58,7 @@ class NoTasks:
         raise AttributeError(f"tasks of `mcp` (.{name}) are not here: {instead}")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RequestContext(Generic[SessionT, LifespanContextT, RequestT]):
     """What `server.request_context` says; `native` is the mcpkit `Context` of the same request."""
 

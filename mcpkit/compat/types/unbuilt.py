@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 from types import NoneType, UnionType
-from typing import TypeVar, Union, get_args, get_origin
+from typing import Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, WithJsonSchema
 from pydantic.fields import FieldInfo
@@ -31,9 +31,12 @@ def made(kind: type[ModelT], /, **values: Incomplete) -> ModelT:
 
 def _fits(value: object, field: FieldInfo) -> bool:
     """Say whether a field is sure to take a value, and to take it as it is."""
-    is_default = type(value) in _SIMPLE and type(value) is type(field.default) and value == field.default
+    literals = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    known = [each for each in (field.default, *literals) if type(each) in _SIMPLE]
+    if any(type(value) is type(each) and value == each for each in known):
+        return True
     is_bound = any(not isinstance(each, WithJsonSchema) for each in field.metadata)
-    return is_default or (not is_bound and is_exactly(value, field.annotation))
+    return not is_bound and is_exactly(value, field.annotation)
 
 
 def is_exactly(value: object, annotation: object) -> bool:
