@@ -39,6 +39,7 @@ class StandIn(Upstream):
     def __init__(self, clock: Clock, *, name: str = "example", issuer: str = ISSUER) -> None:
         self.name, self.title, self.issuer = name, name.title(), issuer
         self.is_public = self.revokes_all = False
+        self.provider: Any = self  # what is asked
         self.clock = clock
         self.user = "ada"
         self.claims: dict[str, Any] = {"login": "ada"}

@@ -35,7 +35,7 @@ class UpstreamLogin:
     async def url(self) -> str:
         """Return where the browser is sent."""
         challenge = encode(sha256(self.verifier.encode()).digest())
-        return await self.upstream.authorization_url(
+        return await self.upstream.provider.authorization_url(
             redirect_uri=CALLBACK, state=self.state, challenge=challenge, nonce=self.nonce
         )
 
@@ -46,6 +46,6 @@ class UpstreamLogin:
     async def redeemed(self, answer: dict[str, str] | None = None) -> tuple[Identity, UpstreamTokens]:
         """Log in, and redeem what comes back, or something else."""
         answer = await self.answered() if answer is None else answer
-        return await self.upstream.redeem(
+        return await self.upstream.provider.redeem(
             answer, redirect_uri=CALLBACK, verifier=self.verifier, nonce=self.nonce
         )

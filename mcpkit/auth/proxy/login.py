@@ -149,7 +149,7 @@ class ProxyLogin(Login):
         transaction = self._transactions.begin(asked, whose, is_kept=is_kept)
         try:
             url = await asyncio.wait_for(
-                self._upstream.authorization_url(
+                self._upstream.provider.authorization_url(
                     redirect_uri=self._callback,
                     state=transaction.id,
                     challenge=transaction.challenge,
@@ -172,7 +172,7 @@ class ProxyLogin(Login):
         asked = transaction.asked
         try:
             identity, tokens = await asyncio.wait_for(
-                self._upstream.redeem(
+                self._upstream.provider.redeem(
                     answer,
                     redirect_uri=self._callback,
                     verifier=transaction.verifier,

@@ -135,7 +135,7 @@ class Logins:
         held, now = Held.of(record), self._clock()
         identity: Identity | None = None
         try:
-            identity = await asyncio.wait_for(self._upstream.identify(held.tokens), _ANSWER)
+            identity = await asyncio.wait_for(self._upstream.provider.identify(held.tokens), _ANSWER)
         except UpstreamRefusedError:
             if held.tokens.refresh_token is None:
                 await self.end(record.id)
@@ -246,7 +246,7 @@ class Logins:
         """Ask the provider for new tokens, and return the grant that holds them."""
         grant_id, held = record.id, Held.of(record)
         try:
-            tokens = await asyncio.wait_for(self._upstream.refresh(held.tokens), _ANSWER)
+            tokens = await asyncio.wait_for(self._upstream.provider.refresh(held.tokens), _ANSWER)
         except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.TimeoutError) as error:
             if isinstance(error, UpstreamRefusedError) and error.error == "invalid_grant":
                 await self.end(grant_id)
@@ -287,7 +287,7 @@ class Logins:
     async def _forget(self, tokens: UpstreamTokens) -> None:
         """Have the provider end tokens that nobody will use; where it cannot, that is all there is to do."""
         try:
-            await asyncio.wait_for(self._upstream.revoke(tokens), _FAREWELL)
+            await asyncio.wait_for(self._upstream.provider.revoke(tokens), _FAREWELL)
         except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.TimeoutError) as error:
             logger.warning(
                 "%s: tokens that nobody holds any more cannot be revoked: %r",

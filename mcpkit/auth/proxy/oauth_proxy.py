@@ -178,7 +178,7 @@ class OAuthProxy(TokenVerifier):
         if self._entered is not None:
             await self._entered.authority.parts.clients.aclose()
         await self._refreshing.aclose(_GRACE)
-        await self._upstream.aclose()
+        await self._upstream.provider.aclose()
 
     def _logins(self, ground: Ground) -> Logins:
         from ..authority.grants import Grants

@@ -73,6 +73,8 @@ class Settings:
         leeway: Seconds by which clocks may differ.
         http_client: A client of the author's.
         clock: The time in Unix seconds.
+        is_public: Whether anybody may have an account there.
+        revokes_all: Whether the end of one login there ends the other logins of the same user by this client.
 
     Raises:
         TypeError: An option is of another type.
@@ -93,6 +95,8 @@ class Settings:
     leeway: float
     http_client: httpx2.AsyncClient | None
     clock: Callable[[], float]
+    is_public: bool = False
+    revokes_all: bool = False
 
     def __post_init__(self) -> None:
         check_installed()
@@ -121,6 +125,9 @@ def settings_of(
     client: ClientSecret,
     usual: UpstreamOptions,
     options: UpstreamOptions,
+    *,
+    is_public: bool = False,
+    revokes_all: bool = False,
 ) -> Settings:
     """Return what is known of a provider.
 
@@ -131,6 +138,8 @@ def settings_of(
         client: This server as its client.
         usual: What holds where the author says nothing; parameters of theirs come to those.
         options: What the author says.
+        is_public: Whether anybody may have an account there.
+        revokes_all: Whether the end of one login there ends the other logins of the same user by this client.
 
     Raises:
         TypeError: They say what nobody asks.
@@ -161,4 +170,6 @@ def settings_of(
         said.get("leeway", LEEWAY),
         said.get("http_client"),
         said.get("clock", time.time),
+        is_public,
+        revokes_all,
     )

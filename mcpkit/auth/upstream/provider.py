@@ -61,7 +61,17 @@ class Provider(ABC):
         self._connections = Connections(settings.http_client, settings.timeout)
 
     async def authorization_url(self, *, redirect_uri: str, state: str, challenge: str, nonce: str) -> str:
-        """Return where a browser is sent to log in."""
+        """Return where a browser is sent to log in.
+
+        Args:
+            redirect_uri: Where the provider sends it back to.
+            state: What it brings back.
+            challenge: The PKCE challenge (S256).
+            nonce: What the ID token must say; providers without one do not hear of it.
+
+        Raises:
+            UpstreamUnavailableError: The provider's metadata cannot be had.
+        """
         endpoints = await self.endpoints()
         asked = {
             "response_type": "code",
@@ -79,12 +89,22 @@ class Provider(ABC):
         return f"{url}{'&' if '?' in url else '?'}{urlencode(asked, quote_via=quote)}"
 
     async def redeem(
-        self, answer: Mapping[str, str], *, redirect_uri: str, verifier: str, nonce: str, revokes_all: bool
+        self, answer: Mapping[str, str], *, redirect_uri: str, verifier: str, nonce: str
     ) -> tuple[Identity, UpstreamTokens]:
         """Return who has logged in, and their tokens.
 
         Tokens of which nobody can be told whose they are, or not in time, are revoked: nobody will ever use them. Where
         that would end the user's other logins, they are left to expire.
+
+        Args:
+            answer: The parameters of the callback.
+            redirect_uri: Where the browser was sent back to.
+            verifier: The PKCE verifier of this login.
+            nonce: The nonce of this login.
+
+        Raises:
+            UpstreamRefusedError: The provider, or the user there, says no.
+            UpstreamUnavailableError: It does not answer, or not as it must.
         """
         endpoints = await self.endpoints()
         named = answer.get("iss")
@@ -107,13 +127,19 @@ class Provider(ABC):
             tokens = replace(tokens, said=await self.said(tokens, members, nonce))
             return await self.identify(tokens), tokens
         except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.CancelledError):
-            if not revokes_all:
+            if not self.settings.revokes_all:
                 with suppress(UpstreamUnavailableError, asyncio.TimeoutError):
                     await asyncio.wait_for(self.revoke(tokens), self.settings.timeout)
             raise
 
     async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
-        """Return new tokens."""
+        """Return new tokens; the old refresh token stays where no new one comes back.
+
+        Raises:
+            UpstreamRefusedError: The provider says no: `invalid_grant` where the login is over. Also without a refresh
+                token.
+            UpstreamUnavailableError: It does not answer, or not as it must.
+        """
         if tokens.refresh_token is None:
             raise UpstreamRefusedError("invalid_grant", "the provider has given no refresh token")
         form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token}
@@ -131,7 +157,13 @@ class Provider(ABC):
         )
 
     async def revoke(self, tokens: UpstreamTokens) -> None:
-        """Have the provider end tokens (RFC 7009): the refresh token first, which takes the others with it mostly."""
+        """Have the provider end tokens (RFC 7009); where it has no way to do that, nothing is done.
+
+        The refresh token goes first, which takes the others with it mostly.
+
+        Raises:
+            UpstreamUnavailableError: It does not answer, or not as it must.
+        """
         endpoints = await self.endpoints()
         url = endpoints.revocation
         if url is None:
@@ -150,7 +182,15 @@ class Provider(ABC):
 
     @abstractmethod
     async def identify(self, tokens: UpstreamTokens) -> Identity:
-        """Return who a user is now."""
+        """Return who a user is now, with all that is known of them.
+
+        A provider that says it in its ID tokens alone is not asked: then it is what the last one said, at the login or
+        at a refresh.
+
+        Raises:
+            UpstreamRefusedError: The access token is worth nothing (any more): `invalid_token`.
+            UpstreamUnavailableError: It does not answer, or not as it must.
+        """
 
     async def said(
         self, tokens: UpstreamTokens, members: Mapping[str, object], nonce: str

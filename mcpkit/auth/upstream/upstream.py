@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from typing_extensions import Unpack
@@ -16,9 +15,6 @@ from .oauth import OAuthProvider
 from .openid import OpenIdProvider
 from .options import UpstreamOptions, settings_of
 from .provider import Provider
-
-if TYPE_CHECKING:
-    from .tokens import Identity, UpstreamTokens
 
 _OPENID: Final = ("openid", "profile", "email")
 _OFFLINE: Final = (*_OPENID, "offline_access")
@@ -42,11 +38,10 @@ class Upstream:
     - `clock`: the time in Unix seconds.
 
     Args:
-        provider: The provider.
-        is_public: Whether anybody may have an account there.
-        revokes_all: Whether the end of one login there ends the other logins of the same user by this client.
+        provider: What asks it, as its client.
 
     Attributes:
+        provider: What asks it, as its client.
         name: What it is called in code, such as `github`.
         title: What it is called before people, such as `GitHub`.
         issuer: Who vouches for its users: the `Principal.issuer` of whoever logs in.
@@ -54,13 +49,14 @@ class Upstream:
         revokes_all: Whether the end of one login there ends the other logins of the same user by this client.
     """
 
-    def __init__(self, provider: Provider, *, is_public: bool = False, revokes_all: bool = False) -> None:
-        self._provider = provider
-        self.name = provider.settings.name
-        self.title = provider.settings.title
-        self.issuer = provider.settings.issuer
-        self.is_public = is_public
-        self.revokes_all = revokes_all
+    def __init__(self, provider: Provider) -> None:
+        settings = provider.settings
+        self.provider = provider
+        self.name = settings.name
+        self.title = settings.title
+        self.issuer = settings.issuer
+        self.is_public = settings.is_public
+        self.revokes_all = settings.revokes_all
 
     @classmethod
     def github(
@@ -89,8 +85,8 @@ class Upstream:
         usual: UpstreamOptions = {"scopes": ("read:user",)}
         check_text("client_secret", client_secret)
         client = ClientSecret(client_id, client_secret)
-        settings = settings_of("github", "GitHub", github_issuer(url), client, usual, options)
-        return cls(GitHubProvider(settings, url), is_public=True)
+        settings = settings_of("github", "GitHub", github_issuer(url), client, usual, options, is_public=True)
+        return cls(GitHubProvider(settings, url))
 
     @classmethod
     def google(cls, client_id: str, client_secret: str, **options: Unpack[UpstreamOptions]) -> Upstream:
@@ -117,8 +113,10 @@ class Upstream:
         check_text("client_secret", client_secret)
         client = ClientSecret(client_id, client_secret)
         issuer = "https://accounts.google.com"
-        settings = settings_of("google", "Google", issuer, client, usual, options)
-        return cls(OpenIdProvider(settings), is_public=True, revokes_all=True)
+        settings = settings_of(
+            "google", "Google", issuer, client, usual, options, is_public=True, revokes_all=True
+        )
+        return cls(OpenIdProvider(settings))
 
     @classmethod
     def entra(
@@ -211,8 +209,10 @@ class Upstream:
             "parameters": {} if audience is None else {"audience": audience},
         }
         client = ClientSecret(client_id, client_secret)
-        settings = settings_of("auth0", "Auth0", auth0_issuer(domain), client, usual, options)
-        return cls(OpenIdProvider(settings), revokes_all=True)
+        settings = settings_of(
+            "auth0", "Auth0", auth0_issuer(domain), client, usual, options, revokes_all=True
+        )
+        return cls(OpenIdProvider(settings))
 
     @classmethod
     def okta(
@@ -249,8 +249,8 @@ class Upstream:
         # https://www.keycloak.org/docs/latest/server_admin/#_offline-access
         usual: UpstreamOptions = {"scopes": _OFFLINE}
         client = ClientSecret(client_id, client_secret)
-        settings = settings_of("keycloak", "Keycloak", issuer, client, usual, options)
-        return cls(OpenIdProvider(settings), revokes_all=True)
+        settings = settings_of("keycloak", "Keycloak", issuer, client, usual, options, revokes_all=True)
+        return cls(OpenIdProvider(settings))
 
     @classmethod
     def openid(
@@ -302,79 +302,6 @@ class Upstream:
         settings = settings_of("oauth", _host(issuer), issuer, client, {}, options)
         endpoints = Endpoints(authorization_endpoint, token_endpoint, userinfo_endpoint, revocation_endpoint)
         return cls(OAuthProvider(settings, endpoints, subject_claim))
-
-    async def authorization_url(self, *, redirect_uri: str, state: str, challenge: str, nonce: str) -> str:
-        """Return where a browser is sent to log in.
-
-        Args:
-            redirect_uri: Where the provider sends it back to.
-            state: What it brings back.
-            challenge: The PKCE challenge (S256).
-            nonce: What the ID token must say; providers without one do not hear of it.
-
-        Raises:
-            UpstreamUnavailableError: The provider's metadata cannot be had.
-        """
-        return await self._provider.authorization_url(
-            redirect_uri=redirect_uri, state=state, challenge=challenge, nonce=nonce
-        )
-
-    async def redeem(
-        self, answer: Mapping[str, str], *, redirect_uri: str, verifier: str, nonce: str
-    ) -> tuple[Identity, UpstreamTokens]:
-        """Return who has logged in, and their tokens.
-
-        Args:
-            answer: The parameters of the callback.
-            redirect_uri: Where the browser was sent back to.
-            verifier: The PKCE verifier of this login.
-            nonce: The nonce of this login.
-
-        Raises:
-            UpstreamRefusedError: The provider, or the user there, says no.
-            UpstreamUnavailableError: It does not answer, or not as it must.
-        """
-        return await self._provider.redeem(
-            answer,
-            redirect_uri=redirect_uri,
-            verifier=verifier,
-            nonce=nonce,
-            revokes_all=self.revokes_all,
-        )
-
-    async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
-        """Return new tokens; the old refresh token stays where no new one comes back.
-
-        Raises:
-            UpstreamRefusedError: The provider says no: `invalid_grant` where the login is over. Also without a refresh
-                token.
-            UpstreamUnavailableError: It does not answer, or not as it must.
-        """
-        return await self._provider.refresh(tokens)
-
-    async def identify(self, tokens: UpstreamTokens) -> Identity:
-        """Return who a user is now, with all that is known of them.
-
-        A provider that says it in its ID tokens alone is not asked: then it is what the last one said, at the login or
-        at a refresh.
-
-        Raises:
-            UpstreamRefusedError: The access token is worth nothing (any more): `invalid_token`.
-            UpstreamUnavailableError: It does not answer, or not as it must.
-        """
-        return await self._provider.identify(tokens)
-
-    async def revoke(self, tokens: UpstreamTokens) -> None:
-        """Have the provider end tokens; where it has no way to do that, nothing is done.
-
-        Raises:
-            UpstreamUnavailableError: It does not answer, or not as it must.
-        """
-        await self._provider.revoke(tokens)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        await self._provider.aclose()
 
 
 def _host(issuer: str) -> str:

@@ -22,7 +22,7 @@ def provider() -> Iterator[OpenIdSite]:
 async def upstream(provider: OpenIdSite) -> AsyncIterator[Upstream]:
     made = Upstream.openid(provider.url, *CLIENT, timeout=20)
     yield made
-    await made.aclose()
+    await made.provider.aclose()
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def site() -> Iterator[GitHubSite]:
 async def upstream(site: GitHubSite) -> AsyncIterator[Upstream]:
     made = Upstream.github(*CLIENT, url=site.url)
     yield made
-    await made.aclose()
+    await made.provider.aclose()
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ async def test_scopes_come_with_commas(site: GitHubSite) -> None:
     _, tokens = await UpstreamLogin(upstream).redeemed()
     site.narrows = lambda scopes: []
     _, narrowed = await UpstreamLogin(upstream, user="bob").redeemed()
-    await upstream.aclose()
+    await upstream.provider.aclose()
 
     assert tokens.scopes == ("repo", "gist")
     assert narrowed.scopes == ()
@@ -133,7 +133,7 @@ async def test_a_wrong_secret_is_no_users_fault(site: GitHubSite) -> None:
     upstream = Upstream.github("proxy", "another secret", url=site.url)
     with pytest.raises(UpstreamUnavailableError, match="look at client_id, client_secret") as caught:
         await UpstreamLogin(upstream).redeemed()
-    await upstream.aclose()
+    await upstream.provider.aclose()
 
     assert "another secret" not in str(caught.value)
 
@@ -142,14 +142,14 @@ async def test_a_token_that_never_expires_is_looked_at(site: GitHubSite, login: 
     identity, tokens = await login.redeemed()
     site.users["ada"]["name"] = "Ada Lovelace"
 
-    again = await login.upstream.identify(tokens)
+    again = await login.upstream.provider.identify(tokens)
     assert (again.subject, again.claims["name"]) == (identity.subject, "Ada Lovelace")
     site.end("ada")
     with pytest.raises(UpstreamRefusedError) as caught:
-        await login.upstream.identify(tokens)
+        await login.upstream.provider.identify(tokens)
     assert caught.value.error == "invalid_token"
     with pytest.raises(UpstreamRefusedError) as refused:
-        await login.upstream.refresh(tokens)
+        await login.upstream.provider.refresh(tokens)
     assert refused.value.error == "invalid_grant"
 
 
@@ -158,28 +158,28 @@ async def test_too_many_requests_end_nothing(site: GitHubSite, login: UpstreamLo
     for status in (403, 429, 500):
         site.break_down(status)
         with pytest.raises(UpstreamUnavailableError, match=f"has answered {status}"):
-            await login.upstream.identify(tokens)
+            await login.upstream.provider.identify(tokens)
 
 
 async def test_tokens_that_expire_are_refreshed_and_rotate(site: GitHubSite, login: UpstreamLogin) -> None:
     site.seconds, site.refreshes = 28_800, True
     _, tokens = await login.redeemed()
-    renewed = await login.upstream.refresh(tokens)
+    renewed = await login.upstream.provider.refresh(tokens)
 
     assert renewed.access_token != tokens.access_token
     assert renewed.refresh_token not in {None, tokens.refresh_token}
     assert renewed.expires is not None
     assert 28_700 < renewed.expires - time.time() <= 28_800
     with pytest.raises(UpstreamRefusedError) as caught:
-        await login.upstream.refresh(tokens)
+        await login.upstream.provider.refresh(tokens)
     assert caught.value.error == "invalid_grant"
     assert "bad_refresh_token" in caught.value.description
 
 
 async def test_a_token_is_deleted(site: GitHubSite, login: UpstreamLogin) -> None:
     _, tokens = await login.redeemed()
-    await login.upstream.revoke(tokens)
-    await login.upstream.revoke(tokens)  # and may be again
+    await login.upstream.provider.revoke(tokens)
+    await login.upstream.provider.revoke(tokens)  # and may be again
 
     assert site.revoked == [tokens.access_token]
     assert site.asked[APPLICATION] == 2
@@ -191,8 +191,8 @@ async def test_a_login_whose_token_has_expired_is_deleted_too(site: GitHubSite, 
     _, tokens = await login.redeemed()
     site.expire("ada")
     tokens = replace(tokens, expires=time.time())
-    await login.upstream.revoke(tokens)
-    await login.upstream.revoke(tokens)  # there is nothing left
+    await login.upstream.provider.revoke(tokens)
+    await login.upstream.provider.revoke(tokens)  # there is nothing left
 
     assert len(site.revoked) == 1
     assert site.logins[0].is_over
@@ -203,7 +203,7 @@ async def test_a_deletion_that_fails_is_said(site: GitHubSite, login: UpstreamLo
     for answer in (Response(status_code=503), JSONResponse({"message": "Requires authentication"}, 401)):
         site.instead = lambda _, answer=answer: answer
         with pytest.raises(UpstreamUnavailableError, match=f"has answered {answer.status_code}"):
-            await login.upstream.revoke(tokens)
+            await login.upstream.provider.revoke(tokens)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ async def test_where_github_is(url: str, authorize: str, api: str) -> None:
         upstream = Upstream.github(*CLIENT, url=url, http_client=client)
         assert (await UpstreamLogin(upstream).url()).startswith(f"{authorize}?")
         await UpstreamLogin(upstream).redeemed({"code": "a", "iss": upstream.issuer})
-        await upstream.aclose()
+        await upstream.provider.aclose()
         assert not client.is_closed
     assert [str(each.url) for each in asked] == [authorize.replace("/authorize", "/access_token"), api]
     assert asked[1].headers["authorization"] == "Bearer a"

@@ -43,7 +43,7 @@ async def test_a_login_that_fails_ends_no_other_of_the_same_user(
     with pytest.raises(UpstreamUnavailableError, match="userinfo"):
         await login.redeemed()
     assert bool(provider.revoked) is not revokes_all
-    await upstream.aclose()
+    await upstream.provider.aclose()
 
 
 async def test_refreshed_tokens_do_not_wait_for_keys(
@@ -54,8 +54,8 @@ async def test_refreshed_tokens_do_not_wait_for_keys(
     later = Upstream.openid(provider.url, *CLIENT, timeout=300)  # another process, which has no keys yet
     provider.held = KEYS
     provider.is_open.clear()
-    refreshed = await asyncio.wait_for(later.refresh(tokens), 60)
+    refreshed = await asyncio.wait_for(later.provider.refresh(tokens), 60)
     assert refreshed.access_token != tokens.access_token
     assert refreshed.said == tokens.said
     provider.mend()
-    await later.aclose()
+    await later.provider.aclose()

@@ -86,11 +86,11 @@ async def test_nonsense_is_no_answer(
     _, tokens = await login.redeemed()
     back = await login.answered()
     provider.instead = only(TOKEN, answer)
-    for asking in (login.redeemed(back), login.upstream.refresh(tokens)):
+    for asking in (login.redeemed(back), login.upstream.provider.refresh(tokens)):
         with pytest.raises(UpstreamUnavailableError, match=problem):
             await asking
     provider.mend()
-    assert (await login.upstream.refresh(tokens)).access_token, "nothing is lost"
+    assert (await login.upstream.provider.refresh(tokens)).access_token, "nothing is lost"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ async def test_what_has_been_fetched_holds_while_a_provider_is_down(provider: Op
     provider.break_down()
     now[0] += 100_000
     assert await UpstreamLogin(upstream).url() == url
-    await upstream.aclose()
+    await upstream.provider.aclose()
     assert provider.asked[METADATA] == 2
 
 
@@ -191,13 +191,13 @@ async def test_a_provider_that_is_slow_is_not_waited_for_for_ever(provider: Open
         login = UpstreamLogin(upstream)
         if path != METADATA:
             answer = await UpstreamLogin(patient := Upstream.openid(provider.url, *CLIENT)).answered()
-            await patient.aclose()
+            await patient.provider.aclose()
         provider.held = path
         provider.is_open.clear()
         with pytest.raises(UpstreamUnavailableError, match=r"not answered within 0\.5 s"):
             await (login.url() if path == METADATA else login.redeemed(answer))
         provider.mend()
-        await upstream.aclose()
+        await upstream.provider.aclose()
 
 
 async def test_a_provider_that_drips_is_not_waited_for() -> None:
@@ -213,7 +213,7 @@ async def test_a_provider_that_drips_is_not_waited_for() -> None:
         upstream = _by_hand(server.url, timeout=0.5)
         with pytest.raises(UpstreamUnavailableError, match=r"not answered within 0\.5 s"):
             await UpstreamLogin(upstream).redeemed({"code": "a"})
-        await upstream.aclose()
+        await upstream.provider.aclose()
 
 
 async def test_a_code_is_sent_once() -> None:
@@ -225,7 +225,7 @@ async def test_a_code_is_sent_once() -> None:
         with pytest.raises(UpstreamUnavailableError, match="broke before the answer"):
             await UpstreamLogin(upstream).redeemed({"code": "a"})
         assert len(server.asked) == 1, "it may have been redeemed"
-        await upstream.aclose()
+        await upstream.provider.aclose()
 
 
 async def test_a_provider_that_is_not_there() -> None:
@@ -234,7 +234,7 @@ async def test_a_provider_that_is_not_there() -> None:
     upstream = _by_hand(where)
     with pytest.raises(UpstreamUnavailableError, match="cannot connect"):
         await UpstreamLogin(upstream).redeemed({"code": "a"})
-    await upstream.aclose()
+    await upstream.provider.aclose()
 
 
 async def test_no_cookie_of_a_provider_is_kept() -> None:
@@ -247,7 +247,7 @@ async def test_no_cookie_of_a_provider_is_kept() -> None:
         upstream = _by_hand(server.url, subject_claim="id")
         for _ in range(2):
             assert (await UpstreamLogin(upstream).redeemed({"code": "a"}))[0].subject == "1"
-        await upstream.aclose()
+        await upstream.provider.aclose()
         assert len(server.asked) == 4
 
 
@@ -257,7 +257,7 @@ def test_each_event_loop_has_its_connections(provider: OpenIdSite) -> None:
 
     async def once() -> None:
         found.append((await UpstreamLogin(upstream).redeemed())[0].subject)
-        await upstream.aclose()
+        await upstream.provider.aclose()
 
     threads = [threading.Thread(target=lambda: asyncio.run(once())) for _ in range(3)]
     for thread in threads:
@@ -283,9 +283,9 @@ async def test_nothing_of_a_secret_is_said_or_written_down(
             for error in ("invalid_grant", "invalid_client", "slow_down"):
                 for sent, asking in (
                     (f"{answer['code']} {login.verifier}", login.redeemed(answer)),
-                    (f"{tokens.refresh_token}", login.upstream.refresh(tokens)),
-                    (f"{tokens.access_token}", login.upstream.identify(tokens)),
-                    (f"{tokens.refresh_token}", login.upstream.revoke(tokens)),
+                    (f"{tokens.refresh_token}", login.upstream.provider.refresh(tokens)),
+                    (f"{tokens.access_token}", login.upstream.provider.identify(tokens)),
+                    (f"{tokens.refresh_token}", login.upstream.provider.revoke(tokens)),
                 ):
                     echoed = {"error": error, "error_description": f"{sent} of {CLIENT} {WRITTEN}"}
                     provider.instead = lambda _, echoed=echoed, status=status: JSONResponse(echoed, status)

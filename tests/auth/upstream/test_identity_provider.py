@@ -34,31 +34,31 @@ async def test_the_whole_of_a_login(real: IdentityProvider) -> None:
     assert identity.subject == "ada"
     assert identity.claims["email"] == "ada@example.com"
 
-    renewed = await upstream.refresh(tokens)
+    renewed = await upstream.provider.refresh(tokens)
     assert renewed.refresh_token not in {None, tokens.refresh_token}
-    assert (await upstream.identify(renewed)).subject == "ada"
+    assert (await upstream.provider.identify(renewed)).subject == "ada"
     with pytest.raises(UpstreamRefusedError) as used:
-        await upstream.refresh(tokens)
+        await upstream.provider.refresh(tokens)
     assert used.value.error == "invalid_grant"
     with pytest.raises(UpstreamRefusedError) as over:
-        await upstream.refresh(renewed)  # as the old one was used again
+        await upstream.provider.refresh(renewed)  # as the old one was used again
     assert over.value.error == "invalid_grant"
 
     _, again = await UpstreamLogin(upstream, user="bob").redeemed()
-    await upstream.revoke(again)
+    await upstream.provider.revoke(again)
     with pytest.raises(UpstreamRefusedError) as revoked:
-        await upstream.identify(again)
+        await upstream.provider.identify(again)
     assert revoked.value.error == "invalid_token"
     assert [each.status for each in real.seen("/token/revocation")] == [200, 200]
 
     with pytest.raises(UpstreamRefusedError) as denied:
         await login.redeemed(await login.answered("deny"))
     assert denied.value.error == "access_denied"
-    await upstream.aclose()
+    await upstream.provider.aclose()
 
 
 async def test_a_secret_that_was_changed_is_no_users_fault(real: IdentityProvider) -> None:
     upstream = Upstream.openid(real.issuer, CONFIDENTIAL[0], "the old secret")
     with pytest.raises(UpstreamUnavailableError, match="look at client_id, client_secret"):
         await UpstreamLogin(upstream).redeemed()
-    await upstream.aclose()
+    await upstream.provider.aclose()

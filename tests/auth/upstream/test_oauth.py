@@ -35,13 +35,13 @@ async def test_the_whole_of_a_login(provider: OpenIdSite) -> None:
     )
     login = UpstreamLogin(upstream)
     identity, tokens = await login.redeemed()
-    renewed = await upstream.refresh(tokens)
-    again = await upstream.identify(renewed)
-    await upstream.revoke(renewed)
+    renewed = await upstream.provider.refresh(tokens)
+    again = await upstream.provider.identify(renewed)
+    await upstream.provider.revoke(renewed)
     with pytest.raises(UpstreamRefusedError, match="invalid_token"):
-        await upstream.identify(renewed)
+        await upstream.provider.identify(renewed)
     url = await login.url()
-    await upstream.aclose()
+    await upstream.provider.aclose()
 
     assert (upstream.name, upstream.title, upstream.issuer) == (
         "chat",
@@ -62,15 +62,15 @@ async def test_who_has_no_id_is_nobody(provider: OpenIdSite, id_: object) -> Non
     upstream = by_hand(provider, subject_claim="id")
     with pytest.raises(UpstreamUnavailableError, match="does not say who has logged in"):
         await UpstreamLogin(upstream).redeemed()
-    await upstream.aclose()
+    await upstream.provider.aclose()
 
 
 async def test_where_tokens_cannot_be_revoked_nobody_is_asked(provider: OpenIdSite) -> None:
     upstream = by_hand(provider)
     _, tokens = await UpstreamLogin(upstream).redeemed()
     before = provider.asked.copy()
-    await upstream.revoke(tokens)
-    await upstream.aclose()
+    await upstream.provider.revoke(tokens)
+    await upstream.provider.aclose()
 
     assert provider.asked == before
 

@@ -81,8 +81,8 @@ async def test_offline_access_is_for_those_who_know_it(provider: OpenIdSite) -> 
         provider.url, *CLIENT, scopes=["openid", "offline_access"], parameters={"a": "b c"}
     )
     other = await UpstreamLogin(chosen).url()
-    await upstream.aclose()
-    await chosen.aclose()
+    await upstream.provider.aclose()
+    await chosen.provider.aclose()
 
     assert url.startswith(f"{provider.url}/authorize?tenant=one&response_type=code&")
     assert "prompt" not in url
@@ -116,8 +116,8 @@ async def test_this_server_says_who_it_is_as_the_provider_knows_it(
     options: Any = {} if authentication is None else {"authentication": authentication}
     upstream = Upstream.openid(provider.url, *CLIENT, **options)
     _, tokens = await UpstreamLogin(upstream).redeemed()
-    await upstream.revoke(tokens)
-    await upstream.aclose()
+    await upstream.provider.revoke(tokens)
+    await upstream.provider.aclose()
 
     assert len(provider.revoked) == 2
     assert ["client_secret" in form for _, form in provider.forms] == [expected == "post"] * 3
@@ -130,7 +130,7 @@ async def test_a_client_without_a_secret(provider: OpenIdSite) -> None:
     provider.client = ("proxy", None)
     upstream = Upstream.openid(provider.url, "proxy", None)
     identity, _ = await UpstreamLogin(upstream).redeemed()
-    await upstream.aclose()
+    await upstream.provider.aclose()
 
     assert identity.subject == "sub-of-ada"
     assert provider.forms[0][1]["client_id"] == "proxy"
@@ -156,8 +156,8 @@ async def test_each_signature_and_the_hash_of_the_access_token(algorithm: str) -
         provider.metadata["userinfo_endpoint"] = None
         upstream = Upstream.openid(provider.url, *CLIENT)
         identity, tokens = await UpstreamLogin(upstream).redeemed()
-        again = await upstream.identify(tokens)
-        await upstream.aclose()
+        again = await upstream.provider.identify(tokens)
+        await upstream.provider.aclose()
 
     assert identity.subject == "ada"
     assert again == identity, "nobody can be asked, and the ID token holds"
@@ -249,18 +249,18 @@ async def test_a_refresh_rotates_and_says_who_it_is_anew(provider: OpenIdSite, l
     provider.claims = lambda claims: {**claims, "groups": ["staff"], "nonce": None}
     provider.users["ada"] = {"email": "new@example.com"}
     kept = UpstreamTokens(**json.loads(json.dumps(asdict(tokens))))
-    renewed = await login.upstream.refresh(kept)
-    identity = await login.upstream.identify(renewed)
+    renewed = await login.upstream.provider.refresh(kept)
+    identity = await login.upstream.provider.identify(renewed)
 
     assert before.claims["groups"] == ["staff", "admins"]
     assert identity.subject == before.subject
     assert identity.claims == {"groups": ["staff"], "name": "Ada", "email": "new@example.com"}
     assert renewed.refresh_token not in {None, tokens.refresh_token}
     with pytest.raises(UpstreamRefusedError) as caught:
-        await login.upstream.refresh(tokens)
+        await login.upstream.provider.refresh(tokens)
     assert caught.value.error == "invalid_grant"
     with pytest.raises(UpstreamRefusedError):  # the login is over, as the old one was used again
-        await login.upstream.refresh(renewed)
+        await login.upstream.provider.refresh(renewed)
 
 
 async def test_what_a_refresh_does_not_say_stays(provider: OpenIdSite, login: UpstreamLogin) -> None:
@@ -268,7 +268,7 @@ async def test_what_a_refresh_does_not_say_stays(provider: OpenIdSite, login: Up
     provider.changed = lambda members: {
         name: members[name] for name in ("access_token", "token_type", "expires_in")
     }
-    renewed = await login.upstream.refresh(tokens)
+    renewed = await login.upstream.provider.refresh(tokens)
 
     assert renewed.access_token != tokens.access_token
     assert (renewed.refresh_token, renewed.scopes, renewed.said) == (
@@ -282,7 +282,7 @@ async def test_a_refresh_of_somebody_else_ends_the_login(provider: OpenIdSite, l
     _, tokens = await login.redeemed()
     provider.claims = lambda claims: {**claims, "sub": "sub-of-bob"}
     with pytest.raises(UpstreamRefusedError, match="another user") as caught:
-        await login.upstream.refresh(tokens)
+        await login.upstream.provider.refresh(tokens)
 
     assert caught.value.error == "invalid_grant"
 
@@ -292,7 +292,7 @@ async def test_no_tokens_are_lost_by_an_id_token_that_cannot_be_taken(
 ) -> None:
     _, tokens = await login.redeemed()
     provider.claims = lambda claims: {**claims, "aud": "another"}
-    renewed = await login.upstream.refresh(tokens)
+    renewed = await login.upstream.provider.refresh(tokens)
 
     assert renewed.refresh_token == provider.logins[0].refresh
     assert renewed.said == tokens.said
@@ -304,24 +304,24 @@ async def test_who_has_to_log_in_again_does(provider: OpenIdSite, login: Upstrea
     _, tokens = await login.redeemed()
     provider.instead = lambda _: JSONResponse({"error": error}, 400)
     with pytest.raises(UpstreamRefusedError, match=error) as caught:
-        await login.upstream.refresh(tokens)
+        await login.upstream.provider.refresh(tokens)
     assert caught.value.error == "invalid_grant"
 
 
 async def test_revocation_of_both(provider: OpenIdSite, login: UpstreamLogin) -> None:
     _, tokens = await login.redeemed()
-    await login.upstream.revoke(tokens)
+    await login.upstream.provider.revoke(tokens)
     assert provider.revoked == [tokens.refresh_token, tokens.access_token]
     provider.instead = lambda _: JSONResponse({"error": "unsupported_token_type"}, 400)
-    await login.upstream.revoke(tokens)
+    await login.upstream.provider.revoke(tokens)
     provider.instead = lambda _: JSONResponse({"error": "invalid_client"}, 401)
     with pytest.raises(UpstreamUnavailableError, match="has answered 401"):
-        await login.upstream.revoke(tokens)
+        await login.upstream.provider.revoke(tokens)
     provider.mend()
     provider.metadata["revocation_endpoint"] = None
     without = Upstream.openid(provider.url, *CLIENT)
-    await without.revoke(tokens)
-    await without.aclose()
+    await without.provider.revoke(tokens)
+    await without.provider.aclose()
 
 
 @pytest.mark.parametrize("is_said", [True, False])
@@ -371,7 +371,7 @@ async def test_what_is_said_of_a_user_is_bounded(provider: OpenIdSite, login: Up
     upstream = Upstream.openid(provider.url, *CLIENT, claims=["about"])
     provider.told = lambda claims: {**claims, "about": "x" * 2_000}
     wanted, _ = await UpstreamLogin(upstream).redeemed()
-    await upstream.aclose()
+    await upstream.provider.aclose()
     assert len(str(wanted.claims["about"])) == 2_000
 
 
@@ -386,6 +386,6 @@ async def test_a_token_that_is_worth_nothing_any_more(provider: OpenIdSite, logi
     _, tokens = await login.redeemed()
     provider.end("ada")
     with pytest.raises(UpstreamRefusedError) as caught:
-        await login.upstream.identify(tokens)
+        await login.upstream.provider.identify(tokens)
     assert caught.value.error == "invalid_token"
     assert provider.asked[USERINFO] == 2

@@ -170,7 +170,7 @@ async def test_what_each_provider_is_asked(
         upstream = made(http_client=client)
         url = await UpstreamLogin(upstream).url()
         identity, tokens = await UpstreamLogin(upstream).redeemed({"code": "a", "iss": issuer})
-        await upstream.aclose()
+        await upstream.provider.aclose()
 
     asked = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
     for own in ("redirect_uri", "state", "code_challenge", "nonce"):
