@@ -53,6 +53,7 @@ async def test_a_document_comes_as_an_object(media_type: str) -> None:
     assert document == ({"issuer": "x"}, None)
 
 
+@pytest.mark.slow
 @pytest.mark.limit("document of a provider")
 async def test_what_is_compressed_is_decompressed_within_bounds() -> None:
     small = gzip.compress(json.dumps({"a": "b" * 1000}).encode())

@@ -85,6 +85,7 @@ def test_what_could_be_guessed_or_means_nothing_is_refused(
     assert TOKEN not in str(caught.value)
 
 
+@pytest.mark.slow
 async def test_the_command_in_the_message_makes_a_token_and_its_hash() -> None:
     with pytest.raises(ValueError, match="make one with") as caught:
         StaticTokens({"secret": "a"})

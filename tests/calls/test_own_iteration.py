@@ -92,6 +92,7 @@ ENDLESS = [
 PLACES: list[Any] = [lambda made: made, lambda made: [made], lambda made: {"a": (made,)}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", ENDLESS)
 @pytest.mark.parametrize("place", PLACES)
 async def test_what_goes_on_and_on_is_refused(make: Any, place: Any, server: Server) -> None:

@@ -290,6 +290,7 @@ def test_before_it_is_open_nothing_is_agreed_upon() -> None:
             getattr(client, name)
 
 
+@pytest.mark.slow
 async def test_nothing_is_left_over() -> None:
     before = asyncio.all_tasks()
     server = Server("bakery")

@@ -172,6 +172,7 @@ async def test_the_log_level_is_told_to_those_that_log() -> None:
     assert said == ["looking"]
 
 
+@pytest.mark.slow
 async def test_the_log_level_is_told_to_a_server_that_is_reached_later(tmp_path: Path) -> None:
     said: list[object] = []
     late = {"command": sys.executable, "args": ["server.py"], "cwd": str(tmp_path)}
@@ -229,6 +230,7 @@ server.run()
 """
 
 
+@pytest.mark.slow
 async def test_processes_and_servers_at_urls(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SCRIPT)
     with in_thread(weather().asgi()) as url:
@@ -247,6 +249,7 @@ async def test_processes_and_servers_at_urls(tmp_path: Path) -> None:
                 await client.call("remote_delete_all")
 
 
+@pytest.mark.slow
 async def test_tools_of_a_single_entry_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SCRIPT)
     entry = {"command": sys.executable, "args": ["server.py"], "includeTools": ["add"]}
@@ -273,6 +276,7 @@ async def test_a_server_that_cannot_be_reached_is_left_out(caplog: pytest.LogCap
     ]
 
 
+@pytest.mark.slow
 async def test_a_server_that_was_left_out_is_tried_again_when_it_is_called(tmp_path: Path) -> None:
     late = {"command": sys.executable, "args": ["server.py"], "cwd": str(tmp_path)}
     async with Client(both(late=late)) as client:
@@ -324,6 +328,7 @@ async def test_a_client_of_several_can_be_opened_again() -> None:
             await client.call("maps_find", {"place": "Oslo"})
 
 
+@pytest.mark.slow
 def test_without_an_event_loop_it_is_the_same() -> None:
     with SyncClient(both(gone={"command": "no-such-program"})) as client:
         assert [tool["name"] for tool in client.list_tools()][-1] == "maps_find"

@@ -55,6 +55,7 @@ def test_long_floors_and_large_rooms_stay_within_the_picture() -> None:
     assert all(float(left) >= 0 and float(left) + float(wide) <= width for left, wide in boxes)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(kept()["imports of a higher floor"] > 0, reason="it is drawn when the walls stand")
 def test_the_picture_in_the_documentation_is_of_this_house(graph: Graph) -> None:
     assert DRAWN.read_text("utf-8") == draw(graph, Floors.declared()), "run `make house`"

@@ -207,7 +207,7 @@ NO_BOUNDS = {
     "transactions.py:_MOST": "logins in one browser; the oldest is begun anew",
     "registration.py:_MOST_MARKS": "on one letter of a name that is shown",
     "public_internet.py:_MAX_TRIED": "addresses of one host",
-    "serving.py:DEFAULT_MAX_REQUEST_BODY_SIZE": "what asgi(max_body=) is by default",
+    "transport_security.py:DEFAULT_MAX_REQUEST_BODY_SIZE": "what asgi(max_body=) is by default",
     "serving.py:DEFAULT_SESSION_IDLE_TIMEOUT": "a default of managers of `mcp`, for asgi(session_ttl=)",
     "server.asgi(stream_after=)": "when an answer becomes a stream",
     "server.asgi(keep_alive=)": "how often a silent stream says that it is there",
@@ -300,7 +300,7 @@ def settings() -> dict[str, Any]:
     ]
     found: dict[str, Any] = {"resource_dir(most_entries=)": _default(resource_dir, "most_entries")}
     for name, hint in inspect.get_annotations(Settings).items():
-        if re.search(r"\b(int|float)\b", hint):
+        if re.search(r"\b(int|float)\b", str(hint)):
             found[f"server.asgi({name}=)"] = getattr(Settings, name, None)
     for form, owner in owners:
         for name, parameter in inspect.signature(owner).parameters.items():

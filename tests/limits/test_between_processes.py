@@ -44,6 +44,7 @@ class Gated(Memory):
         await super().publish(topic, message)
 
 
+@pytest.mark.slow
 @limit("changes that wait for the shared store")
 @pytest.mark.parametrize("count", [MOST_WAITING - 1, MOST_WAITING, MOST_WAITING + 1, 3 * MOST_WAITING])
 async def test_what_waits_for_a_broker_that_does_not_answer_is_bounded(count: int) -> None:

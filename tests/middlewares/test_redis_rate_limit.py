@@ -69,6 +69,7 @@ async def test_a_limited_call_is_one_round_trip(redis: RedisServer, revision: st
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["killed", "paused"])
 async def test_it_goes_on_while_redis_is_away_and_counts_together_again(
     redis: RedisServer, way: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

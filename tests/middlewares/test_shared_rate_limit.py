@@ -255,6 +255,7 @@ async def test_while_it_is_away_each_replica_has_its_share(
     assert sum(shares in text for text in warnings(caplog)) == REPLICAS
 
 
+@pytest.mark.slow
 async def test_an_engine_that_answers_others_is_not_away(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

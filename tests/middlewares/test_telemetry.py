@@ -300,6 +300,7 @@ def test_without_providers_the_global_ones_are_used() -> None:
     assert not trace.get_current_span().is_recording()
 
 
+@pytest.mark.slow
 def test_without_opentelemetry_it_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['opentelemetry'] = None\n"
@@ -310,6 +311,7 @@ def test_without_opentelemetry_it_says_what_to_install() -> None:
     assert printed == 'Telemetry needs OpenTelemetry: pip install "mcpkit[otel]"\n'
 
 
+@pytest.mark.slow
 def test_opentelemetry_is_imported_on_use() -> None:
     program = "import sys, mcpkit.middlewares; print('opentelemetry' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "False\n"

@@ -54,6 +54,7 @@ def best(act: Any) -> float:
     return min(once() for _ in range(5))
 
 
+@pytest.mark.slow
 def test_more_choices_take_no_longer() -> None:
     def validate(count: int) -> Any:
         every = [{"name": "n" * 10, "at": [index]} for index in range(count)]

@@ -116,6 +116,7 @@ def test_a_line_that_only_looks_like_a_header_is_text() -> None:
     assert read("X.\n\nArgs:\nnot indented").description == "X.\n\nArgs:\nnot indented"
 
 
+@pytest.mark.slow
 def test_the_parser_is_imported_for_sections_only() -> None:
     code = (
         "import sys; from mcpkit.schema.docstring import read; read('Just text.\\n\\nMore.');"

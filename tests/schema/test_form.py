@@ -320,6 +320,7 @@ print("pydantic" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_pydantic_is_left_alone_by_types_that_are_not_its_own(tmp_path: Path):
     script = tmp_path / "simple.py"
     script.write_text(SIMPLE)

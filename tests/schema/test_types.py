@@ -231,6 +231,7 @@ def test_the_text_is_the_same_on_every_run() -> None:
     assert list(json.loads(text)["properties"]) == ["z", "a"]
 
 
+@pytest.mark.slow
 def test_simple_types_do_not_import_pydantic() -> None:
     code = """
 import datetime, decimal, enum, pathlib, sys, typing, uuid

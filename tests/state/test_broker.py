@@ -127,6 +127,7 @@ def test_who_comes_when_nobody_has_listened_hears_what_comes_then(broker):
         done(broker.publish("changes", "nobody listens"))
 
 
+@pytest.mark.slow
 def test_who_hears_all_has_missed_nothing(broker):
     for turn in range(2):
         heard: list[str] = []

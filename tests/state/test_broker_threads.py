@@ -50,6 +50,7 @@ def test_a_read_sees_all_of_a_write_or_none(broker, turns):
     in_threads(work)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("frequent_switches")
 def test_keys_come_and_expire_under_threads(broker, clock: Clock, turns):
 

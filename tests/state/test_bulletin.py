@@ -186,6 +186,7 @@ def test_a_file_that_is_taken_back_to_what_it_was_is_noticed(tmp_path: Path, pat
 # Files that cannot be read
 
 
+@pytest.mark.slow
 def test_who_listens_to_a_file_that_cannot_be_read_is_told_when_it_can(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "shared.db"
     with closing(Sqlite(path)) as shared:
@@ -199,6 +200,7 @@ def test_who_listens_to_a_file_that_cannot_be_read_is_told_when_it_can(tmp_path:
         eventually(listener.has_heard("missed", "a"))
 
 
+@pytest.mark.slow
 def test_who_waits_until_it_hears_has_missed_nothing(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "shared.db"
     with closing(Sqlite(path)) as shared, closing(Sqlite(path)) as other:

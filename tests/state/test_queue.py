@@ -221,6 +221,7 @@ def test_what_is_open_never_expires(clock: Clock, queue: Memory | Sqlite) -> Non
     assert keys(queue) == ["a"]
 
 
+@pytest.mark.slow
 def test_what_has_expired_gives_its_room_back(clock: Clock, queue: Memory | Sqlite) -> None:
     for number in range(100):
         add(queue, str(number), owner="ann")

@@ -110,6 +110,7 @@ async def test_a_password_is_used_and_a_wrong_one_is_said_without_it(tmp_path: P
         assert said.__cause__ is None
 
 
+@pytest.mark.slow
 async def test_tls_is_spoken_and_a_stranger_refused(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificate, key = authority.certificate("localhost")
@@ -202,6 +203,7 @@ async def test_a_full_redis_refuses_and_keeps_what_it_has(shared: Redis, server:
     assert await shared.put("b", b"1", version=None, ttl=60)
 
 
+@pytest.mark.slow
 def test_nothing_is_opened_before_it_is_used() -> None:
     program = (
         "import sys; from mcpkit import Redis; Redis('redis://localhost'); print('redis' in sys.modules)"

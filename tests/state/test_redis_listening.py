@@ -24,6 +24,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
         yield started
 
 
+@pytest.mark.slow
 async def test_what_is_published_elsewhere_as_soon_as_it_listens_is_heard(server: RedisServer) -> None:
     with closing(Redis(server.url)) as other:
         await other.publish("t", "before")
@@ -37,6 +38,7 @@ async def test_what_is_published_elsewhere_as_soon_as_it_listens_is_heard(server
             assert heard == ["after"]
 
 
+@pytest.mark.slow
 async def test_many_who_begin_together_wait_for_one_look(server: RedisServer) -> None:
     with closing(Redis(server.url)) as engine:
         await asyncio.gather(*(engine.listening() for _ in range(100)))
@@ -69,6 +71,7 @@ async def test_where_redis_is_away_nobody_is_told_that_they_listen(server: Redis
             await until(lambda: heard == ["after"])
 
 
+@pytest.mark.slow
 async def test_who_listens_already_still_does_while_redis_is_away(server: RedisServer) -> None:
     """What is published then is heard or told to be missed as soon as it is back."""
     missed: list[bool] = []

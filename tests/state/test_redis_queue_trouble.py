@@ -100,6 +100,7 @@ async def test_a_job_that_is_made_later_is_counted_from_one(queue: Redis, server
 # Ended and started again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sync", ["always", "everysec"])
 async def test_what_was_acknowledged_survives_kills(sync: str, tmp_path: Path) -> None:
     """With `everysec`, what was written while the disk was busy may be lost; what is left agrees with itself, then."""

@@ -98,6 +98,7 @@ def test_a_smaller_bucket_is_no_longer_to_wait_for(broker, clock: Clock):
     assert spend(broker, every=2, burst=3) <= 2.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.usefixtures("frequent_switches")
 def test_of_a_thousand_in_threads_exactly_the_burst_passes(name: str, tmp_path: Path):

@@ -280,6 +280,7 @@ async def test_a_server_that_nobody_listens_to_looks_for_nothing(shared: Sqlite)
     await until(lambda: watchers() == [])
 
 
+@pytest.mark.slow
 async def test_other_processes_are_heard_within_a_quarter_of_a_second(shared: Sqlite, path: Path) -> None:
     loop = asyncio.get_running_loop()
     with closing(Sqlite(path)) as other:

@@ -159,6 +159,7 @@ def test_no_change_is_lost_when_threads_write_one_key(request: pytest.FixtureReq
     assert int(stored.value) == THREADS * turns
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("frequent_switches")
 @pytest.mark.parametrize("end", ["put", "delete"])
 def test_of_all_threads_that_have_seen_a_version_one_is_first(

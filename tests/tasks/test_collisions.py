@@ -155,6 +155,7 @@ async def test_a_key_whose_value_was_none_may_be_used_again() -> None:
         assert done["result"]["content"][0]["text"] == "b"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["a", "b"])
 async def test_questions_of_several_coroutines_are_open_at_once(first: str) -> None:
     server = Server("lab", shared=(shared := Slow("input_required")), tasks=Tasks(lease=0.5))

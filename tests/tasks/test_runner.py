@@ -143,6 +143,7 @@ async def test_who_has_missed_something_looks() -> None:
         await until(lambda: hands.keys == ["a"])
 
 
+@pytest.mark.slow
 async def test_while_the_engine_does_not_answer_it_goes_on_trying(
     engine: Memory | Sqlite, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -177,6 +178,7 @@ async def test_what_cannot_be_done_is_told_and_left_to_the_end_of_its_lease(
     assert "it is not there" in caplog.text
 
 
+@pytest.mark.slow
 async def test_several_runners_share_the_jobs(engine: Memory | Sqlite) -> None:
     keys = [f"job {number:03}" for number in range(100)]
     await add(engine, *keys)

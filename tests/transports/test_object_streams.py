@@ -275,6 +275,7 @@ async def test_what_cannot_be_said_is_logged(house: House, caplog: pytest.LogCap
     ]
 
 
+@pytest.mark.slow
 async def test_nothing_is_read_while_the_client_takes_nothing(house: House) -> None:
     async with served(house.server) as peer:
         await peer.begin()

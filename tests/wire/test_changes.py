@@ -250,6 +250,7 @@ async def test_the_text_of_a_template_can_be_subscribed_to(server: Server, wire:
         await pipe.quiet()
 
 
+@pytest.mark.slow
 async def test_what_is_subscribed_to_is_bounded(server: Server, wire: Wire, revision: str) -> None:
     async with wire(server, revision) as pipe:
         error = await pipe.error("resources/subscribe", {"uri": "data://" + "x" * 2042})

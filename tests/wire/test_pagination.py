@@ -196,6 +196,7 @@ async def test_the_cache_of_one_revision_is_not_served_to_another(wire: Wire) ->
         assert "title" in (await new.result("tools/list"))["tools"][0]
 
 
+@pytest.mark.slow
 async def test_any_number_of_cursors_does_not_fill_the_memory(wire: Wire) -> None:
     server = serve("a", 1)
     async with wire(server) as pipe:

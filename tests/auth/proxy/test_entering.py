@@ -123,6 +123,7 @@ async def test_a_worker_that_serves_nothing_has_the_tokens_of_whose_task_it_runs
     assert await worker.token_for(principal, "example", here.ground) in here.upstream.live
 
 
+@pytest.mark.slow
 def test_where_it_is_not_served_it_loads_no_more_than_it_takes_to_miss_a_library() -> None:
     program = """
 import sys

@@ -139,6 +139,7 @@ async def test_nobody_is_refused_where_nothing_can_be_counted(shared: Memory) ->
     assert set(await Edge(shared).many(address, many, "POST", "/register", json=METADATA)) == {201}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded"])
 async def test_who_comes_by_a_proxy_that_is_not_believed_is_not_counted_and_that_is_said(
     header: str, caplog: pytest.LogCaptureFixture

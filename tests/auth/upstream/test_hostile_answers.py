@@ -251,6 +251,7 @@ async def test_no_cookie_of_a_provider_is_kept() -> None:
         assert len(server.asked) == 4
 
 
+@pytest.mark.slow
 def test_each_event_loop_has_its_connections(provider: OpenIdSite) -> None:
     upstream = Upstream.openid(provider.url, *CLIENT)
     found: list[str] = []

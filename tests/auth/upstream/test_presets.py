@@ -252,6 +252,7 @@ def test_what_is_not_installed_is_said_at_once(monkeypatch: pytest.MonkeyPatch) 
                 _openid()
 
 
+@pytest.mark.slow
 def test_a_provider_loads_nothing_before_it_is_asked() -> None:
     program = (
         "import sys\n"

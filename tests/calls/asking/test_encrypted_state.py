@@ -156,6 +156,7 @@ except ImportError as error:
 """
 
 
+@pytest.mark.slow
 def test_the_server_says_at_once_what_is_to_be_installed() -> None:
     assert run(WITHOUT) == 'encryption needs cryptography: pip install "mcpkit[crypto]"'
 

@@ -82,6 +82,7 @@ def test_there_must_be_a_process(limit: int) -> None:
         Server("s", processes=limit)
 
 
+@pytest.mark.slow
 async def test_a_tool_a_resource_and_a_prompt_may_run_in_a_process() -> None:
     server = Server("s", processes=1)
     server.tool(process=True)(work.add)
@@ -244,6 +245,7 @@ async def test_what_cannot_be_imported_in_the_worker_is_an_error(
 # Its end
 
 
+@pytest.mark.slow
 async def test_a_cancelled_call_kills_its_worker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     processes = Processes(1)
     call = asyncio.create_task(processes.run(work.spin, {"folder": str(tmp_path)}))
@@ -274,6 +276,7 @@ async def test_a_call_that_is_out_of_time_kills_its_worker(tmp_path: Path) -> No
         assert (await client.call("where")).structured["process"] != first
 
 
+@pytest.mark.slow
 async def test_a_worker_whose_call_is_cancelled_while_it_starts_serves_the_next() -> None:
     processes = Processes(1)
     for _ in range(3):
@@ -283,6 +286,7 @@ async def test_a_worker_whose_call_is_cancelled_while_it_starts_serves_the_next(
     assert (await processes.run(work.where, {})).parent == os.getpid()
 
 
+@pytest.mark.slow
 async def test_workers_that_nobody_can_call_any_more_end() -> None:
     processes = Processes(1)
     place = await processes.run(work.where, {})

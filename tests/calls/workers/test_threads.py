@@ -299,6 +299,7 @@ async def test_a_function_cancelled_before_its_turn_never_runs() -> None:
     assert ran == []
 
 
+@pytest.mark.slow
 async def test_what_a_call_held_is_let_go_of_after_it() -> None:
     class Big:
         pass
@@ -368,6 +369,7 @@ async def test_a_function_that_returns_an_awaitable_is_awaited_in_the_loop() -> 
         assert (await client.call("work")).text == "true"
 
 
+@pytest.mark.slow
 async def test_a_call_that_was_cancelled_in_the_queue_holds_nothing() -> None:
     class Argument:
         pass

@@ -39,6 +39,7 @@ async def test_over_ssh_it_is_said_how_the_answer_comes_back(
     assert "ssh -L 4711:127.0.0.1:4711" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 async def test_a_browser_that_is_named_gets_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -178,6 +178,7 @@ async def test_of_processes_that_renew_at_once_one_does_and_the_others_take_its_
     assert sorted(said) == [["new"], ["new"], ["new"], ["renewed", "new"]]
 
 
+@pytest.mark.slow
 async def test_a_process_that_is_killed_while_it_renews_keeps_nobody_out(path: Path) -> None:
     program = (
         "import asyncio, sys, time\nfrom mcpkit.client.authorization.file_tokens import FileTokens\n"

@@ -65,6 +65,7 @@ async def test_the_client_signs_who_it_is_for_the_issuer(algorithm: str, form: s
     assert tokens[0].claims["jti"] != tokens[1].claims["jti"]
 
 
+@pytest.mark.slow
 async def test_the_audience_the_algorithm_and_the_name_of_the_key_can_be_said() -> None:
     key = KEYS["RS256"]
     signing = SigningKey({**key.as_dict(private=True), "kid": "of the JWK"}, algorithm="PS256")

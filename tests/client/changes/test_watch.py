@@ -191,6 +191,7 @@ async def test_an_error_within_it_ends_the_listening_and_arrives_as_it_is(revisi
         await until(lambda: not observed.watched)
 
 
+@pytest.mark.slow
 async def test_break_ends_the_listening_at_the_server(revision: str) -> None:
     async with connected(revision) as (observed, client):
 
@@ -207,6 +208,7 @@ async def test_break_ends_the_listening_at_the_server(revision: str) -> None:
         await until(lambda: not observed.watched)
 
 
+@pytest.mark.slow
 async def test_cancellation_ends_the_listening_at_the_server(revision: str) -> None:
     async with connected(revision) as (observed, client):
 
@@ -386,6 +388,7 @@ async def test_more_updates_than_there_is_room_for_are_told_as_what_may_have_cha
         await pending.take()
 
 
+@pytest.mark.slow
 async def test_what_has_been_read_takes_no_room() -> None:
     pending = Pending(Wanted(["tools"], ["x://{n}"]))
     for n in range(3 * MOST_WAITING):

@@ -211,6 +211,7 @@ def test_a_hostile_schema_neither_holds_up_the_client_nor_ends_it() -> None:
     assert run.stdout == "held\n", run.stderr
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_the_patterns_of_servers_has_a_bound() -> None:
     for number in range(3_000):
         assert problem({"type": "string", "pattern": f"^{number}$"}, str(number)) == ""

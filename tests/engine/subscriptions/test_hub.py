@@ -127,6 +127,7 @@ async def test_changes_from_many_threads_all_arrive(server: Server) -> None:
     assert sorted(map(str, ear.uris)) == sorted(uris)
 
 
+@pytest.mark.slow
 async def test_many_changes_at_once_leave_everybody_turns_to_send_them(server: Server) -> None:
     class Reader(Ear):
         """Takes what has come in another turn of the loop, as whoever sends does."""

@@ -87,6 +87,7 @@ async def test_a_subscription_over_a_pipe_is_acknowledged_when_it_hears(
         assert (await pipe.receive())["params"]["uri"] == URI
 
 
+@pytest.mark.slow
 async def test_a_stream_of_a_session_is_opened_when_it_hears(serve: Serve, broker: Slow) -> None:
     async with two_places(serve, broker) as (elsewhere, session, there):
         subscribing = there.ask("resources/subscribe", {"uri": URI})

@@ -131,6 +131,7 @@ async def test_a_probe_that_goes_away_leaves_the_next_one_an_answer(serve: Serve
         assert await probe(client) == (200, READY)
 
 
+@pytest.mark.slow
 async def test_an_answer_that_does_not_come_is_not_waited_for_as_long_as_probes_are(serve: Serve) -> None:
     engine = Weak()
     engine.mode = "hanging"

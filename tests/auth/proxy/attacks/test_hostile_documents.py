@@ -197,6 +197,7 @@ class Counting(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_compressed", [False, True])
 async def test_ten_megabytes_are_not_read(
     web: Web, is_compressed: bool, monkeypatch: pytest.MonkeyPatch

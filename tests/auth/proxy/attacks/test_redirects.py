@@ -244,6 +244,7 @@ async def test_a_long_state_fills_no_cookie_jar(world: World, size: int) -> None
     assert kept < 8000
 
 
+@pytest.mark.slow
 async def test_many_pages_fill_no_cookie_jar(world: World) -> None:
     """Each page that is opened sets a cookie: a site that opens a hundred must not shut the browser out."""
     login = await world.client(EVIL)

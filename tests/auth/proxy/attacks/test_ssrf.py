@@ -181,6 +181,7 @@ async def test_no_url_in_a_registration_is_asked(origin: str, canary: Canary, me
         assert canary.heard == 1
 
 
+@pytest.mark.slow
 async def test_names_that_are_never_answered_keep_no_thread_from_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

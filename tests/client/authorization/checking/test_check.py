@@ -242,6 +242,7 @@ async def test_at_a_server_with_an_authorization_server_for_development_everybod
         assert await check_authorization(f"{origin}/mcp") == []
 
 
+@pytest.mark.slow
 async def test_what_a_url_says_of_itself_is_found() -> None:
     findings = await looked(Site(), path="/mcp?token=SECRET")
     assert "credential-in-url" in {each.code for each in findings}
@@ -265,6 +266,7 @@ async def test_a_session_that_is_opened_is_ended() -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_http_with_sse_beside_it_needs_metadata_of_its_own() -> None:
     def challenged() -> Response:
         return Response(status_code=401, headers={"WWW-Authenticate": "Bearer"})

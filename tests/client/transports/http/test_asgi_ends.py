@@ -30,6 +30,7 @@ def exchanges() -> int:
     return sum(type(each) is asgi._Exchange for each in gc.get_objects())
 
 
+@pytest.mark.slow
 async def test_what_an_app_does_after_its_response_is_waited_for_at_the_end() -> None:
     done: list[str] = []
     asked = asyncio.Event()

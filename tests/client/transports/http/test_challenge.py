@@ -48,6 +48,7 @@ def test_a_challenge_is_said_in_words() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hostile",
     ["a=" * 50_000, 'B a="' + "\\" * 99_999, "B " + "," * 99_999, "x " * 50_000, "B a" + " " * 99_999],

@@ -246,6 +246,7 @@ async def test_refusals_and_notifications_leave_the_connection_for_the_next_call
         assert server.connections <= 2  # one of them has asked for the stream of what the server says unasked
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     sys.version_info < (3, 11), reason="on Python 3.10 httpx2 may leave connections open, as the page says"
 )

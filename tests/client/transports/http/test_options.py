@@ -62,6 +62,7 @@ async def test_a_function_gives_each_request_its_token() -> None:
 BASIC = "Basic dXNlcjpwOndvcmQ="
 
 
+@pytest.mark.slow
 async def test_a_user_in_the_url_is_sent_by_basic_authentication() -> None:
     asked = await requests(lambda url: url.replace("http://", "http://user:p%3Aword@"))
     assert {each.headers["authorization"] for each in asked} == {BASIC}
@@ -100,6 +101,7 @@ async def test_cookies_of_the_server_come_back() -> None:
         assert (await client.call("bake")).text == "machine=3"
 
 
+@pytest.mark.slow
 async def test_cookies_do_not_become_ever_more() -> None:
     async def script(asked: Asked, reply: Reply) -> None:
         cookies = asked.headers.get("cookie", "").split(";")

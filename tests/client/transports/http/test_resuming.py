@@ -256,6 +256,7 @@ async def test_a_server_that_has_gone_is_given_up() -> None:
     assert caught.value.may_have_begun
 
 
+@pytest.mark.slow
 async def test_what_the_server_wants_by_retry_after_is_heeded() -> None:
     async def busy(stream: Stream, reply: Reply) -> None:
         await reply.send(503, headers={"Retry-After": "1"})

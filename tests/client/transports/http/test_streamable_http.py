@@ -116,6 +116,7 @@ async def test_what_the_server_asks_is_answered(url: str, revision: str) -> None
         assert (await asked.call("ask")).text == "file:///there"
 
 
+@pytest.mark.slow
 @EVERY
 async def test_a_hundred_calls_at_once_find_their_own_answers(url: str, revision: str) -> None:
     async with client(url, revision) as asked:

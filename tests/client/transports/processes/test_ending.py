@@ -170,6 +170,7 @@ async def test_closing_ends_it_under_a_time_out_too() -> None:
     assert not is_alive(pid)
 
 
+@pytest.mark.slow
 async def test_it_ends_with_the_scope_of_anyio_that_is_cancelled() -> None:
     import anyio
 

@@ -166,6 +166,7 @@ async def test_its_last_words_are_short_at_most() -> None:
     assert max(map(len, lines)) < 256 * 1024
 
 
+@pytest.mark.slow
 async def test_nobody_who_reads_it_slowly_holds_up_the_loop() -> None:
     """A host that does not read this process's standard error blocks the server there, and nobody else."""
     before = descriptors()

@@ -106,6 +106,7 @@ async def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
     assert await refused(script(ECHO), cwd=str(missing)) == expected
 
 
+@pytest.mark.slow
 async def test_without_room_for_its_pipes_it_may_be_tried_again() -> None:
     transport, received = StdioTransport(script(ECHO)), Received()
     before, (soft, hard) = descriptors(), resource.getrlimit(resource.RLIMIT_NOFILE)

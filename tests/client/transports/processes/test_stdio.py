@@ -189,6 +189,7 @@ async def test_much_at_once_goes_both_ways_in_order() -> None:
     await transport.close()
 
 
+@pytest.mark.slow
 async def test_a_server_that_closes_its_output_is_lost_and_ended() -> None:
     code = "import os, time\nos.close(1)\nprint('why', file=__import__('sys').stderr, flush=True)\ntime.sleep(3600)"
     transport, received = StdioTransport(script(code), stderr=lambda line: None, grace=0.1), Received()
@@ -199,6 +200,7 @@ async def test_a_server_that_closes_its_output_is_lost_and_ended() -> None:
     await transport.close()
 
 
+@pytest.mark.slow
 async def test_a_server_that_closes_its_input_is_lost_and_ended() -> None:
     code = "import os, time\nos.close(0)\nprint('{}', flush=True)\ntime.sleep(3600)"
     transport, received = StdioTransport(script(code), grace=0.1), Received()

@@ -225,6 +225,7 @@ async def test_a_new_session_brings_no_new_rate_to_whoever_is_anonymous(serve: S
         assert (await client.call("weather", headers=bearer("bob")).whole()).status == 200
 
 
+@pytest.mark.slow
 async def test_so_it_is_with_sessions_and_they_make_room_among_themselves(serve: Serve, table: Table) -> None:
     server = Server("s", auth=table)
     server.tool(lambda: "fine", name="weather", anonymous=True)

@@ -157,6 +157,7 @@ async def test_a_change_elsewhere_is_looked_at_once(serve: Serve, store: Far, wo
         assert record(there).fields["level"] == "alert"
 
 
+@pytest.mark.slow
 async def test_what_may_have_been_missed_is_looked_at(serve: Serve, store: Far, work: Work) -> None:
     async with two(serve, store, work) as (here, there):
         store.is_deaf = True

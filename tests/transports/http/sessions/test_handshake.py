@@ -264,6 +264,7 @@ async def test_a_client_that_goes_cancels_it(server: Server, serve: Serve, store
         assert sessions_in(store) == []
 
 
+@pytest.mark.slow
 async def test_a_client_that_goes_while_the_session_is_opened_leaves_none(
     server: Server, serve: Serve, store: Store
 ) -> None:

@@ -65,6 +65,7 @@ async def written(engine: Memory | Sqlite, session: Session, sent: int) -> None:
         await asyncio.sleep(0.001)
 
 
+@pytest.mark.slow
 async def test_what_was_missed_comes_in_another_process(
     engine: Memory | Sqlite, serve: Serve, steps: Steps
 ) -> None:
@@ -111,6 +112,7 @@ async def test_a_call_that_goes_on_is_heard_to_its_end_in_another_process(
         assert said(await back.messages()) == ["the end"]
 
 
+@pytest.mark.slow
 async def test_the_connection_that_stands_is_left_for_the_new_one(
     engine: Memory | Sqlite, serve: Serve, steps: Steps
 ) -> None:
@@ -225,6 +227,7 @@ async def test_the_end_of_a_server_is_told_to_who_comes_back_elsewhere(
         assert "ended before the call was finished" in messages[-1]["error"]["message"]
 
 
+@pytest.mark.slow
 async def test_a_listener_hears_what_it_has_missed_and_goes_on_elsewhere(
     engine: Memory | Sqlite, serve: Serve, steps: Steps
 ) -> None:
@@ -265,6 +268,7 @@ async def test_a_listener_of_a_process_that_has_died_is_told_of_all(
         ]
 
 
+@pytest.mark.slow
 async def test_older_streams_are_told_when_the_process_of_the_newest_dies(
     engine: Memory | Sqlite, serve: Serve, steps: Steps
 ) -> None:

@@ -32,6 +32,7 @@ async def test_each_message_comes_on_one_stream_only(server: Server, serve: Serv
         assert sorted(uri_of(message) for message in found) == sorted(uris)
 
 
+@pytest.mark.slow
 async def test_another_stream_takes_over_when_one_is_lost(server: Server, serve: Serve) -> None:
     async with serve(server) as client:
         session = await client.initialize()
@@ -152,6 +153,7 @@ async def test_a_stream_whose_events_are_not_kept_any_more_is_refused(server: Se
         )
 
 
+@pytest.mark.slow
 async def test_streams_that_have_said_all_are_not_kept(server: Server, serve: Serve) -> None:
     async with serve(server) as client:
         session = await client.initialize()
@@ -160,6 +162,7 @@ async def test_streams_that_have_said_all_are_not_kept(server: Server, serve: Se
         assert len(client.app.door()._begin().sessions._by_id[session.id].streams) <= 257
 
 
+@pytest.mark.slow
 async def test_streams_that_were_left_are_not_kept(server: Server, serve: Serve) -> None:
     async with serve(server, max_streams=1) as client:
         session = await client.initialize()

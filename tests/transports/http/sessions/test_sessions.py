@@ -157,6 +157,7 @@ async def test_deleting_cancels_what_runs_and_ends_the_streams(
         assert await stream.messages() == []
 
 
+@pytest.mark.slow
 async def test_a_session_that_is_not_used_ends(server: Server, serve: Serve) -> None:
     async with serve(server, session_ttl=1.0) as client:
         session = await client.initialize()
@@ -233,6 +234,7 @@ async def test_without_sessions_there_is_neither_get_nor_delete(
         assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
 
+@pytest.mark.slow
 async def test_without_sessions_nothing_can_be_subscribed_to(server: Server, serve: Serve) -> None:
     async with serve(server, stateless=True) as client:
         session = await client.initialize()
