@@ -201,7 +201,7 @@ class FastMCP(Generic[LifespanResultT]):
     ) -> None:
         """Add a function as a tool."""
         check_names("FastMCP.add_tool", options, ToolOptions.__annotations__)
-        self._tool_manager.register(fn, name, title=title, description=description, **options)
+        self._tool_manager.add_tool(fn, name, title=title, description=description, **options)
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool; a ToolError says that there is none of that name."""

@@ -1,7 +1,4 @@
-"""Signatures of functions as models: what of a call is validated, passed on and converted back to content.
-
-A tool need not have its model before somebody asks for it, where it is certain that there will be one (`can_wait`).
-"""
+"""Signatures of functions as models: what of a call is validated, passed on and converted back to content."""
 
 from __future__ import annotations
 
@@ -10,18 +7,17 @@ import json
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from types import FunctionType, GenericAlias, MethodType, NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Final, Literal, Union, get_args, get_origin, get_type_hints
+from types import GenericAlias, UnionType
+from typing import Annotated, Any, ClassVar, Final, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, WithJsonSchema, create_model
-from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import SchemaError, to_json
 from typing_extensions import NotRequired, ReadOnly, Required, is_typeddict
 
 from ...protocol.types import Incomplete, Json
 from .. import types
-from ..foreign import BLOCKS, find_context_parameter, is_kind, is_several, own
+from ..foreign import BLOCKS, is_kind, is_several, own
 from ..types.unbuilt import made
 from .exceptions import InvalidSignature
 
@@ -29,8 +25,6 @@ MODULE = "mcp.server.fastmcp.utilities.func_metadata"
 """Where made models say that they are from: schemas name it where two definitions have one name."""
 DEFINITIONS = "#/$defs/"
 QUALIFIERS = (ClassVar, Final, Required, NotRequired, ReadOnly)
-PLAIN = (str, int, float, bool, NoneType, list, dict)
-SAID = {"title": str, "description": str, "annotations": types.ToolAnnotations, "structured_output": bool}
 
 logger = logging.getLogger(MODULE)
 
@@ -48,7 +42,7 @@ class FuncMetadata(BaseModel, arbitrary_types_allowed=True, defer_build=True):
 
     arg_model: Annotated[type[ArgModelBase], WithJsonSchema(None)]
     output_schema: Json | None = None
-    output_model: Annotated[type[BaseModel], WithJsonSchema(None)] | None = None
+    output_model: Annotated[type[BaseModel] | None, WithJsonSchema(None)] = None
     wrap_output: bool = False
 
     async def call_fn_with_arg_validation(
@@ -237,46 +231,3 @@ def convert_to_content(result: Incomplete) -> list[object]:
         if not isinstance(result, str):
             result = to_json(result, fallback=str, indent=2).decode()
     return [types.TextContent(type="text", text=result)]
-
-
-def can_wait(fn: types.AnyFunction, said: Json) -> bool:
-    """Whether `Tool.from_function` takes a function, and what is said of it besides a name, for sure."""
-    is_usual = all(value is None or isinstance(value, SAID.get(key, ())) for key, value in said.items())
-    if not is_usual or said.get("structured_output") or not isinstance(fn, FunctionType | MethodType):
-        return False
-    try:
-        signature = inspect.signature(fn, eval_str=True)
-    except Exception:  # noqa: BLE001 - whatever it is, the author shall see it
-        return False
-    context, parameters = find_context_parameter(fn), signature.parameters
-    plain = (is_plain(each.annotation) and is_plain_value(each.default) for each in parameters.values())
-    return (
-        not any(each.startswith("_") or hasattr(ArgModelBase, each) for each in parameters)
-        and all(is_right or each == context for each, is_right in zip(parameters, plain, strict=True))
-        and is_plain(signature.return_annotation, is_result=True)
-    )
-
-
-def is_plain(annotation: object, *, is_result: bool = False) -> bool:
-    """Whether a field of this type can be built for sure, and be described unless it is a result that need not be."""
-    origin, of = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        is_right = all(type(it) is str or is_plain_value(it) for it in of[1:])
-        return is_right and is_plain(of[0], is_result=is_result)
-    if origin is Literal:
-        return all(type(each) in PLAIN for each in of)
-    if origin in (Union, UnionType, list) or (origin is dict and (*of, str)[0] is str):
-        return all(is_plain(each, is_result=is_result) for each in of)
-    if is_result and origin is None and isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        is_complete = annotation.__pydantic_complete__ and not is_kind(annotation, "CallToolResult")
-        return is_complete or is_kind(annotation, *BLOCKS)
-    return annotation in (*PLAIN, bytes, None, Any, inspect.Parameter.empty)
-
-
-def is_plain_value(value: object) -> bool:
-    """Whether every field can have this default, or `Field(...)` that only describes, or bounds by whole numbers."""
-    if not isinstance(value, FieldInfo):
-        return value is inspect.Parameter.empty or type(value) in PLAIN
-    bounds = (getattr(each, type(each).__name__.lower(), None) for each in value.metadata)
-    is_described = not value.discriminator and not callable(value.json_schema_extra)
-    return is_described and all(type(bound) is int for bound in bounds)

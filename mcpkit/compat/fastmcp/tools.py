@@ -12,12 +12,12 @@ from typing_extensions import Self, Unpack
 
 from ...protocol.types import Incomplete, Json
 from ..foreign import find_context_parameter, is_kind
-from ..tool_names import doubts_about, validate_and_warn_tool_name
+from ..tool_names import validate_and_warn_tool_name
 from ..types import AnyFunction, Icon, ToolAnnotations
 from ..types.unbuilt import made
 from .described import Described, check_names, name_of
 from .exceptions import ToolError
-from .signatures import FuncMetadata, can_wait, func_metadata
+from .signatures import FuncMetadata, func_metadata
 
 logger = logging.getLogger("mcp.server.fastmcp.tools.tool_manager")
 
@@ -91,28 +91,17 @@ def is_async_callable(of: object) -> bool:
 
 
 class ToolManager:
-    """The tools of a server, by name: each is made when it is added, or when somebody asks for them."""
+    """The tools of a server, by name."""
 
     def __init__(self, warn_on_duplicate_tools: bool = True, *, tools: list[Tool] | None = None) -> None:
         self.warn_on_duplicate_tools = warn_on_duplicate_tools
-        self._made: dict[str, Incomplete] = {}
+        self._tools: dict[str, Tool] = {}
         for tool in tools or ():
             self._is_known(tool.name)
-            self._made[tool.name] = tool
-
-    @property
-    def _tools(self) -> dict[str, Tool]:
-        for name, tool in self._made.items():
-            if isinstance(tool, partial):
-                self._made[name] = tool()
-        return self._made
-
-    @_tools.setter
-    def _tools(self, tools: dict[str, Tool]) -> None:
-        self._made = tools
+            self._tools[tool.name] = tool
 
     def _is_known(self, name: str) -> bool:
-        is_known = name in self._made
+        is_known = name in self._tools
         if is_known and self.warn_on_duplicate_tools:
             logger.warning("Tool already exists: %s", name)
         return is_known
@@ -128,19 +117,9 @@ class ToolManager:
     def add_tool(self, fn: AnyFunction, name: str | None = None, **said: Incomplete) -> Tool:
         """Add the tool that `Tool.from_function` makes, and return it, or the one that has its name already."""
         tool = Tool.from_function(fn, name, **said)
-        if not self._is_known(tool.name):
-            self._made[tool.name] = tool
-            return tool
-        return self._tools[tool.name]
-
-    def register(self, fn: AnyFunction, name: str | None = None, **said: Incomplete) -> None:
-        """Add the same tool, which need not be there yet where nothing of it would be refused."""
-        is_other = getattr(self.add_tool, "__func__", None) is not ToolManager.add_tool
-        if is_other or not can_wait(fn, said) or doubts_about(name or fn.__name__):
-            self.add_tool(fn, name, **said)
-        elif not self._is_known(name := name or fn.__name__):
-            said["description"] = said.get("description") or fn.__doc__
-            self._made[name] = partial(Tool.from_function, fn, name, **said)
+        return (
+            self._tools[tool.name] if self._is_known(tool.name) else self._tools.setdefault(tool.name, tool)
+        )
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool. Raises ToolError if it is not there."""

@@ -9,13 +9,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Generic, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, get_type_hints
 
+from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from ... import server as native
 from ...common.errors import MissingCapabilityError
-from ...common.late_names import late_names
 from ...common.version import __version__
 from ...components.component import optional
 from ...engine.identity import CAPABILITIES
@@ -30,10 +30,7 @@ from .bridge import Bridge
 from .session import NoTasks, RequestContext, request_ctx
 
 if TYPE_CHECKING:
-    from .models import InitializationOptions
     from .schemas import ToolSchema
-
-__getattr__ = late_names(globals(), {"InitializationOptions": ".models"})
 
 LifespanResultT = TypeVar("LifespanResultT", default=object)
 RequestT = TypeVar("RequestT", default=object)
@@ -59,6 +56,17 @@ class NotificationOptions:
     prompts_changed: bool = False
     resources_changed: bool = False
     tools_changed: bool = False
+
+
+class InitializationOptions(BaseModel, defer_build=True):
+    """What clients are told at the beginning."""
+
+    server_name: str
+    server_version: str
+    capabilities: Any  # ServerCapabilities, which are made when somebody asks for them
+    instructions: str | None = None
+    website_url: str | None = None
+    icons: list[types.Icon] | None = None
 
 
 @dataclass
@@ -261,8 +269,6 @@ class Server(Generic[LifespanResultT, RequestT]):
         experimental_capabilities: dict[str, Json] | None = None,
     ) -> InitializationOptions:
         """Return what clients are told at the beginning."""
-        from .models import InitializationOptions
-
         changing = notification_options or NotificationOptions()
         capabilities = self.get_capabilities(changing, experimental_capabilities or {})
         said: Json = {"instructions": self.instructions, "website_url": self.website_url, "icons": self.icons}

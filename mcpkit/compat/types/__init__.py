@@ -1,8 +1,8 @@
 """What is said on the wire, as the classes of `mcp.types`: names, fields and defaults are the same as there.
 
-In `basic` stands what every server needs at once; `tools`, `requests`, `content` and `notifications` are imported when
-one of their names is asked for, and all other classes are made then, from the table in `messages`. Docstrings are texts
-of the wire: a schema describes the classes by them.
+In `basic` stands what every server needs at once; other modules are imported when one of their names is asked for, and
+all other classes are made then, from the table in `messages`. Docstrings are texts of the wire: a schema describes the
+classes by them.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ if TYPE_CHECKING:
     from .requests import MethodT as MethodT
     from .requests import PaginatedRequest as PaginatedRequest
     from .requests import PaginatedRequestParams as PaginatedRequestParams
-    from .requests import PaginatedResult as PaginatedResult
     from .requests import Request as Request
     from .requests import RequestParams as RequestParams
     from .requests import RequestParamsT as RequestParamsT
-    from .requests import Result as Result
     from .requests import TaskMetadata as TaskMetadata
     from .requests import Url as Url
+    from .results import PaginatedResult as PaginatedResult
+    from .results import Result as Result
     from .tools import BaseMetadata as BaseMetadata
     from .tools import Tool as Tool
     from .tools import ToolAnnotations as ToolAnnotations
@@ -79,8 +79,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "tools": "BaseMetadata Tool ToolAnnotations ToolExecution",
-    "requests": "MethodT PaginatedRequest PaginatedRequestParams PaginatedResult Request RequestParams RequestParamsT"
-    " Result TaskMetadata Url",
+    "requests": "MethodT PaginatedRequest PaginatedRequestParams Request RequestParams RequestParamsT TaskMetadata Url",
+    "results": "PaginatedResult Result",
     "content": "AudioContent BlobResourceContents CallToolResult Content ContentBlock EmbeddedResource ErrorData"
     " GetPromptResult ImageContent Prompt PromptArgument PromptMessage Resource ResourceContents ResourceLink"
     " ResourceTemplate Spoken TextContent TextResourceContents",

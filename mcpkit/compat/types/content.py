@@ -8,7 +8,8 @@ from pydantic import Field
 
 from ...protocol.types import Json
 from .basic import Annotations, Icon, Model, Role
-from .requests import Result, Url
+from .requests import Url
+from .results import Result
 from .tools import BaseMetadata
 
 if TYPE_CHECKING:

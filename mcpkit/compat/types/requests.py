@@ -1,4 +1,4 @@
-"""The classes of `mcp.types` that all requests and results inherit from."""
+"""The classes of `mcp.types` that all requests inherit from."""
 
 from __future__ import annotations
 
@@ -45,11 +45,3 @@ else:
 
 class PaginatedRequest(_Paginated):
     params: PaginatedRequestParams | None = None
-
-
-class Result(Model):
-    meta: Json | None = Field(alias="_meta", default=None)
-
-
-class PaginatedResult(Result):
-    nextCursor: Cursor | None = None

@@ -9,11 +9,12 @@ from typing import Literal, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, WithJsonSchema
 from pydantic.fields import FieldInfo
 
-from ...protocol.types import Incomplete
+from ...protocol.types import Incomplete, Json
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _OURS = "mcpkit.compat."
+_ANYTHING = (object, get_args(Json)[1])
 _SIMPLE = (str, int, float, bool, NoneType)
 
 
@@ -53,7 +54,7 @@ def is_exactly(value: object, annotation: object) -> bool:
         return isinstance(value, type) and issubclass(value, of[0])
     if origin is collections.abc.Callable:
         return callable(value)
-    return annotation in (kind, Incomplete, object)
+    return annotation in (kind, *_ANYTHING)
 
 
 def plain(value: object) -> object:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit.compat.fastmcp import tools
 from mcpkit.compat.fastmcp.exceptions import ToolError
 from mcpkit.compat.fastmcp.tools import Tool, ToolManager
 
@@ -27,44 +26,21 @@ async def test_a_tool_is_called_and_its_result_is_converted():
     assert structured == {"result": "2 days of rain in Rome"}
 
 
-def made_of(function: object) -> list[object]:
-    """The functions that tools are made of when one is registered, and when tools are asked for."""
-    made: list[object] = []
-    with pytest.MonkeyPatch.context() as patch:
-        real = tools.func_metadata
-        patch.setattr(tools, "func_metadata", lambda fn, *more: made.append(fn) or real(fn, *more))
-        manager = ToolManager()
-        manager.register(function)
-        made.append("asked")
-        assert [tool.fn for tool in manager.list_tools()] == [function]
-    return made
-
-
-def test_tools_are_made_when_somebody_asks():
-    assert made_of(weather) == ["asked", weather]
-
-
-def test_tools_are_made_at_once_where_something_might_be_refused():
-    def opened(where: Path) -> str: ...
-
-    assert made_of(opened) == [opened, "asked"]
-
-
 def test_tools_keep_the_order_in_which_they_were_registered():
     def opened(where: Path) -> str: ...
 
     manager = ToolManager()
     for name, function in enumerate([weather, opened, weather]):
-        manager.register(function, str(name))
+        manager.add_tool(function, str(name))
     manager.add_tool(weather, "added")
-    manager.register(weather, "last")
+    manager.add_tool(weather, "last")
     assert list(manager._tools) == ["0", "1", "2", "added", "last"]
 
 
 def test_a_name_that_is_taken_is_warned_of_once(caplog):
     manager = ToolManager()
-    manager.register(weather)
-    manager.register(weather, description="another")
+    manager.add_tool(weather)
+    manager.add_tool(weather, description="another")
     assert manager.add_tool(weather).description == "Tell the weather."
     assert [record.getMessage() for record in caplog.records] == ["Tool already exists: weather"] * 2
 
@@ -75,14 +51,14 @@ def test_a_manager_whose_tools_are_added_in_another_way_adds_all_of_them_so():
             return super().add_tool(fn, f"my_{fn.__name__}", **said)
 
     manager = Named()
-    manager.register(weather)
+    manager.add_tool(weather)
     manager._tools["more"] = Tool.from_function(weather, name="more")
     assert list(manager._tools) == ["my_weather", "more"]
 
 
 def test_tools_that_are_replaced_are_those_that_are_there():
     manager = ToolManager()
-    manager.register(weather)
+    manager.add_tool(weather)
     manager._tools = {"other": Tool.from_function(weather, name="other")}
     assert [tool.name for tool in manager.list_tools()] == ["other"]
 
