@@ -1,13 +1,30 @@
-"""What `mcp.shared` has that servers import: errors of the protocol, and messages in their envelopes."""
+"""What servers import of `mcp.shared`, errors of the protocol above all; and how what is otherwise here is said."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from ..protocol.types import Incomplete, Json
 from . import types
 
 SUPPORTED_PROTOCOL_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", types.LATEST_PROTOCOL_VERSION]
+
+logger = logging.getLogger("mcpkit.compat")
+
+_said: set[str] = set()
+
+
+def differs(key: str, text: str) -> None:
+    """Warn that something is otherwise here than in the SDK that a server was written for, once for each process.
+
+    Args:
+        key: What tells this difference from others.
+        text: What is otherwise, and what to do about it.
+    """
+    if key not in _said:
+        _said.add(key)
+        logger.warning("%s", text)
 
 
 class McpError(Exception):

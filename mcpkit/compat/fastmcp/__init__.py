@@ -15,6 +15,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Audio", "Context", "FastMCP", "Icon", "Image"]
 
-_MEDIA = dict.fromkeys(("Audio", "Image"), ".media")
-_HOMES = {"Context": ".context", "FastMCP": ".server", "Icon": "..types", **_MEDIA}
-__getattr__ = late_names(globals(), _HOMES)
+_HOMES = {"Context": ".context", "FastMCP": ".server", "Icon": "..types"}
+__getattr__ = late_names(globals(), {**_HOMES, "Audio": ".media", "Image": ".media"})

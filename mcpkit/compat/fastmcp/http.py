@@ -47,9 +47,8 @@ class AuthenticatedUser(SimpleUser):
     def identity(self) -> str:
         """What tells it from others, to whom its sessions do not belong: client, issuer and subject."""
         token = self.access_token
-        return to_json(
-            [token.client_id, (token.claims or {}).get("iss"), token.subject], fallback=str
-        ).decode()
+        told = token.client_id, (token.claims or {}).get("iss"), token.subject
+        return to_json(told, fallback=str).decode()
 
 
 class Authenticated:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from ...common.late_names import late_names
 from ..foreign import is_several
 from ..types import AnyFunction, Icon, Json
 from ..types.unbuilt import made
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from .messages import Message
 
 logger = get_logger("mcp.server.fastmcp.prompts.manager")
-_LATE = ("Message", "UserMessage", "AssistantMessage", "message_validator")
-
-__getattr__ = late_names(globals(), dict.fromkeys(_LATE, ".messages"))
 
 
 class PromptArgument(BaseModel, defer_build=True):

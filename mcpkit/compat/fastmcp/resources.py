@@ -13,7 +13,6 @@ from pydantic import AnyUrl, Field, ValidationInfo, field_validator
 from pydantic_core import to_json
 from typing_extensions import Unpack
 
-from ...common.late_names import late_names
 from ..types import Annotations, AnyFunction, Icon, Json
 from ..types.unbuilt import made
 from .described import Called, Described, called, check_names, name_of, validated
@@ -27,9 +26,6 @@ logger = get_logger("mcp.server.fastmcp.resources.resource_manager")
 _MOST_STEPS = 10_000_000
 """What matching a URI may take, which grows with its length to the power of the parameters between two slashes."""
 _MIME_TYPE = r"^[a-zA-Z0-9]+/[a-zA-Z0-9\-+.]+(;\s*[a-zA-Z0-9\-_.]+=[a-zA-Z0-9\-_.]+)*$"
-_LATE = ("TextResource", "BinaryResource", "FileResource")
-
-__getattr__ = late_names(globals(), dict.fromkeys(_LATE, ".resource_kinds"))
 
 
 class Options(TypedDict, total=False):

@@ -61,8 +61,6 @@ def _decorator(name: str, given: object, register: Callable[[types.AnyFunction],
 def _check_auth(auth: AuthSettings | None, provider: object, verifier: TokenVerifier | None) -> None:
     if auth is None and (provider or verifier):
         raise ValueError("Cannot specify auth_server_provider or token_verifier without auth settings")
-    if provider and verifier:
-        raise ValueError("Cannot specify both auth_server_provider and token_verifier")
     if provider:
         raise NotImplementedError(
             "mcpkit.compat has no FastMCP(auth_server_provider=), a server that issues tokens itself: have them issued "

@@ -48,7 +48,7 @@ class Bridge:
             raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
         kind, handler = found
         asked: Incomplete = None
-        if request.params or not getattr(handler, "is_blind", False):
+        if request.params or getattr(handler, "with_request", handler):
             try:
                 asked = _read(kind, name, optional(method=method, params=request.params or None))
             except ValidationError:

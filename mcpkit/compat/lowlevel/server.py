@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, get_type_hints
+from typing import Any, Generic, TypeAlias, get_type_hints
 
 from pydantic import BaseModel
 from typing_extensions import TypeVar
@@ -23,14 +23,11 @@ from ...protocol.eras import Cache
 from ...protocol.revisions import CACHEABLE
 from ...protocol.types import Incomplete, Json
 from .. import types
-from ..differences import differs
 from ..foreign import is_kind, own
+from ..shared import differs
 from ..types.unbuilt import made
 from .bridge import Bridge
 from .session import NoTasks, RequestContext, request_ctx
-
-if TYPE_CHECKING:
-    from .schemas import ToolSchema
 
 LifespanResultT = TypeVar("LifespanResultT", default=object)
 RequestT = TypeVar("RequestT", default=object)
@@ -39,10 +36,7 @@ Decorator: TypeAlias = Callable[[Handler], Handler]
 AnyServer: TypeAlias = "Server[Incomplete, Incomplete]"
 Method: TypeAlias = Callable[["AnyServer"], Decorator]
 
-_OFFERS = {
-    "prompts": "ListPromptsRequest",
-    "resources": "ListResourcesRequest",
-    "tools": "ListToolsRequest",
+_OFFERS = {each: f"List{each.capitalize()}Request" for each in ("prompts", "resources", "tools")} | {
     "logging": "SetLevelRequest",
     "completions": "CompleteRequest",
 }
@@ -132,18 +126,16 @@ class Listing:
         member: What a result calls that.
 
     Attributes:
-        is_blind: Whether the function takes no request.
+        with_request: Calls the function with a request; None where it takes none.
     """
 
     def __init__(self, server: AnyServer, function: Handler, of: str, member: str) -> None:
-        self._server, self._of, self._member = server, of, member
-        with_request = _with_request(function, f"List{of}Request")
-        self.is_blind = with_request is None
-        self._call = with_request or (lambda _: function())
+        self._server, self._function, self._of, self._member = server, function, of, member
+        self.with_request = _with_request(function, f"List{of}Request")
 
     async def __call__(self, request: object) -> Answer:
         """Return the result."""
-        answer: Incomplete = await self._call(request)
+        answer = await (self.with_request(request) if self.with_request else self._function())
         result = f"List{self._of}Result"
         if not (is_result := is_kind(answer.__class__, result)):
             answer = made(getattr(types, result), **{self._member: [own(each) for each in answer]})
@@ -211,7 +203,7 @@ class Server(Generic[LifespanResultT, RequestT]):
     _handlers: dict[str, Handler] = field(default_factory=dict[str, "Handler"], init=False)
     initialization_options: InitializationOptions | None = field(default=None, init=False)
     _tool_cache: dict[str, Incomplete] = field(default_factory=dict[str, "Incomplete"], init=False)
-    _schemas: dict[int, ToolSchema] = field(default_factory=dict[int, "ToolSchema"], init=False)
+    _schemas: dict[int, Incomplete] = field(default_factory=dict[int, "Incomplete"], init=False)
 
     @cached_property
     def request_handlers(self) -> dict[type, Handler]:

@@ -11,14 +11,10 @@ from urllib.parse import parse_qs, quote
 
 from ...protocol.types import Incomplete, Json
 from ...server import Server as Native
-from ..differences import differs
+from ..shared import differs
+from . import transport_security as defaults
 from .session import http_request
-from .transport_security import (
-    DEFAULT_MAX_REQUEST_BODY_SIZE,
-    DEFAULT_MAX_SESSIONS,
-    DEFAULT_SESSION_IDLE_TIMEOUT,
-    TransportSecuritySettings,
-)
+from .transport_security import TransportSecuritySettings
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -80,15 +76,16 @@ class StreamableHTTPSessionManager:
     stateless: bool = False
     security_settings: TransportSecuritySettings | None = None
     retry_interval: int | None = None
-    session_idle_timeout: float | None = DEFAULT_SESSION_IDLE_TIMEOUT
-    max_request_body_size: int = DEFAULT_MAX_REQUEST_BODY_SIZE
-    max_sessions: int | None = DEFAULT_MAX_SESSIONS
+    session_idle_timeout: float | None = defaults.DEFAULT_SESSION_IDLE_TIMEOUT
+    max_request_body_size: int = defaults.DEFAULT_MAX_REQUEST_BODY_SIZE
+    max_sessions: int | None = defaults.DEFAULT_MAX_SESSIONS
 
     def __post_init__(self) -> None:
         """Make the app."""
         if self.event_store is not None or self.retry_interval is not None:
-            unused = "mcpkit keeps events itself: event_store= and retry_interval= are not used"
-            differs("event_store", unused)
+            differs(
+                "event_store", "event_store= and retry_interval= are not used: mcpkit keeps events itself"
+            )
         how: Json = {"sse": False, "stateless": self.stateless, "max_body": self.max_request_body_size}
         how |= {"max_sessions": self.max_sessions or _ENDLESS, "session_max_age": _ENDLESS}
         how["session_ttl"] = self.session_idle_timeout or _ENDLESS
@@ -99,8 +96,7 @@ class StreamableHTTPSessionManager:
     async def run(self) -> AsyncGenerator[None]:
         """Serve within the block, once."""
         if self._has_started:
-            cure = "make another manager"
-            raise RuntimeError(f"run() of a StreamableHTTPSessionManager is for one time: {cure}")
+            raise RuntimeError("a StreamableHTTPSessionManager runs for one time: make another one")
         self._has_started = True
         from ...client.transports.http.asgi_lifespan import AppLifespan
 
@@ -127,7 +123,7 @@ class SseServerTransport:
 
     endpoint: str
     security_settings: TransportSecuritySettings | None = None
-    max_request_body_size: int = DEFAULT_MAX_REQUEST_BODY_SIZE
+    max_request_body_size: int = defaults.DEFAULT_MAX_REQUEST_BODY_SIZE
 
     def __post_init__(self) -> None:
         """Refuse what is no path, and begin without a session."""

@@ -25,7 +25,7 @@ from ...protocol.revisions import CLIENT_METHODS, ELICITATION_IDS, knows
 from ...protocol.types import Incomplete, Json
 from ...state.change import LIST_NAMES, Change
 from .. import types
-from ..differences import differs
+from ..shared import McpError, differs
 from ..types.unbuilt import plain
 
 if TYPE_CHECKING:
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 SessionT = TypeVar("SessionT")
 LifespanContextT = TypeVar("LifespanContextT", default=object)
 RequestT = TypeVar("RequestT", default=object)
-_CHANGES = {f"notifications/{name}/list_changed": name for name in LIST_NAMES} | {
-    "notifications/resources/updated": "resource"
-}
+_CHANGES = {"notifications/resources/updated": "resource"}
+_CHANGES |= {f"notifications/{name}/list_changed": name for name in LIST_NAMES}
 _ASKED = {  # what a client must have declared to be asked this, and what is not supported where it has not
     "elicitation/create": ("elicitation.form", "Elicitation"),
     "sampling/createMessage": ("sampling", "Sampling"),
@@ -54,8 +53,7 @@ class NoTasks:
     task_metadata = None
 
     def __getattr__(self, name: str) -> object:
-        instead = "write @server.tool(task=True) of mcpkit"
-        raise AttributeError(f"tasks of `mcp` (.{name}) are not here: {instead}")
+        raise AttributeError(f"no tasks of `mcp` (.{name}) here: write @server.tool(task=True) of mcpkit")
 
 
 @dataclass(eq=False, repr=False)
@@ -275,8 +273,6 @@ def session_of(ctx: Context) -> ServerSession:
 
 
 def _error(code: int, text: str) -> Exception:
-    from ..shared import McpError
-
     return McpError(types.ErrorData(code=code, message=text))
 
 

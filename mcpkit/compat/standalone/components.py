@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from typing_extensions import Self
 
 from ...protocol.types import Incomplete, Json
-from ..differences import differs
 from ..foreign import own
 from ..lowlevel.session import dumped
+from ..shared import differs
 
 Change = Callable[[Json], Json]
 """What is done to schemas before they are shown."""

@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from ...protocol.jsonrpc import is_array
 from ...protocol.types import Incomplete, Json
+from ..fastmcp import resource_kinds as kinds
 from ..fastmcp import resources as plain
 from ..types import Url
 from .components import COMMON, Change, Component
@@ -283,4 +284,4 @@ def _leads_out(value: str) -> bool:
     return "\0" in value or bool(re.match(r"[/\\]|[A-Za-z]:", value))
 
 
-TextResource, BinaryResource, FileResource = plain.TextResource, plain.BinaryResource, plain.FileResource
+TextResource, BinaryResource, FileResource = kinds.TextResource, kinds.BinaryResource, kinds.FileResource

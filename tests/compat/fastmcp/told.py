@@ -24,8 +24,9 @@ Message = dict[str, Any]
 
 _HOMES = {
     "mcp.server.fastmcp.exceptions": "mcpkit.compat.fastmcp.exceptions",
-    "mcp.server.fastmcp.prompts.base": "mcpkit.compat.fastmcp.prompts",
+    "mcp.server.fastmcp.prompts.base": "mcpkit.compat.fastmcp.messages",
     "mcp.server.fastmcp.prompts": "mcpkit.compat.fastmcp.prompts",
+    "mcp.server.fastmcp.resources.types": "mcpkit.compat.fastmcp.resource_kinds",
     "mcp.server.fastmcp.resources": "mcpkit.compat.fastmcp.resources",
     "mcp.server.fastmcp.server": "mcpkit.compat.fastmcp.server",
     "mcp.server.fastmcp": "mcpkit.compat.fastmcp",

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit.compat.differences import differs
-from mcpkit.compat.shared import McpError, UrlElicitationRequiredError
+from mcpkit.compat.shared import McpError, UrlElicitationRequiredError, differs
 from mcpkit.compat.tool_names import validate_and_warn_tool_name
 from mcpkit.compat.types import ElicitRequestURLParams, ErrorData
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
 import mcpkit
-from mcpkit.compat import differences
+from mcpkit.compat import shared
 from mcpkit.compat.standalone import Client, Context, FastMCP
 from mcpkit.compat.standalone.exceptions import NotFoundError, ToolError
 from mcpkit.compat.standalone.tools import Tool, ToolResult
@@ -243,7 +243,7 @@ def test_unknown_words_are_refused():
 
 
 def test_what_is_not_used_is_warned_of_once(caplog, monkeypatch):
-    monkeypatch.setattr(differences, "_said", set(), raising=False)
+    monkeypatch.setattr(shared, "_said", set(), raising=False)
     with caplog.at_level(logging.WARNING, "mcpkit.compat"):
         FastMCP("x", dependencies=["a"])
         FastMCP("y", dependencies=["a"])

@@ -16,13 +16,12 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.fastmcp.prompts import Prompt, PromptManager
 from mcp.server.fastmcp.prompts.base import AssistantMessage, Message, UserMessage
 from mcp.server.fastmcp.resources import (
-    FileResource,
     FunctionResource,
     Resource,
     ResourceManager,
     ResourceTemplate,
-    TextResource,
 )
+from mcp.server.fastmcp.resources.types import FileResource, TextResource
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import Annotations, TextContent
 from pydantic import BaseModel

@@ -11,8 +11,10 @@ from typing import Annotated, Any, Literal
 
 from mcp.server.fastmcp import Audio, Context, FastMCP, Icon, Image
 from mcp.server.fastmcp.exceptions import ResourceError, ToolError
-from mcp.server.fastmcp.prompts.base import AssistantMessage, Message, Prompt, UserMessage
-from mcp.server.fastmcp.resources import BinaryResource, FileResource, FunctionResource, TextResource
+from mcp.server.fastmcp.prompts import Prompt
+from mcp.server.fastmcp.prompts.base import AssistantMessage, Message, UserMessage
+from mcp.server.fastmcp.resources import FunctionResource
+from mcp.server.fastmcp.resources.types import BinaryResource, FileResource, TextResource
 from mcp.server.session import ServerSession
 from mcp.types import (
     Annotations,
