@@ -5,7 +5,7 @@
 
 The same seed draws the same lines from the same code. A line that is drawn has two names or more in it; blank lines,
 imports, comments, docstrings and what is too short to say anything are never drawn. The rooms are those of
-`docs/architecture.md`.
+`docs/architecture.md`. A line that stands in several rooms, word for word, belongs to each of them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import random
 import token
 from pathlib import Path
 
+from floors import room
 from imports import ROOT
 from tokens import code_of
 
@@ -36,12 +37,14 @@ def lines_of(text: str) -> list[int]:
     return sorted(line for line, found in names.items() if len(found) > 1 and line not in imported)
 
 
-def draw(package: Path, seed: int, count: int) -> list[tuple[str, int, str]]:
-    """Return lines with their files and numbers."""
+def draw(package: Path, seed: int, count: int) -> list[tuple[str, int, str, list[str]]]:
+    """Return lines with their files and numbers, and the rooms in which they stand."""
     texts = {path.relative_to(package).as_posix(): path.read_text("utf-8") for path in package.rglob("*.py")}
     places = [(name, line) for name in sorted(texts) for line in lines_of(texts[name])]
     drawn = random.Random(seed).sample(places, count)
-    return [(name, line, texts[name].splitlines()[line - 1].strip()) for name, line in drawn]
+    found = [(name, line, texts[name].splitlines()[line - 1].strip()) for name, line in drawn]
+    held = {name: {each.strip() for each in text.splitlines()} for name, text in texts.items()}
+    return [(*each, sorted({room(name) for name in held if each[2] in held[name]})) for each in found]
 
 
 def main() -> None:
@@ -54,10 +57,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--key", action="store_true", help="say where each line stands")
     options = parser.parse_args()
-    for number, (name, line, text) in enumerate(
+    for number, (name, line, text, rooms) in enumerate(
         draw(options.checkout / "mcpkit", options.seed, options.count), 1
     ):
-        print(f"{number:2}  {text}" + (f"    # {name}:{line}" if options.key else ""))
+        print(f"{number:2}  {text}" + (f"    # {name}:{line}, in {', '.join(rooms)}" if options.key else ""))
 
 
 if __name__ == "__main__":

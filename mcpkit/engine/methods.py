@@ -338,7 +338,7 @@ class Methods:
 
 def is_of_extension(result: object) -> TypeIs[ExtensionResult]:
     """Say whether a result is of a type that an extension has brought."""
-    return hasattr(result, "__mcp_extension_result__")
+    return getattr(type(result), "__mcp_extension_result__", False) is True
 
 
 def _is_template(resource: Resource | ResourceTemplate) -> TypeIs[ResourceTemplate]:
@@ -360,7 +360,7 @@ def becomes_result(call: Call, error: BaseException) -> bool:
 
 def _tool_result(call: Call, tool: AnyTool, result: Json) -> bytes:
     revision = call.envelope.revision
-    if revision != LATEST and not hasattr(result, "__mcp_extension_result__"):
+    if revision != LATEST and not is_of_extension(result):
         result = content.tool_result(result, revision, wrapped=tool.is_wrapped)
     return call.render(result)
 
