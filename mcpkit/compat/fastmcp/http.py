@@ -164,6 +164,6 @@ class Apps:
 
     async def serve(self, app: ASGIApp) -> None:
         """Serve an app with uvicorn, until a signal comes."""
-        how = {"log_level": self._settings.log_level.lower(), **defaults(Options())}
+        how: Json = {"log_level": self._settings.log_level.lower(), **defaults(Options())}
         config = uvicorn.Config(app, self._settings.host, self._settings.port, **how)
         await uvicorn.Server(config).serve()
