@@ -50,7 +50,7 @@ class UrlElicitationRequiredError(McpError):
         """Return the exception for an error of that code; for another one this is a ValueError."""
         if error.code != types.URL_ELICITATION_REQUIRED:
             raise ValueError(f"Expected error code {types.URL_ELICITATION_REQUIRED}, got {error.code}")
-        said: list[Json] = (error.data or {}).get("elicitations", [])
+        said: list[Json] = Json(error.data or {}).get("elicitations", [])
         return cls([types.ElicitRequestURLParams.model_validate(each) for each in said], error.message)
 
 

@@ -56,7 +56,11 @@ class Catalog:
         self.lifespans = lifespans
         self.lock = threading.RLock()
         self.listeners: Listeners[[Change]] = Listeners()
-        part: Any = partial(Components, lock=self.lock, home=lifespans, check=check, on_change=self._changed)
+
+        def part(kind: str, list_name: ListName | None) -> Components[Any]:
+            tell = self._changed
+            return Components(kind, list_name, lock=self.lock, home=lifespans, on_change=tell, check=check)
+
         self.tools: Components[AnyTool] = part("tool", "tools")
         self.resources: Components[Resource] = part("resource", "resources")
         self.resource_templates: Components[ResourceTemplate] = part("resource template", "resources")

@@ -61,13 +61,13 @@ async def _pass(request: Request, hooks: Hooks, index: int, handler: Handler) ->
         result = tool_error(call, error)
     if isinstance(result, Result):
         return result
+    if is_of_extension(result):
+        return make(call.render(result))
     if not isinstance(result, Mapping):
         raise TypeError(
             f"the middleware {hook!r} returned {type(result).__name__}: "
             "return what call_next has returned, or a result object"
         )
-    if is_of_extension(result):
-        return make(call.render(result))
     return make(_completed(call, hook, dict(cast("Mapping[str, Any]", result))), *_taken(call))
 
 

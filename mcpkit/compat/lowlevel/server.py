@@ -144,7 +144,7 @@ class Listing:
         return Answer(answer)
 
 
-def _with_request(function: Handler, name: str) -> Handler | None:
+def _with_request(function: Handler, name: str) -> Callable[[object], Awaitable[Incomplete]] | None:
     """Return what calls a function with a request; None where it has no parameter for one."""
     try:
         hints = get_type_hints(function) if (parameters := inspect.signature(function).parameters) else {}

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 SessionT = TypeVar("SessionT")
 LifespanContextT = TypeVar("LifespanContextT", default=object)
 RequestT = TypeVar("RequestT", default=object)
-_CHANGES = {"notifications/resources/updated": "resource"}
-_CHANGES |= {f"notifications/{name}/list_changed": name for name in LIST_NAMES}
+_LISTS = {f"notifications/{name}/list_changed": name for name in LIST_NAMES}
+_CHANGES = {**_LISTS, "notifications/resources/updated": "resource"}
 _ASKED = {  # what a client must have declared to be asked this, and what is not supported where it has not
     "elicitation/create": ("elicitation.form", "Elicitation"),
     "sampling/createMessage": ("sampling", "Sampling"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections.abc
 from types import NoneType, UnionType
 from typing import Literal, TypeVar, Union, get_args, get_origin
 
@@ -10,15 +9,17 @@ from pydantic import BaseModel, WithJsonSchema
 from pydantic.fields import FieldInfo
 
 from ...protocol.types import Incomplete, Json
+from .basic import AnyFunction
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _OURS = "mcpkit.compat."
+_FUNCTION: object = get_origin(AnyFunction)
 _ANYTHING = (object, get_args(Json)[1])
 _SIMPLE = (str, int, float, bool, NoneType)
 
 
-def made(kind: type[ModelT], /, **values: Incomplete) -> ModelT:
+def made(kind: type[ModelT], /, **values: object) -> ModelT:
     """Return a model of these values, which is validated unless all of them fit for sure."""
     fields = {field.alias or name: field for name, field in kind.model_fields.items()}
     is_certain = (
@@ -27,7 +28,7 @@ def made(kind: type[ModelT], /, **values: Incomplete) -> ModelT:
         and all(name in values or not field.is_required() for name, field in fields.items())
         and all(name in fields and _fits(value, fields[name]) for name, value in values.items())
     )
-    return kind.model_construct(**values) if is_certain else kind(**values)
+    return kind.model_construct(None, **values) if is_certain else kind(**values)
 
 
 def _fits(value: object, field: FieldInfo) -> bool:
@@ -40,32 +41,31 @@ def _fits(value: object, field: FieldInfo) -> bool:
     return not is_bound and is_exactly(value, field.annotation)
 
 
-def is_exactly(value: object, annotation: object) -> bool:
+def is_exactly(value: Incomplete, annotation: object) -> bool:
     """Say whether a value is sure to be of a type, and to need no conversion."""
-    origin: object = get_origin(annotation)
-    of, kind = get_args(annotation), type(value)
+    origin: Incomplete = get_origin(annotation)
+    kind: type[object] = value.__class__
+    of = get_args(annotation)
     if origin in (Union, UnionType):
         return any(is_exactly(value, each) for each in of)
-    if origin is list and isinstance(value, list) and kind is list:
+    if origin is list and kind is list:
         return all(is_exactly(each, of[0]) for each in value)
-    if origin is dict and isinstance(value, dict) and kind is dict:
+    if origin is dict and kind is dict:
         return all(is_exactly(name, of[0]) and is_exactly(each, of[1]) for name, each in value.items())
     if origin is type:
         return isinstance(value, type) and issubclass(value, of[0])
-    if origin is collections.abc.Callable:
+    if origin is _FUNCTION:
         return callable(value)
     return annotation in (kind, *_ANYTHING)
 
 
-def plain(value: object) -> object:
+def plain(value: Incomplete) -> object:
     """Return a model that nothing has been built for as the members that it has, and all else as it is."""
-    if isinstance(value, list):
+    kind: type[object] = value.__class__
+    if kind is list:
         return [plain(each) for each in value]
-    if not isinstance(value, BaseModel):
-        return value
-    kind = type(value)
-    if kind.__pydantic_complete__ or not kind.__module__.startswith(_OURS):
+    if not issubclass(kind, BaseModel) or kind.__pydantic_complete__ or not kind.__module__.startswith(_OURS):
         return value
     names = {name: field.alias or name for name, field in kind.model_fields.items()}
-    said = {**vars(value), **(value.model_extra or {})}
+    said: Json = {**vars(value), **(value.model_extra or {})}
     return {names.get(name, name): plain(each) for name, each in said.items() if each is not None}

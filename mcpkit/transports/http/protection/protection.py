@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -113,6 +113,10 @@ def enter(engine: Engine, verifier: TokenVerifier, settings: Settings) -> Public
     public = Public.of(settings, settings.public_url)
     resources = (public.mcp.url,) if public.sse is None else (public.mcp.url, public.sse.url)
     runtime = engine.runtime
+
+    async def in_thread(function: Callable[[], object]) -> object:
+        return await runtime.threads.run(function, {})
+
     verifier.enter(
         Site(
             public.mcp.url,
@@ -122,7 +126,7 @@ def enter(engine: Engine, verifier: TokenVerifier, settings: Settings) -> Public
             runtime.scopes,
             runtime.shared,
             runtime.audit,
-            lambda function: runtime.threads.run(function, {}),
+            in_thread,
         )
     )
     return public
