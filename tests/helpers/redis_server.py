@@ -90,6 +90,14 @@ class RedisServer:
             client.response_callbacks.clear()
             return client.execute_command(*command)
 
+    def replicated(self) -> int:
+        """Return how many bytes of changes there are for replicas; of a replica how many it has, -1 without a link."""
+        found = dict(
+            line.split(":", 1) for line in self.ask("INFO", "replication").decode().split() if ":" in line
+        )
+        is_linked = found.get("master_link_status", "up") == "up"
+        return int(found.get("slave_repl_offset", found["master_repl_offset"])) if is_linked else -1
+
     def calls(self) -> dict[str, int]:
         """Return how often each command was called, those of scripts included."""
         found = self.ask("INFO", "commandstats").decode()
