@@ -117,9 +117,9 @@ class ToolManager:
     def add_tool(self, fn: AnyFunction, name: str | None = None, **said: Incomplete) -> Tool:
         """Add the tool that `Tool.from_function` makes, and return it, or the one that has its name already."""
         tool = Tool.from_function(fn, name, **said)
-        return (
-            self._tools[tool.name] if self._is_known(tool.name) else self._tools.setdefault(tool.name, tool)
-        )
+        if not self._is_known(tool.name):
+            self._tools[tool.name] = tool
+        return self._tools[tool.name]
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool. Raises ToolError if it is not there."""

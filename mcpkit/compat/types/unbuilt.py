@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from types import NoneType, UnionType
 from typing import Literal, TypeVar, Union, get_args, get_origin
 
@@ -20,7 +21,10 @@ _SIMPLE = (str, int, float, bool, NoneType)
 
 
 def made(kind: type[ModelT], /, **values: object) -> ModelT:
-    """Return a model of these values, which is validated unless all of them fit for sure."""
+    """Return a model of these values, which is validated unless all of them fit for sure.
+
+    Lists and dicts are copied, as validation does it: whoever changes those of the model changes nothing else.
+    """
     fields = {field.alias or name: field for name, field in kind.model_fields.items()}
     is_certain = (
         kind.__module__.startswith(_OURS)
@@ -28,7 +32,13 @@ def made(kind: type[ModelT], /, **values: object) -> ModelT:
         and all(name in values or not field.is_required() for name, field in fields.items())
         and all(name in fields and _fits(value, fields[name]) for name, value in values.items())
     )
-    return kind.model_construct(None, **values) if is_certain else kind(**values)
+    if not is_certain:
+        return kind(**values)
+    return kind.model_construct(None, **{name: _own(value) for name, value in values.items()})
+
+
+def _own(value: object) -> object:
+    return copy(value) if value.__class__ in (dict, list) else value
 
 
 def _fits(value: object, field: FieldInfo) -> bool:

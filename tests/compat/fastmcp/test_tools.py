@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mcpkit.compat.fastmcp import FastMCP
 from mcpkit.compat.fastmcp.exceptions import ToolError
 from mcpkit.compat.fastmcp.tools import Tool, ToolManager
 
@@ -66,3 +67,13 @@ def test_tools_that_are_replaced_are_those_that_are_there():
 async def test_an_unknown_tool_is_an_error():
     with pytest.raises(ToolError, match="Unknown tool: nothing"):
         await ToolManager().call_tool("nothing", {})
+
+
+async def test_who_changes_what_is_listed_changes_no_tool():
+    server = FastMCP("x")
+    server.add_tool(weather, meta={"a": 1})
+    (listed,) = await server.list_tools()
+    schema = dict(listed.inputSchema)
+    listed.inputSchema["more"] = listed.meta["more"] = True
+    (again,) = await server.list_tools()
+    assert (again.inputSchema, again.meta) == (schema, {"a": 1})
