@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -40,6 +42,37 @@ async def asks(ctx: Context) -> None:
     (roots,) = await ctx.ask(ListRoots())
     assert_type(roots, list[Root])
     await ctx.sample("Hello", max_tokens=5, tool_choice="always")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def order(what: str = "tea") -> int:
+    return len(what)
+
+
+async def nothing() -> None:
+    pass
+
+
+class Shop:
+    async def order(self) -> list[str]:
+        return ["tea"]
+
+
+def returns_either() -> int | Awaitable[int]:
+    return 7
+
+
+async def runs_side_effects(ctx: Context, shop: Shop) -> None:
+    """`once` returns what its function returns, awaited, for functions of every kind."""
+    assert_type(await ctx.once("function", order), int)
+    assert_type(await ctx.once("lambda", lambda: order("tea")), int)
+    assert_type(await ctx.once("partial", partial(order, "tea")), int)
+    assert_type(await ctx.once("method", shop.order), list[str])
+    assert_type(await ctx.once("not async", lambda: 7), int)
+    assert_type(await ctx.once("either", returns_either), int)
+    stored: dict[str, int] = await ctx.once("dict", lambda: {"tea": 7})
+    assert_type(stored, dict[str, int])
+    await ctx.once("None", nothing)
+    await ctx.once("takes an argument", len)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 async def picks(ctx: Context) -> Size:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pydantic_core import from_json, to_json
 
@@ -220,17 +220,21 @@ class Asking(CallContext):
         (answer,) = await self.ask(ListRoots(key=key))
         return answer
 
-    async def once(self, key: str, function: Callable[[], T | Awaitable[T]]) -> T:
-        """Do something that must not be done again in each round, such as an order: at least once.
+    @overload
+    async def once(self, key: str, function: Callable[[], Awaitable[T]]) -> T: ...
+    @overload
+    async def once(self, key: str, function: Callable[[], T | Awaitable[T]]) -> T: ...
+    async def once(self, key: str, function: Callable[[], Any]) -> Any:
+        """Run a side effect, such as an order, and repeat its result in later rounds: at least once.
 
         Args:
             key: Its name in this request, of 1 to 100 characters.
-            function: Does it, and returns a JSON value; one that is not `async` is called in a worker thread. The
-                client carries the value to the next round, and can read it; in a task it is kept with the task.
-                Where it raises, nothing is kept, and the key may be used again.
+            function: Runs the side effect and returns a JSON value. A function that is not `async` is called in a
+                worker thread. The client carries the value to the next round and can read it; a task stores it.
+                If the function raises, nothing is stored, and the key may be used again.
 
         Returns:
-            What the function has returned, in this round or an earlier one.
+            The value that the function returned, in this round or an earlier one.
 
         Raises:
             TypeError: The value would come back as another one: it is a tuple or a date, for example.
@@ -239,7 +243,7 @@ class Asking(CallContext):
         """
         known = begin_once(self.call, key)
         if known is not None:
-            return cast("T", known[0])
+            return known[0]
         try:
             if iscoroutinefunction(function):
                 value = await function()
@@ -250,7 +254,7 @@ class Asking(CallContext):
             forget_once(self.call, key)
             raise
         await dialogue_of(self.call).keep()
-        return cast("T", kept)
+        return kept
 
     @property
     def call_id(self) -> str:
