@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from pydantic_core import from_json, to_json
 
@@ -224,7 +224,7 @@ class Asking(CallContext):
     async def once(self, key: str, function: Callable[[], Awaitable[T]]) -> T: ...
     @overload
     async def once(self, key: str, function: Callable[[], T | Awaitable[T]]) -> T: ...
-    async def once(self, key: str, function: Callable[[], Any]) -> Any:
+    async def once(self, key: str, function: Callable[[], T | Awaitable[T]]) -> T:
         """Run a side effect, such as an order, and repeat its result in later rounds: at least once.
 
         Args:
@@ -243,7 +243,7 @@ class Asking(CallContext):
         """
         known = begin_once(self.call, key)
         if known is not None:
-            return known[0]
+            return cast("T", known[0])
         try:
             if iscoroutinefunction(function):
                 value = await function()
@@ -254,7 +254,7 @@ class Asking(CallContext):
             forget_once(self.call, key)
             raise
         await dialogue_of(self.call).keep()
-        return kept
+        return cast("T", kept)
 
     @property
     def call_id(self) -> str:
