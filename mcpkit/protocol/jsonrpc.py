@@ -12,6 +12,9 @@ from .types import Json
 
 RequestId = str | int
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""U+FEFF in UTF-8, which some programs on Windows write first; a parser may ignore it (RFC 8259, 8.1)."""
+
 SCALARS = frozenset({str, int, float, bool, type(None)})
 """The types of JSON's values that hold no others."""
 
@@ -40,10 +43,10 @@ _BYTES_A_VALUE = 64
 
 
 def decode(data: bytes) -> Any:
-    """Read one JSON text.
+    """Parse one JSON text.
 
     Args:
-        data: UTF-8 bytes of one message, or of a batch.
+        data: UTF-8 bytes of one message, or of a batch; a byte order mark before it is ignored.
 
     Returns:
         The JSON value as Python's own types.
@@ -52,6 +55,8 @@ def decode(data: bytes) -> Any:
         ProtocolError: -32700, when the bytes are not UTF-8, not JSON, nested too deeply, or hold a
             number that no double can hold (`NaN`, `1e400`) or half of a surrogate pair.
     """
+    if data.startswith(BYTE_ORDER_MARK):
+        data = data[len(BYTE_ORDER_MARK) :]
     try:
         value = from_json(data, allow_inf_nan=False, cache_strings="keys")  # what clients say is not kept
     except ValueError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from io import BytesIO
 
 from ..common.errors import ProtocolError, TooLongError
+from ..protocol.jsonrpc import BYTE_ORDER_MARK
 
 MAX_LINE = 64 * 1024 * 1024
 """The default limit of a line, in bytes: room for a large image or file in base64."""
@@ -27,8 +28,8 @@ class Framing:
     r"""Cuts a stream of bytes into messages.
 
     Only `\n` ends a line: the other line separators of Unicode may stand inside a JSON string. White space
-    round a message, such as the `\r` of `\r\n`, is taken off; blank lines are ignored. One connection needs
-    one framing:
+    around a message, such as the `\r` of `\r\n`, and a byte order mark before it are removed; blank lines are
+    ignored. One connection needs one framing:
 
         for line in framing.feed(chunk):
             connection.receive(line)
@@ -65,6 +66,8 @@ class Framing:
             and end <= self._max_line
         ):
             line = chunk.strip(_BLANK)  # one whole line, as most chunks are
+            if line.startswith(BYTE_ORDER_MARK):
+                line = line[len(BYTE_ORDER_MARK) :].lstrip(_BLANK)
             return [line] if line else []
         lines: list[bytes | ProtocolError] = []
         start = 0
@@ -98,7 +101,10 @@ class Framing:
         if partial is not None:
             partial.write(piece.rstrip(_JSON_WHITESPACE))
             piece = partial.getvalue()
-        if line := piece.strip(_JSON_WHITESPACE):
+        line = piece.strip(_JSON_WHITESPACE)
+        if line.startswith(BYTE_ORDER_MARK):
+            line = line[len(BYTE_ORDER_MARK) :].lstrip(_JSON_WHITESPACE)
+        if line:
             lines.append(line)
 
     def _extend(self, piece: bytes, lines: list[bytes | ProtocolError]) -> None:
@@ -119,5 +125,6 @@ class Framing:
         begun = b"" if partial is None else bytes(partial.getbuffer()[:_BEGINNING])
         before = b"" if partial is None else bytes(partial.getbuffer()[-_ENDING:])
         beginning = (begun + piece[: _BEGINNING - len(begun)]).lstrip(_JSON_WHITESPACE)
+        beginning = beginning.removeprefix(BYTE_ORDER_MARK).lstrip(_JSON_WHITESPACE)
         message = f"Message too long: a line has at most {self._max_line} bytes"
         return TooLongError(message, beginning, (before + piece)[-_ENDING:])

@@ -20,7 +20,7 @@ from ...protocol.client import (
     Refused,
     Request,
 )
-from ...protocol.jsonrpc import RequestId, is_id
+from ...protocol.jsonrpc import BYTE_ORDER_MARK, RequestId, is_id
 from ...protocol.revisions import LATEST
 from ...protocol.types import Json
 from .agreed import Negotiated
@@ -358,7 +358,8 @@ class Link:
     # What comes
 
     def receive(self, line: bytes) -> None:
-        """Take one JSON text from the transport."""
+        """Take one JSON text from the transport; a byte order mark before it is ignored."""
+        line = line.removeprefix(BYTE_ORDER_MARK)
         if self.frames:
             self._show("came", line)
         try:

@@ -17,7 +17,18 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"{}x", b"nonsense", b"\xff", b"\xef\xbb\xbf{}", b'{"id": NaN}', b'"\\ud800"', b"[1e400]"],
+    [
+        b"",
+        b"{",
+        b"{}x",
+        b"nonsense",
+        b"\xff",
+        b"\xef\xbb\xbf",
+        b"\xef\xbb\xbf" * 2 + b"{}",
+        b'{"id": NaN}',
+        b'"\\ud800"',
+        b"[1e400]",
+    ],
 )
 async def test_what_is_no_json_is_a_parse_error(body: bytes, server: Server, serve: Serve) -> None:
     async with serve(server) as client:
