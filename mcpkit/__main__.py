@@ -26,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
-        print("mcpkit: its command line needs more packages: pip install 'mcpkit[cli]'", file=sys.stderr)
+        from .common.installation import install_command
+
+        print(f"mcpkit: the command line needs more packages. Run: {install_command('cli')}", file=sys.stderr)
         return 1
     return run(words)
 

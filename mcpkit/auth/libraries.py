@@ -7,6 +7,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from ..common.installation import install_command
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -48,4 +50,4 @@ def _imported(name: str) -> ModuleType:
 
 
 def _missing(library: str, name: str | None) -> ImportError:
-    return ImportError(f'authorization needs {library}: pip install "mcpkit[auth]"', name=name)
+    return ImportError(f"authorization needs {library}. Run: {install_command('auth')}", name=name)

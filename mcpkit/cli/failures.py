@@ -12,6 +12,7 @@ from ..common.errors import (
     UNSUPPORTED_PROTOCOL_VERSION,
     ProtocolError,
 )
+from ..common.installation import install_command
 from .statuses import CommandError, Status
 
 _RESOURCE_NOT_FOUND: Final = -32002
@@ -48,7 +49,7 @@ def failure(error: Exception, *, is_debugged: bool = False) -> tuple[str, Status
         isinstance(error, ModuleNotFoundError)
         and (lacks := (error.name or "").partition(".")[0]) in _OF_THE_EXTRA
     ):
-        return f"this needs {lacks}: pip install 'mcpkit[cli]'", Status.USAGE
+        return f"this command needs {lacks}. Run: {install_command('cli')}", Status.USAGE
     statuses: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Status], ...] = (
         ((AuthorizationError, AuthorizationFailedError), Status.NOT_AUTHORIZED),
         (InvalidResultError, Status.TOOL_ERROR),

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..common.errors import RegistrationError, ResourceNotFoundError
+from ..common.installation import install_command
 from ..content import media_types
 from ..content.blocks import check_uri
 from ..content.media import File
@@ -88,7 +89,7 @@ def resource_dir(
             what `watch` needs is not installed.
     """
     if watch and not _has_watchfiles():
-        raise RegistrationError('resource_dir: watch=True needs watchfiles: pip install "mcpkit[watch]"')
+        raise RegistrationError(f"resource_dir: watch=True needs watchfiles. Run: {install_command('watch')}")
     folder = ResourceDir(path, uri_prefix, hidden=hidden, most_entries=most_entries)
     if description is None:
         description = f"The files of the folder {folder.name}."

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..calls.failures import is_unmeant
 from ..common.errors import HandlerError, ProtocolError, said_by
+from ..common.installation import install_command
 from ..components.context import Context
 from ..middleware import CallNext, Request, Result
 from ..protocol.revisions import METHODS
@@ -66,7 +67,7 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
             from opentelemetry import context, metrics, propagate, trace
         except ImportError as error:
             raise ImportError(
-                'Telemetry needs OpenTelemetry: pip install "mcpkit[otel]"', name=error.name
+                f"Telemetry needs OpenTelemetry. Run: {install_command('otel')}", name=error.name
             ) from error
         self._context = context
         self._trace = trace

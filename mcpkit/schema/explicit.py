@@ -11,6 +11,7 @@ from pydantic_core import core_schema
 from typing_extensions import is_typeddict
 
 from ..common.errors import ArgumentsError, RegistrationError
+from ..common.installation import install_command
 from ..common.members import without
 from ..content.wording import Steps, shown
 from ..protocol.jsonrpc import is_array, is_object
@@ -102,8 +103,8 @@ class CheckedSchema:
             self._library: Any = import_module("jsonschema_rs")  # there only with the extra
         except ModuleNotFoundError as error:
             raise RegistrationError(
-                f"{name}: checking values against a JSON Schema takes jsonschema-rs; "
-                "pip install 'mcpkit[jsonschema]'"
+                f"{name}: checking values against a JSON Schema needs jsonschema-rs. "
+                f"Run: {install_command('jsonschema')}"
             ) from error
         self._options: dict[str, Any] = {
             "validate_formats": True,

@@ -11,6 +11,8 @@ import re
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+from ..common.installation import install_command
+
 logger = logging.getLogger("mcpkit")
 
 
@@ -57,10 +59,11 @@ def warn(pattern: str) -> None:
 def warn_of_time(pattern: str) -> None:
     """Say once that what a pattern takes has no bound."""
     logger.warning(
-        "the pattern %r looks around, refers back or has flags, and is checked by Python's `re`, which may take time "
-        "without end for a few characters of a client; write it without, or install 'mcpkit[jsonschema]', whose "
-        "engine has a bound on what ECMA-262 knows of it",
+        "the pattern %r looks around, refers back or has flags, and is checked by Python's `re`, for which a short "
+        "text from a client can take unbounded time. Write it without these, or get an engine that has a bound for "
+        "what ECMA-262 knows of it: %s",
         pattern,
+        install_command("jsonschema"),
     )
 
 

@@ -145,8 +145,10 @@ def aes_gcm() -> type[AESGCM]:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
+        from ..common.installation import install_command
+
         raise ImportError(
-            'encryption needs cryptography: pip install "mcpkit[crypto]"', name=error.name
+            f"encryption needs cryptography. Run: {install_command('crypto')}", name=error.name
         ) from error
     return AESGCM
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from urllib.parse import parse_qsl, urlsplit
 from weakref import finalize
 
+from ..common.installation import install_command
 from .gcra import slack_of
 from .redis_link import Link
 from .redis_log import Log, decoded, encoded
@@ -61,7 +62,7 @@ class Redis(RedisQueue):
             raise TypeError(f"prefix must be text, got {type(prefix).__name__}")
         self._shown = _without_credentials(url)
         if find_spec("redis") is None:
-            raise ImportError('Redis(...) needs redis-py: pip install "mcpkit[redis]"', name="redis")
+            raise ImportError(f"Redis(...) needs redis-py. Run: {install_command('redis')}", name="redis")
         super().__init__(encoded(prefix))
         self._url = url
         self._home = sha256(f"{self._shown} {prefix}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -11,6 +11,7 @@ import pytest
 
 from mcpkit.cli.app import run
 from mcpkit.cli.commands import COMMANDS, overview
+from mcpkit.common.installation import install_command
 
 WEATHER = Path(__file__).parents[2] / "examples" / "weather" / "server.py"
 
@@ -91,4 +92,4 @@ def test_what_the_extra_would_bring_is_told(
     for name in ("rich", "rich.console", "rich.table"):
         monkeypatch.setitem(sys.modules, name, None)
     assert run(["hosts"]) == 1
-    assert capsys.readouterr().err == "mcpkit: this needs rich: pip install 'mcpkit[cli]'\n"
+    assert capsys.readouterr().err == f"mcpkit: this command needs rich. Run: {install_command('cli')}\n"

@@ -19,6 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from asgi_client import serving
 from mcpkit import Context, ProtocolError, Server, ToolError
+from mcpkit.common.installation import install_command
 from mcpkit.middlewares import Telemetry
 from mcpkit.testing import connect
 from waiting import over
@@ -308,7 +309,7 @@ def test_without_opentelemetry_it_says_what_to_install() -> None:
         "try: Telemetry()\nexcept ImportError as error: print(error)"
     )
     printed = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60)
-    assert printed == 'Telemetry needs OpenTelemetry: pip install "mcpkit[otel]"\n'
+    assert printed == f"Telemetry needs OpenTelemetry. Run: {install_command('otel')}\n"
 
 
 @pytest.mark.slow

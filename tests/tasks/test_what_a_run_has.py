@@ -233,7 +233,7 @@ async def test_what_encrypts_tasks_that_outlive_the_process_is_asked_for(
     def work() -> None: ...
 
     with pytest.raises(
-        ImportError, match=r'tasks that outlive the process are encrypted.*pip install "mcpkit\[crypto\]"'
+        ImportError, match=r"tasks that outlive the process are encrypted.*pip install .*\[crypto\]"
     ):
         async with connect(server):
             pass

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypeVar
 
+from ...common.installation import install_command
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ..targets.folders import projects_of
@@ -74,7 +75,7 @@ def _settings(path: Path) -> Settings:
 def _table(path: Path) -> Json:
     readers = filter(find_spec, ("tomllib", "tomli", "tomlkit"))  # with Python 3.10, pytest brings the second
     if (reader := next(readers, None)) is None:
-        raise SettingsError(f"{path} cannot be read with Python 3.10: pip install 'mcpkit[cli]'")
+        raise SettingsError(f"{path} cannot be read with Python 3.10 alone. Run: {install_command('cli')}")
     toml = import_module(reader)
     try:
         found: object = toml.loads(path.read_text(encoding="utf-8"))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from ...common.installation import install_command
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from ..statuses import CommandError
@@ -132,5 +133,5 @@ def _language(name: Format) -> _Language:
             return toml_text
         from . import yaml_text
     except ModuleNotFoundError as error:
-        raise CommandError(f"{name} is read by {error.name}: pip install 'mcpkit[cli]'") from None
+        raise CommandError(f"reading {name} needs {error.name}. Run: {install_command('cli')}") from None
     return yaml_text

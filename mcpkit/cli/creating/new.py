@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from ...common.installation import requirement
 from ..statuses import CommandError
 
 _TEMPLATES: Final = Path(__file__).parent / "project"
@@ -31,6 +32,16 @@ _FILES: Final = {
 _TAKEN: Final = frozenset({"mcp", "mcpkit", "fastmcp", "pydantic", "pytest", "server", "test", "tests"})
 """Packages that a project's own would hide, or that would hide it."""
 
+_HATCH_METADATA: Final = """
+[tool.hatch.metadata]
+allow-direct-references = true
+"""
+
+_LOCAL_NOTE: Final = """
+`pyproject.toml` names mcpkit by its place on this machine: `{}`. Other machines, CI
+among them, need another place: a package index, a URL, or a Git repository.
+"""
+
 
 @click.command("new", epilog="Example: mcpkit new weather")
 @click.argument("path", metavar="NAME", type=click.Path(path_type=Path))
@@ -48,6 +59,7 @@ def command(path: Path, description: str | None) -> None:
     told = (description or f"The {name} server").strip().rstrip(".")
     if not told or "\n" in told:
         raise CommandError("--description is one line")
+    needed = requirement()
     words = {
         "name": name,
         "package": package,
@@ -55,6 +67,10 @@ def command(path: Path, description: str | None) -> None:
         "description": _quoted(told),
         "docstring": f"{told}.".replace("\\", "\\\\").replace('"""', "'''"),
         "literal": _literal(f"{told}."),
+        "mcpkit": _quoted(needed),
+        "mcpkit_cli": _quoted(requirement("cli")),
+        "hatch_metadata": _HATCH_METADATA if "@" in needed else "",
+        "local_note": _LOCAL_NOTE.format(needed) if " @ file:" in needed else "",
     }
     for source, target in _FILES.items():
         file = folder / Template(target).substitute(words)
@@ -64,7 +80,7 @@ def command(path: Path, description: str | None) -> None:
         text = Template((_TEMPLATES / source).read_text(encoding="utf-8")).substitute(given)
         file.write_text(text, encoding="utf-8", newline="\n")
     print(f"{path} is there. Next:")
-    print(f"  cd {path}")
+    print(f'  cd "{path}"' if " " in str(path) else f"  cd {path}")
     print(f"  mcpkit call {package}/server.py greet name=Ada")
     print(f"  mcpkit run {package}/server.py --reload")
 

@@ -12,6 +12,7 @@ from contextlib import aclosing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+from ...common.installation import install_command
 from ...state.keys import SECRET_VARIABLE
 from ...transports.standard_streams import (
     StandardStreams,
@@ -53,7 +54,7 @@ def project_of(target: str) -> list[Path]:
         FileNotFoundError: There is no such file.
     """
     if find_spec("watchfiles") is None:
-        raise CommandError("files are watched by watchfiles: pip install 'mcpkit[cli]'")
+        raise CommandError(f"reloading needs watchfiles. Run: {install_command('cli')}")
     return roots_of(target)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Final, Protocol, TypeVar
 
+from ...common.installation import install_command
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from .locked import locked_meanwhile
@@ -55,7 +56,7 @@ class KeyringTokens(TokenStorage):
             import keyring
         except ImportError as error:
             raise ImportError(
-                'the keyring needs the package keyring: pip install "mcpkit[keyring]"', name=error.name
+                f"the keyring needs the package keyring. Run: {install_command('keyring')}", name=error.name
             ) from error
         self._service = service
         self._backend: _Keyring = keyring.get_keyring()  # pyright: ignore[reportAttributeAccessIssue]  # set_password is wrapped

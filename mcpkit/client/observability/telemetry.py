@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ...common.errors import ProtocolError
+from ...common.installation import install_command
 from ...protocol.types import Json
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class ClientTelemetry:
             from opentelemetry import metrics, propagate, trace
         except ImportError as error:
             raise ImportError(
-                'ClientTelemetry needs OpenTelemetry: pip install "mcpkit[otel]"', name=error.name
+                f"ClientTelemetry needs OpenTelemetry. Run: {install_command('otel')}", name=error.name
             ) from error
         self._trace = trace
         self._propagate = propagate

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from ...client.tools.schemas import ServerSchema, UnusableSchemaError
+from ...common.installation import install_command
 from ...protocol.types import Incomplete, Json
 
 
@@ -26,9 +27,7 @@ class ToolSchema:
         try:
             jsonschema = import_module("jsonschema")
         except ImportError:
-            raise RuntimeError(
-                "what is wrong with the value is said by jsonschema, which is missing: pip install 'mcpkit[compat]'"
-            ) from None
+            raise RuntimeError(f"this schema needs jsonschema. Run: {install_command('compat')}") from None
         if self._validator is None:
             kind = jsonschema.validators.validator_for(self.schema)
             kind.check_schema(self.schema)

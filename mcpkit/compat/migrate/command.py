@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...common.installation import install_command
+
 if TYPE_CHECKING:
     import libcst as cst
 
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m mcpki
     except ModuleNotFoundError as error:
         if error.name != "libcst":
             raise
-        _say("mcpkit.compat.migrate needs libcst: pip install 'mcpkit[migrate]'")
+        _say(f"mcpkit.compat.migrate needs libcst. Run: {install_command('migrate')}")
         return 2
     is_well, changes = _changes(given.paths, Project())
     for change in changes:

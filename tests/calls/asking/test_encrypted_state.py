@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, ProtocolError, Server
+from mcpkit.common.installation import install_command
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -158,7 +159,7 @@ except ImportError as error:
 
 @pytest.mark.slow
 def test_the_server_says_at_once_what_is_to_be_installed() -> None:
-    assert run(WITHOUT) == 'encryption needs cryptography: pip install "mcpkit[crypto]"'
+    assert run(WITHOUT) == f"encryption needs cryptography. Run: {install_command('crypto')}"
 
 
 ASKS = """

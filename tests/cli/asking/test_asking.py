@@ -12,6 +12,7 @@ import pytest
 
 from mcpkit import Server
 from mcpkit.cli.checking.tokens import tokens
+from mcpkit.common.installation import install_command
 from serving import in_thread
 from workbench_server import PIXEL
 
@@ -150,6 +151,6 @@ def test_without_rich_tables_say_what_to_install_and_texts_need_none(
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "rich", None)
     status, out, err = mcpkit("list", url)
-    assert (status, out, err) == (1, "", "mcpkit: tables are drawn by rich: pip install 'mcpkit[cli]'\n")
+    assert (status, out, err) == (1, "", f"mcpkit: tables need rich. Run: {install_command('cli')}\n")
     assert mcpkit("call", url, "add", "first=1") == (0, "2\n", "")
     assert mcpkit("list", url, "--json")[0] == 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import tomlkit
 
 from mcpkit.cli.app import run
 
@@ -66,3 +68,25 @@ def test_an_empty_folder_is_taken(folder: Path) -> None:
     (folder / "deep" / "tea").mkdir(parents=True)
     assert run(["new", "deep/tea"]) == 0
     assert (folder / "deep" / "tea" / "tea" / "server.py").is_file()
+
+
+@pytest.mark.parametrize("recorded", [None, {"url": "https://example.com/mcpkit.whl", "archive_info": {}}])
+def test_dependencies_name_mcpkit_as_it_was_installed(
+    recorded: dict[str, object] | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = folder / "site" / "mcpkit-0.1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mcpkit\nVersion: 0.1.0\n")
+    if recorded is not None:
+        (metadata / "direct_url.json").write_text(json.dumps(recorded))
+    monkeypatch.setattr(sys, "path", [str(metadata.parent), *sys.path])
+    assert run(["new", "tea"]) == 0
+    project = tomlkit.parse((folder / "tea" / "pyproject.toml").read_text()).unwrap()
+    place = "" if recorded is None else " @ https://example.com/mcpkit.whl"
+    assert project["project"]["dependencies"] == [f"mcpkit{place}"]
+    assert f"mcpkit[cli]{place}" in project["project"]["optional-dependencies"]["dev"]
+    allowed = project["tool"]["hatch"].get("metadata", {}).get("allow-direct-references", False)
+    assert allowed == (recorded is not None)
+    readme = (folder / "tea" / "README.md").read_text()
+    assert 'pip install --editable ".[dev]"' in readme
+    assert "--group" not in readme

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mcpkit.common.installation import install_command
 from mcpkit.compat.migrate.command import main
 
 OLD = """\
@@ -205,7 +206,7 @@ def test_without_libcst_it_says_what_to_install(file: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == "mcpkit.compat.migrate needs libcst: pip install 'mcpkit[migrate]'\n"
+    assert done.stderr == f"mcpkit.compat.migrate needs libcst. Run: {install_command('migrate')}\n"
 
 
 def test_it_is_a_module_to_run(file: Path) -> None:

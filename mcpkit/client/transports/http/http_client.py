@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ....calls.coroutines import within
 from ....common.functions import check_function
+from ....common.installation import install_command
 from ....common.listeners import Listeners
 from ....common.numbers import check_count, check_seconds
 from ....common.version import __version__
@@ -170,7 +171,7 @@ class HttpClient:
             import httpx2
         except ImportError as error:
             raise ImportError(
-                'servers at a URL need httpx2: pip install "mcpkit[client]"', name=error.name
+                f"servers at a URL need httpx2. Run: {install_command('client')}", name=error.name
             ) from error
         self._httpx2 = httpx2
         if self._authorization is not None:
