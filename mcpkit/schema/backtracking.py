@@ -14,8 +14,8 @@ from importlib import import_module
 from typing import Any, Final
 
 from ..common.current import current
-from ..protocol.jsonrpc import is_array, is_object
-from .references import DATA
+from ..protocol.jsonrpc import is_object
+from .references import replaced
 
 _STEPS = 32
 """Steps that a text may take for each of its characters, which are enough for all but few patterns."""
@@ -104,11 +104,9 @@ def within_bounds(schema: Any, formats: dict[str, Callable[[str], bool]]) -> Any
         schema: The schema.
         formats: Where the checks of these formats are put.
     """
-    if is_array(schema):
-        return [within_bounds(item, formats) for item in schema]
     if not is_object(schema):
         return schema
-    bounded = {key: inner if key in DATA else within_bounds(inner, formats) for key, inner in schema.items()}
+    bounded = replaced(schema, lambda _, inner: within_bounds(inner, formats))
     pattern = schema.get("pattern")
     if not isinstance(pattern, str) or _is_linear(pattern) or (is_match := matcher(pattern)) is None:
         return bounded

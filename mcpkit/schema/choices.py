@@ -7,7 +7,7 @@ from typing import Any
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.types import Json
 from .equality import identity
-from .references import DATA
+from .references import replaced
 
 KEYWORD = "mcpkit:enum"
 """The keyword that stands for `enum` where there are many choices."""
@@ -36,13 +36,10 @@ class Choices:
 
 def looked_up(schema: Any) -> Any:
     """Return a JSON Schema in which each long `enum` is a `KEYWORD`; all parts stay in their places."""
-    if is_array(schema):
-        return [looked_up(item) for item in schema]
     if not is_object(schema):
         return schema
-    return {
-        KEYWORD if key == "enum" and is_array(inner) and len(inner) >= _MANY else key: (
-            inner if key in DATA else looked_up(inner)
-        )
-        for key, inner in schema.items()
-    }
+    result = replaced(schema, lambda _, inner: looked_up(inner))
+    choices = schema.get("enum")
+    if is_array(choices) and len(choices) >= _MANY:
+        result[KEYWORD] = result.pop("enum")
+    return result

@@ -14,7 +14,7 @@ from ..common.errors import ArgumentsError, RegistrationError
 from ..common.installation import install_command
 from ..common.members import without
 from ..content.wording import Steps, shown
-from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.jsonrpc import is_object
 from ..protocol.types import Json
 from . import choices
 from .arguments import Arguments
@@ -24,6 +24,7 @@ from .formats import FORMATS
 from .mirrored import mirrored
 from .problems import Fault, Fits, Reader, holds_secret, told
 from .published import published
+from .references import subschemas
 from .signature import of_keys, parameter
 from .values import matches
 
@@ -163,15 +164,12 @@ class CheckedSchema:
 
 
 def _parts(part: Any, place: str) -> Iterator[tuple[str, Json]]:
-    """Yield every object in a schema with the JSON pointer that leads to it."""
-    inner: Iterator[tuple[Any, Any]] = iter(())
+    """Yield a schema and every schema in it, each with the JSON pointer that leads to it."""
     if is_object(part):
         yield place, part
-        inner = iter(part.items())
-    elif is_array(part):
-        inner = iter(enumerate(part))
-    for key, value in inner:
-        yield from _parts(value, f"{place}/{str(key).replace('~', '~0').replace('/', '~1')}")
+        for steps, inner in subschemas(part):
+            keys = (str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+            yield from _parts(inner, "/".join([place, *keys]))
 
 
 def _refusal(error: Any, schema: Json) -> str:

@@ -4,46 +4,51 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..common.errors import RegistrationError
 from ..common.members import without
-from ..protocol.jsonrpc import is_array, is_object
-from .references import DATA, nodes
+from ..protocol.jsonrpc import is_object
+from .references import nodes, replaced
 from .values import Json
 
 _PREFIX = "#/$defs/"
-_NO_STANDARD_FORMATS = frozenset({"path", "file-path", "directory-path", "binary", "base64", "base64url"})
+_NO_STANDARD_FORMATS = ("path", "file-path", "directory-path", "binary", "base64", "base64url")
+NOWHERE = "$ref leads nowhere: {!r}; put the schema under `$defs` and write `#/$defs/<name>`"
+"""The message for a reference that leads to no definition."""
 
 
 def definitions(schema: Json) -> Json:
-    """Return a schema with every definition inlined, but for those that contain themselves.
+    """Return a schema with every definition inlined, except those that contain themselves.
 
     Args:
         schema: A schema whose references are `#/$defs/...`.
 
     Returns:
-        A new schema; `$defs` holds what is left, in order of first use.
+        A new schema; `$defs` holds the remaining definitions, in order of first use.
+
+    Raises:
+        RegistrationError: A reference leads to no definition.
     """
     defined: Json = schema.get("$defs", {})
     recursive = {
         name
         for name in defined
-        if any(node.get("$ref") == _PREFIX + name for node in nodes(defined[name], schema))
+        if any(_name(node.get("$ref")) == name for node in nodes(defined[name], schema))
     }
     used: Json = {}
 
     def expand(value: Any) -> Any:
-        if is_array(value):
-            return [expand(item) for item in value]
         if not is_object(value):
             return value
-        rest = {key: item if key in DATA else expand(item) for key, item in value.items() if key != "$defs"}
+        rest = replaced(without(value, "$defs"), lambda _, inner: expand(inner))
         if rest.get("format") in _NO_STANDARD_FORMATS:
             del rest["format"]
         if rest.get("propertyNames") == {}:
             del rest["propertyNames"]
-        reference = value.get("$ref")
-        if not isinstance(reference, str):
+        if "$ref" not in rest:
             return rest
-        name = reference.removeprefix(_PREFIX)
+        name = _name(rest["$ref"])
+        if name is None or name not in defined:
+            raise RegistrationError(NOWHERE.format(rest["$ref"]))
         if name not in recursive:
             return {**expand(defined[name]), **without(rest, "$ref")}
         if name not in used:
@@ -53,3 +58,10 @@ def definitions(schema: Json) -> Json:
 
     expanded: Json = expand(schema)
     return {**expanded, "$defs": used} if used else expanded
+
+
+def _name(reference: object) -> str | None:
+    """Return the name of the definition that a reference leads to; None where it leads elsewhere."""
+    if not isinstance(reference, str) or not reference.startswith(_PREFIX):
+        return None
+    return reference.removeprefix(_PREFIX).replace("~1", "/").replace("~0", "~")

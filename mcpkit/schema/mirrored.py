@@ -13,12 +13,10 @@ from ..common.errors import RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.mirrored import KEYWORD, MirroredParameter
 from ..protocol.types import Json
-from .references import DATA
+from .references import subschemas
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, section 5.6.2
 _TYPES = {"string": '""', "integer": "0", "boolean": "False"}
-NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-"""Keywords that hold schemas by name."""
 
 
 class _Mark:
@@ -55,22 +53,15 @@ def mirrored(owner: str, schema: Json) -> tuple[MirroredParameter, ...]:
 
 
 def _marks(schema: Any, path: tuple[str, ...], keyword: str | None) -> Iterator[_Mark]:
-    if is_array(schema):
-        for branch in schema:
-            yield from _marks(branch, path, keyword)
     if not is_object(schema):
         return
-    for key, value in schema.items():
-        if key == KEYWORD:
-            yield _Mark(path, keyword, schema)
-        elif key in NAMED and is_object(value):
-            for name, inner in value.items():
-                if key == "properties":
-                    yield from _marks(inner, (*path, name), keyword)
-                else:
-                    yield from _marks(inner, path, keyword or key)
-        elif key not in DATA and isinstance(value, dict | list):
-            yield from _marks(value, path, keyword or key)
+    if KEYWORD in schema:
+        yield _Mark(path, keyword, schema)
+    for (key, *names), inner in subschemas(schema):
+        if key == "properties":
+            yield from _marks(inner, (*path, str(names[0])), keyword)
+        else:
+            yield from _marks(inner, path, keyword or str(key))
 
 
 def _checked(where: str, mark: _Mark) -> str:

@@ -53,8 +53,7 @@ def describe(annotation: Any, mode: Mode) -> Described:
         typed_dict.prepare(annotation)
         structs.prepare(annotation)
         core = foreign_core.restored(_core(foreign_core.rewritten(annotation)))
-        generator = _Generator(by_alias=True, ref_template="#/$defs/{model}")
-        schema = inline.definitions(generator.generate(core, mode))
+        schema = inline.definitions(_generated(core, mode))
         definitions = schema.pop("$defs", {})
         return Described(
             schema,
@@ -82,6 +81,17 @@ def describe(annotation: Any, mode: Mode) -> Described:
                 "use a dataclass, a TypedDict or a pydantic model"
             ) from error
         raise RegistrationError(f"{_named(annotation)} cannot be described: {error.message}") from error
+
+
+def _generated(core: Any, mode: Mode) -> Json:
+    generator = _Generator(by_alias=True, ref_template="#/$defs/{model}")
+    try:
+        return generator.generate(core, mode)
+    except KeyError as error:
+        # pydantic looks up each reference, also those in what the author has added to the schema.
+        if not str(error.args[0]).startswith("#"):
+            raise
+        raise RegistrationError(inline.NOWHERE.format(error.args[0])) from None
 
 
 def _core(annotation: Any) -> Any:

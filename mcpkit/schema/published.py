@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..protocol.jsonrpc import is_array, is_object
-from .mirrored import NAMED
-from .references import DATA
+from ..protocol.jsonrpc import is_object
+from .references import replaced
 from .values import Json
 
 _NEGATING = {"not": ("not",), "if": ("if", "then", "else")}
@@ -28,33 +27,30 @@ def published(schema: Json, *, drops: bool = True) -> Json:
 
 
 def _read(schema: Any, *, drops: bool) -> tuple[Any, bool]:
-    """Return a schema, or several, in the words of ECMA-262, and whether it allows more than before."""
-    if is_array(schema):
-        parts = [_read(part, drops=drops) for part in schema]
-        return [part for part, _ in parts], any(is_wider for _, is_wider in parts)
+    """Return a schema in the words of ECMA-262, and whether it allows more than before."""
     if not is_object(schema):
         return schema, False
-    result: Json = {}
     wider: set[str] = set()
-    for key, value in schema.items():
-        written, is_wider = _member(key, value, drops=drops)
+
+    def read(keyword: str, inner: Any) -> Any:
+        written, is_wider = _read(inner, drops=drops)
         if is_wider:
-            wider.add(key)
-        if written is not None or value is None:
-            result[key] = written
+            wider.add(keyword)
+        return written
+
+    result = replaced(schema, read)
+    if isinstance(result.get("pattern"), str):
+        result["pattern"] = _pattern(result["pattern"], drops=drops)
+        if result["pattern"] is None:
+            del result["pattern"]
+            wider.add("pattern")
+    if is_object(named := result.get("patternProperties")):
+        written = {_pattern(name, drops=drops): inner for name, inner in named.items()}
+        result["patternProperties"] = {name: inner for name, inner in written.items() if name is not None}
+        if None in written:
+            wider.add("patternProperties")
     _widen(result, wider)
     return result, bool(wider)
-
-
-def _member(key: str, value: Any, *, drops: bool) -> tuple[Any, bool]:
-    if key == "pattern" and isinstance(value, str):
-        pattern = _pattern(value, drops=drops)
-        return pattern, pattern is None
-    if key in NAMED and is_object(value):
-        return _named(key, value, drops=drops)
-    if key not in DATA and isinstance(value, dict | list):
-        return _read(value, drops=drops)
-    return value, False
 
 
 def _pattern(pattern: str, *, drops: bool) -> str | None:
@@ -65,20 +61,6 @@ def _pattern(pattern: str, *, drops: bool) -> str | None:
         return known.published
     patterns.warn(pattern)
     return None if drops else pattern
-
-
-def _named(key: str, schemas: Json, *, drops: bool) -> tuple[Json, bool]:
-    result: Json = {}
-    any_is_wider = False
-    for name, schema in schemas.items():
-        inner, is_wider = _read(schema, drops=drops)
-        any_is_wider = any_is_wider or is_wider
-        written = _pattern(name, drops=drops) if key == "patternProperties" else name
-        if written is None:
-            any_is_wider = True
-        else:
-            result[written] = inner
-    return result, any_is_wider
 
 
 def _widen(schema: Json, wider: set[str]) -> None:

@@ -43,10 +43,7 @@ def checked(schema: Json) -> Json:
         )
     if strange := sorted(schema.keys() - _ROOT - _DROPPED):
         raise RegistrationError(f"a form has no `{strange[0]}` beside its fields; leave it out")
-    try:
-        schema = inline.definitions(schema)
-    except KeyError as error:
-        raise RegistrationError(f"$ref leads nowhere: there is no {error} in `$defs`") from None
+    schema = inline.definitions(schema)
     properties: Json = schema["properties"]
     for name, field in properties.items():
         _check_field(f"the field {name!r}", field)

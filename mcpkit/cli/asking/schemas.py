@@ -8,6 +8,7 @@ from typing import Final
 
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
+from ...schema.references import resolved
 
 _DEEPEST: Final = 8
 _MOST_CHOICES: Final = 12
@@ -163,8 +164,9 @@ def _joined(words: list[str]) -> str:
 
 
 def _target(reference: str, root: Json) -> Json:
-    """Return what a reference within a schema leads to; what takes anything where it leads elsewhere."""
-    found: object = root
-    for step in reference.split("/")[1:]:
-        found = found.get(step.replace("~1", "/").replace("~0", "~")) if is_object(found) else None
-    return found if reference.startswith("#") and is_object(found) else {}
+    """Return what a reference within a schema leads to; a schema that takes anything where it leads elsewhere."""
+    try:
+        found: object = resolved(reference, root)
+    except LookupError:
+        return {}
+    return found if is_object(found) else {}

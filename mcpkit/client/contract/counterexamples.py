@@ -8,6 +8,7 @@ from typing import Final
 
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
+from ...schema.references import nodes
 from .plain import is_number
 from .schemas import Held, kinds_of, target_of
 
@@ -203,27 +204,16 @@ class _Draws:
 
     def _learn(self, schema: object) -> None:
         """Note numbers, texts and counts that a schema speaks of."""
-        if is_array(schema):
-            for each in schema:
-                self._learn(each)
-        elif is_object(schema):
-            for key, value in schema.items():
-                if key in (
-                    "minimum",
-                    "maximum",
-                    "exclusiveMinimum",
-                    "exclusiveMaximum",
-                    "multipleOf",
-                ) and is_number(value):
+        for part in nodes(schema):
+            for key, value in part.items():
+                if key in _BOUNDS and is_number(value):
                     self._numbers |= {value: None}
                 elif key.startswith(("min", "max")) and isinstance(value, int) and 0 <= value <= 5_000:
                     self._counts |= {value, value + 1, max(0, value - 1)}
                 elif key in ("enum", "const", "default", "examples"):
                     self._values(value if is_array(value) else [value])
-                else:
-                    if key == "properties" and is_object(value):
-                        self._texts |= dict.fromkeys(value)
-                    self._learn(value)
+                elif key == "properties" and is_object(value):
+                    self._texts |= dict.fromkeys(value)
 
     def _values(self, values: list[object]) -> None:
         for value in values:

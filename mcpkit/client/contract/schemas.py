@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 from importlib import import_module
 from typing import Final
-from urllib.parse import unquote
 
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
+from ...schema.references import replaced, resolved, subschemas
 from ..tools.schemas import ServerSchema, UnusableSchemaError
 
 KINDS: Final = ("null", "boolean", "number", "string", "array", "object")
@@ -41,17 +41,10 @@ def bare(schema: Json) -> Json:
 
 def target_of(reference: object, root: object) -> object:
     """Return what a `$ref` within a schema leads to; None where it leads out of it, or nowhere."""
-    if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
+    try:
+        found: object = resolved(reference, root)
+    except LookupError:
         return None
-    found = root
-    for step in reference.split("/")[1:]:
-        key = unquote(step).replace("~1", "/").replace("~0", "~")
-        if is_array(found) and key.isdecimal() and int(key) < len(found):
-            found = found[int(key)]
-        elif is_object(found) and key in found:
-            found = found[key]
-        else:
-            return None
     return found
 
 
@@ -83,8 +76,6 @@ def closed(schema: object) -> object:
 
 
 def _puts_together(schema: object) -> bool:
-    if is_array(schema):
-        return any(map(_puts_together, schema))
     if not is_object(schema):
         return False
     if (
@@ -93,22 +84,13 @@ def _puts_together(schema: object) -> bool:
         or (is_object(schema.get("properties")) and _IN_PLACE & schema.keys())
     ):
         return True
-    return any(map(_puts_together, schema.values()))
+    return any(_puts_together(inner) for _, inner in subschemas(schema))
 
 
 def _closed(schema: object) -> object:
-    if is_array(schema):
-        return [_closed(each) for each in schema]
     if not is_object(schema):
         return schema
-    inner: Json = {}
-    for key, value in schema.items():
-        if key in ("properties", "$defs", "definitions", "patternProperties") and is_object(value):
-            inner[key] = {name: _closed(each) for name, each in value.items()}
-        else:
-            inner[key] = (
-                value if key in ("enum", "const", "default", "examples", "required") else _closed(value)
-            )
+    inner = replaced(schema, lambda _, each: _closed(each))
     is_open = not {"additionalProperties", "patternProperties", "unevaluatedProperties"} & schema.keys()
     if is_object(schema.get("properties")) and is_open:
         inner["additionalProperties"] = False

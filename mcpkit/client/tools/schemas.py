@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Final
-from urllib.parse import unquote
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
@@ -21,9 +20,8 @@ from ...protocol.types import Json
 from ...schema import from_schema, patterns
 from ...schema.formats import FORMATS
 from ...schema.keywords import KINDS
-from ...schema.mirrored import NAMED
 from ...schema.problems import problems
-from ...schema.references import DATA
+from ...schema.references import resolved, subschemas
 
 _MOST_PARTS: Final = 20_000
 """Of how many schemas one may be made, each counted where it is referred to."""
@@ -178,7 +176,7 @@ class _Reading:
             raise UnusableSchemaError(f"`$ref` is a string, not {reference!r:.50}")
         if reference not in self._names:
             try:
-                target = _target(reference, self._root)
+                target = resolved(reference, self._root)
             except LookupError:
                 self.is_whole = False
                 return None
@@ -279,26 +277,6 @@ def _linear(pattern: str) -> str | None:
     return pattern
 
 
-def _target(reference: str, root: object) -> object:
-    """Return what a reference within a schema leads to.
-
-    Raises:
-        LookupError: It leads out of it, or nowhere.
-    """
-    if reference != "#" and not reference.startswith("#/"):
-        raise LookupError(reference)
-    found = root
-    for step in reference.split("/")[1:]:
-        key = unquote(step).replace("~1", "/").replace("~0", "~")
-        if is_array(found) and key.isdecimal():
-            found = found[int(key)]
-        elif is_object(found):
-            found = found[key]
-        else:
-            raise LookupError(reference)
-    return found
-
-
 def _refuse_endless(root: Json, parts: list[Json]) -> None:
     """Refuse a schema that holds one value against too many others, or against itself without end.
 
@@ -317,7 +295,7 @@ def _refuse_endless(root: Json, parts: list[Json]) -> None:
 
 def _alternatives(schema: Json, root: object) -> Iterator[object]:
     if "$ref" in schema:
-        yield _target(schema["$ref"], root)
+        yield resolved(schema["$ref"], root)
     yield from (schema[key] for key in ("anyOf", "allOf") if key in schema)
 
 
@@ -359,16 +337,12 @@ def _inner(schema: Json, root: object) -> Iterator[object]:
         yield _ENDLESS
     if isinstance(reference := schema.get("$ref"), str):
         try:
-            yield _target(reference, root)
+            yield resolved(reference, root)
         except LookupError:
             yield _ENDLESS
-    for key, value in schema.items():
-        if key in ("$defs", "definitions"):
-            continue  # counted where they are referred to
-        if key in NAMED and is_object(value):
-            yield list(value.values())
-        elif key not in DATA and isinstance(value, (dict, list)):
-            yield value
+    for (keyword, *_), inner in subschemas(schema):
+        if keyword not in ("$defs", "definitions"):  # counted where they are referred to
+            yield inner
 
 
 _ENDLESS: Final[list[Any]] = []

@@ -10,9 +10,10 @@ from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter, crea
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from ...protocol.jsonrpc import is_array, is_object
+from ...common.members import without
+from ...protocol.jsonrpc import is_object
 from ...protocol.types import Incomplete, Json
-from ...schema.references import nodes
+from ...schema.references import nodes, replaced
 from ..foreign import BLOCKS, is_kind
 
 _ANY = "typing.Any"
@@ -21,10 +22,6 @@ _NO_DATA = (*BLOCKS, "Image", "Audio", "File", "ToolResult", "CallToolResult")
 _DEFINITIONS = "#/$defs/"
 _SCHEMA = {"type", "properties", "$ref", "items", "allOf", "oneOf", "anyOf", "required"}
 _SAID = {"title", "description", "deprecated", "readOnly", "writeOnly"}
-_NAMED = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
-_INNER = "items additionalItems additionalProperties contains contentSchema propertyNames unevaluatedItems"
-_ONE = {*_INNER.split(), "unevaluatedProperties", "if", "then", "else", "not"}
-_SEVERAL = {"allOf", "anyOf", "oneOf", "prefixItems"}
 
 
 def untitled(schema: Incomplete) -> Incomplete:
@@ -34,15 +31,7 @@ def untitled(schema: Incomplete) -> Incomplete:
     is_title = isinstance(schema.get("title"), str) and (
         not _SCHEMA.isdisjoint(schema) or schema.keys() <= _SAID
     )
-    found: Json = {}
-    for key, value in schema.items():
-        if key in _NAMED and is_object(value):
-            found[key] = {name: untitled(each) for name, each in value.items()}
-        elif key in _SEVERAL and is_array(value):
-            found[key] = [untitled(each) for each in value]
-        elif key != "title" or not is_title:
-            found[key] = untitled(value) if key in _ONE else value
-    return found
+    return replaced(without(schema, "title") if is_title else schema, lambda _, inner: untitled(inner))
 
 
 def rooted(schema: Json) -> Json:
@@ -62,11 +51,9 @@ def inlined(schema: Json) -> Json:
         return schema
 
     def expand(value: Incomplete) -> Incomplete:
-        if is_array(value):
-            return [expand(each) for each in value]
         if not is_object(value):
             return value
-        rest: Json = {key: expand(each) for key, each in value.items() if key not in ("$ref", "$defs")}
+        rest = replaced(without(value, "$ref", "$defs"), lambda _, inner: expand(inner))
         if isinstance(reference := value.get("$ref"), str):
             return {**expand(defined[reference.removeprefix(_DEFINITIONS)]), **rest}
         return _tagged(rest, kind) if is_object(kind := rest.get("discriminator")) else rest

@@ -116,7 +116,9 @@ PLANTED: dict[str, list[Looked]] = {
     ],
     "example-invalid": [with_tools(argument(type="string", examples=["Oslo", 5]))],
     "reference-elsewhere": [with_tools(argument(**{"$ref": "https://example.com/a.json"})),
-                            with_tools(argument(**{"$ref": "#/$defs/absent"}))],
+                            with_tools(argument(**{"$ref": "#/$defs/absent"})),
+                            with_tools(argument(type="object", properties={"default": {"$ref": "#/$defs/absent"}})),
+                            with_tools(argument(anyOf=[{"properties": {"enum": {"items": {"$ref": "#/required"}}}}]))],
     "schema-recursive": [with_tools(tool(inputSchema=TREE))],
     "keyword-dropped": [
         with_tools(tool(inputSchema={"$schema": "https://json-schema.org/draft/2020-12/schema", **schema(city=CITY)})),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ....client.contract.schemas import Held, target_of
 from ....protocol.jsonrpc import is_array, is_object
 from ....protocol.types import Json
-from ....schema.references import nodes
+from ....schema.references import nodes, subschemas
 from ..finding import Found, Looked, rule
 from ..hosts import DEEPEST, MOST_CHOICES, MOST_PROPERTIES, schema_of
 
@@ -95,17 +95,19 @@ def example_invalid(looked: Looked) -> Iterator[Found]:
 
 @rule("reference-elsewhere", "error")
 def reference_elsewhere(looked: Looked) -> Iterator[Found]:
-    """A `$ref` leads out of its schema, or nowhere: clients must not follow it."""
+    """A `$ref` leads out of its schema, which clients must not follow, or nowhere."""
     for where, tool in looked.each("tool"):
         for key in ("inputSchema", "outputSchema"):
             root = schema_of(tool, key)
             for schema in nodes(root):
-                if "$ref" in schema and target_of(schema["$ref"], root) is None:
-                    yield Found(
-                        where,
-                        f"clients do not follow {schema['$ref']!r:.60}",
-                        "write the schema under `$defs`",
-                    )
+                reference = schema.get("$ref")
+                if "$ref" not in schema or isinstance(target_of(reference, root), (dict, bool)):
+                    continue
+                if isinstance(reference, str) and reference.startswith("#/"):
+                    wrong = f"{reference!r:.60} in its {key} leads nowhere"
+                else:
+                    wrong = f"clients do not follow {reference!r:.60} in its {key}"
+                yield Found(where, wrong, "write the schema under `$defs`, and `#/$defs/<name>`")
 
 
 @rule("schema-recursive", "warning")
@@ -226,8 +228,6 @@ def is_recursive(root: Json) -> bool:
     """Say whether a schema contains itself."""
 
     def leads_back(schema: object, within: tuple[str, ...]) -> bool:
-        if is_array(schema):
-            return any(leads_back(each, within) for each in schema)
         if not is_object(schema):
             return False
         reference: object = schema.get("$ref")
@@ -237,16 +237,16 @@ def is_recursive(root: Json) -> bool:
             if leads_back(target_of(reference, root), (*within, reference)):
                 return True
         return any(
-            leads_back(value, within) for key, value in schema.items() if key not in ("$defs", "definitions")
+            leads_back(inner, within)
+            for (keyword, *_), inner in subschemas(schema)
+            if keyword not in ("$defs", "definitions")
         )
 
     return leads_back(root, ())
 
 
 def _depth(schema: object) -> int:
-    if is_array(schema):
-        return max(map(_depth, schema), default=0)
     if not is_object(schema):
         return 0
-    inner = max(map(_depth, schema.values()), default=0)
-    return inner + 1 if "properties" in schema else inner
+    deepest = max((_depth(inner) for _, inner in subschemas(schema)), default=0)
+    return deepest + 1 if "properties" in schema else deepest

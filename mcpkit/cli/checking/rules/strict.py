@@ -23,9 +23,7 @@ def strict_mode(looked: Looked) -> Iterator[Found]:
 
 def _refused(mode: Strict, root: Json) -> Iterator[tuple[str, str]]:
     parts = list(nodes(root))
-    refused = sorted(
-        {key for schema in parts for key in schema if key in mode.refused and not _is_named(key, schema)}
-    )
+    refused = sorted({key for schema in parts for key in schema if key in mode.refused})
     if refused:
         yield f"refuses {', '.join(f'`{key}`' for key in refused)}", "say in a description what they demand"
     objects = [schema for schema in parts if schema.get("type") == "object"]
@@ -37,13 +35,3 @@ def _refused(mode: Strict, root: Json) -> Iterator[tuple[str, str]]:
         yield "wants each property to be required", "take null where nothing is given, and require it"
     if not mode.allows_recursion and is_recursive(root):
         yield "refuses schemas that contain themselves", "take as many levels as there are"
-
-
-def _is_named(key: str, schema: Json) -> bool:
-    """Say whether a member that looks like a keyword is the name of a property: its value is a schema."""
-    return (
-        "type" not in schema
-        and isinstance(schema[key], dict)
-        and "type" in schema[key]
-        and key not in ("not", "if")
-    )
