@@ -254,14 +254,14 @@ class Tool(FunctionComponent, AnyTool):
         """
         kwargs = (self._arguments or self.arguments).validate(arguments)
         if self._input_schema is not None:
-            kwargs = {self.signature.parameters[0].name: kwargs}
+            kwargs = {self.signature.parameters[0].python_name: kwargs}
         return self.run(kwargs, call, self.render)
 
     def call_within(self, arguments: Json, call: Call, seconds: float) -> Awaitable[Any]:
         """Do what `call` does, with so many seconds in the place of the author's timeout."""
         kwargs = self.arguments.validate(arguments)
         if self._input_schema is not None:
-            kwargs = {self.signature.parameters[0].name: kwargs}
+            kwargs = {self.signature.parameters[0].python_name: kwargs}
         return self.run_within(kwargs, call, self.render, seconds)
 
     def render(self, value: Any) -> Json:

@@ -88,7 +88,7 @@ class Arguments:
             described = _described(f"{owner}: argument {parameter.name!r}", parameter)
             definitions |= described.definitions
             schemas[parameter.name] = described.schema
-            fields[parameter.name] = _field(parameter, _separate(described.core, cores))
+            fields[parameter.python_name] = _field(parameter, _separate(described.core, cores))
         additional: Any = drops_unknown
         behavior: Literal["forbid", "ignore", "allow"] = "ignore" if drops_unknown else "forbid"
         extras: CoreSchema | None = None
@@ -229,13 +229,16 @@ def _property(parameter: Parameter, schema: Json) -> Json:
 
 
 def _field(parameter: Parameter, core: CoreSchema) -> core_schema.TypedDictField:
-    if parameter.is_supplied and not parameter.is_required:
-        if parameter.default_factory is not None:
-            core = core_schema.with_default_schema(core, default_factory=parameter.default_factory)
-        else:
-            core = core_schema.with_default_schema(core, default=parameter.default)
-        return core_schema.typed_dict_field(core, required=False)
-    return core_schema.typed_dict_field(core, required=parameter.is_required)
+    if parameter.default_factory is not None:
+        takes_data = parameter.factory_takes_data
+        core = core_schema.with_default_schema(
+            core, default_factory=parameter.default_factory, default_factory_takes_data=takes_data
+        )
+    elif parameter.is_supplied and not parameter.is_required:
+        core = core_schema.with_default_schema(core, default=parameter.default)
+    is_required = parameter.is_required
+    alias = parameter.name if parameter.name != parameter.python_name else None
+    return core_schema.typed_dict_field(core, required=is_required, validation_alias=alias)
 
 
 def _failed(error: ValidationError) -> set[Any] | None:

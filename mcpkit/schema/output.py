@@ -300,7 +300,7 @@ _SETTLED = frozenset({
 def _is_open(annotation: Any) -> bool:
     if types.is_bare(annotation):
         annotation = get_origin(annotation)
-    return isinstance(annotation, collections.abc.Hashable) and annotation in _OPEN
+    return any(annotation is each for each in _OPEN)
 
 
 def _may_be_content(annotation: Any) -> bool:

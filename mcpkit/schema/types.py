@@ -120,7 +120,10 @@ def describe(annotation: Any) -> Described:
     """
     if is_bare(annotation):
         annotation = get_origin(annotation)
-    entry = _TABLE.get(annotation) if isinstance(annotation, collections.abc.Hashable) else None
+    try:
+        entry = _TABLE.get(annotation)
+    except TypeError:  # metadata of Annotated need not have a hash (PEP 593)
+        entry = None
     if entry is not None:
         return entry()
     origin, arguments = get_origin(annotation), get_args(annotation)
