@@ -16,7 +16,8 @@ from ..calls.limits import Limits, run_limited
 from ..calls.workers.threads import finish_awaitable
 from ..common.errors import RegistrationError
 from ..schema import Arguments
-from ..schema.signature import empty, head
+from ..schema.parameters import empty
+from ..schema.signature import head
 from .component import Component, Listed
 from .function import FunctionComponent, FunctionOptions
 from .injection.markers import is_hidden

@@ -18,7 +18,7 @@ from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, CLIENT_METHODS, METHODS
 from ..protocol.types import Json
 from ..schema import Arguments, Output
-from ..schema.signature import empty
+from ..schema.parameters import empty
 from .function import FunctionComponent, FunctionOptions
 
 _NAME = r"[!-~]{1,128}"

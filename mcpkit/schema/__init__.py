@@ -9,6 +9,7 @@ from ..common.errors import UnresolvedHint
 from ..protocol.mirrored import MirroredParameter
 from .arguments import Arguments
 from .output import Output
-from .signature import Parameter, Signature
+from .parameters import Parameter
+from .signature import Signature
 
 __all__ = ["Arguments", "MirroredParameter", "Output", "Parameter", "Signature", "UnresolvedHint"]

@@ -16,8 +16,9 @@ from ..protocol.types import Json
 from . import hints, types, values
 from .described import Described
 from .mirrored import mirrored
+from .parameters import Parameter, empty
 from .published import published
-from .signature import Parameter, Signature, empty
+from .signature import Signature
 
 if TYPE_CHECKING:
     from ..content.wording import Steps

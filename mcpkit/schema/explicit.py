@@ -22,10 +22,10 @@ from .backtracking import within_bounds
 from .expectations import kind_of
 from .formats import FORMATS
 from .mirrored import mirrored
+from .parameters import of_keys, parameter
 from .problems import Fault, Fits, Reader, holds_secret, told
 from .published import published
 from .references import subschemas
-from .signature import of_keys, parameter
 from .values import matches
 
 

@@ -22,9 +22,9 @@ from ..protocol.jsonrpc import is_object
 from . import hints, written_form
 from .arguments import Arguments, from_validator
 from .form_fields import FORMS, CannotSayError, Field
+from .parameters import Parameter, empty, of_keys, parameter
 from .problems import problems
 from .references import target
-from .signature import Parameter, empty, of_keys, parameter
 from .values import Json
 
 _HINTS = {"types", "typing", "typing_extensions"}

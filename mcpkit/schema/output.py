@@ -30,8 +30,8 @@ from ..content.renderers import is_said, maker
 from ..protocol.jsonrpc import is_object
 from . import hints, references, types
 from .described import Described
+from .parameters import empty
 from .published import published
-from .signature import empty
 from .values import Json
 
 _STRUCTURES = (tuple, enum.Enum)

@@ -7,172 +7,23 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import typing_extensions
 
 from ..common.errors import RegistrationError, UnresolvedHint
-from . import typed_dict
+from .parameters import Documented, Parameter, empty, of_keys, parameter, refuse_shared_names
 
 if TYPE_CHECKING:
     from .docstring import Documentation
 
 _UNPACKED = (typing_extensions.Unpack, getattr(typing, "Unpack", typing_extensions.Unpack))
 
-empty: Any = inspect.Parameter.empty
-"""Stands where nothing is written: no annotation, no default."""
-
-
-Documented = Callable[[], "Documentation"]
-"""Takes a docstring apart when somebody asks: to register a function takes no such thing."""
-
 
 def _documented(text: str | None) -> Documentation:
     from . import docstring
 
     return docstring.read(text)
-
-
-class Parameter:
-    """One argument of a function.
-
-    Args:
-        name: Its name on the wire: its alias, if it has one.
-        annotation: The type with its `Annotated` metadata; `empty` when nothing is written.
-        default: The value of an omitted argument; `empty` when it is required or has a factory.
-        default_factory: Makes the value of an omitted argument.
-        is_supplied: Whether an omitted argument must be passed to the function, because Python does not
-            know its default (`Field(default=...)`).
-        may_be_omitted: Whether it is optional without a default, like a `NotRequired` key.
-        text: What its annotation says of it.
-        metadata: The `Annotated` metadata of the argument as a whole.
-        documentation: The docstring of its function, which says something where the annotation does not.
-        python_name: The name of the function's parameter; the same as `name` unless it has an alias.
-        factory_takes_data: Whether `default_factory` takes the arguments before it as a dict.
-    """
-
-    __slots__ = (
-        "annotation",
-        "default",
-        "default_factory",
-        "documentation",
-        "factory_takes_data",
-        "is_supplied",
-        "may_be_omitted",
-        "metadata",
-        "name",
-        "python_name",
-        "text",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        annotation: Any = empty,
-        default: Any = empty,
-        default_factory: Callable[..., Any] | None = None,
-        is_supplied: bool = False,
-        may_be_omitted: bool = False,
-        text: str | None = None,
-        metadata: tuple[Any, ...] = (),
-        documentation: Documented | None = None,
-        python_name: str | None = None,
-        factory_takes_data: bool = False,
-    ) -> None:
-        self.name = name
-        self.python_name = name if python_name is None else python_name
-        self.annotation = annotation
-        self.default = default
-        self.default_factory = default_factory
-        self.is_supplied = is_supplied
-        self.may_be_omitted = may_be_omitted
-        self.text = text
-        self.metadata = metadata
-        self.documentation = documentation
-        self.factory_takes_data = factory_takes_data
-
-    @property
-    def description(self) -> str | None:
-        """Give what `Annotated[T, "text"]`, `Field(description=...)` or the docstring says of it, in this order."""
-        if self.text is not None or self.documentation is None:
-            return self.text
-        texts = self.documentation().arguments
-        return texts.get(self.python_name, texts.get(self.name))
-
-    @property
-    def context_hint(self) -> str:
-        """What to write where it looks as if it were meant to be the Context; empty for others."""
-        if self.annotation is not empty or self.name not in ("ctx", "context"):
-            return ""
-        return f"if the Context is meant, write `{self.name}: Context`"
-
-    @property
-    def is_required(self) -> bool:
-        """Tell whether the caller must give the argument."""
-        return self.default is empty and self.default_factory is None and not self.may_be_omitted
-
-
-def parameter(
-    name: str,
-    annotation: Any,
-    default: Any = empty,
-    documentation: Documented | None = None,
-    *,
-    may_be_omitted: bool = False,
-) -> Parameter:
-    """Return a parameter, with what its annotation's metadata says of it.
-
-    Raises:
-        RegistrationError: Its alias is not a single name.
-    """
-    is_supplied = _is_field(default)
-    if is_supplied:
-        annotation = Annotated[Any if annotation is empty else annotation, default]
-        default = empty
-    metadata: tuple[Any, ...] = annotation.__metadata__ if get_origin(annotation) is Annotated else ()
-    factory: Callable[..., Any] | None = None
-    takes_data = False
-    text: str | None = None
-    alias: Any = None
-    for item in metadata:
-        if isinstance(item, str):
-            text = item
-        elif type(item).__name__ == "Doc" and isinstance(getattr(item, "documentation", None), str):
-            text = item.documentation  # PEP 727
-        elif _is_field(item):
-            text = item.description or text
-            alias = item.validation_alias or item.alias or alias
-            if default is empty and item.default_factory is not None:
-                factory, is_supplied = item.default_factory, True
-                takes_data = bool(item.default_factory_takes_validated_data)
-            elif default is empty and not item.is_required():
-                default, is_supplied = item.default, True
-    published = name
-    if alias is not None or takes_data:
-        from .aliases import as_type, published_name
-
-        published = name if alias is None else published_name(name, alias)
-        annotation = as_type(annotation)
-    return Parameter(
-        published,
-        annotation,
-        default,
-        factory,
-        is_supplied,
-        may_be_omitted,
-        text,
-        metadata,
-        documentation,
-        python_name=name,
-        factory_takes_data=takes_data,
-    )
-
-
-def _is_field(value: object) -> bool:
-    # By name: a server whose author does not import pydantic shall not import it either.
-    return any(
-        cls.__name__ == "FieldInfo" and cls.__module__ == "pydantic.fields" for cls in type(value).__mro__
-    )
 
 
 class Head:
@@ -302,7 +153,8 @@ class Signature:
                     parameters.append(parameter(written.name, annotation, written.default, documentation))
                 except RegistrationError as error:
                     raise RegistrationError(f"{name}: {error}") from None
-        _refuse_shared_names(name, parameters, extra)
+        if any(each.name != each.python_name for each in parameters):
+            refuse_shared_names(name, parameters, has_keyword_arguments=extra is not empty)
         return cls(
             name=name,
             documentation=documentation,
@@ -314,14 +166,6 @@ class Signature:
         )
 
 
-def of_keys(cls: Any, documentation: Documented | None = None) -> list[Parameter]:
-    """Return the keys of a TypedDict as parameters."""
-    return [
-        parameter(key, hint, documentation=documentation, may_be_omitted=not is_required)
-        for key, (hint, is_required) in typed_dict.fields(cls).items()
-    ]
-
-
 def _unpacked(
     name: str, cls: Any, written: tuple[inspect.Parameter, ...], documentation: Documented
 ) -> list[Parameter]:
@@ -330,23 +174,6 @@ def _unpacked(
     if twice := {each.name for each in keys} & {each.name for each in written}:
         raise RegistrationError(f"{name}: {min(twice)!r} is a parameter, and a key of {cls.__name__} too")
     return keys
-
-
-def _refuse_shared_names(name: str, parameters: list[Parameter], extra: Any) -> None:
-    """Refuse two arguments of one name on the wire, and an alias beside `**kwargs`, which would take the other name."""
-    seen: dict[str, Parameter] = {}
-    for each in parameters:
-        other = seen.setdefault(each.name, each)
-        if other is not each:
-            raise RegistrationError(
-                f"{name}: the arguments {other.python_name!r} and {each.python_name!r} are both sent as "
-                f"{each.name!r}. Give one of them another alias"
-            )
-        if extra is not empty and each.name != each.python_name:
-            raise RegistrationError(
-                f"{name}: argument {each.python_name!r} is sent as {each.name!r}, and **kwargs would take "
-                f"{each.python_name!r} a second time. Remove the alias or **kwargs"
-            )
 
 
 def _refuse_unnamed(

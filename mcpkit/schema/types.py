@@ -26,7 +26,7 @@ from ..protocol.mirrored import KEYWORD, Header
 from . import typed_dict, values
 from .described import Described, NotInTable
 from .equality import identity
-from .signature import empty
+from .parameters import empty
 from .texts import Format
 from .values import Json
 

@@ -15,7 +15,7 @@ from typing_extensions import NotRequired
 
 from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments
-from mcpkit.schema.signature import parameter
+from mcpkit.schema.parameters import parameter
 
 Case = tuple[Any, Any, list[tuple[Any, Any]], list[Any]]
 """A type, its schema, what it accepts with what that becomes, and what it refuses."""

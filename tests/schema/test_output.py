@@ -21,7 +21,7 @@ from pydantic import AwareDatetime, BaseModel, Field, NaiveDatetime, PlainSerial
 from mcpkit.common.errors import OutputError, RegistrationError
 from mcpkit.protocol.jsonrpc import encode
 from mcpkit.schema import Output, UnresolvedHint
-from mcpkit.schema.signature import empty
+from mcpkit.schema.parameters import empty
 from structures import Place, Point
 
 

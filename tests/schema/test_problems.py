@@ -12,8 +12,8 @@ from pydantic import AfterValidator, BaseModel, Field
 from mcpkit.common.errors import ArgumentsError
 from mcpkit.content.wording import path
 from mcpkit.schema import Arguments
+from mcpkit.schema.parameters import parameter
 from mcpkit.schema.problems import problems
-from mcpkit.schema.signature import parameter
 from structures import arguments_of
 
 COUNTRIES = [f"{first}{second}" for first in "ABCDE" for second in "KLMNO"]

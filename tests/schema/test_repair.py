@@ -16,7 +16,7 @@ from pydantic_core import ValidationError
 from drawn import ANNOTATIONS, JSON, fitting
 from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments, explicit, repair
-from mcpkit.schema.signature import parameter
+from mcpkit.schema.parameters import parameter
 from structures import Color, Place, Point, arguments_of
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from mcpkit.common.errors import RegistrationError
 from mcpkit.schema import Arguments, Signature, UnresolvedHint
-from mcpkit.schema.signature import empty
+from mcpkit.schema.parameters import empty
 
 if TYPE_CHECKING:
     from somewhere import Nowhere

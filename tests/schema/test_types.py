@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from mcpkit.common.errors import RegistrationError
 from mcpkit.schema import Arguments, UnresolvedHint
-from mcpkit.schema.signature import parameter
+from mcpkit.schema.parameters import parameter
 from structures import Case, Color, arguments_of, check_type
 
 NULL = {"type": "null"}
@@ -216,7 +216,7 @@ def test_a_bound_that_json_has_no_number_for_is_refused_or_checked() -> None:
 def test_the_text_is_the_same_on_every_run() -> None:
     code = (
         "import json; from typing import *; from mcpkit.schema import Arguments;"
-        "from mcpkit.schema.signature import parameter; from pydantic import BaseModel;"
+        "from mcpkit.schema.parameters import parameter; from pydantic import BaseModel;"
         "M = type('M', (BaseModel,), {'__annotations__': {'b': Set[str], 'a': Literal['x', 'y', 'z']}});"
         "print(json.dumps(Arguments.of_parameters('f', [parameter('z', M), parameter('a', Optional[int])]).schema))"
     )

@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, Union, overload
 
 from ...calls.call import Call, CallContext
 from ...common.errors import RegistrationError
-from ...schema.signature import empty
+from ...schema.parameters import empty
 from .principal import leaves
 
 T = TypeVar("T")

@@ -12,7 +12,8 @@ from typing import Any
 from ...calls.call import Call
 from ...calls.making import Make
 from ...common.errors import RegistrationError
-from ...schema.signature import empty, head, innermost
+from ...schema.parameters import empty
+from ...schema.signature import head, innermost
 from .markers import Dependency, FromRequest, HeaderValue, context_type, hidden, is_hidden
 from .run import Fills, Part, Plan, Step, call_filled
 

@@ -1,0 +1,234 @@
+"""Parameters of functions and keys of TypedDicts as arguments: names, types, defaults and texts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
+
+from ..common.errors import RegistrationError
+from . import typed_dict
+
+if TYPE_CHECKING:
+    from .docstring import Documentation
+
+_OF_FIELDS = frozenset(
+    {"alias", "alias_priority", "validation_alias", "serialization_alias", "default_factory", "repr"}
+)
+"""Options of `Field` that a parameter has and a type has not."""
+
+empty: Any = inspect.Parameter.empty
+"""Stands where nothing is written: no annotation, no default."""
+
+
+Documented = Callable[[], "Documentation"]
+"""Takes a docstring apart when somebody asks: to register a function takes no such thing."""
+
+
+class Parameter:
+    """One argument of a function.
+
+    Args:
+        name: Its name on the wire: its alias, if it has one.
+        annotation: The type with its `Annotated` metadata; `empty` when nothing is written.
+        default: The value of an omitted argument; `empty` when it is required or has a factory.
+        default_factory: Makes the value of an omitted argument.
+        is_supplied: Whether an omitted argument must be passed to the function, because Python does not
+            know its default (`Field(default=...)`).
+        may_be_omitted: Whether it is optional without a default, like a `NotRequired` key.
+        text: What its annotation says of it.
+        metadata: The `Annotated` metadata of the argument as a whole.
+        documentation: The docstring of its function, which says something where the annotation does not.
+        python_name: The name of the function's parameter; the same as `name` unless it has an alias.
+        factory_takes_data: Whether `default_factory` takes the arguments before it as a dict.
+    """
+
+    __slots__ = (
+        "annotation",
+        "default",
+        "default_factory",
+        "documentation",
+        "factory_takes_data",
+        "is_supplied",
+        "may_be_omitted",
+        "metadata",
+        "name",
+        "python_name",
+        "text",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        annotation: Any = empty,
+        default: Any = empty,
+        default_factory: Callable[..., object] | None = None,
+        is_supplied: bool = False,
+        may_be_omitted: bool = False,
+        text: str | None = None,
+        metadata: tuple[Any, ...] = (),
+        documentation: Documented | None = None,
+        python_name: str | None = None,
+        factory_takes_data: bool = False,
+    ) -> None:
+        self.name = name
+        self.python_name = name if python_name is None else python_name
+        self.annotation = annotation
+        self.default = default
+        self.default_factory = default_factory
+        self.is_supplied = is_supplied
+        self.may_be_omitted = may_be_omitted
+        self.text = text
+        self.metadata = metadata
+        self.documentation = documentation
+        self.factory_takes_data = factory_takes_data
+
+    @property
+    def description(self) -> str | None:
+        """Give what `Annotated[T, "text"]`, `Field(description=...)` or the docstring says of it, in this order."""
+        if self.text is not None or self.documentation is None:
+            return self.text
+        texts = self.documentation().arguments
+        return texts.get(self.python_name, texts.get(self.name))
+
+    @property
+    def context_hint(self) -> str:
+        """What to write where it looks as if it were meant to be the Context; empty for others."""
+        if self.annotation is not empty or self.name not in ("ctx", "context"):
+            return ""
+        return f"if the Context is meant, write `{self.name}: Context`"
+
+    @property
+    def is_required(self) -> bool:
+        """Tell whether the caller must give the argument."""
+        return self.default is empty and self.default_factory is None and not self.may_be_omitted
+
+
+def parameter(
+    name: str,
+    annotation: Any,
+    default: Any = empty,
+    documentation: Documented | None = None,
+    *,
+    may_be_omitted: bool = False,
+) -> Parameter:
+    """Return a parameter, with what its annotation's metadata says of it.
+
+    Raises:
+        RegistrationError: Its alias is not a single name.
+    """
+    is_supplied = _is_field(default)
+    if is_supplied:
+        annotation = Annotated[Any if annotation is empty else annotation, default]
+        default = empty
+    metadata: tuple[Any, ...] = annotation.__metadata__ if get_origin(annotation) is Annotated else ()
+    factory: Callable[..., object] | None = None
+    takes_data = False
+    text: str | None = None
+    alias: object = None
+    for item in metadata:
+        if isinstance(item, str):
+            text = item
+        elif type(item).__name__ == "Doc" and isinstance(getattr(item, "documentation", None), str):
+            text = item.documentation  # PEP 727
+        elif _is_field(item):
+            text = item.description or text
+            alias = item.validation_alias or item.alias or alias
+            if default is empty and item.default_factory is not None:
+                factory, is_supplied = item.default_factory, True
+                takes_data = bool(item.default_factory_takes_validated_data)
+            elif default is empty and not item.is_required():
+                default, is_supplied = item.default, True
+    published = name
+    if alias is not None or takes_data:
+        published = name if alias is None else _published_name(name, alias)
+        annotation = _as_type(annotation)
+    return Parameter(
+        published,
+        annotation,
+        default,
+        factory,
+        is_supplied,
+        may_be_omitted,
+        text,
+        metadata,
+        documentation,
+        python_name=name,
+        factory_takes_data=takes_data,
+    )
+
+
+def _is_field(value: object) -> bool:
+    # By name: a server whose author does not import pydantic shall not import it either.
+    return any(
+        cls.__name__ == "FieldInfo" and cls.__module__ == "pydantic.fields" for cls in type(value).__mro__
+    )
+
+
+def _published_name(name: str, alias: object) -> str:
+    """Return the name of an argument on the wire: the first alias that is a single name.
+
+    Args:
+        name: The name of the parameter.
+        alias: A string, an `AliasPath` or an `AliasChoices`.
+
+    Raises:
+        RegistrationError: Every alias is a path into another value, which is not an argument.
+    """
+    for choice in getattr(alias, "choices", [alias]):
+        path = getattr(choice, "path", [choice])
+        if len(path) == 1 and isinstance(path[0], str):
+            return path[0]
+    raise RegistrationError(
+        f"argument {name!r}: {alias!r} reads inside another argument, which a JSON Schema cannot describe. "
+        "Use an alias that is a single name"
+    )
+
+
+def _as_type(annotation: Any) -> object:
+    """Return an `Annotated` type without what only a field has: pydantic would warn that it has no effect."""
+    parts: list[object] = [annotation.__origin__]
+    for item in annotation.__metadata__:
+        if not hasattr(item, "validation_alias"):
+            parts.append(item)
+            continue
+        from pydantic import Field
+        from pydantic_core import PydanticUndefined
+
+        written = item.asdict()
+        attributes = {
+            key: value
+            for key, value in written["attributes"].items()
+            if key not in _OF_FIELDS and value is not None and value is not PydanticUndefined
+        }
+        parts += [*written["metadata"], Field(**attributes)]
+    return Annotated.__class_getitem__(tuple(parts))  # type: ignore[attr-defined]  # its arguments are known at run time only
+
+
+def of_keys(cls: Any, documentation: Documented | None = None) -> list[Parameter]:
+    """Return the keys of a TypedDict as parameters."""
+    return [
+        parameter(key, hint, documentation=documentation, may_be_omitted=not is_required)
+        for key, (hint, is_required) in typed_dict.fields(cls).items()
+    ]
+
+
+def refuse_shared_names(owner: str, parameters: list[Parameter], *, has_keyword_arguments: bool) -> None:
+    """Refuse two arguments of one name on the wire, and an alias beside `**kwargs`.
+
+    Raises:
+        RegistrationError: Two arguments share a name, or `**kwargs` would take the name of a parameter.
+    """
+    seen: dict[str, Parameter] = {}
+    for each in parameters:
+        other = seen.setdefault(each.name, each)
+        if other is not each:
+            raise RegistrationError(
+                f"{owner}: the arguments {other.python_name!r} and {each.python_name!r} are both sent as "
+                f"{each.name!r}. Give one of them another alias"
+            )
+        if has_keyword_arguments and each.name != each.python_name:
+            raise RegistrationError(
+                f"{owner}: argument {each.python_name!r} is sent as {each.name!r}, and **kwargs would take "
+                f"{each.python_name!r} a second time. Remove the alias or **kwargs"
+            )
