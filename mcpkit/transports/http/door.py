@@ -44,10 +44,15 @@ logger = logging.getLogger("mcpkit")
 _BUSY = ((b"retry-after", b"1"),)
 
 _READ = frozenset(
-    b"authorization content-length content-type host last-event-id mcp-method mcp-name mcp-protocol-version "
-    b"mcp-session-id origin".split()
+    b"authorization content-length content-type host last-event-id mcp-method mcp-name mcp-session-id origin".split()
 )
-"""Headers that decide what is done, here or in an authentication middleware before the app; so do `Mcp-Param-*`."""
+"""Headers that decide what is done, here or in an authentication middleware before the app; so do `Mcp-Param-*`.
+
+`MCP-Protocol-Version` is checked once the body has been read, as it means nothing on `initialize`.
+"""
+
+_VERSION = b"mcp-protocol-version"
+_TWICE = "the header {} came more than once"
 
 _Endpoint = Callable[[Service, Scope, Exchange], Awaitable[None]]
 
@@ -110,7 +115,7 @@ class Door:
         if type(headers) is not dict and (name := _read_twice(headers)) is not None:
             _, send = watch(scope, headers, receive, send)
             protection = self._protection if name == "authorization" else None
-            refused = f"the header {name} came more than once"
+            refused = _TWICE.format(name)
             return refuse(
                 send, 400, refused, () if protection is None else protection.mcp.malformed(refused).headers
             )
@@ -170,13 +175,16 @@ class Door:
             exchange.answer(jsonrpc.error(None, error), 400)
             await exchange.respond()
             return
-        if is_stateless(message, exchange.request_headers):
+        headers = exchange.request_headers
+        if is_stateless(message, headers):
+            _refuse_two_versions(headers)
             await serve_stateless(service, message, exchange)
         else:
             await serve_handshake(service, message, exchange)
 
     async def _get_or_delete(self, service: Service, method: str, exchange: Exchange) -> None:
         headers = exchange.request_headers
+        _refuse_two_versions(headers)
         has_sessions = not self._settings.stateless and not is_stateless(None, headers)
         is_known = method in {"GET", "DELETE"}
         if not (is_known and has_sessions):
@@ -299,3 +307,9 @@ def _read_twice(headers: Mapping[bytes, bytes]) -> str | None:
             if name in _READ or name.startswith(b"mcp-param-"):
                 return name.decode("latin-1")
     return None
+
+
+def _refuse_two_versions(headers: Mapping[bytes, bytes]) -> None:
+    """Refuse a request that needs a revision and has the header `MCP-Protocol-Version` more than once."""
+    if isinstance(headers, JoinedHeaders) and _VERSION in headers.ambiguous:
+        raise RefusedError(400, _TWICE.format("mcp-protocol-version"))

@@ -12,7 +12,7 @@ from ...protocol import jsonrpc
 from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
 from ...protocol.headers import Headers, check_mirrored, check_standard
 from ...protocol.jsonrpc import RequestId, is_object
-from ...protocol.messages import Notification, Refusal, Request, invalid, names_revision, read
+from ...protocol.messages import Notification, Refusal, Request, invalid, is_initialize, names_revision, read
 from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
 from ...protocol.types import Json
 from .exchange import Exchange
@@ -23,7 +23,10 @@ _HANDSHAKE = frozenset(revision.encode() for revision in HANDSHAKE)
 
 
 def is_stateless(message: Any, headers: Headers) -> bool:
-    """Say which era a POST belongs to; its envelope decides, never its method.
+    """Return whether a POST belongs to the stateless era.
+
+    The envelope decides: `_meta` first, then the header. An `initialize` request that names no revision in `_meta`
+    always belongs to the handshake era, whatever header a client or a proxy has put on it (basic/versioning).
 
     Args:
         message: The JSON value of the body.
@@ -31,6 +34,8 @@ def is_stateless(message: Any, headers: Headers) -> bool:
     """
     if names_revision(message):
         return True
+    if is_initialize(message):
+        return False
     version = headers.get(b"mcp-protocol-version")
     return version is not None and version not in _HANDSHAKE and version.strip() not in _HANDSHAKE
 
