@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Final
 
-from ..common.errors import INTERNAL_ERROR, INVALID_REQUEST, ProtocolError
+from ..common.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ProtocolError
 from . import jsonrpc
 from .eras import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from .jsonrpc import RequestId, is_array, is_id, is_object
 from .revisions import STATELESS
 from .types import Json
+from .unreadable import id_of_answer, id_of_unreadable, is_call, looks_like_message, repaired
 
 NO_HEADERS: Final[Mapping[str, str]] = {}
 
@@ -92,7 +93,23 @@ class Notified:
     params: Json | None
 
 
-Event = Answered | Refused | Progressed | Asked | Notified
+@dataclass(slots=True)
+class Misasked:
+    """A malformed request of the server; `refuse` it under its id."""
+
+    id: RequestId
+    code: int
+    message: str
+
+
+@dataclass(slots=True)
+class Unreadable:
+    """A message that nothing could be done with, or that is not as it should be; to be logged."""
+
+    problem: str
+
+
+Event = Answered | Refused | Progressed | Asked | Notified | Misasked | Unreadable
 
 
 class ClientWire:
@@ -113,7 +130,7 @@ class ClientWire:
         self.info = info
         self.capabilities = capabilities
         self.pending: dict[RequestId, str] = {}
-        self._ids = count(1)
+        self._last_id = 0
         self._reporting: set[RequestId] = set()
 
     def request(
@@ -135,7 +152,7 @@ class ClientWire:
         Raises:
             ValueError: The params have no form in JSON.
         """
-        id_ = next(self._ids)
+        id_ = self._last_id = self._last_id + 1
         params = dict(params or {})
         meta: Json = params.get("_meta") or {}
         if self.revision in STATELESS:
@@ -206,24 +223,46 @@ class ClientWire:
         outgoing.headers = NO_HEADERS
         return outgoing
 
-    def receive(self, line: bytes) -> list[Event]:
-        """Take a line, and return what it says: nothing, where it answers what nobody waits for.
+    def receive(self, line: bytes, answers: RequestId | None = None) -> list[Event]:
+        """Read a line.
 
-        Raises:
-            ProtocolError: It is no message; nothing has changed.
+        An answer that cannot be read ends its request at once. That request is found by the id of the answer; else it
+        is the one that the transport names; else the only one that is pending.
+
+        Args:
+            line: One JSON text.
+            answers: The request that the line answers, if it is an answer; None where the transport does not know.
+
+        Returns:
+            The events in the line; none for a late answer to a request that was given up.
         """
-        message = jsonrpc.decode(line)
+        try:
+            message = jsonrpc.decode(line)
+        except ProtocolError as error:
+            try:
+                message = jsonrpc.decode(repaired(line))
+            except ProtocolError:
+                return self._unreadable(line, error.message, answers)
         if is_object(message) and is_object(result := message.get("result")):  # as most are
             id_ = message.get("id")
-            if type(id_) is int and message.get("jsonrpc") == "2.0" and "method" not in message:
-                return [] if self._settled(id_) is None else [Answered(id_, result)]
-        if is_array(message):
-            for each in message:
-                _check(each)
-            return [event for each in message if (event := self._event(each)) is not None]
-        _check(message)
-        event = self._event(message)
-        return [] if event is None else [event]
+            if (
+                type(id_) is int
+                and message.get("jsonrpc") == "2.0"
+                and "method" not in message
+                and "error" not in message
+                and id_ in self.pending
+            ):
+                self._settled(id_)
+                return [Answered(id_, result)]
+        events: list[Event] = []
+        for each in message if is_array(message) else [message]:
+            if not is_object(each):
+                events.append(Unreadable(f"expected an object, got {_shown(each)}"))
+            elif each.get("method") is not None:
+                events.append(self._called(each))
+            else:
+                events += self._answered(each, answers)
+        return events
 
     def end(self) -> list[RequestId]:
         """Return the ids of the requests that will have no answer any more, as the wire has come to its end."""
@@ -238,45 +277,139 @@ class ClientWire:
             self._reporting.discard(id_)
         return self.pending.pop(id_, None)
 
-    def _event(self, message: Json) -> Event | None:
-        if "method" not in message:
-            id_ = message.get("id")
-            if type(id_) is not int or self._settled(id_) is None:  # ours are integers
-                return None
-            result: Json | None = message.get("result")
-            return Answered(id_, result) if type(result) is dict else _refusal(id_, message.get("error"))
-        method: str = message["method"]
-        params: Json = message.get("params") or {}
-        if "id" in message:
-            return Asked(message["id"], method, params)
-        token = params.get("progressToken")
-        if method == "notifications/progress" and is_id(token) and token in self._reporting:
-            return Progressed(token, params["progress"], params.get("total"), params.get("message"))
-        return Notified(method, message.get("params"))
+    def _called(self, message: Json) -> Event:
+        """Read a request or a notification of the server."""
+        method, id_, params = message["method"], message.get("id"), message.get("params")
+        problem = None
+        if message.get("jsonrpc") != "2.0":
+            problem = f'jsonrpc: expected "2.0", got {_shown(message.get("jsonrpc"))}'
+        elif type(method) is not str:
+            problem = f"method: expected a string, got {_shown(method)}"
+        elif params is not None and not is_object(params):
+            problem = f"params: expected an object, got {_shown(params)}"
+        if id_ is not None and not is_id(id_):
+            return Unreadable(f"id: expected {jsonrpc.ID_FORM}, got {_shown(id_)}")
+        if problem is not None:
+            return Unreadable(problem) if id_ is None else Misasked(id_, INVALID_REQUEST, problem)
+        if id_ is not None:
+            return Asked(id_, method, params or {})
+        if method == "notifications/progress" and params is not None:
+            token = _whole(params.get("progressToken"))
+            if token in self._reporting:
+                done, total, text = params.get("progress"), params.get("total"), params.get("message")
+                if type(done) not in (int, float):
+                    return Unreadable(f"params.progress: expected a number, got {_shown(done)}")
+                return Progressed(
+                    token,
+                    done,
+                    total if type(total) in (int, float) else None,
+                    text if type(text) is str else None,
+                )
+        return Notified(method, params)
+
+    def _answered(self, message: Json, answers: RequestId | None) -> list[Event]:
+        """Read an answer of the server; it is that of another request where its id is not as it should be."""
+        given, error = message.get("id"), message.get("error")
+        id_ = _whole(given)
+        is_answer = "id" in message or "result" in message or "error" in message
+        if not is_answer or message.keys().isdisjoint({"id", "jsonrpc"}):  # a log record, say
+            return [Unreadable(f"expected a request, an answer or a notification, got {_shown(message)}")]
+        if id_ in self.pending:
+            self._settled(id_)
+            return [_outcome(id_, message)]
+        if id_ is not None and 0 < id_ <= self._last_id:
+            return []  # late, or a second time
+        problem = f"id: expected that of a request, got {_shown(given)} in {_shown(message)}"
+        only = self._only_pending(answers)
+        if only is None:
+            return [Unreadable(problem)]
+        self._settled(only)
+        if given is None and error is not None:
+            return [_refusal(only, error)]
+        return [Unreadable(problem), _malformed(only, problem)]
+
+    def _unreadable(self, line: bytes, problem: str, answers: RequestId | None) -> list[Event]:
+        """End the request that a line which is not JSON answers, or refuse the one that it is."""
+        problem = f"{problem}, in {_shown(line.decode('utf-8', 'backslashreplace'))}"
+        if not looks_like_message(line):
+            return [Unreadable(problem)]
+        line = repaired(line)
+        if is_call(line):
+            asked = id_of_unreadable(line)
+            return [Unreadable(problem) if asked is None else Misasked(asked, PARSE_ERROR, problem)]
+        given = _whole(id_of_answer(line, line))
+        if given is not None and given not in self.pending and 0 < given <= self._last_id:
+            return []  # late
+        id_ = given if given in self.pending else self._only_pending(answers)
+        if id_ is None:
+            return [Unreadable(problem)]
+        self._settled(id_)
+        return [_malformed(id_, problem)]
+
+    def _only_pending(self, answers: RequestId | None) -> RequestId | None:
+        """Return the request that an answer without a usable id must belong to; None where there are several."""
+        if answers is not None:
+            return answers if answers in self.pending else None
+        # A subscription is pending for as long as it lasts, so that what comes seldom is its answer.
+        waiting = [id_ for id_, method in self.pending.items() if method != "subscriptions/listen"]
+        waiting = waiting or list(self.pending)
+        return waiting[0] if len(waiting) == 1 else None
+
+
+_SHOWN: Final = 200
+"""Characters of what the server has sent that are shown in errors and in the log."""
+_DIGITS: Final = re.compile(r"-?[1-9][0-9]{0,18}|0")
+
+
+def _whole(value: object) -> int | None:
+    """Return an integer that JSON has written as one, as a decimal string, or as a float; None for anything else.
+
+    Servers in languages with one type of numbers answer 1 with 1.0, others with "1".
+    """
+    if type(value) is int:
+        return value
+    if type(value) is float and value.is_integer():
+        return int(value)
+    return int(value) if type(value) is str and _DIGITS.fullmatch(value) else None
+
+
+def _outcome(id_: RequestId, message: Json) -> Answered | Refused:
+    """Return what the answer to a request says; where it contradicts the specification, an error that names where."""
+    version, result, error = message.get("jsonrpc"), message.get("result"), message.get("error")
+    if version != "2.0":
+        return _malformed(id_, f'jsonrpc: expected "2.0", got {_shown(version)}')
+    if is_object(result):
+        if not error:  # some libraries write `"error": null` beside a result
+            return Answered(id_, result)
+        return _malformed(id_, f"expected a result or an error, got both; error: {_shown(error)}")
+    if error is not None:
+        return _refusal(id_, error)
+    if "result" in message:
+        return _malformed(id_, f"result: expected an object, got {_shown(result)}")
+    return _malformed(id_, "expected a result or an error, got neither")
+
+
+def _malformed(id_: RequestId, problem: str) -> Refused:
+    return Refused(id_, INTERNAL_ERROR, f"the server's answer cannot be read: {problem}")
 
 
 def _refusal(id_: RequestId, error: object) -> Refused:
-    if is_object(error) and type(error.get("code")) is int and type(error.get("message")) is str:
-        return Refused(id_, error["code"], error["message"], error.get("data"))
-    return Refused(id_, INTERNAL_ERROR, "the server has answered with neither a result nor an error")
+    """Return an error as it was sent, whatever its shape."""
+    if is_object(error):
+        code, message = _whole(error.get("code")), error.get("message")
+        if code is not None and type(message) is str and message:
+            return Refused(id_, code, message, error.get("data"))
+        text = message if type(message) is str and message else f"error: {_shown(error)}"
+        return Refused(id_, INTERNAL_ERROR if code is None else code, text, error)
+    return Refused(id_, INTERNAL_ERROR, error if type(error) is str and error else f"error: {_shown(error)}")
 
 
-def _check(message: Json | None) -> None:
-    """Refuse what is no message.
-
-    Raises:
-        ProtocolError: It is none.
-    """
-    if type(message) is not dict or message.get("jsonrpc") != "2.0":
-        raise ProtocolError(INVALID_REQUEST, 'expected an object with "jsonrpc": "2.0"')
-    if "method" not in message:
-        if "result" not in message and "error" not in message:
-            raise ProtocolError(INVALID_REQUEST, "expected a request, a response or a notification")
-        return
-    params = message.get("params", {})
-    if type(message["method"]) is not str or not is_object(params):
-        raise ProtocolError(INVALID_REQUEST, "expected a method name, and params that are an object")
-    if "id" in message and not is_id(message["id"]):
-        raise ProtocolError(INVALID_REQUEST, f"expected {jsonrpc.ID_FORM} as id")
-    if message["method"] == "notifications/progress" and type(params.get("progress")) not in (int, float):
-        raise ProtocolError(INVALID_REQUEST, "expected a number as progress")
+def _shown(value: object) -> str:
+    """Return the beginning of a value as the log and messages show it, on one line."""
+    try:
+        text = value if isinstance(value, str) else jsonrpc.encode(value).decode()
+    except ValueError:
+        text = repr(value)
+    line = "".join(char if char.isprintable() else " " for char in text[:_SHOWN])
+    line = line if len(text) <= _SHOWN else line + "..."
+    return repr(line) if isinstance(value, str) else line

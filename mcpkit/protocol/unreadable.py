@@ -1,4 +1,4 @@
-"""Whose request a message is that cannot be read as a whole, so that whoever waits for the answer is told."""
+"""Messages that are not JSON: which request they belong to, and what can be read all the same."""
 
 from __future__ import annotations
 
@@ -20,6 +20,32 @@ _ID_MEMBER = re.compile(_ID + rb"[,}]")
 _METHOD_MEMBER = re.compile(rb'"method"\s*:\s*"')
 _LAST_MEMBERS = re.compile(_ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
 _END = 8 * MAX_ID_LENGTH
+_COLOUR = rb"\x1b\[[0-9;]*m"
+_MESSAGE = re.compile(rb'(?:\s|%b)*(?:\{(?:\s|%b)*(?:["}]|\Z)|\[\s*\{)' % (_COLOUR, _COLOUR))
+_REPAIRED = re.compile(
+    rb"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|(?P<other>\\.)|(?P<colour>%b)" % _COLOUR
+)
+
+
+def looks_like_message(line: bytes) -> bool:
+    """Return whether a line begins as a message, or a batch of them, does; `[INFO] ready` and `{'a': 1}` do not."""
+    return _MESSAGE.match(line) is not None
+
+
+def repaired(line: bytes) -> bytes:
+    """Return a line with U+FFFD for each half of a surrogate pair, and without the escape sequences of colours.
+
+    Servers in JavaScript that cut a text at a number of UTF-16 units send such halves, which the grammar of JSON has
+    (RFC 8259, 8.2). Colours are added around and between the parts of a message; inside a string they are not JSON.
+    """
+    return _REPAIRED.sub(_repair, line)
+
+
+def _repair(match: re.Match[bytes]) -> bytes:
+    if match["half"] is not None:
+        return b"\\ufffd"
+    return b"" if match["colour"] is not None else match[0]
 
 
 def id_of_unreadable(data: bytes) -> RequestId | None:

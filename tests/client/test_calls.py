@@ -204,10 +204,7 @@ async def test_what_is_no_answer_is_said_to_be_none(answer: Any) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        {"result": {}},
-        {"id": 77, "result": {}},
         {"id": "1", "result": {}},
-        {"id": None, "error": {"code": 1, "message": "no"}},
         {"method": "notifications/unheard"},
         {"method": "notifications/progress", "params": {"progressToken": 99, "progress": 1}},
         {"method": "notifications/progress", "params": {"progressToken": [], "progress": "x"}},

@@ -39,7 +39,7 @@ class Received:
         self.pending: set[Any] = set()
         self._changed = asyncio.Event()
 
-    def receive(self, line: bytes) -> None:
+    def receive(self, line: bytes, answers: object = None) -> None:
         self.messages.append(json.loads(line))
         self._changed.set()
 

@@ -21,7 +21,7 @@ class Heard:
         self.wire = ClientWire(revision, info={"name": "test", "version": "1"}, capabilities={})
         self.lost_by: list[Exception] = []
 
-    def receive(self, line: bytes) -> None:
+    def receive(self, line: bytes, answers: object = None) -> None:
         self.wire.receive(line)
 
     def is_pending(self, id_: RequestId) -> bool:

@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 
 from imports import reachable
-from mcpkit import ProtocolError
-from mcpkit.protocol.client import Answered, Asked, ClientWire, Notified, Progressed, Refused
+from mcpkit.protocol.client import (
+    Answered,
+    Asked,
+    ClientWire,
+    Misasked,
+    Notified,
+    Progressed,
+    Refused,
+    Unreadable,
+)
 from package_graph import package_graph
 
 STATELESS = "2026-07-28"
@@ -109,48 +117,143 @@ def test_a_batch_is_several_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "named"),
     [
-        b"",
-        b"{",
-        b"[1]",
-        b"null",
-        b'{"id": 1, "result": {}}',
-        line(id=1),
-        line(id=[], method="roots/list"),
-        line(id="q", method=5),
-        line(id="q", method="roots/list", params=[]),
-        line(method="notifications/progress", params={"progressToken": 1, "progress": "half"}),
+        (b"", "EOF"),
+        (b"ready", "expected"),
+        (b"[1]", "got 1"),
+        (b"null", "got null"),
+        (b'{"level": "error", "error": "no"}', "expected a request, an answer or a notification"),
+        (line(nothing=True), "expected a request, an answer or a notification"),
+        (line(id=[], method="roots/list"), "id: "),
+        (line(method=5), "method: "),
+        (
+            line(method="notifications/progress", params={"progressToken": 1, "progress": "half"}),
+            "params.progress: ",
+        ),
     ],
 )
-def test_what_is_no_message_is_an_error_that_says_so(text: bytes) -> None:
+def test_what_belongs_to_no_request_is_reported_and_ends_none(text: bytes, named: str) -> None:
     client = wire()
-    pending = client.request("ping")
-    with pytest.raises(ProtocolError):
-        client.receive(text)
+    pending = client.request("ping", reports_progress=True)
+    (event,) = client.receive(text)
+    assert isinstance(event, Unreadable)
+    assert named in event.problem
     assert pending.id in client.pending
 
 
 @pytest.mark.parametrize(
-    "outcome",
-    [{"result": []}, {"error": None}, {"error": {"code": "1", "message": "no"}}, {"error": {"code": 1}}],
+    ("message", "code", "named"),
+    [
+        ({"method": 5}, -32600, "method: "),
+        ({"method": "roots/list", "params": []}, -32600, "params: "),
+        ({"method": "roots/list", "jsonrpc": "1.0"}, -32600, "jsonrpc: "),
+    ],
 )
-def test_an_answer_that_is_none_ends_the_request(outcome: dict[str, Any]) -> None:
+def test_a_malformed_request_is_refused_under_its_id(message: dict[str, Any], code: int, named: str) -> None:
+    (event,) = wire().receive(line(id="q", **message))
+    assert isinstance(event, Misasked)
+    assert (event.id, event.code) == ("q", code)
+    assert named in event.message
+    (event,) = wire().receive(b'{"jsonrpc": "2.0", "id": "q", "method": "roots/list", "params": {"a": NaN}}')
+    assert isinstance(event, Misasked)
+    assert (event.id, event.code) == ("q", -32700)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "message"),
+    [
+        ({"result": []}, -32603, "result: expected an object"),
+        ({"error": None}, -32603, "expected a result or an error"),
+        ({}, -32603, "expected a result or an error"),
+        ({"result": {}, "error": {"code": 1, "message": "no"}}, -32603, "got both"),
+        ({"error": {"code": "1", "message": "no"}}, 1, "no"),
+        ({"error": {"code": "broken", "message": "no"}}, -32603, "no"),
+        ({"error": {"code": 1}}, 1, 'error: {"code":1}'),
+        ({"error": "cursor_invalid"}, -32603, "cursor_invalid"),
+        ({"result": {}, "jsonrpc": "1.0"}, -32603, "jsonrpc: "),
+    ],
+)
+def test_an_answer_that_is_none_ends_the_request(outcome: dict[str, Any], code: int, message: str) -> None:
     client = wire()
     pending = client.request("ping")
     (event,) = client.receive(line(id=pending.id, **outcome))
     assert isinstance(event, Refused)
-    assert event.code == -32603
+    assert event.code == code
+    assert message in event.message
     assert not client.pending
 
 
-@pytest.mark.parametrize("id_", [None, [], {}, 1.5, "x" * 300, True])
-def test_an_answer_under_a_strange_id_is_nobodys(id_: Any) -> None:
+@pytest.mark.parametrize("id_", [1, "1", 1.0])
+def test_an_id_that_is_equal_in_another_type_is_that_of_the_request(id_: Any) -> None:
     client = wire()
     client.request("ping")
-    assert client.receive(line(id=id_, result={})) == []
-    assert client.receive(line(method="notifications/progress", params={"progressToken": id_, "progress": 1}))
-    assert client.pending
+    assert client.receive(line(id=id_, result={"a": 1}, error=None, method=None)) == [Answered(1, {"a": 1})]
+    assert client.receive(line(id=id_, result={"a": 1})) == []  # doubled
+
+
+@pytest.mark.parametrize("id_", [None, [], {}, 1.5, "x" * 300, True, "01", "1_0", " 1", "+1", -1, 9])
+def test_a_strange_id_ends_the_only_request_and_none_of_several(id_: Any) -> None:
+    client = wire()
+    client.request("ping")
+    client.request("subscriptions/listen")
+    reported, event = client.receive(line(id=id_, result={}))
+    assert isinstance(reported, Unreadable)
+    assert isinstance(event, Refused)
+    assert event.id == 1
+    assert "id: expected that of a request" in event.message
+    client = wire()
+    for _ in range(3):
+        client.request("ping")
+    assert [type(event) for event in client.receive(line(id=id_, result={}))] == [Unreadable]
+    assert len(client.pending) == 3
+    assert [type(event) for event in client.receive(line(id=id_, result={}), answers=2)] == [
+        Unreadable,
+        Refused,
+    ]
+    assert list(client.pending) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (rb"cut \ud83d", "cut \ufffd"),
+        (rb"\ud83d\ude00 \\ud83d \udc00", "\U0001f600 \\ud83d \ufffd"),
+    ],
+)
+def test_halves_of_surrogate_pairs_are_replaced(text: bytes, read: str) -> None:
+    client = wire()
+    client.request("ping")
+    received = client.receive(b'{"jsonrpc": "2.0", "id": 1, "result": {"text": "%b"}}' % text)
+    assert received == [Answered(1, {"text": read})]
+
+
+def test_colours_around_a_message_are_left_out() -> None:
+    client = wire()
+    client.request("ping")
+    received = client.receive(b'\x1b[32m{\x1b[1;34m"jsonrpc"\x1b[0m: "2.0", "id": 1, "result": {}}\x1b[0m')
+    assert received == [Answered(1, {})]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [b'{"a": NaN}', b'{"a": "\t"}', b'{"a": "\xff"}', b'{"a": 1e999}', b'{"a": 1', b"{'a': 1}"],
+)
+@pytest.mark.parametrize("is_only", [True, False])
+def test_an_answer_that_is_not_json_ends_its_request(result: bytes, is_only: bool) -> None:
+    client = wire()
+    client.request("ping")
+    if not is_only:
+        client.request("ping")
+    (event,) = client.receive(b'{"jsonrpc": "2.0", "id": 1, "result": %b}' % result)
+    assert isinstance(event, Refused)
+    assert event.id == 1
+    assert "Parse error" in event.message
+    if is_only:
+        client.request("ping")
+        (event,) = client.receive(b'{"result": %b}' % result)  # which does not show its id
+        assert isinstance(event, Refused)
+        assert event.id == 2
 
 
 def test_what_waits_when_the_wire_ends_is_given_back() -> None:

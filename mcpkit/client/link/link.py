@@ -14,11 +14,13 @@ from ...protocol.client import (
     Answered,
     Asked,
     ClientWire,
+    Misasked,
     Notified,
     Outgoing,
     Progressed,
     Refused,
     Request,
+    Unreadable,
 )
 from ...protocol.jsonrpc import BYTE_ORDER_MARK, RequestId, is_id
 from ...protocol.revisions import LATEST
@@ -357,17 +359,12 @@ class Link:
 
     # What comes
 
-    def receive(self, line: bytes) -> None:
-        """Take one JSON text from the transport; a byte order mark before it is ignored."""
+    def receive(self, line: bytes, answers: RequestId | None = None) -> None:
+        """Take one JSON text from the transport; see `Receiver`. A byte order mark before it is ignored."""
         line = line.removeprefix(BYTE_ORDER_MARK)
         if self.frames:
             self._show("came", line)
-        try:
-            events = self.wire.receive(line)
-        except ProtocolError as error:
-            logger.warning("The server has sent what is no message, which is passed over: %s", error)
-            return
-        for event in events:
+        for event in self.wire.receive(line, answers):
             if isinstance(event, Answered):
                 answer = self._waiting.get(event.id)
                 if answer is not None and not answer.done():
@@ -386,7 +383,7 @@ class Link:
         self._fail(error)
         self.losses.tell(error)
 
-    def _take(self, event: Refused | Progressed | Asked | Notified) -> None:
+    def _take(self, event: Refused | Progressed | Asked | Notified | Misasked | Unreadable) -> None:
         if isinstance(event, Refused):
             self.fail(event.id, ProtocolError(event.code, event.message, event.data))
         elif isinstance(event, Progressed):
@@ -397,6 +394,12 @@ class Link:
             self._asked[event.id] = task
             task.add_done_callback(lambda _: self._asked.pop(event.id, None))
             self._keep(task)
+        elif isinstance(event, Misasked):
+            self.send_soon(self.wire.refuse(event.id, event.code, event.message))
+        elif isinstance(event, Unreadable):
+            logger.warning(
+                "The client ignores a message of the server that cannot be read: %s", event.problem
+            )
         else:
             if event.method == "notifications/cancelled" and event.params is not None:
                 self._withdraw(event.params.get("requestId"), event.params.get("reason"))

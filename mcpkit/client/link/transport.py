@@ -13,8 +13,13 @@ from ...protocol.jsonrpc import RequestId
 class Receiver(Protocol):
     """Who takes what a transport brings; its methods are for the loop's thread, return at once and raise nothing."""
 
-    def receive(self, line: bytes) -> None:
-        """Take one JSON text: a message, or a batch of them."""
+    def receive(self, line: bytes, answers: RequestId | None = None) -> None:
+        """Take one JSON text: a message, or a batch of them.
+
+        Args:
+            line: The text.
+            answers: The request that it answers, if it is an answer; None where the transport does not know.
+        """
 
     def is_pending(self, id_: RequestId) -> bool:
         """Say whether a request still waits for its answer."""

@@ -116,7 +116,7 @@ class MessageStream:
         receiver = self._receiver
         for event in self.events.feed(piece):
             if event.name == b"message":
-                receiver.receive(event.data)
+                receiver.receive(event.data, self._id)
                 if self._id is not None and not receiver.is_pending(self._id):
                     return True
         return False

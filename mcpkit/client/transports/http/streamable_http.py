@@ -21,7 +21,7 @@ from .headers import Pairs
 from .http_client import HttpClient
 from .options import HttpOptions
 from .session import HttpSession
-from .status import answer_to, error_of, excerpt, media_type, refused, unexpected
+from .status import answer_to, excerpt, media_type, refused, unexpected
 from .stream import EVENT_STREAM, MessageStream
 
 if TYPE_CHECKING:
@@ -187,12 +187,8 @@ class HttpTransport(Authorized):
             await stream.follow_to_the_answer(response, may_resume=message.revision not in STATELESS)
         elif kind == _JSON:
             body = await self._http.whole(response)
-            receiver.receive(body)
+            receiver.receive(body, message.id)
             if receiver.is_pending(message.id):
-                error = error_of(body)
-                if error is not None and error.get("id") is None:
-                    receiver.receive(answer_to(message.id, error))
-                    return
                 text = excerpt(body) or "an empty body"
                 raise TransportError(
                     f"{self._http.origin} has answered, but not to what was asked: {text}",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 import signal
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Final
 from ....common.errors import TooLongError
 from ....common.numbers import check_count, check_seconds
 from ....protocol.client import Outgoing
-from ....protocol.unreadable import id_of_answer, is_call
+from ....protocol.unreadable import id_of_answer, is_call, looks_like_message
 from ....transports.framing import MAX_LINE, Framing
 from ....transports.pipe_input import CHUNK, read_pipe
 from ....transports.pipe_output import PipeOutput
@@ -40,9 +39,6 @@ _FLUSH_TIME: Final = 0.5
 
 _SHOWN: Final = 200
 """Bytes of a line that is no message which the log shows."""
-
-_MESSAGE: Final = re.compile(rb"\{|\[\s*\{")
-"""What a message, or a batch of them, begins with; a line such as `[INFO] ready` does not."""
 
 _LAUNCHERS: Final = frozenset({"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"})
 _BEFORE: Final = frozenset({"-m", "-u", "-y", "--yes", "run"})
@@ -221,7 +217,7 @@ class _Server:
             if self._receiver is None:
                 return
             if isinstance(line, bytes):
-                if _MESSAGE.match(line):
+                if looks_like_message(line):
                     self._receiver.receive(line)
                 else:
                     self._pass_over(line)

@@ -170,7 +170,7 @@ async def test_events_that_are_no_messages_are_passed_over() -> None:
     async def script(asked: Asked, reply: Reply) -> None:
         await reply.begin_stream()
         await reply.chunk(b"event: ping\ndata: x\n\ndata: \xff\xfe\n\ndata: [1]\n\n: hello\n\ndata: {}\n\n")
-        await reply.event({"jsonrpc": "2.0", "id": 998, "result": {}})
+        await reply.event({"jsonrpc": "2.0", "id": 1, "result": {}})
         await reply.event(reply.answer(text("done")))
         await reply.event(reply.answer(text("again")))
         await reply.end_stream()

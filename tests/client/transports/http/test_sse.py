@@ -40,7 +40,7 @@ class Recorder:
         self.losses: asyncio.Queue[Exception] = asyncio.Queue()
         self.answered: set[object] = set()
 
-    def receive(self, line: bytes) -> None:
+    def receive(self, line: bytes, answers: object = None) -> None:
         self.lines.put_nowait(line)
 
     def is_pending(self, id_: object) -> bool:

@@ -246,7 +246,7 @@ async def test_anything_else_is_named() -> None:
         b"null",
         b"[]",
         b"{broken",
-        b'{"jsonrpc": "2.0", "id": 999, "result": {}}',
+        b'{"error": "invalid_token"}',
         b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}',
     ],
 )
