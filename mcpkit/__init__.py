@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .client.changes.changes import Change, Watch
     from .client.link.errors import (
         AuthorizationError,
+        IncompleteListError,
         InvalidResultError,
         OutcomeUnknownError,
         StatusError,
@@ -129,7 +130,7 @@ else:
         "calls.log_handler": "LogHandler",
         "client.changes.changes": "Change Watch",
         "client.link.errors": (
-            "AuthorizationError InvalidResultError OutcomeUnknownError StatusError TransportError "
+            "AuthorizationError IncompleteListError InvalidResultError OutcomeUnknownError StatusError TransportError "
         ),
         "client.asking.forms": "FormChoice FormField FormRequest",
         "client.observability.recording": "Replay",
@@ -240,6 +241,7 @@ __all__ = [
     "Icon",
     "Image",
     "Included",
+    "IncompleteListError",
     "InputRequired",
     "InsufficientScopeError",
     "InvalidResultError",

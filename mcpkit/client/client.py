@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from typing_extensions import Self, Unpack
 
+from ..calls.coroutines import within
 from ..common.errors import ProtocolError
 from ..common.numbers import check_count, check_seconds
 from ..common.version import __version__
@@ -78,7 +80,8 @@ class Client(Caller):
         rounds: How many rounds of questions a request of the stateless era may take; 0 leaves results that ask to the
             caller.
         timeout: Seconds without an answer and without progress after which a request is given up; None for any number.
-        max_timeout: Seconds after which a request is given up whatever comes; None for any number.
+        max_timeout: Seconds after which a request is given up whatever comes: all its tries, and what it takes to
+            connect again; None for any number.
         connect_timeout: Seconds that it may take to connect and to agree upon a revision.
         validate: Whether what tools answer is held against their `outputSchema`.
         cache: Whether results are used again for as long as the server says that they hold, until a change is heard.
@@ -255,6 +258,7 @@ class Client(Caller):
             told = self._log.params(params, log_level)
         quiet = self._timeout if timeout is None else timeout
         longest = self._max_timeout if max_timeout is None else max_timeout
+        began = 0.0 if longest is None else time.monotonic()
         try:
             if self._cache.keeps_any and method in METHODS and link.wire.revision in STATELESS:
                 is_shared = progress is None and timeout is None and max_timeout is None
@@ -266,7 +270,14 @@ class Client(Caller):
                 result = await link.request(method, told, progress, quiet, longest, headers)
         except (TransportError, ProtocolError) as error:
             again = partial(link.request, method, told, progress, quiet, longest, headers)
-            result = await self._in_spite_of(error, again, method, retry)
+            retrying = self._in_spite_of(error, again, method, retry)
+            if longest is None:
+                result = await retrying
+            else:  # which bounds all tries together
+                try:
+                    result = await within(max(0.0, began + longest - time.monotonic()), retrying)
+                except TimeoutError:
+                    raise TimeoutError(f"{method} was not answered within {longest:g} s: {error}") from error
         if result.get("resultType") != "input_required" or not self._rounds:
             return result
         one_round = partial(self._round, method, retry, (progress, quiet, longest, headers))

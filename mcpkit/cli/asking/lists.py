@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import click
 
+from ...client.link.errors import IncompleteListError
 from ...protocol.types import Json
 from ..output.tables import Table
 from ..output.written import remark, write_json
@@ -49,14 +50,26 @@ async def command(asked: Asked, kinds: tuple[str, ...]) -> None:
         }
         wanted = dict.fromkeys(kinds or _KINDS)
         declared = [kind for kind in wanted if has(client, _CAPABILITIES.get(kind, kind))]
-        found: dict[str, list[Json]] = {kind: await lists[kind]() for kind in declared}
+        found: dict[str, list[Json]] = {}
+        incomplete: IncompleteListError | None = None
+        for kind in declared:
+            try:
+                found[kind] = await lists[kind]()
+            except IncompleteListError as error:
+                found[kind], incomplete = error.items, error
     if asked.is_json:
         write_json(found)
-        return
-    for kind in wanted if kinds else ():
+    else:
+        _show_all(found, kinds)
+    if incomplete is not None:
+        raise incomplete
+
+
+def _show_all(found: Mapping[str, list[Json]], kinds: Sequence[str]) -> None:
+    for kind in dict.fromkeys(kinds):
         if kind not in found:
             remark(f"the server has no {kind}")
-    if not declared and not kinds:
+    if not found and not kinds:
         remark("the server has neither tools nor resources nor prompts")
     for kind, items in found.items():
         if items or kinds or kind != "templates":

@@ -16,6 +16,7 @@ from ...common.errors import INTERNAL_ERROR, ProtocolError
 from ...protocol.client import Outgoing
 from ...protocol.jsonrpc import RequestId, decode, encode, is_array, is_object
 from ...protocol.types import Json
+from ...protocol.unreadable import id_of_answer, is_call
 
 GRACE: Final = 1.0
 """Seconds that a process has to end by itself, and once more after SIGTERM; its requests have had their time."""
@@ -104,7 +105,8 @@ class Child:
             del self._asked[id_]
         error = message.get("error")
         if is_object(error):
-            raise ProtocolError(error.get("code", INTERNAL_ERROR), str(error.get("message")))
+            code = error.get("code")
+            raise ProtocolError(code if type(code) is int else INTERNAL_ERROR, str(error.get("message")))
         result: object = message.get("result")
         return result if is_object(result) else {}
 
@@ -116,12 +118,14 @@ class Child:
 
     # What its transport brings
 
-    def receive(self, line: bytes) -> None:
-        """Take a message, or a batch of them."""
+    def receive(self, line: bytes, answers: RequestId | None = None) -> None:
+        """Take a message, or a batch of them; an answer that is not JSON ends its request."""
         try:
             message: object = decode(line)
-        except ProtocolError:
-            return  # nobody could be told
+        except ProtocolError as error:
+            if not is_call(line) and (id_ := id_of_answer(line, line)) is not None:
+                self.fail(id_, error)
+            return
         for each in message if is_array(message) else [message]:
             if is_object(each):
                 self._receive(each)

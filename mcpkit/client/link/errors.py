@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ...common.errors import INTERNAL_ERROR, ProtocolError
+from ...protocol.types import Json
+
 if TYPE_CHECKING:
     from .results import CallResult
 
@@ -84,6 +87,21 @@ class AuthorizationError(StatusError):
     def __init__(self, message: str, status: int, challenge: str) -> None:
         super().__init__(message, status, may_have_begun=False)
         self.challenge = challenge
+
+
+class IncompleteListError(ProtocolError):
+    """A list of several pages does not come to an end; the pages that came are in `items`.
+
+    Args:
+        message: Why it does not end.
+        items: The items of the pages that came.
+        cursor: The cursor of the next page.
+    """
+
+    def __init__(self, message: str, items: list[Json], cursor: str) -> None:
+        super().__init__(INTERNAL_ERROR, message)
+        self.items = items
+        self.cursor = cursor
 
 
 class InvalidResultError(ValueError):

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from ...calls.coroutines import within
 from ...common.errors import INTERNAL_ERROR, ProtocolError
 from ...common.listeners import Listeners
 from ...protocol.client import (
@@ -241,9 +242,28 @@ class Link:
         ask = self.exchange if self.is_open else self._open_and_ask
         return ask(method, params, progress, timeout, max_timeout, headers)
 
-    async def _open_and_ask(self, method: str, *rest: Any) -> Json:
-        await self.ready()
-        return await self.exchange(method, *rest)
+    async def _open_and_ask(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        progress: Progress | None,
+        timeout: float | None,
+        max_timeout: float | None,
+        headers: Mapping[str, str],
+    ) -> Json:
+        if max_timeout is None:
+            await self.ready()
+        else:
+            loop = asyncio.get_running_loop()
+            ends = loop.time() + max_timeout
+            try:
+                await within(max_timeout, self.ready())
+            except TimeoutError:
+                raise TimeoutError(
+                    f"the connection was not open within {max_timeout:g} s, when {method} was due"
+                ) from None
+            max_timeout = max(ends - loop.time(), 1e-3)
+        return await self.exchange(method, params, progress, timeout, max_timeout, headers)
 
     async def exchange(
         self,

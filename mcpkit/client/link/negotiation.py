@@ -13,12 +13,15 @@ from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE, STATELESS
 from ...protocol.types import Json
 from .agreed import Negotiated
-from .errors import StatusError, TransportError
+from .errors import AuthorizationError, StatusError, TransportError
 from .link import Link
 from .transport import Transport, is_authorizing
 
 PROBE: Final = 10.0
-"""Seconds after which a server at a pipe that has not answered `server/discover` is asked to `initialize`, too."""
+"""Seconds after which a server that has not answered `server/discover` is sent `initialize`, too.
+
+It is half of `connect_timeout` where that is less, so that there is time for the answer.
+"""
 
 _NOT_HERE: Final = frozenset({400, 404, 405})
 """Statuses of HTTP servers that do not know what they were sent."""
@@ -60,6 +63,7 @@ class Negotiation:
         try:
             return await within(self._timeout, self._first_way(link), lambda: is_authorizing(link.transport))
         except TimeoutError:
+            self._known = None  # the server may have become another one
             raise TimeoutError(
                 f"the server has not answered within {self._timeout:g} s, the time that it has to agree upon a "
                 "revision (connect_timeout=)"
@@ -73,13 +77,20 @@ class Negotiation:
                 if error.status not in _NOT_HERE or len(link.transports) == 1:
                     raise
                 self._transport = self._known = None  # the server has become another one
-        for way in link.transports[:-1]:
+        first: StatusError | None = None
+        for way in link.transports:
             try:
                 return await self._by(link, way)
             except StatusError as error:
-                if error.status not in _NOT_HERE:
+                is_last = way is link.transports[-1]
+                if error.status not in _NOT_HERE or (is_last and first is None):
                     raise
-        return await self._by(link, link.transports[-1])
+                if is_last:
+                    assert first is not None
+                    message = f"{first}; nor does it serve the transport of 2024-11-05: {error}"
+                    raise StatusError(message, first.status, may_have_begun=False) from error
+                first = first or error
+        raise AssertionError("a link has at least one transport")
 
     async def _by(self, link: Link, transport: Transport) -> Negotiated:
         await link.use(transport)
@@ -95,15 +106,14 @@ class Negotiation:
                 self._known = None  # the server has become another one: find out anew
                 return await self._by(link, transport)
         else:
-            agreed = await self._probe(link, is_http=getattr(transport, "is_http", False))
+            agreed = await self._probe(link)
         self._transport, self._known = transport, agreed
         return agreed
 
-    async def _probe(self, link: Link, *, is_http: bool) -> Negotiated:
+    async def _probe(self, link: Link) -> Negotiated:
+        seconds = PROBE if self._timeout is None else min(PROBE, self._timeout / 2)
         try:
-            if is_http:
-                return await _discover(link, LATEST, "the newest that both know")
-            return await _discover_or_initialize(link)
+            return await _discover_or_initialize(link, seconds)
         except _HandshakeWantedError as wanted:
             return await _initialize(link, LATEST_HANDSHAKE, wanted.reason)
         except StatusError as error:
@@ -111,7 +121,7 @@ class Negotiation:
                 raise
             reason = f"server/discover was answered with HTTP {error.status}"
         except TransportError as error:
-            if is_http:
+            if getattr(link.transport, "is_http", False):
                 raise
             await link.use(link.transport)
             reason = f"server/discover ended the server: {error}"
@@ -179,21 +189,29 @@ def _no_common(supported: Any) -> ProtocolError:
     )
 
 
-async def _discover_or_initialize(link: Link) -> Negotiated:
-    """Ask a server at the other end of a pipe to discover, and, where it does not answer, to initialize.
+async def _discover_or_initialize(link: Link, seconds: float) -> Negotiated:
+    """Send `server/discover`, and `initialize` as well where the answer does not come in time.
 
-    Servers of the handshake era may pass over what comes before `initialize`. Others only take long to start: then
-    the first answer counts.
+    Servers of the handshake era may ignore a request before `initialize`. Other servers only take long to start. The
+    first answer counts.
+
+    Args:
+        link: The link to the server.
+        seconds: How long to wait for the answer to `server/discover` alone.
     """
     discovering = asyncio.ensure_future(_discover(link, LATEST, "the newest that both know"))
     initializing: asyncio.Task[Negotiated] | None = None
     try:
-        done, _ = await asyncio.wait((discovering,), timeout=PROBE)
+        done, _ = await asyncio.wait((discovering,), timeout=seconds)
+        while not done and is_authorizing(link.transport):  # the server has not been asked yet
+            done, _ = await asyncio.wait((discovering,), timeout=seconds)
         if not done:
-            reason = f"server/discover was not answered within {PROBE:g} s"
+            reason = f"server/discover was not answered within {seconds:g} s"
             initializing = asyncio.ensure_future(_initialize(link, LATEST_HANDSHAKE, reason))
             await asyncio.wait((discovering, initializing), return_when=asyncio.FIRST_COMPLETED)
-            if not discovering.done() and initializing.exception() is not None:
+            if not discovering.done() and (problem := initializing.exception()) is not None:
+                if isinstance(problem, StatusError):
+                    raise problem  # there may be another transport
                 await asyncio.wait((discovering,))
             if not discovering.done() or discovering.exception() is not None:
                 return await initializing
@@ -201,7 +219,7 @@ async def _discover_or_initialize(link: Link) -> Negotiated:
     finally:
         for task in (discovering, initializing):
             if task is not None and not task.cancel():
-                task.exception()  # heard, where the other one counts
+                task.exception()  # retrieved, where the other one counts
 
 
 async def _initialize(link: Link, revision: str, reason: str) -> Negotiated:
@@ -216,7 +234,13 @@ async def _initialize(link: Link, revision: str, reason: str) -> Negotiated:
     if agreed not in HANDSHAKE:
         raise _no_common([agreed])
     link.speak(agreed)
-    await link.send(link.wire.notification("notifications/initialized"))
+    try:
+        await link.send(link.wire.notification("notifications/initialized"))
+    except AuthorizationError:
+        raise
+    except StatusError as error:  # the transport is the right one, so that no other is tried
+        message = f"the server answered initialize, and refused notifications/initialized: {error}"
+        raise TransportError(message, may_have_begun=False, may_pass=error.may_pass) from error
     if agreed != revision:
         reason = f"{reason}; the server answered initialize with {agreed}"
     return Negotiated(agreed, reason, info if is_object(info) else {}, result)

@@ -10,6 +10,7 @@ from ...common.errors import INVALID_PARAMS, ProtocolError
 from ...protocol.types import Json
 from .answers import malformed, objects
 from .cache import time_to_live
+from .errors import IncompleteListError
 
 MAX_PAGES: Final = 10_000
 """As many pages of a list are asked for; a server that has more is taken to go round in a circle."""
@@ -45,6 +46,7 @@ async def all_pages(
         public where all of them are.
 
     Raises:
+        IncompleteListError: The pages do not come to an end.
         ProtocolError: What the server has answered with an error, or with what is no page.
         Exception: Whatever else `ask` raises.
     """
@@ -78,7 +80,15 @@ async def _with_the_rest(
         if not isinstance(cursor, str):
             raise malformed(method, "a string as nextCursor")
         if cursor in asked or len(asked) == MAX_PAGES:
-            raise malformed(method, f"pages that come to an end, at most {MAX_PAGES:,}")
+            what = (
+                f"repeats the cursor {cursor!r:.200}"
+                if cursor in asked
+                else f"has more than {MAX_PAGES:,} pages"
+            )
+            text = f"the server's answer to {method} {what}, so that the list has no end"
+            raise IncompleteListError(
+                f"{text}; the {len(items):,} items that came are in `items`", items, cursor
+            )
         asked.add(cursor)
         page = await ask({"cursor": cursor})
         items += objects(page, member, method)

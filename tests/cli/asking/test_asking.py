@@ -12,6 +12,7 @@ import pytest
 
 from mcpkit import Server
 from mcpkit.cli.checking.tokens import tokens
+from mcpkit.cli.statuses import Status
 from mcpkit.common.installation import install_command
 from serving import in_thread
 from workbench_server import PIXEL
@@ -154,3 +155,25 @@ def test_without_rich_tables_say_what_to_install_and_texts_need_none(
     assert (status, out, err) == (1, "", f"mcpkit: tables need rich. Run: {install_command('cli')}\n")
     assert mcpkit("call", url, "add", "first=1") == (0, "2\n", "")
     assert mcpkit("list", url, "--json")[0] == 0
+
+
+CIRCULAR = """
+import json, sys
+for line in sys.stdin:
+    m = json.loads(line)
+    answers = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {}},
+        "tools/list": {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}], "nextCursor": "again"},
+    }
+    if "id" in m:
+        outcome = {"result": answers[m["method"]]} if m["method"] in answers else {"error": "not here"}
+        print(json.dumps({"jsonrpc": "2.0", "id": m["id"], **outcome}), flush=True)
+"""
+
+
+def test_list_shows_the_pages_that_came_before_a_cursor_repeats(mcpkit: Run, tmp_path: Path) -> None:
+    (script := tmp_path / "circular.py").write_text(CIRCULAR, encoding="utf-8")
+    status, out, err = mcpkit("list", str(script), "tools")
+    assert status == Status.TOOL_ERROR
+    assert out.count("bake") == 2
+    assert "repeats the cursor 'again'" in err

@@ -201,6 +201,40 @@ async def test_a_server_that_only_takes_long_to_start_speaks_the_newest(
     assert "notifications/initialized" not in transport.methods()
 
 
+@pytest.mark.parametrize("seconds", [0.05, 0.5])
+async def test_a_short_connect_timeout_leaves_time_for_initialize(seconds: float) -> None:
+    def script(transport: ScriptedTransport, message: Message) -> list[Message]:
+        return [] if message["method"] == "server/discover" else old(transport, message)
+
+    async with Client(ScriptedTransport(script), connect_timeout=seconds) as client:
+        assert client.revision == "2025-11-25"
+        assert f"not answered within {seconds / 2:g} s" in client.revision_reason
+
+
+async def test_max_timeout_bounds_the_opening_and_all_tries_together() -> None:
+    is_silent = False
+
+    def script(transport: ScriptedTransport, message: Message) -> list[Message]:
+        if is_silent:
+            return []
+        if message["method"] == "tools/list":
+            transport.die()
+            return []
+        return old(transport, message)
+
+    loop = asyncio.get_running_loop()
+    transport = ScriptedTransport(script)
+    async with Client(transport, max_timeout=0.2, tries=100) as client:
+        began = loop.time()
+        with pytest.raises(TimeoutError, match="tools/list"):
+            await client.request("tools/list")
+        is_silent = True
+        transport.die()
+        with pytest.raises(TimeoutError, match="tools/call"):
+            await client.call("bake")
+        assert loop.time() - began < 5
+
+
 async def test_it_is_bounded_in_time() -> None:
     with pytest.raises(TimeoutError, match=r"has not answered within 0\.05 s"):
         async with Client(ScriptedTransport(lambda transport, message: []), connect_timeout=0.05):

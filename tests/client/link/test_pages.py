@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import ProtocolError
+from mcpkit import IncompleteListError, ProtocolError
 from mcpkit.client.link.cache import ResultCache
 from mcpkit.client.link.pages import MAX_PAGES, all_pages
 
@@ -158,7 +158,6 @@ async def test_a_list_that_never_stops_changing_is_returned_as_it_came() -> None
         ({"tools": [1]}, "an array of objects as tools"),
         ({"tools": {"a": 1}}, "an array of objects as tools"),
         ({"tools": [], "nextCursor": 1}, "a string as nextCursor"),
-        ({"tools": [], "nextCursor": "same"}, "pages that come to an end"),
     ],
 )
 async def test_what_is_no_page_is_an_error_that_says_so(page: dict[str, Any], said: str) -> None:
@@ -168,14 +167,25 @@ async def test_what_is_no_page_is_an_error_that_says_so(page: dict[str, Any], sa
         await listed(lambda _: page)
 
 
+@pytest.mark.parametrize("cursor", ["", "same", "x" * 10_000])
+async def test_a_cursor_that_repeats_is_named_and_the_pages_that_came_are_kept(cursor: str) -> None:
+    with pytest.raises(IncompleteListError, match="repeats the cursor") as caught:
+        await listed(lambda params: {"tools": [{"n": len(params)}], "nextCursor": cursor})
+    assert caught.value.cursor == cursor
+    assert caught.value.items == [{"n": 0}, {"n": 1}]
+    assert repr(cursor)[:100] in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
 async def test_pages_under_ever_new_cursors_come_to_an_end() -> None:
     asked = 0
 
     def answer(_: dict[str, Any]) -> dict[str, Any]:
         nonlocal asked
         asked += 1
-        return {"tools": [], "nextCursor": str(asked)}
+        return {"tools": [{"n": asked}], "nextCursor": str(asked)}
 
-    with pytest.raises(ProtocolError, match="pages that come to an end"):
+    with pytest.raises(IncompleteListError, match="more than 10,000 pages") as caught:
         await listed(answer)
     assert asked == MAX_PAGES + 1
+    assert len(caught.value.items) == asked
