@@ -252,7 +252,7 @@ def _kind(where: str, schema: Json, titles: dict[Any, str]) -> tuple[str, Sequen
     kind = schema.get("type")
     if kind == "array":
         items: Json = schema.get("items", {})
-        choices = _choices(where, items, titles)
+        choices = _choices(where, items, titles) if "prefixItems" not in schema else None
         if choices is None:
             raise RegistrationError(
                 f"{where} is a list, and the only lists of a form are choices; use a list of a `Literal` or "

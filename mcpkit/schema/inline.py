@@ -8,12 +8,14 @@ from ..common.errors import RegistrationError
 from ..common.members import without
 from ..protocol.jsonrpc import is_object
 from .references import nodes, replaced
-from .values import Json
+from .values import Json, items_of_tuple
 
 _PREFIX = "#/$defs/"
 _NO_STANDARD_FORMATS = ("path", "file-path", "directory-path", "binary", "base64", "base64url")
 NOWHERE = "$ref leads nowhere: {!r}; put the schema under `$defs` and write `#/$defs/<name>`"
 """The message for a reference that leads to no definition."""
+ITEMS_OF_TUPLE: Json = {"mcpkit:items": "prefixItems"}
+"""Stands for the `items` of a tuple, which depend on its `prefixItems` as they are once definitions are inlined."""
 
 
 def definitions(schema: Json) -> Json:
@@ -44,6 +46,8 @@ def definitions(schema: Json) -> Json:
             del rest["format"]
         if rest.get("propertyNames") == {}:
             del rest["propertyNames"]
+        if rest.get("items") == ITEMS_OF_TUPLE:
+            rest["items"] = items_of_tuple(rest.get("prefixItems", []))
         if "$ref" not in rest:
             return rest
         name = _name(rest["$ref"])

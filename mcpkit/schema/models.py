@@ -252,6 +252,16 @@ class _Generator(GenerateJsonSchema):
             result["pattern"] = patterns.source(schema["pattern"])
         return result
 
+    def tuple_schema(self, schema: core_schema.TupleSchema) -> JsonSchemaValue:
+        return _with_items(super().tuple_schema(schema))
+
+    def named_tuple_schema(self, schema: core_schema.NamedTupleSchema) -> JsonSchemaValue:
+        return _with_items(super().named_tuple_schema(schema))
+
+    def p_arguments_schema(self, arguments: Any, var_args_schema: Any) -> JsonSchemaValue:
+        # A NamedTuple is called with these in pydantic 2.12 and 2.13.
+        return _with_items(super().p_arguments_schema(arguments, var_args_schema))
+
     def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
         result: JsonSchemaValue = {"type": "string", "contentEncoding": "base64"}
         # Every three bytes begun are four characters.
@@ -285,3 +295,10 @@ class _Generator(GenerateJsonSchema):
                     target["required"] = [tag, *target.get("required", ())]
             branches.append(branch)
         return self.get_flattened_anyof(branches)
+
+
+def _with_items(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """Return the schema of a tuple of fixed length with `items`; that of any other array as it is."""
+    if "items" not in schema and schema.get("maxItems") == len(schema.get("prefixItems", ())):
+        return {**schema, "items": inline.ITEMS_OF_TUPLE}
+    return schema

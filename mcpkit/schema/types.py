@@ -160,6 +160,8 @@ def one_of(choices: list[tuple[Any, Any]]) -> Described:
     if len(kinds) == 1:
         schema["type"] = KINDS[kinds.pop()]
     schema["enum"] = list({identity(value): value for value in wire}.values())
+    if schema.get("type") == "array":
+        schema["items"] = {}
     is_plain = schema.get("type") == "string" and all(value is result for value, result in choices)
     return Described(schema, values.one_of(choices), is_plain=is_plain)
 
@@ -221,10 +223,15 @@ def _tuple(arguments: tuple[Any, ...]) -> Described:
         core = core_schema.tuple_schema([items.core], variadic_item_index=0, fail_fast=True)
         return Described({"type": "array", "items": items.schema}, core)
     described = [describe(argument) for argument in arguments if argument != ()]
+    schemas = [item.schema for item in described]
     schema: Json = {"type": "array"}
     if described:
-        schema["prefixItems"] = [item.schema for item in described]
-    schema |= {"minItems": len(described), "maxItems": len(described)}
+        schema["prefixItems"] = schemas
+    schema |= {
+        "minItems": len(described),
+        "maxItems": len(described),
+        "items": values.items_of_tuple(schemas),
+    }
     return Described(schema, core_schema.tuple_schema([item.core for item in described]))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import binascii
 import enum
+import json
 import re
 import sys
 from collections import Counter
@@ -391,3 +392,18 @@ def any_of(schemas: Iterable[Mapping[str, Any]]) -> Json:
         inner: list[Json] = schema["anyOf"] if list(schema) == ["anyOf"] else [dict(schema)]
         branches += [branch for branch in inner if branch not in branches]
     return branches[0] if len(branches) == 1 else {"anyOf": branches}
+
+
+_MOST_OF_ITEMS = 1_000
+"""How many bytes `items` may add to the schema of a tuple."""
+
+
+def items_of_tuple(schemas: list[Json]) -> Json:
+    """Return `items` for an array whose `maxItems` is the number of its `prefixItems`.
+
+    It allows and refuses nothing there. Some hosts drop `prefixItems`, and model APIs refuse an array without `items`.
+    """
+    distinct: list[Json] = []
+    distinct += (schema for schema in schemas if schema not in distinct)
+    items = distinct[0] if len(distinct) == 1 else {"anyOf": distinct} if distinct else {}
+    return items if len(json.dumps(items, separators=(",", ":"))) <= _MOST_OF_ITEMS else {}

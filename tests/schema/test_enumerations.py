@@ -57,7 +57,8 @@ async def test_an_argument_is_a_member_by_the_json_of_its_value(revision: str) -
         )
     assert received == [Wall(paint=Paint.BLUE), Paint.RED, Term.LONG, Paint.RED]
     assert result.structured == {"P30D": {"paint": [0, 0, 255], "dries": "P1D"}}
-    assert tool["inputSchema"]["properties"]["paint"] == {"type": "array", "enum": [[255, 0, 0], [0, 0, 255]]}
+    paints = [[255, 0, 0], [0, 0, 255]]
+    assert tool["inputSchema"]["properties"]["paint"] == {"type": "array", "enum": paints, "items": {}}
     assert tool["inputSchema"]["properties"]["term"] == {"type": "string", "enum": ["P1D", "P30D"]}
     assert refused.is_error
     assert "wall.paint" in refused.text

@@ -190,6 +190,7 @@ CASES: list[Case] = [
         {
             "type": "array",
             "prefixItems": [{"type": "integer"}, {"type": "number", "default": 0.0}],
+            "items": {"anyOf": [{"type": "integer"}, {"type": "number", "default": 0.0}]},
             "minItems": 1,
             "maxItems": 2,
         },

@@ -91,6 +91,7 @@ CASES: list[Case] = [
             "prefixItems": [{"type": "integer"}, {"type": "string"}],
             "minItems": 2,
             "maxItems": 2,
+            "items": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
         },
         [([1, "a"], (1, "a"))],
         [[1], [1, "a", 2], ["a", 1]],

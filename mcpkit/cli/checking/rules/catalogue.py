@@ -48,4 +48,5 @@ def findings(looked: Looked, *, ignored: Collection[str] = (), rules: Sequence[R
         if rule.code not in ignored
         for each in rule.look(looked)
     ]
-    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+    # A tuple repeats the schemas of its items, and would have some things found twice.
+    return sorted(dict.fromkeys(found), key=lambda finding: SEVERITIES.index(finding.severity))
