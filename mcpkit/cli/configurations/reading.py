@@ -10,7 +10,7 @@ from ...common.installation import install_command
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from ..statuses import CommandError
-from .places import File
+from .places import File, user_file
 from .table import HOSTS, Format, Host
 
 _BOM: Final = "\ufeff"
@@ -116,9 +116,19 @@ def entries_in(file: File) -> Json:
 
 
 def host_of_file(path: Path) -> Host | None:
-    """Return the host whose files are written as one that somebody names is; None for JSON, which most have."""
-    name = {".toml": "codex", ".yaml": "goose", ".yml": "goose"}.get(path.suffix.casefold())
-    return None if name is None else HOSTS[name]
+    """Return the host that a file belongs to, by its place or its format; None for JSON in any other place."""
+    suffix = path.suffix.casefold()
+    if suffix != ".json":
+        name = {".toml": "codex", ".yaml": "goose", ".yml": "goose"}.get(suffix)
+        return None if name is None else HOSTS[name]
+    path = path.absolute()
+    for host in HOSTS.values():
+        files = [Path(file) for file in (host.project, host.local) if file]
+        if path == user_file(host.user) or any(
+            path.parts[-len(file.parts) :] == file.parts for file in files
+        ):
+            return host
+    return None
 
 
 def _language(name: Format) -> _Language:

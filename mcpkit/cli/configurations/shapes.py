@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ..statuses import CommandError
 from .table import Fixed, Host, Reached
+from .variables import as_clients_write, escaped
 
 
 def entry_of(host: Host, name: str, server: Process | Remote, env_file: Path | None = None) -> Json:
@@ -58,12 +60,17 @@ def _named(fixed: Fixed, name: str) -> Json:
 
 
 def read_by_clients(host: Host, entry: Json) -> Json | None:
-    """Return an entry of a host's as a client reads it; None where it is none of a server that can be reached."""
+    """Return an entry of a host as a client reads it; None if it is not of a server that can be reached.
+
+    Only what the host replaces by a variable is one for the client too.
+    """
+    written = as_clients_write(host, entry)
+    assert is_object(written), "an object stays one"
     if host.name == "codex":
-        return _of_codex(entry)
+        return _of_codex(written)
     if host.name == "goose":
-        return _of_goose(entry)
-    return entry if any(isinstance(value, str | dict) for value in _ways(entry)) else None
+        return _of_goose(entry, written)
+    return written if any(isinstance(value, str | dict) for value in _ways(written)) else None
 
 
 def _ways(entry: Json) -> Iterable[object]:
@@ -75,10 +82,17 @@ def _of_codex(entry: Json) -> Json:
     return _without_nothing(
         {
             **{key: entry.get(key) for key in ("command", "args", "cwd", "url", "enabled")},
-            "env": {**_texts(entry, "env"), **{name: f"${{{name}}}" for name in _names(entry, "env_vars")}},
+            "env": {
+                **_texts(entry, "env"),
+                **{name: f"${{{name}}}" for name in _names(entry, "env_vars") if name in os.environ},
+            },
             "headers": {
                 **_texts(entry, "http_headers"),
-                **{name: f"${{{variable}}}" for name, variable in _texts(entry, "env_http_headers").items()},
+                **{
+                    name: f"${{{variable}}}"
+                    for name, variable in _texts(entry, "env_http_headers").items()
+                    if os.environ.get(str(variable), "").strip()
+                },
                 **({"Authorization": f"Bearer ${{{token}}}"} if token else {}),
             },
             "timeout": entry.get("tool_timeout_sec"),
@@ -88,7 +102,7 @@ def _of_codex(entry: Json) -> Json:
     )
 
 
-def _of_goose(entry: Json) -> Json | None:
+def _of_goose(raw: Json, entry: Json) -> Json | None:
     if entry.get("type") not in {"stdio", "streamable_http", "sse"}:
         return None  # a part of goose itself
     secrets = {name: f"${{{name}}}" for name in _names(entry, "env_keys") if name in os.environ}
@@ -99,12 +113,23 @@ def _of_goose(entry: Json) -> Json | None:
             "args": entry.get("args"),
             "env": {**_texts(entry, "envs"), **secrets} if is_started else None,
             "url": entry.get("uri"),
-            "headers": entry.get("headers"),
+            "headers": _goose_headers(_texts(raw, "headers"), {**_texts(entry, "envs"), **secrets}),
             "enabled": entry.get("enabled"),
             "timeout": entry.get("timeout"),
             "includeTools": entry.get("available_tools"),
         }
     )
+
+
+def _goose_headers(headers: Json, known: Json) -> Json:
+    """Return headers in which goose has replaced `$NAME` and `${NAME}`, for the variables of the entry alone."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        return str(known[name]) if name in known else escaped(found[0])
+
+    reference = r"\$(?:\{\s*([A-Za-z_]\w*)\s*\}|([A-Za-z_]\w*))|\$"
+    return {name: re.sub(reference, value, str(text)) for name, text in headers.items()}
 
 
 def _without_nothing(entry: Json) -> Json:
@@ -120,4 +145,5 @@ def _names(entry: Json, key: str) -> list[str]:
     """Return the names of variables, which codex writes as text or as objects."""
     values = entry.get(key)
     listed: list[object] = values if is_array(values) else []
-    return [str(each["name"] if is_object(each) else each) for each in listed]
+    names = (each.get("name") if is_object(each) else each for each in listed)
+    return [name for name in names if isinstance(name, str)]

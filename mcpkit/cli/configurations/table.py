@@ -92,7 +92,8 @@ class Host:
         sse: How it writes a server that speaks HTTP with SSE, as 2024-11-05 has it; None where it takes none.
         program: The program that is started for it in a terminal; empty where there is none.
         has_plain_names: Whether it takes only letters, digits, hyphens and underscores as the name of a server.
-        variables: What begins a variable of the environment in values, as a regular expression; empty for nothing.
+        variables: The spellings of variables that it replaces in values; others mean themselves.
+        variables_source: Where that is documented, read or reported.
         remark: What has to be done by hand afterwards.
         project_remark: What has to be done by hand where a project has the server.
     """
@@ -111,7 +112,8 @@ class Host:
     sse: Reached | None = None
     program: str = ""
     has_plain_names: bool = False
-    variables: str = ""
+    variables: tuple[str, ...] = ()
+    variables_source: str = ""
     remark: str = ""
     project_remark: str = ""
 
@@ -121,8 +123,14 @@ _TYPED_HTTP: Final = Reached((("type", "http"),))
 _TYPED_SSE: Final = Reached((("type", "sse"),))
 _GOOSE: Final = (("enabled", True), ("name", "{name}"), ("description", ""), ("timeout", 300))
 
-_BRACED: Final = r"\$\{"
-_PLAIN: Final = r"\$\{?\w"
+_PLAIN_OR_BRACED: Final = ("$NAME", "${NAME}")
+PLACES: Final = (
+    "${userHome}",
+    "${workspaceFolder}",
+    "${workspaceFolderBasename}",
+    "${pathSeparator}",
+    "${/}",
+)
 
 _HOSTS: Final = (
     Host(
@@ -138,6 +146,7 @@ _HOSTS: Final = (
         ),
         Started(),
         remark="Quit it and start it again to load servers.",
+        variables_source="https://github.com/modelcontextprotocol/servers/issues/1039",
     ),
     Host(
         "claude-code",
@@ -154,7 +163,8 @@ _HOSTS: Final = (
         program="claude",
         has_plain_names=True,
         project_remark="It asks before it starts a server of a project.",
-        variables=_BRACED,
+        variables=("${NAME}", "${NAME:-default}"),
+        variables_source="https://code.claude.com/docs/en/mcp#environment-variable-expansion-in-mcp-json",
     ),
     Host(
         "cursor",
@@ -168,7 +178,8 @@ _HOSTS: Final = (
         http=Reached(),
         sse=Reached(),
         program="cursor",
-        variables=_BRACED,
+        variables=("${env:NAME}", *PLACES),
+        variables_source="https://cursor.com/docs/mcp#config-interpolation",
     ),
     Host(
         "vscode",
@@ -186,7 +197,8 @@ _HOSTS: Final = (
         http=_TYPED_HTTP,
         sse=_TYPED_SSE,
         program="code",
-        variables=_BRACED,
+        variables=("${env:NAME}", "${input:ID}", "${command:ID}", "${config:NAME}", *PLACES),
+        variables_source="https://code.visualstudio.com/docs/reference/variables-reference",
     ),
     Host(
         "windsurf",
@@ -200,7 +212,8 @@ _HOSTS: Final = (
         sse=Reached(url="serverUrl"),
         program="windsurf",
         remark="Refresh its list of servers to load them.",
-        variables=_BRACED,
+        variables=("${env:NAME}", "${file:PATH}"),
+        variables_source="https://docs.windsurf.com/windsurf/cascade/mcp#config-interpolation",
     ),
     Host(
         "gemini-cli",
@@ -214,7 +227,8 @@ _HOSTS: Final = (
         http=_TYPED_HTTP,
         sse=_TYPED_SSE,
         program="gemini",
-        variables=_PLAIN,
+        variables=_PLAIN_OR_BRACED,
+        variables_source="https://github.com/google-gemini/gemini-cli/blob/main/packages/cli/src/utils/envVarResolver.ts",
     ),
     Host(
         "qwen-code",
@@ -228,8 +242,9 @@ _HOSTS: Final = (
         http=Reached(url="httpUrl"),
         sse=Reached(),
         program="qwen",
-        variables=_PLAIN,
         project_remark="It asks before it starts a server of a project.",
+        variables=_PLAIN_OR_BRACED,
+        variables_source="https://github.com/QwenLM/qwen-code/blob/main/packages/cli/src/utils/envVarResolver.ts",
     ),
     Host(
         "codex",
@@ -244,6 +259,7 @@ _HOSTS: Final = (
         program="codex",
         has_plain_names=True,
         project_remark="It reads the file of a project that it has been told to trust.",
+        variables_source="https://github.com/openai/codex/issues/7367",
     ),
     Host(
         "zed",
@@ -258,6 +274,7 @@ _HOSTS: Final = (
         project=".zed/settings.json",
         http=Reached(),
         program="zed",
+        variables_source="https://github.com/zed-industries/zed/issues/60459",
     ),
     Host(
         "goose",
@@ -275,6 +292,7 @@ _HOSTS: Final = (
         http=Reached((*_GOOSE, ("type", "streamable_http")), url="uri"),
         program="goose",
         has_plain_names=True,
+        variables_source="https://github.com/block/goose/blob/main/crates/goose/src/agents/extension_manager.rs",
     ),
     Host(
         "qodercli",
@@ -290,6 +308,7 @@ _HOSTS: Final = (
         sse=_TYPED_SSE,
         program="qodercli",
         project_remark="It asks before it starts a server of a project.",
+        variables_source="https://docs.qoder.com/cli/using-cli",
     ),
 )
 

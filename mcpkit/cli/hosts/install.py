@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from ..configurations.places import File, file_of, host_of, is_there
 from ..configurations.reading import Document
 from ..configurations.shapes import entry_of
 from ..configurations.table import Host, Scope
+from ..configurations.variables import variables_in
 from ..statuses import CommandError
 from ..targets.pairs import pairs
 from . import completing, files
@@ -47,6 +47,9 @@ from .wanted import plain, server_at
 @click.option(
     "--reload", "is_reloading", is_flag=True, help="Start it so that the host stays while its code is edited."
 )
+@click.option(
+    "--expand", is_flag=True, help="Have the host replace variables in the values, such as ${NAME}."
+)
 @click.option("--force", is_flag=True, help="Put it in the place of another server of that name.")
 @click.option("--dry-run", "is_tried", is_flag=True, help="Show what would change in the host's file.")
 @click.option("--print", "is_printed", is_flag=True, help="Show the entry, as it is written in the file.")
@@ -61,6 +64,7 @@ def command(
     header: Sequence[str],
     is_run_by_uv: bool,
     is_reloading: bool,
+    expand: bool,
     force: bool,
     is_tried: bool,
     is_printed: bool,
@@ -93,6 +97,8 @@ def command(
             server, env={key: server.env[key] for key in server.env if key in given or key not in read}
         )
     entry = entry_of(known, called, server, None if env_file is None else env_file.absolute())
+    if not expand:
+        _check_literal(known, entry)
     if is_printed:
         click.echo(Document(file, b"").with_entry(called, entry).decode().rstrip())
         return
@@ -113,6 +119,16 @@ def command(
     if not was_there:
         click.echo(f"{known.title} does not seem to be installed here", err=True)
     _tell(known, file, server.headers if isinstance(server, Remote) else server.env)
+
+
+def _check_literal(host: Host, entry: Json) -> None:
+    """Refuse an entry with values that the host would not pass on as they are; no value is shown."""
+    for place, spelling in variables_in(host, entry):
+        way_out = " with --env-file FILE" if host.started.env_file and place.startswith("env.") else ""
+        raise CommandError(
+            f"{host.title} would replace what is spelled like {spelling} in {place}, and has no way to write it as it "
+            f"is. Add --expand to have it replaced, or pass the value in a file{way_out}"
+        )
 
 
 def _check_free(document: Document, file: File, name: str, record: Record | None, *, is_forced: bool) -> None:
@@ -147,11 +163,6 @@ def _tell(host: Host, file: File, secrets: Mapping[str, str]) -> None:
     if secrets:
         shared = ", which may be shared with others" if file.scope == "project" else ""
         click.echo(f"the values of {', '.join(secrets)} are in it as they are{shared}", err=True)
-    taken = [name for name, value in secrets.items() if host.variables and re.search(host.variables, value)]
-    if taken:
-        click.echo(
-            f"{host.title} puts in a variable where $ is in the values of {', '.join(taken)}", err=True
-        )
     for remark in (host.remark, host.project_remark if file.scope == "project" else ""):
         if remark:
             click.echo(remark, err=True)

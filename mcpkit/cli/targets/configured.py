@@ -18,6 +18,7 @@ from ..configurations.places import File, project_files
 from ..configurations.reading import entries_in, host_of_file
 from ..configurations.shapes import read_by_clients
 from ..configurations.table import HOSTS
+from ..configurations.variables import escaped
 from ..statuses import CommandError, Status
 
 logger = logging.getLogger("mcpkit")
@@ -110,6 +111,7 @@ def _known() -> Iterator[_Named]:
 
 def _placed(entry: Json, folder: Path) -> Json:
     """Return an entry of a file in a project, as it is meant from anywhere."""
+    folder = Path(escaped(str(folder)))
     written = json.dumps(str(folder))[1:-1]
     placed: Json = json.loads(json.dumps(entry, default=str).replace("${workspaceFolder}", written))
     if "command" in placed:

@@ -13,8 +13,10 @@ from typing_extensions import TypedDict, Unpack
 
 from ...common.nearest import nearest
 from ...content.wording import described
+from ...protocol.client import Outgoing
 from ...protocol.types import Json
-from ..link.transport import Stay, Transport
+from ..link.errors import TransportError
+from ..link.transport import Receiver, Stay, Transport
 from .existing import existing
 from .meant import Meant, Target, is_path, is_served, is_transport, meant
 from .reached import ALL_TOOLS, Configured, Process, Remote, Tools
@@ -177,7 +179,37 @@ def _configured(
     configuration = Configuration(
         load(path), str(target), workspace(path) if cwd is None else Path.cwd() / cwd
     )
-    return {name: configuration.read(name) for name in configuration.entries}
+    servers: dict[str, Configured | Meant] = {}
+    for name in configuration.entries:
+        try:
+            servers[name] = configuration.read(name)
+        except (TypeError, ValueError) as error:
+            servers[name] = _Unreadable(error)
+    if all(isinstance(server, _Unreadable) for server in servers.values()):
+        for name in servers:
+            configuration.read(name)  # which raises
+    return servers
+
+
+class _Unreadable:
+    """The transport to a server whose entry in a file cannot be read, beside others that can: opening it fails.
+
+    Args:
+        error: The error in the entry.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def open(self, receiver: Receiver) -> None:
+        """Raise TransportError."""
+        raise TransportError(str(self._error), may_have_begun=False) from self._error
+
+    def send(self, message: Outgoing) -> None:
+        """Do nothing: it is never open."""
+
+    async def close(self) -> None:
+        """Do nothing: it is never open."""
 
 
 def _known(server: Configured | Meant) -> tuple[str, Sequence[str]]:

@@ -1,4 +1,4 @@
-"""Variables in the configurations of hosts: `$NAME`, `${NAME}`, `${NAME:-default}`, `${env:NAME}`, `${userHome}`."""
+"""Variables in configurations, such as `$NAME`, `${NAME:-default}`, `${env:NAME}` and `${userHome}`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Variables:
             "userHome": str(Path.home()),
             "pathSeparator": os.sep,
             "/": os.sep,
+            "$": "$",
         }
 
     def fill(self, text: str, place: str) -> str:
@@ -45,11 +46,7 @@ class Variables:
     def _value(self, found: re.Match[str], place: str) -> str:
         braced: str | None = found[1]
         if braced is None:
-            return _set(
-                found[2],
-                place,
-                "; if no variable is meant, put the whole text into one and write ${ITS_NAME}",
-            )
+            return _set(found[2], place, "; if no variable is meant, write ${$} for the dollar sign")
         if braced in self._places:
             return self._places[braced]
         kind, colon, rest = braced.partition(":")

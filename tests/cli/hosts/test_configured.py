@@ -81,14 +81,16 @@ def test_servers_of_codex_and_goose_are_read_as_theirs(home, monkeypatch):
         "  keyed: {type: stdio, cmd: x, args: [], env_keys: [SET, UNSET], envs: {E: '1'}, enabled: true, "
         "timeout: 300}\n",
     )
-    monkeypatch.setenv("SET", "1")
-    monkeypatch.delenv("UNSET", raising=False)
+    for name in ("SET", "A", "D"):
+        monkeypatch.setenv(name, "1")
+    for name in ("UNSET", "B"):
+        monkeypatch.delenv(name, raising=False)
     assert target_of("far") == {
         "url": "https://x.example",
         "headers": {"A": "b", "C": "${D}", "Authorization": "Bearer ${TOKEN}"},
         "timeout": 5,
     }
-    assert target_of("here") == {"command": "x", "env": {"A": "${A}", "B": "${B}"}, "enabledTools": ["t"]}
+    assert target_of("here") == {"command": "x", "env": {"A": "${A}"}, "enabledTools": ["t"]}
     assert target_of("keyed") == {
         "command": "x",
         "env": {"E": "1", "SET": "${SET}"},

@@ -234,21 +234,6 @@ def test_variables_of_a_file_go_by_its_path_where_the_host_reads_it(mcpkit, home
     assert servers["s"]["env"] == {"TOKEN": "secret", "A": "1"}
 
 
-@pytest.mark.parametrize(
-    ("host", "value", "is_told"),
-    [
-        ("qwen-code", "a$b", True),
-        ("claude-code", "a$b", False),
-        ("claude-code", "${B}", True),
-        ("zed", "${B}", False),
-    ],
-)
-def test_values_that_a_host_takes_for_variables_are_told(mcpkit, host, value, is_told):
-    _, _, err = mcpkit("install", host, "npx shop", "--name", "shop", "-e", f"A={value}")
-    assert ("puts in a variable where $ is in the values of A" in err) == is_told
-    assert value not in err
-
-
 def test_uv_runs_a_server_in_the_environment_of_its_project(mcpkit, file, project, monkeypatch):
     (project / "pyproject.toml").write_text("[project]\nname = 'shop'\n")
     monkeypatch.setattr("shutil.which", lambda name: f"/opt/{name}")

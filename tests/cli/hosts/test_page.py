@@ -38,13 +38,15 @@ def row(host: Host) -> str:
         f"{host.format}, `{'.'.join(host.keys)}`",
         ", ".join(urls) or "none",
         ", ".join(started) or "neither",
+        f"[{', '.join(f'`{each}`' for each in host.variables) or 'none'}]({host.variables_source})",
         " ".join(filter(None, (host.remark, host.project_remark and f"Projects: {host.project_remark}"))),
     )
     return f"| {' | '.join(cells)} |".replace("|  |", "| |")
 
 
 def test_the_table_of_hosts_is_that_of_the_code() -> None:
-    header = "| Host | User | Project | Written in | URLs | Has a place for | Then |\n" + "| --- " * 7 + "|\n"
+    titles = ("Host", "User", "Project", "Written in", "URLs", "Has a place for", "Replaces", "Then")
+    header = f"| {' | '.join(titles)} |\n{'| --- ' * len(titles)}|\n"
     table = header + "".join(row(host) + "\n" for host in HOSTS.values())
     _, _, shown = PAGE.read_text().partition(MARK)
     assert shown == f"\n\n{table}", f"the page has to end with this table:\n{table}"

@@ -38,6 +38,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a${/}b${pathSeparator}c", "a/b/c"),
         ("costs 5$, or $5", "costs 5$, or $5"),
         ("^a$|b$", "^a$|b$"),
+        ("pa${$}CITY, ${$}{CITY}", "pa$CITY, ${CITY}"),
     ],
 )
 def test_variables_are_filled_in(text: str, filled: str) -> None:
@@ -57,7 +58,7 @@ def test_variables_are_filled_in(text: str, filled: str) -> None:
         ),
         (
             "pa$MISSING",
-            "here: the environment variable MISSING is not set; set it; if no variable is meant, put the whole text",
+            "here: the environment variable MISSING is not set; set it; if no variable is meant, write ${$}",
         ),
         ("${input:key}", "here: ${input:key} (The key) is what an editor asks its user for"),
         ("${input:other}", "here: ${input:other} is what an editor asks its user for"),
