@@ -23,8 +23,8 @@ from mcpkit.client.targets.reached import Process, Remote
 EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
 PIECES = (
     "$", "{", "}", "$$", ":-", "env:", "SET", "UNSET", "word", "5", " ", "é", '"', "\\", "#", "%SET%", "/",
-    "$SET", "${SET}", "${SET:-x}", "${UNSET:-x}", "${env:SET}", "${env:SET}", "${env:SET}", "$UNSET", "${UNSET}", "${userHome}",
-    "${workspaceFolder}", "${/}", "${$}", "${input:key}", "${file:/x}", "${}",
+    "$SET", "${SET}", "${SET:-x}", "${UNSET:-x}", "${env:SET}", "${env:SET}", "${env:SET}", "$UNSET", "${UNSET}",
+    "${userHome}", "${workspaceFolder}", "${/}", "${$}", "${input:key}", "${file:/x}", "${}",
 )  # fmt: skip
 
 
