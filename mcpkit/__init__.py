@@ -6,12 +6,14 @@ other SDKs, those of `mcpkit.compat`, `mcpkit.compat.fastmcp`, `mcpkit.compat.lo
 `mcpkit.compat.types` and `mcpkit.compat.agent_sdk`. Everything else is internal, and may change at any time.
 """
 
-from __future__ import annotations
+from .common.start import forget_current_folder
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+forget_current_folder()  # before any other import; that of __future__ would be one
 
-from .common.version import __version__ as __version__
+from importlib import import_module  # noqa: E402
+from typing import TYPE_CHECKING  # noqa: E402
+
+from .common.version import __version__ as __version__  # noqa: E402
 
 if TYPE_CHECKING:
     from .calls.asking.questions import Answer, Elicit, ElicitUrl, ListRoots

@@ -2,7 +2,7 @@
 
 python start.py                                two replicas, a worker and a redis-server, on this machine
 python server.py                               a replica
-python -m mcpkit worker server:server          a worker
+mcpkit worker server:server          a worker
 uvicorn server:app                             a replica in production; it takes MCPKIT_SECRET
 
 REDIS_URL   the Redis that all of them share, such as redis://127.0.0.1:6379/0; without it, this process is alone

@@ -1,6 +1,6 @@
 """The weather of the United States: the quick start of MCP's documentation, in our own words.
 
-It is written for the official SDK: `python -m mcpkit.compat weather.py` runs it on mcpkit as it is.
+It is written for the official SDK: `mcpkit run --compat weather.py` runs it on mcpkit as it is.
 """
 
 import os

@@ -1,8 +1,8 @@
 """The weather in the United States, from the National Weather Service.
 
-python -m server               asks api.weather.gov, or the URL in WEATHER_API_URL
-python -m server --sample      answers from bundled sample data, without a network
-python -m server --http 8000   serves over HTTP, on this machine alone
+python server.py              asks api.weather.gov, or the URL in WEATHER_API_URL
+python server.py --sample     answers from bundled sample data, without a network
+python server.py --http 8000  serves over HTTP, on this machine alone
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def plan_trip(city: str, state: Annotated[str, Complete(states_starting_with)], 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="python -m server"
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="python server.py"
     )
     parser.add_argument("--sample", action="store_true", help="answer from bundled sample data")
     parser.add_argument("--http", type=int, metavar="PORT", help="serve over HTTP, on this port of 127.0.0.1")

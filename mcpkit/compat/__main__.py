@@ -45,16 +45,17 @@ def main(arguments: list[str]) -> None:
     path, _, name = target.rpartition(":") if _names_object(target) else (target, "", "")
     if not is_module and Path(path).is_file():
         sys.argv = [path, *rest]
-        sys.path[0] = str(Path(path).resolve().parent)
+        sys.path.insert(0, str(Path(path).resolve().parent))
         found = vars(_script(Path(path)))
     elif not is_module and not name and (command := _command(target)):
         sys.argv = [target, *rest]
-        sys.path[0] = str(Path(sys.executable).parent)
+        sys.path.insert(0, str(Path(sys.executable).parent))
         raise SystemExit(command.load()())
-    elif path.endswith(".py") or not _is_module(path, is_run=not name):
-        kinds = "module" if is_module else "file, no command of an installed package and no module"
-        _fail(f"there is no {kinds} to run called {path!r}")
     else:
+        sys.path.insert(0, str(Path.cwd()))  # where `python -m` finds modules
+        if path.endswith(".py") or not _is_module(path, is_run=not name):
+            kinds = "module" if is_module else "file, no command of an installed package and no module"
+            _fail(f"there is no {kinds} to run called {path!r}")
         sys.argv = [path, *rest]
         found = (
             vars(import_module(path)) if name else runpy.run_module(path, run_name="__main__", alter_sys=True)

@@ -124,7 +124,7 @@ _TASKS: Final = "A tool that takes long is `@server.tool(task=True)` of `mcpkit.
 
 CURES: Final = {
     "fastmcp.": "`mcpkit.compat` has the constructor, decorators, `Context`, `run` and `Client(server)` of `fastmcp`.",
-    "fastmcp.cli": "`python -m mcpkit.compat FILE` runs a server.",
+    "fastmcp.cli": "`mcpkit run --compat FILE` runs a server.",
     "fastmcp.client.": _CLIENT,
     "fastmcp.contrib": "Write it by the decorators of `FastMCP`.",
     "fastmcp.resources": _RESOURCES,
@@ -136,7 +136,7 @@ CURES: Final = {
     "mcp.Client": _CLIENT,
     "mcp.StdioServerParameters": _CLIENT,
     "mcp.stdio_client": _CLIENT,
-    "mcp.cli": "`python -m mcpkit.compat FILE` runs a server.",
+    "mcp.cli": "`mcpkit run --compat FILE` runs a server.",
     "mcp.client": _CLIENT,
     "mcp.server.auth": (
         "Give `FastMCP` a `token_verifier=` and `auth=` to accept the tokens of an authorization server; "
@@ -300,7 +300,7 @@ def stand_in(*, is_own_process: bool = False) -> None:
         by = f", by {', '.join(holders[:5])}" if holders else ", and no module holds a part of it"
         raise RuntimeError(
             f"{said}{by}. Call `mcpkit.compat.install()` before that, as the first thing in the process, or start the "
-            "server with `python -m mcpkit.compat FILE`."
+            "server with `mcpkit run --compat FILE`."
         )
     sys.meta_path.insert(0, Finder())
     _is_own_process = is_own_process

@@ -12,7 +12,7 @@ class Tasks(NamedTuple):
 
     Attributes:
         by: Who runs them: `replicas`, each process that serves; or `workers` alone, which
-            `python -m mcpkit worker server:server` starts.
+            `mcpkit worker server:server` starts.
         slots: How many tasks one process runs at a time.
         lease: Seconds after which a task whose process has ended is another one's.
         per_owner: How many tasks one principal may have open; over HTTP, of those who have not said who they are, one

@@ -104,7 +104,7 @@ class Serving:
         both have.
 
         Args:
-            transport: `stdio` for a host that has started this process (`python -m server`,
+            transport: `stdio` for a host that has started this process (`python server.py`,
                 basic/transports/stdio); `http`, or `streamable-http`, and `sse` for clients that connect to a port,
                 with uvicorn. Both serve the same app; `sse` does not do without the transport of 2024-11-05.
             host: The address to listen on.

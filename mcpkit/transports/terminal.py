@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ..common.start import mcpkit_command, module_command
 from ..engine.engine import Engine
 from ..engine.registry import Registry
 
@@ -87,7 +88,11 @@ def _command() -> list[str]:
     file = getattr(main, "__file__", None)
     spec = getattr(main, "__spec__", None)
     if spec is not None:  # python -m name
-        return [sys.executable, "-m", spec.name.removesuffix(".__main__"), *sys.argv[1:]]
+        name = spec.name.removesuffix(".__main__")
+        if name == "mcpkit":
+            return mcpkit_command(*sys.argv[1:])
+        if spec.parent or file is None:
+            return module_command(name, *sys.argv[1:])
     if file is None:  # python -c, or a prompt
         return []
     return [sys.executable, os.fspath(Path(file).resolve()), *sys.argv[1:]]

@@ -167,6 +167,6 @@ def test_the_compose_file_starts_the_same(tmp_path: Path) -> None:
     services = yaml.safe_load((EXAMPLE / "compose.yaml").read_text("utf-8"))["services"]
     assert services.keys() == {"redis", "replica-1", "replica-2", "worker", "nginx"}
     assert "--appendonly yes" in services["redis"]["command"]
-    assert "python -m mcpkit worker server:server" in services["worker"]["command"]
+    assert "mcpkit worker server:server" in services["worker"]["command"]
     upstream = re.findall(r"server (replica-\d):8000", (EXAMPLE / "nginx.conf").read_text("utf-8"))
     assert upstream == ["replica-1", "replica-2"]

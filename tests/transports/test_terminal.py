@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Server
+from mcpkit.common.start import module_command
 from mcpkit.transports.terminal import offer
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it takes a pseudo-terminal")
@@ -128,7 +129,7 @@ def test_a_module_is_started_by_its_name(tmp_path: Path) -> None:
     package.mkdir()
     (package / "__main__.py").write_text(PROGRAM)
     with in_a_terminal("-m", "station", folder=tmp_path) as (process, _):
-        assert f"inspector {sys.executable} -m station\n" in read_greeting(process)
+        assert f"inspector {' '.join(module_command('station'))}\n" in read_greeting(process)
 
 
 def test_what_has_no_file_is_greeted_without_a_command(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...common.errors import ProcessEndedError
 from ...common.numbers import check_count
+from ...common.start import protect_children
 from .threads import Threads, of_a_function
 
 if TYPE_CHECKING:
@@ -298,6 +299,7 @@ def _main_module() -> str | None:
 def _spawning() -> SpawnContext:
     from multiprocessing import get_context, util
 
+    protect_children()
     util.Finalize(None, kill_workers, exitpriority=0)  # at exit, before it waits for all children
     return get_context("spawn")
 

@@ -17,6 +17,7 @@ import click
 from ...client.roof import Client
 from ...client.targets.meant import meant
 from ...client.targets.reached import Process, Remote
+from ...common.start import mcpkit_command
 from ..statuses import CommandError, Status
 from ..targets.folders import projects_of
 from ..targets.served import Place, place_of
@@ -83,10 +84,10 @@ def server_at(
 def _run(place: Place, *, is_run_by_uv: bool) -> list[str]:
     """Return the command that runs a server in a file or a module of Python, by the path of its file."""
     path = _file_of(place.module) if place.path is None else Path(os.path.normpath(place.path))
-    run = ["-m", "mcpkit", "run", f"{path}:{place.name}" if place.name else str(path)]
+    run = ("run", f"{path}:{place.name}" if place.name else str(path))
     if is_run_by_uv:
-        return [_uv(), "run", "--directory", str(_project(path)), "python", *run]
-    return [sys.executable, *run]
+        return [_uv(), "run", "--directory", str(_project(path)), "mcpkit", *run]
+    return mcpkit_command(*run)
 
 
 def _file_of(module: str) -> Path:

@@ -14,6 +14,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final
 
+from ...common.start import protect_children
 from ..serving.http import Address, app_of
 from ..serving.script import given
 from ..statuses import CommandError
@@ -48,6 +49,7 @@ def run_reloading_at(target: str, arguments: Sequence[str], address: Address) ->
     """
     roots = project_of(target)
     os.environ.update(environment())
+    protect_children()
     with _listening(address) as listening:
         port: int = listening.getsockname()[1]
         say(f"serves {target}, and watches the Python files in {', '.join(map(str, roots))}")

@@ -6,13 +6,13 @@ import asyncio
 import os
 import secrets
 import signal
-import sys
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 from ...common.installation import install_command
+from ...common.start import mcpkit_command
 from ...state.keys import SECRET_VARIABLE
 from ...transports.standard_streams import (
     StandardStreams,
@@ -41,7 +41,7 @@ def run_reloading(target: str, arguments: Sequence[str], options: Sequence[str] 
     """
     roots = project_of(target)
     say(f"serves {target}, and watches the Python files in {', '.join(map(str, roots))}")
-    command = [sys.executable, "-m", "mcpkit", "run", *options, target, "--", *arguments]
+    command = mcpkit_command("run", *options, target, "--", *arguments)
     with hold_standard_descriptors(), take_over_standard_streams() as streams:
         return asyncio.run(_serve(command, roots, streams))
 

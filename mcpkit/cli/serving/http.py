@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from ...common.start import protect_children
 from ..statuses import CommandError
 from ..targets.served import found
 
@@ -58,6 +59,7 @@ def serve(server: Server, target: str, transport: Transport, address: Address, w
     from ...transports.http.run import defaults
 
     os.environ[_VARIABLE] = json.dumps({"target": target, "host": address.host, "port": address.port})
+    protect_children()
     uvicorn.run(
         f"{__name__}:application",
         factory=True,

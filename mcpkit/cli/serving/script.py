@@ -42,7 +42,7 @@ def run_script(path: Path, arguments: Sequence[str]) -> None:
         CommandError: It raises; the message has file, line and error.
         SystemExit: It ends with a status.
     """
-    sys.path[0] = str(path.parent)
+    sys.path.insert(0, str(path.parent))
     with given(str(path), arguments), told():
         runpy.run_path(str(path), run_name="__main__")
 

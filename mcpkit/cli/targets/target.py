@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ...client.targets.meant import Target
+from ...common.start import mcpkit_command
 from ..statuses import CommandError, Status
 from .configured import configured, is_at_host
 from .served import place_of
@@ -51,7 +52,7 @@ def _here(word: str, path: Path) -> Target:
 
 
 def _run(word: str) -> list[str]:
-    return [sys.executable, "-m", "mcpkit", "run", word]
+    return mcpkit_command("run", word)
 
 
 def _words(command: str) -> list[str]:

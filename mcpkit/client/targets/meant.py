@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from typing_extensions import TypeIs
 
+from ...common.start import module_command
 from ...content.wording import described
 from ..link.transport import Transport
 from .existing import existing
@@ -167,9 +168,7 @@ def _folder(folder: Path) -> Process:
     folder = folder.absolute()
     if (folder / "__init__.py").is_file():  # its modules import each other as a package's
         paths = [str(folder.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-        return Process(
-            [sys.executable, "-m", _module(folder, script)], {"PYTHONPATH": os.pathsep.join(paths)}
-        )
+        return Process(module_command(_module(folder, script)), {"PYTHONPATH": os.pathsep.join(paths)})
     return Process([sys.executable, str(script.absolute())])
 
 

@@ -23,9 +23,9 @@ _LEFT_OUT = {"node_modules", "site-packages", "__pycache__", "build", "dist", "v
 _WORDS = (b"mcp", b".tool(", b".resource(", b".prompt(", b".run(", b".settings", b".lifespan_context")
 _REASONS = {
     "lowlevel": "is written for the low-level Server of the official SDK, whose handlers are not rewritten: it runs "
-    "as it is by `python -m mcpkit.compat {file}`",
+    "as it is by `mcpkit run --compat {file}`",
     "standalone": "is written for the package fastmcp, which is not rewritten: it runs as it is by "
-    "`python -m mcpkit.compat {file}`",
+    "`mcpkit run --compat {file}`",
 }
 
 

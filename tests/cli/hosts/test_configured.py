@@ -16,6 +16,7 @@ from mcpkit import Client
 from mcpkit.cli.app import mcpkit as mcpkit_command
 from mcpkit.cli.statuses import CommandError, Status
 from mcpkit.cli.targets.target import target_of
+from mcpkit.common import start
 
 NPX = {"command": "npx", "args": ["-y", "shop"]}
 
@@ -39,9 +40,7 @@ async def test_what_was_installed_is_reached_by_its_name(mcpkit, home, project):
     ):
         target = target_of(name)
         assert isinstance(target, dict)
-        assert [target["command"], *target["args"]] == [
-            sys.executable, "-m", "mcpkit", "run", str(project / "server.py")
-        ]  # fmt: skip
+        assert [target["command"], *target["args"]] == start.mcpkit_command("run", str(project / "server.py"))
     async with Client(target_of("goose:shop")) as client:
         assert (await client.call("price", {"item": "tea"})).text == "3.5"
 
@@ -140,7 +139,7 @@ def test_a_module_of_this_folder_goes_before_a_host(home, project):
     write(home / ".codex/config.toml", '[mcp_servers.shop]\ncommand = "x"\n')
     assert target_of("codex:shop") == {"command": "x"}
     (project / "codex.py").touch()
-    assert target_of("codex:shop") == [sys.executable, "-m", "mcpkit", "run", "codex:shop"]
+    assert target_of("codex:shop") == start.mcpkit_command("run", "codex:shop")
 
 
 def test_a_host_whose_file_is_broken_keeps_nobody_from_the_others(home, caplog):

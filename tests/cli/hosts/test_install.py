@@ -12,6 +12,7 @@ import pytest
 
 from mcpkit.cli.configurations import places
 from mcpkit.cli.configurations.table import HOSTS
+from mcpkit.common.start import mcpkit_command
 
 CURSOR = ".cursor/mcp.json"
 OTHERS = '{\n\t// mine\n\t"mcpServers": {\n\t\t"other": {"command": "x"}, // keep\n\t},\n}\n'
@@ -35,9 +36,10 @@ def test_a_server_is_given_to_a_host_by_absolute_paths_and_taken_away_to_the_byt
     assert "does not seem" not in err
     assert "secret" not in err
     written = file.read_bytes().decode("utf-8-sig")
+    [program] = mcpkit_command()
     entry = (
-        f'\t\t"The-shop": {{\r\n\t\t\t"type": "stdio",\r\n\t\t\t"command": {json.dumps(sys.executable)},\r\n'
-        f'\t\t\t"args": [\r\n\t\t\t\t"-m",\r\n\t\t\t\t"mcpkit",\r\n\t\t\t\t"run",\r\n'
+        f'\t\t"The-shop": {{\r\n\t\t\t"type": "stdio",\r\n\t\t\t"command": {json.dumps(program)},\r\n'
+        f'\t\t\t"args": [\r\n\t\t\t\t"run",\r\n'
         f"\t\t\t\t{json.dumps(str(project / 'server.py'))}\r\n\t\t\t],\r\n"
         f'\t\t\t"env": {{\r\n\t\t\t\t"TOKEN": "secret"\r\n\t\t\t}}\r\n\t\t}},\r\n'
     )
@@ -240,7 +242,7 @@ def test_uv_runs_a_server_in_the_environment_of_its_project(mcpkit, file, projec
     assert mcpkit("install", "cursor", "server.py:mcp", "--uv", "--name", "shop")[0] == 0
     entry = json.loads(file.read_text())["mcpServers"]["shop"]
     command = [entry["command"], *entry["args"]]
-    run = ["python", "-m", "mcpkit", "run", f"{project / 'server.py'}:mcp"]
+    run = ["mcpkit", "run", f"{project / 'server.py'}:mcp"]
     assert command == ["/opt/uv", "run", "--directory", str(project), *run]
 
 
@@ -248,7 +250,7 @@ def test_a_server_can_be_started_so_that_its_code_may_be_edited(mcpkit, file, pr
     status, _, err = mcpkit("install", "cursor", "server.py", "--reload")
     assert (status, "watches" in err) == (0, False)  # to ask for its name it is not watched
     entry = json.loads(file.read_text())["mcpServers"]["The-shop"]
-    assert entry["args"] == ["-m", "mcpkit", "run", str(project / "server.py"), "--reload"]
+    assert entry["args"] == ["run", str(project / "server.py"), "--reload"]
 
 
 def test_a_module_is_written_as_its_file(mcpkit, file, project):

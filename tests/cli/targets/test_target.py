@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,9 @@ import pytest
 from mcpkit.cli.statuses import CommandError
 from mcpkit.cli.targets.served import Place, place_of
 from mcpkit.cli.targets.target import target_of
+from mcpkit.common.start import mcpkit_command
 
-RUN = [sys.executable, "-m", "mcpkit", "run"]
+RUN = mcpkit_command("run")
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from mcpkit import Registry, Server
 from mcpkit.client.targets.meant import meant
 from mcpkit.client.targets.reached import Process, Remote
 from mcpkit.client.transports.memory import MemoryTransport
+from mcpkit.common.start import module_command
 
 
 @pytest.fixture
@@ -68,10 +69,10 @@ def test_a_package_is_run_as_a_module_wherever_it_is(folder: Path, monkeypatch: 
     (package / "__main__.py").touch()
     found = meant(package)
     assert isinstance(found, Process)
-    assert found.command == [sys.executable, "-m", "weather"]
+    assert found.command == module_command("weather")
     assert found.env == {"PYTHONPATH": f"{folder}{os.pathsep}/other"}
     (package / "server.py").touch()
-    assert command(package) == [sys.executable, "-m", "weather.server"]
+    assert command(package) == module_command("weather.server")
 
 
 def test_a_command_may_have_paths_in_it() -> None:

@@ -180,7 +180,7 @@ def test_what_is_not_rewritten_is_left_and_said(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert said in shown.err
-    assert f"python -m mcpkit.compat {file}" in shown.err
+    assert f"mcpkit run --compat {file}" in shown.err
     assert len(shown.err.splitlines()) == 1
 
 

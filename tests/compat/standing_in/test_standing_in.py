@@ -74,7 +74,7 @@ def test_it_does_not_matter_whether_mcp_is_installed(tmp_path):
 
 
 CURES = [
-    ("import mcp.cli", "ModuleNotFoundError", "`python -m mcpkit.compat FILE` runs a server"),
+    ("import mcp.cli", "ModuleNotFoundError", "`mcpkit run --compat FILE` runs a server"),
     ("from mcp import cli", "ModuleNotFoundError", "mcpkit has no 'mcp.cli'"),
     ("from mcp.server.websocket import websocket_server", "ModuleNotFoundError", "no WebSocket"),
     ("from mcp.types import CreateTaskResult", "ModuleNotFoundError", "`@server.tool(task=True)`"),
@@ -166,7 +166,7 @@ def test_who_imported_mcp_before_is_named(tmp_path):
     named = ", ".join(f"{name} ({tmp_path / name}.py)" for name in ("first", "second", "third"))
     assert told == (
         f"'mcp' has been imported before mcpkit could stand in for it, by {named}. Call `mcpkit.compat.install()` "
-        "before that, as the first thing in the process, or start the server with `python -m mcpkit.compat FILE`."
+        "before that, as the first thing in the process, or start the server with `mcpkit run --compat FILE`."
     )
 
 
