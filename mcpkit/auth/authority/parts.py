@@ -20,6 +20,9 @@ from .look import Look
 
 _PLAIN = Look()
 
+_OPENID = frozenset({"openid", "profile", "email", "address", "phone"})
+"""The scopes of OpenID Connect (Core 1.0, sections 3.1.2.1 and 5.4), which ask for claims of the user."""
+
 
 class Keeper(Protocol):
     """Looks after what grants hold."""
@@ -100,15 +103,25 @@ class Parts(NamedTuple):
         return self._named(text) or self.scopes.defaults
 
     def _named(self, text: str | None) -> tuple[str, ...]:
-        """Return the scopes that a request names; `offline_access` is passed over, as all are refreshed."""
-        names = dict.fromkeys(name for name in (text or "").split(" ") if name not in {"", "offline_access"})
+        """Return the scopes of the server that a request names.
+
+        Clients that find no scopes to ask for ask for those of OpenID Connect. An authorization server may ignore a
+        part of what it is asked for (RFC 6749, section 3.3), so these are ignored, unless the server has them in its
+        table or has no table; and so is `offline_access`, as all tokens are refreshed.
+
+        Raises:
+            OAuthError: One of them is none of the server's.
+        """
+        table = self.scopes.table
+        ignored = {"", "offline_access", *(_OPENID if table else ())}.difference(table)
+        names = dict.fromkeys(name for name in (text or "").split(" ") if name not in ignored)
         for name in names:
             try:
                 check_name(name)
             except ValueError:
                 raise OAuthError("invalid_scope", "scope is no list of scopes") from None
-            if self.scopes.table and name not in self.scopes.table:
-                known = " ".join(self.scopes.table)
+            if table and name not in table:
+                known = " ".join(table)
                 raise OAuthError("invalid_scope", f"{name[:100]} is none of the scopes, which are: {known}")
         return tuple(names)
 

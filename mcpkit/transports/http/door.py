@@ -30,6 +30,7 @@ from .sessions.handshake import serve_delete, serve_get, serve_handshake
 from .sessions.legacy_sse import Pipe
 from .shutdown import end_on_signals
 from .stateless import is_stateless, serve_stateless, unknown_revision
+from .uvicorn_server import connect
 from .workers import warn_of_workers
 
 if TYPE_CHECKING:
@@ -135,8 +136,8 @@ class Door:
         is_post = scope["method"] == "POST"
         if not is_post:  # nobody reads its body
             receive, send = watch(scope, headers, receive, send)
+        service = self._services.get(asyncio.get_running_loop())
         try:
-            service = self._services.get(asyncio.get_running_loop())
             if service is None or not service.is_open:
                 service = await self._open()
             keep_alive, peer = self._settings.keep_alive, scope.get("client")
@@ -153,7 +154,8 @@ class Door:
                 exchange.challenger, exchange.grant = door, grant
             await endpoint(service, scope, exchange)
         except RefusedError as error:
-            if is_post and isinstance(error, UnreadError):
+            # At the end of the server the connection is closed in any case.
+            if is_post and isinstance(error, UnreadError) and (service is None or service.is_open):
                 _, send = watch(scope, headers, receive, send)
             await refuse(send, error.status, error.text, error.headers)
         except BusyError as error:
@@ -279,6 +281,7 @@ class Door:
             if self._protection is not None and (revocations := self._engine.revocations) is not None:
                 self._deaf[loop] = revocations.listen(partial(self._revoke, self._protection, service, loop))
             end_on_signals(service.ending)
+            connect(service)
         return service
 
     @staticmethod

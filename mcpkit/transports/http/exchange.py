@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,9 @@ _EVENT_STREAM = (
 )
 _LOST = (OSError, RuntimeError)
 """What servers raise for a client that has gone; uvloop the second."""
+
+_CLIENT_CLOSED = 499
+"""The status of a request after which the client has closed the connection, as nginx logs it."""
 
 logger = logging.getLogger("mcpkit")
 
@@ -353,7 +357,9 @@ class Exchange:
                 await self._wait(None)
             if self.state == ANSWERED:
                 await self.respond()
-            elif self.state != _GONE:
+            elif self.state == _GONE:
+                await self.leave()
+            else:
                 await self._stream()
         except _LOST:
             self.hang_up()
@@ -362,6 +368,15 @@ class Exchange:
             if opening is not None:
                 opening.cancel()
             self.hang_up()
+
+    async def leave(self) -> None:
+        """Answer a client that has closed the connection before the response began.
+
+        It does not arrive. Middleware such as Starlette's BaseHTTPMiddleware raises an error for an app that ends
+        without a response, and may log the status.
+        """
+        with suppress(*_LOST):
+            await respond(self._send, _CLIENT_CLOSED)
 
     async def _stream(self) -> None:
         headers = [*_EVENT_STREAM, *self._source.headers()]

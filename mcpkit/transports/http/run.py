@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import uvicorn
 
 from ...protocol.types import Json
+from .uvicorn_server import decline_upgrades
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -113,6 +114,7 @@ class _Server(uvicorn.Server):
         self._settings = settings
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        decline_upgrades(self.config)
         await super().startup(sockets)
         for server in self.servers:
             for listening in server.sockets:

@@ -27,6 +27,7 @@ from .shutdown import Ending
 if TYPE_CHECKING:
     from ...auth.verifier import TokenVerifier
     from ...state.revocations import Revocation
+    from .uvicorn_server import Run
 
 Finish = Callable[[Ready | Coroutine[Any, Any, Outcome]], Coroutine[Any, Any, Outcome]]
 """Takes the outcome of a request, and returns it when it may be sent."""
@@ -73,6 +74,7 @@ class Service(Source):
         stage: How far its life has come.
         is_open: Whether it takes work.
         ending: How it ends with the process.
+        runs: The uvicorn servers of its event loop.
     """
 
     def __init__(self, environment: Environment, keys: Keys, on_end: Callable[[], None]) -> None:
@@ -92,6 +94,7 @@ class Service(Source):
         self.stage: int = _STARTING
         self.is_open = False
         self.ending = Ending(loop, settings.grace, self.close)
+        self.runs: set[Run] = set()
         self._on_end = on_end
         self._waiting: set[asyncio.Task[object]] = set()
         self._started: asyncio.Future[None] = loop.create_future()
@@ -230,6 +233,16 @@ class Service(Source):
         self.close()
         await self._keeper
 
+    async def ended(self) -> None:
+        """Wait until it has ended."""
+        await asyncio.wait([self._keeper])
+
+    def end_streams(self) -> None:
+        """End the streams that belong to no call; their clients may open others."""
+        for listener in tuple(self.listeners):
+            listener.end()
+        self.sessions.end_streams()
+
     def _enter(self, stage: int) -> None:
         """Enter a stage, unless a later one has been entered."""
         self.stage = max(self.stage, stage)
@@ -266,9 +279,7 @@ class Service(Source):
 
     async def _wind_down(self) -> None:
         grace = self.settings.grace
-        for listener in tuple(self.listeners):
-            listener.end()
-        self.sessions.end_streams()
+        self.end_streams()
         time_for_calls = None if grace is None else grace * _SHARE_OF_CALLS
         self.engine.drain(time_for_calls)
         await self._within(time_for_calls, self._drain())
@@ -313,5 +324,6 @@ class Service(Source):
         if self.environment.leases is not None:
             self.environment.leases.close()
         self.sessions.forget_all()
+        self.bodies.close()
         for task in tuple(self._waiting):
             task.cancel()

@@ -57,6 +57,8 @@ async def _serve_early(service: Service, message: Any, exchange: Exchange) -> No
     """Serve a POST that has come before the lifespan was entered: its headers may be those of a tool to come."""
     if await exchange.stays(service.engine.entrance.passed()):
         await _serve(service, message, exchange)
+    else:
+        await exchange.leave()
 
 
 def _serve(service: Service, message: Any, exchange: Exchange) -> Awaitable[None]:

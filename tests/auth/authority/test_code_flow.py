@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import random
+
 import anyio
 import httpx2
 import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
-from authority_site import MCP, ORIGIN, SECRET, SSE, Here, Login, clicked, code_of, said
+from authority_site import MCP, ORIGIN, SCOPES, SECRET, SSE, Here, Login, clicked, code_of, said
 from clock import Clock
 from mcpkit.auth import DevUser, InvalidTokenError
 from mcpkit.state.memory import Memory
 
 pytestmark = pytest.mark.anyio
+
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
 
 
 async def test_the_metadata_says_what_clients_look_for() -> None:
@@ -147,10 +152,22 @@ async def test_an_empty_scope_is_as_good_as_none() -> None:
     assert (await here.tokens(await here.login(scope="")))["scope"] == "notes:read"
 
 
-async def test_offline_access_is_passed_over() -> None:
-    here = Here()
-    tokens = await here.tokens(await here.login(scope="notes:write offline_access"))
-    assert tokens["scope"] == "notes:write"
+async def test_scopes_of_openid_are_ignored_beside_any_of_the_server_and_alone() -> None:
+    draw = random.Random(17)
+    foreign = ["openid", "email", "profile", "address", "phone", "offline_access"]
+    for table in (SCOPES, {"notes:write": "Change notes"}, {**SCOPES, "email": "Read the mail of the user"}):
+        here = Here(scopes=table)
+        defaults = [name for name in table if name == "notes:read"]
+        for _ in range(EXAMPLES // 10):
+            own = draw.choice([[], ["notes:write"], ["email"]])
+            asked = own + [name for name in foreign if draw.random() < 0.5 and name not in own]
+            draw.shuffle(asked)
+            login = await here.login(scope=" ".join(asked))
+            granted = sorted(name for name in asked if name in table) or defaults
+            tokens = await here.tokens(login)
+            assert sorted(tokens.get("scope", "").split()) == granted, asked
+            again = await here.refreshed(tokens, login, scope=" ".join(["openid", *granted]))
+            assert sorted(again.json().get("scope", "").split()) == granted, asked
 
 
 async def test_without_a_table_any_scope_is_granted() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Mapping
 from inspect import iscoroutine
 from io import BytesIO
 
-from ....calls.coroutines import first_step, go_on, within
+from ....calls.coroutines import first_step, go_on, uncancel, within
 from ....calls.shares import Shares
 from ..exchange import Exchange, RefusedError
 from ..options import Settings
@@ -31,6 +32,14 @@ class Bodies:
         self._total = settings.max_body_total
         self._seconds = settings.body_timeout
         self._shares = Shares()
+        self._reading: set[asyncio.Task[object]] = set()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Refuse the requests of which the bodies are being read, as the server ends."""
+        self._is_closed = True
+        for task in self._reading:
+            task.cancel()
 
     async def read(self, exchange: Exchange) -> bytes:
         """Read one whole body.
@@ -40,8 +49,8 @@ class Bodies:
 
         Raises:
             RefusedError: 413 for more bytes, 408 for a longer time, 503 where too many bytes are on their way, 400 for
-                a client that has gone, 401 for one that has been sent away meanwhile. It is an UnreadError where there
-                is more of the body.
+                a client that has gone and for a body that the HTTP server has lost, 401 for one that has been sent
+                away meanwhile. It is an UnreadError where there is more of the body.
         """
         limit = self._limit
         length = exchange.request_headers.get(b"content-length")
@@ -64,15 +73,37 @@ class Bodies:
             body: bytes = message.get("body", b"")
             if len(body) > limit:
                 raise RefusedError(413, _too_long(limit))
+            if not body:
+                _check_lost(exchange.request_headers)
             return body
-        try:
-            parts = self._read_parts(message, reading, length, exchange)
-            body = await within(self._seconds, parts)
-        except TimeoutError:
-            raise UnreadError(408, f"the body did not arrive within {self._seconds:g} seconds") from None
+        body = await self._read_in_time(message, reading, length, exchange)
+        if not body:
+            _check_lost(exchange.request_headers)
         if exchange.challenger is not None and exchange.grant is not None:  # time has passed
             exchange.challenger.check(exchange.grant)
         return body
+
+    async def _read_in_time(
+        self,
+        message: Message | None,
+        reading: Awaitable[Message],
+        length: bytes | None,
+        exchange: Exchange,
+    ) -> bytes:
+        task = asyncio.current_task()
+        assert task is not None
+        self._reading.add(task)
+        try:
+            parts = self._read_parts(message, reading, length, exchange)
+            return await within(self._seconds, parts)
+        except TimeoutError:
+            raise UnreadError(408, f"the body did not arrive within {self._seconds:g} seconds") from None
+        except asyncio.CancelledError:
+            if not self._is_closed or uncancel(task) > 0:
+                raise
+            raise UnreadError(503, "the server is shutting down", _LATER) from None
+        finally:
+            self._reading.discard(task)
 
     async def _read_parts(
         self,
@@ -110,6 +141,25 @@ class Bodies:
             excess = self._shares.excess(self._total, caller, amount)
             raise UnreadError(503, f"too many bytes are on their way {excess}; try again later", _LATER)
         self._shares.take(caller, amount)
+
+
+def _check_lost(headers: Mapping[bytes, bytes]) -> None:
+    """Refuse a request without a body if its headers announce one.
+
+    Raises:
+        RefusedError: 400. It names uvicorn with httptools, which drops the body where a client offers an upgrade.
+    """
+    length = headers.get(b"content-length", b"0")
+    if b"transfer-encoding" not in headers and not length.strip(b"0 \t"):
+        return
+    found = "the body of the request is empty, although its headers announce one"
+    if b"upgrade" in headers:
+        raise RefusedError(
+            400,
+            f"{found}: uvicorn with httptools drops the body of a request that offers an upgrade of the protocol, "
+            "as this one does. Start uvicorn with --http h11",
+        )
+    raise RefusedError(400, f"{found}. Send one, or let no middleware before the app read it")
 
 
 def _too_long(limit: int) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import httpx2
 import pytest
 
 from event_streams import ACCEPT, site, stateless_meta
 from mcpkit import Server
+from mcpkit.calls.channel import NO_HEADERS
 from mcpkit.transports.http.exchange import Exchange, RefusedError
 from mcpkit.transports.http.intake.body import Bodies
 from mcpkit.transports.http.options import Settings
@@ -21,7 +23,12 @@ async def send(message: object) -> None:
 
 
 async def read(
-    *parts: bytes, limit: int = 100, is_cut: bool = False, is_late: bool = False, seconds: float = 10
+    *parts: bytes,
+    limit: int = 100,
+    is_cut: bool = False,
+    is_late: bool = False,
+    seconds: float = 10,
+    headers: Mapping[bytes, bytes] = NO_HEADERS,
 ) -> bytes:
     """Read a body that comes in parts, and perhaps never ends."""
     messages: list[dict[str, object]] = [
@@ -42,7 +49,7 @@ async def read(
         return message
 
     bodies = Bodies(Settings(max_body=limit, body_timeout=seconds))
-    return await bodies.read(Exchange(receive, send, 15))
+    return await bodies.read(Exchange(receive, send, 15, headers))
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -108,3 +115,16 @@ def test_a_long_message_arrives_whole(web: str) -> None:
     with site(server, uvicorn={"http": web}) as there:
         answer = httpx2.post(there.url, json=message, headers=ACCEPT | headers).json()
     assert answer["result"]["content"][0]["text"] == "1000000"
+
+
+@pytest.mark.parametrize("headers", [{b"content-length": b"2"}, {b"transfer-encoding": b"chunked"}])
+@pytest.mark.parametrize("parts", [[b""], [b"", b""]])
+async def test_a_body_that_is_announced_and_empty_is_refused_with_its_cause(
+    headers: dict[bytes, bytes], parts: list[bytes]
+) -> None:
+    with pytest.raises(RefusedError, match=r"although its headers announce one\. Send one") as refusal:
+        await read(*parts, headers=headers)
+    assert refusal.value.status == 400
+    with pytest.raises(RefusedError, match="uvicorn with --http h11"):
+        await read(*parts, headers={**headers, b"upgrade": b"h2c"})
+    assert await read(*parts, headers={b"content-length": b"0", b"upgrade": b"h2c"}) == b""

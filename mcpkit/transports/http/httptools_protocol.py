@@ -1,0 +1,91 @@
+"""uvicorn's protocol for httptools, without its loss of bodies; imported where uvicorn has loaded httptools.
+
+A server may ignore an offer of an upgrade (RFC 9110, 7.8), and clients in Java and Kotlin offer h2c with their first
+request. httptools ends a request with an offer after its head, whatever the server does with the offer: uvicorn then
+drops the body, or takes it for the next request. So such a request is parsed again, without the offer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from httptools import HttpParserUpgrade, HttpRequestParser
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+_OFFER = frozenset({b"upgrade", b"http2-settings"})
+"""Header fields, and options of `Connection`, that offer an upgrade."""
+
+
+class DecliningProtocol(HttpToolsProtocol):
+    """One connection.
+
+    Args:
+        args: As uvicorn gives them.
+        options: As uvicorn gives them.
+
+    Attributes:
+        is_declined: Whether the request that is being parsed offers an upgrade that is not taken.
+    """
+
+    is_declined = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.parser = _Parser(self)
+
+    def on_headers_complete(self) -> None:
+        """Start to serve the request, unless it is to be parsed again."""
+        self.is_declined = (
+            self.parser.should_upgrade()
+            and not self._should_upgrade()
+            and any(name == b"upgrade" for name, _ in self.headers)  # there is none with CONNECT
+        )
+        if not self.is_declined:
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Note the end of the body, unless the request is to be parsed again."""
+        if not self.is_declined:
+            super().on_message_complete()
+
+    def head_without_offer(self) -> bytes:
+        """Return the head of the request that is declined, as the client would send it without the offer."""
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (method, self.url, version)]
+        for name, value in self.headers:
+            if name == b"connection":
+                options = [option.strip() for option in value.split(b",")]
+                kept = b", ".join(option for option in options if option.lower() not in _OFFER)
+                lines.append(b"connection: " + kept)
+            elif name not in _OFFER:
+                lines.append(b"%b: %b" % (name, value))
+        return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+class _Parser(HttpRequestParser):
+    def __init__(self, protocol: DecliningProtocol) -> None:
+        super().__init__(protocol)
+        self._protocol = protocol
+        if hasattr(self, "set_dangerous_leniencies"):  # as uvicorn does, where httptools has it
+            self.set_dangerous_leniencies(lenient_data_after_close=True)
+
+    def feed_data(self, data: Any) -> None:
+        """Parse what has come; a request that is declined a second time.
+
+        Raises:
+            HttpParserError: It is not HTTP.
+            HttpParserUpgrade: The request ends here, and its connection is upgraded.
+        """
+        parser, protocol = self, self._protocol
+        while True:  # not recursive: a client may send many such requests at once
+            try:
+                HttpRequestParser.feed_data(parser, data)
+            except HttpParserUpgrade as upgrade:
+                if not protocol.is_declined:
+                    raise
+                data = memoryview(data)[upgrade.args[0] :]
+                head = protocol.head_without_offer()
+                parser = protocol.parser = _Parser(protocol)
+                HttpRequestParser.feed_data(parser, head)
+            else:
+                return

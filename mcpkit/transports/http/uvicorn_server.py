@@ -1,0 +1,129 @@
+"""Connects the app to the uvicorn server that runs it: streams end when it stops, and declined upgrades lose no body.
+
+uvicorn waits for open connections before it sends the lifespan's shutdown event, and sends none to a mounted app. A
+signal is one way to stop it, see `shutdown`; a program sets `should_exit`, and `--limit-max-requests` sets nothing. So
+the app adds a step to the `shutdown` method of the server that runs in its event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    import socket
+
+    import uvicorn
+
+    from .service import Service
+
+_STALLED = 0.5
+"""Seconds after which a client that has read nothing is given up, when all services have ended."""
+
+_RUN = "mcpkit_run"
+"""The attribute of a uvicorn server that holds its run."""
+
+
+def connect(service: Service) -> None:
+    """End a service when the uvicorn servers of its event loop stop.
+
+    Where only some of them stop, the service goes on for the others, and its streams end so that no server waits for
+    one. Does nothing where uvicorn is not loaded.
+
+    Args:
+        service: A service of the running event loop.
+    """
+    if "uvicorn.server" not in sys.modules:
+        return
+    for server in _running_servers():
+        run: Run | None = getattr(server, _RUN, None)
+        if run is None:
+            run = Run(server)
+            decline_upgrades(server.config)
+        run.services.add(service)
+        service.runs.add(run)
+        if run.has_stopped:
+            run.stop(service)
+
+
+def decline_upgrades(config: uvicorn.Config) -> None:
+    """Have uvicorn, if it uses httptools, read the body of a request with an upgrade that is not taken.
+
+    Args:
+        config: A loaded configuration; it applies to connections that are opened from now on.
+    """
+    module = sys.modules.get("uvicorn.protocols.http.httptools_impl")
+    if module is not None and config.http_protocol_class is module.HttpToolsProtocol:
+        from .httptools_protocol import DecliningProtocol
+
+        config.http_protocol_class = DecliningProtocol
+
+
+class Run:
+    """One uvicorn server, and the services in its event loop.
+
+    Attributes:
+        services: The services.
+        has_stopped: Whether the server has begun to stop.
+    """
+
+    def __init__(self, server: uvicorn.Server) -> None:
+        self.services: WeakSet[Service] = WeakSet()
+        self.has_stopped = False
+        shutdown = partial(self._shutdown, server.shutdown, server.server_state)
+        vars(server).update({_RUN: self, "shutdown": shutdown})
+
+    def stop(self, service: Service) -> None:
+        """End the service, or its streams where another server still serves it."""
+        if all(run.has_stopped for run in service.runs):
+            service.close()
+        else:
+            service.end_streams()
+            for pipe in tuple(service.pipes.values()):
+                service.environment.begin(pipe.aclose())
+
+    async def _shutdown(self, shutdown: Any, state: Any, sockets: list[socket.socket] | None = None) -> None:
+        self.has_stopped = True
+        services = list(self.services)
+        for service in services:
+            self.stop(service)
+        aborting = asyncio.get_running_loop().create_task(_abort_unread(services, state))
+        try:
+            await shutdown(sockets=sockets)
+        finally:
+            aborting.cancel()
+
+
+async def _abort_unread(services: Iterable[Service], state: Any) -> None:
+    """Abort connections of clients that read nothing once the services have ended: uvicorn would wait for them."""
+    for service in services:
+        await service.ended()
+    unread: dict[Any, int] = {}
+    while True:
+        await asyncio.sleep(_STALLED)
+        transports = [connection.transport for connection in state.connections]
+        sizes = {transport: transport.get_write_buffer_size() for transport in transports}
+        for transport, size in sizes.items():
+            if size and unread.get(transport) == size:
+                transport.abort()
+        unread = sizes
+
+
+def _running_servers() -> set[uvicorn.Server]:
+    """Return the uvicorn servers of the running event loop: `self` in the coroutines that its tasks wait in."""
+    from uvicorn import Server
+
+    servers: set[Server] = set()
+    for task in asyncio.all_tasks():
+        waiting: Any = task.get_coro()
+        while waiting is not None:
+            frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
+            if frame is not None and isinstance(server := frame.f_locals.get("self"), Server):
+                servers.add(server)
+                break
+            waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+    return servers
