@@ -7,6 +7,7 @@ from urllib.parse import unquote_plus
 
 from starlette.requests import Request
 
+from ...protocol import header_fields
 from .callers import caller_of
 from .client import Client
 from .clients import Clients
@@ -51,11 +52,11 @@ async def authenticated(request: Request, form: Parameters, clients: Clients) ->
 
 def _basic(header: str) -> tuple[str, str]:
     """Return the client id and the secret in the header `Authorization`."""
-    scheme, _, credentials = header.partition(" ")
     try:
-        if scheme.lower() != "basic":
+        credentials = header_fields.token68(header, "basic")
+        if credentials is None:
             raise ValueError
-        text = base64.b64decode(credentials.strip().encode("ascii"), validate=True).decode()
+        text = base64.b64decode(credentials, validate=True).decode()
         name, separator, secret = text.partition(":")
         if not separator:
             raise ValueError

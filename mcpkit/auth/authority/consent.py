@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...protocol import header_fields
 from ...state.keys import Keys
 from ...state.principal import Principal
 from .asked import Asked, opened, sealed
@@ -97,7 +98,7 @@ class Consent:
             OAuthError: It is none of the browser's that sends it.
         """
         origin = request.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        if origin is not None and not header_fields.is_same_origin(origin, request.headers.get("host", "")):
             raise OAuthError("invalid_request", "the form comes from another site", status=403)
         form = await of_form(request)
         asked = opened(form.require(FIELD), self._keys, self._clock)

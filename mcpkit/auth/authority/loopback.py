@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ...protocol import header_fields
 from ..urls import is_loopback
 
 _FORWARDING = frozenset(
@@ -25,9 +26,8 @@ def refusal(headers: Mapping[bytes, bytes]) -> str | None:
     Args:
         headers: Its headers by name in lower case.
     """
-    host = headers.get(b"host", b"").decode("latin-1")
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    if not is_loopback(name):
+    host = header_fields.host(headers.get(b"host", b"").decode("latin-1"))
+    if host is None or not is_loopback(host.name.strip("[]")):
         return f"{_BEGIN}the request is for another host than localhost, 127.0.0.1 or [::1]"
     for header in headers:
         if header in _FORWARDING or header.startswith(_FORWARDING_PREFIXES):

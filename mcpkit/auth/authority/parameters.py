@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
+from ...protocol import header_fields
 from .errors import OAuthError
 
 MAX_SIZE = 32 * 1024
@@ -117,8 +118,8 @@ def is_json(request: Request) -> bool:
     return _media_type(request) == "application/json"
 
 
-def _media_type(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+def _media_type(request: Request) -> str | None:
+    return header_fields.media_type(request.headers.get("content-type", ""))
 
 
 def _parsed(data: bytes) -> Parameters:

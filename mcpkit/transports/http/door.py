@@ -21,7 +21,7 @@ from .intake.authenticated import find_principal, principal_of
 from .intake.cors import Cors
 from .intake.guard import Guard
 from .intake.mounting import mount_point, path_below
-from .intake.negotiation import accepts, check_content, may_stream
+from .intake.negotiation import accepts_events, check_content, may_stream
 from .intake.refused_body import UnreadError, watch
 from .options import MESSAGES_PATH, SSE_PATH, OwnRoute, Settings
 from .routes import Routes
@@ -198,7 +198,7 @@ class Door:
             raise RefusedError(405, f"{method} means nothing here", ((b"allow", allowed),))
         if method == "DELETE":
             await serve_delete(service, exchange)
-        elif accepts(headers.get(b"accept", b"*/*"), b"text/event-stream"):
+        elif accepts_events(headers):
             await serve_get(service, exchange)
         else:
             raise RefusedError(406, "a GET is answered with an event stream: accept text/event-stream")

@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from ....common.errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
-from ....protocol import jsonrpc
+from ....protocol import header_fields, jsonrpc
 from ....protocol.jsonrpc import RequestId, is_object
 from ....protocol.revisions import STATELESS
 from ....protocol.types import Json
@@ -218,8 +218,10 @@ async def unexpected(http: HttpClient, response: httpx2.Response) -> StatusError
 
 
 def media_type(response: httpx2.Response) -> bytes:
-    """Return the media type of a body in lower case, without parameters; empty where there is none."""
-    return header(response, b"content-type").partition(b";")[0].strip().lower()
+    """Return the media type of a body in lower case; the whole field where that has another form."""
+    field = header(response, b"content-type")
+    kind = header_fields.media_type(field.decode("latin-1"))
+    return field if kind is None else kind.encode()
 
 
 def excerpt(body: bytes) -> str:

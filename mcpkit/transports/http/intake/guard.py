@@ -8,13 +8,24 @@ A web page may make its own name resolve to 127.0.0.1 and so talk to a server on
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+
+from ....protocol import header_fields
+
+_ANY = "*"
+_Ports = frozenset[int | str | None]
+"""The ports of an entry: numbers, None for the default one, `_ANY` for each."""
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-_DEFAULT_PORTS = {"http": "80", "https": "443"}
-_NAME = r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}|\*))?"
-_HOST = re.compile(_NAME)
-_ORIGIN = re.compile(rf"(?P<scheme>[a-z][a-z0-9+.-]*)://{_NAME}")
+_DEFAULT_PORTS = frozenset({None, 80, 443})
+_ENTRY = re.compile(
+    r"(?:(?P<scheme>[a-z][a-z0-9+.-]*)://)?"
+    r"(?P<name>\[[0-9a-f:.]+\]|(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\*)(?::(?P<port>[0-9]{1,5}|\*))?"
+)
+"""An entry of either list, and what a message may suggest as one."""
+_ADDRESS = re.compile(r"\*\.(?:.*\.)?[0-9]+\.?")
+_LABELS = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?")
+_WEB = ("http", "https", "ws", "wss")
 _BARE_ORIGINS = ("null", "file://")
 """Origins without a host: of sandboxed frames, and of pages of a desktop application."""
 
@@ -32,9 +43,9 @@ class Guard:
         public_url: Where clients reach the server, such as "https://example.com/mcp": its host and its
             origin are answered too.
         allowed_hosts: Further hosts: "example.com" (on the default ports), "example.com:8000",
-            "example.com:*" (on any port), or "*" for all.
+            "example.com:*" (on any port), "*.example.com" (its subdomains, at any depth), or "*" for all.
         allowed_origins: Further origins of web pages: "https://example.com", "https://example.com:8000",
-            "https://example.com:*", "null", or "*" for all.
+            "https://example.com:*", "https://*.example.com", "moz-extension://*", "null", or "*" for all.
 
     Attributes:
         allows_all_origins: Whether "*" is among the origins.
@@ -49,18 +60,23 @@ class Guard:
         allowed_hosts: Collection[str] = (),
         allowed_origins: Collection[str] = (),
     ) -> None:
-        self._hosts = {f"{name}:" for name in _LOOPBACK}
-        self._origins = {f"{scheme}://{name}:" for scheme in _DEFAULT_PORTS for name in _LOOPBACK}
+        everywhere: _Ports = frozenset({_ANY})
+        self._hosts = dict.fromkeys(_LOOPBACK, everywhere)
+        self._origins = {(scheme, name): everywhere for scheme in ("http", "https") for name in _LOOPBACK}
+        self._bare_origins = frozenset(allowed_origins).intersection(_BARE_ORIGINS)
+        self.allows_all_hosts, self.allows_all_origins = "*" in allowed_hosts, "*" in allowed_origins
         if public_url is not None:
-            scheme, host = _split_public_url(public_url)
-            self._hosts |= _host_forms(host)
-            self._origins |= _origin_forms(f"{scheme}://{host}")
-        for host in allowed_hosts:
-            self._hosts |= _host_forms(host)
-        for origin in allowed_origins:
-            self._origins |= _origin_forms(origin)
-        self.allows_all_hosts = "*" in self._hosts
-        self.allows_all_origins = "*" in self._origins
+            public = _public_origin(public_url)
+            allowed_hosts = [*allowed_hosts, public.partition("://")[2]]
+            allowed_origins = [*allowed_origins, public]
+        for each in allowed_hosts:
+            if each != "*":
+                name, ports = _host_entry(each)
+                self._hosts[name] = self._hosts.get(name, frozenset()) | ports
+        for each in allowed_origins:
+            if each != "*" and each not in _BARE_ORIGINS:
+                key, ports = _origin_entry(each)
+                self._origins[key] = self._origins.get(key, frozenset()) | ports
         self._passed: set[tuple[bytes | None, bytes | None]] = set()
 
     def refuse(self, host: bytes | None, origin: bytes | None) -> tuple[int, str] | None:
@@ -76,7 +92,7 @@ class Guard:
         """
         if (host, origin) in self._passed:
             return None
-        if not (self.allows_all_hosts or (host is not None and _is_among(self._hosts, _text(host)))):
+        if not (self.allows_all_hosts or (host is not None and self._allows_host(_text(host)))):
             return 421, _misdirected(host)
         if origin is not None and not self.allows_origin(_text(origin)):
             return 403, _foreign(origin)
@@ -92,66 +108,103 @@ class Guard:
         Args:
             origin: The value of `Origin`.
         """
-        return self.allows_all_origins or _is_among(self._origins, origin.lower())
+        if self.allows_all_origins or origin in self._bare_origins:
+            return True
+        parsed = header_fields.origin(origin)
+        if parsed is None:
+            return False
+        scheme, host, port = parsed
+        names = (*_names(host), "*")
+        return any(_fits(self._origins.get((scheme, name)), port) for name in names)
+
+    def _allows_host(self, host: str) -> bool:
+        parsed = header_fields.host(host)
+        return parsed is not None and any(
+            _fits(self._hosts.get(name), parsed.port) for name in _names(parsed.name)
+        )
 
 
 def _text(value: bytes) -> str:
-    return value.decode("latin-1").lower()
+    return value.decode("latin-1")
 
 
-def _is_among(allowed: set[str], value: str) -> bool:
-    # What ends with ":" stands for any port; as a header it is the default port, left empty.
-    if value in allowed:
-        return True
-    name, colon, port = value.rpartition(":")
-    if not (colon and port.isascii() and port.isdigit()):
-        name = value
-    return f"{name}:" in allowed
+def _names(name: str) -> Iterator[str]:
+    """Go through the names of entries that a host may have: its own, and wildcards for one label or more of it."""
+    yield name
+    if _LABELS.fullmatch(name):
+        while "." in name:
+            name = name.partition(".")[2]
+            yield f"*.{name}"
 
 
-def _host_forms(host: str) -> set[str]:
-    """Return what a `Host` header that means this entry may look like."""
-    if host == "*":
-        return {host}
-    found = _HOST.fullmatch(host.lower())
-    if found is None:
+def _fits(ports: _Ports | None, port: int | None) -> bool:
+    return ports is not None and (_ANY in ports or port in ports)
+
+
+def _host_entry(text: str) -> tuple[str, _Ports]:
+    """Return the name of a host, and its ports; both port 80 and port 443 go without saying."""
+    found = _ENTRY.fullmatch(text.lower())
+    parsed = None if found is None else _parsed_entry(found)
+    if found is None or parsed is None or found["scheme"] is not None or found["name"] == "*":
         raise ValueError(
-            f"allowed_hosts: {host!r} is not a host; write it like 'example.com' or '[2001:db8::1]' (a name with other "
-            "letters as 'xn--...'), with a port other than 80 and 443 or with ':*' for any port, or '*' for all hosts"
+            f"allowed_hosts: {text!r} is not a host; write it like 'example.com' or '[2001:db8::1]' (a name with other "
+            "letters as 'xn--...'), with a port other than 80 and 443 or with ':*' for any port, '*.example.com' for "
+            "all subdomains, or '*' for all hosts"
         )
-    return _forms(found["name"], found["port"], {None, *_DEFAULT_PORTS.values()})
+    name, port = parsed
+    return name, _DEFAULT_PORTS if port in _DEFAULT_PORTS else frozenset({port})
 
 
-def _origin_forms(origin: str) -> set[str]:
-    """Return what an `Origin` header that means this entry may look like."""
-    if origin == "*" or origin in _BARE_ORIGINS:
-        return {origin}
-    found = _ORIGIN.fullmatch(origin.lower())
-    if found is None:
+def _origin_entry(text: str) -> tuple[tuple[str, str], _Ports]:
+    """Return the scheme and the host of an origin, and its port."""
+    found = _ENTRY.fullmatch(text.lower())
+    if found is not None and found["name"] == "*" and found["port"] is None and found["scheme"] is not None:
+        if found["scheme"] in _WEB:
+            raise ValueError(
+                f"allowed_origins: {text!r} stands for the pages of all sites; name a domain, as in "
+                "'https://*.example.com', or write '*' for all origins"
+            )
+        return (found["scheme"], "*"), frozenset({None})
+    parsed = None if found is None else _parsed_entry(found)
+    if found is None or parsed is None or found["scheme"] is None or found["name"] == "*":
         raise ValueError(
-            f"allowed_origins: {origin!r} is not an origin; write it like 'https://example.com', "
-            "without a path, with ':*' for any port, or '*' for all origins"
+            f"allowed_origins: {text!r} is not an origin; write it like 'https://example.com', without a path, with "
+            "':*' for any port, 'https://*.example.com' for all subdomains, 'moz-extension://*' for all extensions, "
+            "or '*' for all origins"
         )
-    scheme = found["scheme"]
-    return _forms(f"{scheme}://{found['name']}", found["port"], {None, _DEFAULT_PORTS.get(scheme)})
+    name, port = parsed
+    if port is not _ANY and (read := header_fields.origin(f"{found['scheme']}://{name}:{port or ''}")):
+        port = read.port
+    return (found["scheme"], name), frozenset({port})
 
 
-def _forms(name: str, port: str | None, defaults: set[str | None]) -> set[str]:
-    """Return a name with its port, in each way to write that; "name:" stands for any port."""
-    if port in defaults:
-        return {name, *(f"{name}:{default}" for default in defaults if default is not None)}
-    return {f"{name}:{'' if port == '*' else port}"}
+def _parsed_entry(found: re.Match[str]) -> tuple[str, int | str | None] | None:
+    """Return the name, as `Host` has it, and the port of an entry; None where they can be none of a host."""
+    name, port = found["name"], found["port"]
+    if name.startswith("*") and (name == "*" or _ADDRESS.fullmatch(name)):
+        return None
+    parsed = header_fields.host(f"{name}:{'' if port in {None, _ANY} else port}")
+    if parsed is None:
+        return None
+    return parsed.name, _ANY if port == _ANY else parsed.port
 
 
-def _split_public_url(url: str) -> tuple[str, str]:
-    found = re.match(r"(https?)://([^/?#]+)", url, re.IGNORECASE)
-    host = _HOST.fullmatch(found[2].lower()) if found else None
-    if found is None or host is None or host["port"] == "*":
+def _public_origin(url: str) -> str:
+    """Return the origin of a URL at which clients reach the server."""
+    found = re.match(r"https?://[^/?#]+", url, re.IGNORECASE)
+    entry = None if found is None else _ENTRY.fullmatch(found[0].lower())
+    if (
+        found is None
+        or entry is None
+        or entry["port"] == _ANY
+        or "*" in entry["name"]
+        or not _parsed_entry(entry)
+    ):
         raise ValueError(
             f"public_url: {url!r} is not where clients can reach a server; "
             "write it like 'https://example.com/mcp'"
         )
-    return found[1].lower(), host[0]
+    return found[0].lower()
 
 
 def _misdirected(host: bytes | None) -> str:
@@ -160,8 +213,9 @@ def _misdirected(host: bytes | None) -> str:
             "The request has no Host header, so it cannot be checked. If it may come without one: "
             'server.asgi(allowed_hosts=["*"])'
         )
-    text = _text(host)
-    named = text if len(text) <= 255 and _HOST.fullmatch(text) else "example.com"
+    text = _text(host).lower()
+    found = _ENTRY.fullmatch(text) if len(text) <= 255 else None
+    named = text if found is not None and found["scheme"] is None and "*" not in text else "example.com"
     return (
         f"This server does not answer to the host that the request names. If {named} is the server: "
         f'server.asgi(allowed_hosts=["{named}"])'
@@ -169,9 +223,10 @@ def _misdirected(host: bytes | None) -> str:
 
 
 def _foreign(origin: bytes) -> str:
-    text = _text(origin)
-    is_plausible = len(text) <= 255 and (text in _BARE_ORIGINS or _ORIGIN.fullmatch(text))
-    named = text if is_plausible else "https://example.com"
+    text = _text(origin).lower()
+    found = _ENTRY.fullmatch(text) if len(text) <= 255 else None
+    is_plausible = found is not None and found["scheme"] is not None and "*" not in text
+    named = text if is_plausible or text in _BARE_ORIGINS else "https://example.com"
     return (
         f"This server does not answer web pages of the origin that the request names. If pages of {named} "
         f'may use it: server.asgi(allowed_origins=["{named}"])'

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ....protocol import header_fields
 from .refused_body import UnreadError
+
+_USUAL = frozenset(
+    b"application/json" + parameter
+    for parameter in (b"", b"; charset=utf-8", b";charset=utf-8", b"; charset=UTF-8", b";charset=UTF-8")
+)
+"""Values of Content-Type that need no parsing."""
 
 _known: dict[bytes, bool] = {}
 """Which values of Accept have been found fine, so that each is read once: clients send the same at each call."""
@@ -20,24 +27,24 @@ def may_stream(headers: Mapping[bytes, bytes]) -> bool:
     Raises:
         UnreadError: 415 for what is not one JSON text, 406 for a client that does not take one.
     """
-    if headers.get(b"content-type") != b"application/json" or b"content-encoding" in headers:
+    if headers.get(b"content-type") not in _USUAL or b"content-encoding" in headers:
         check_content(headers)
     accept = headers.get(b"accept", b"*/*")
     known = _known.get(accept)
     if known is not None:
         return known
-    if not accepts(accept, b"application/json"):
+    text = accept.decode("latin-1")
+    if not header_fields.accepts(text, "application/json"):
         raise UnreadError(406, "an answer is application/json or text/event-stream: accept both")
-    is_streamable = accepts(accept, b"text/event-stream")
+    is_streamable = header_fields.accepts(text, "text/event-stream")
     if len(_known) < _MANY and len(accept) <= _LONG:
         _known[accept] = is_streamable
     return is_streamable
 
 
-def accepts(accept: bytes, media_type: bytes) -> bool:
-    """Say whether the value of an Accept header allows a media type."""
-    accept = accept.lower()
-    return media_type in accept or b"*/*" in accept or media_type.partition(b"/")[0] + b"/*" in accept
+def accepts_events(headers: Mapping[bytes, bytes]) -> bool:
+    """Say whether a client takes an event stream."""
+    return header_fields.accepts(headers.get(b"accept", b"*/*").decode("latin-1"), "text/event-stream")
 
 
 def check_content(headers: Mapping[bytes, bytes]) -> None:
@@ -46,8 +53,8 @@ def check_content(headers: Mapping[bytes, bytes]) -> None:
     Raises:
         UnreadError: 415.
     """
-    media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if media_type != b"application/json":
+    if header_fields.media_type(headers.get(b"content-type", b"").decode("latin-1")) != "application/json":
         raise UnreadError(415, "a message is sent as Content-Type: application/json")
-    if headers.get(b"content-encoding", b"identity") != b"identity":
+    codings = headers.get(b"content-encoding", b"").lower().split(b",")
+    if not {coding.strip(b" \t") for coding in codings} <= {b"", b"identity"}:
         raise UnreadError(415, "a message is sent without Content-Encoding")

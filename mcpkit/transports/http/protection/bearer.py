@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-_BEARER = re.compile(rb"bearer(?=[ \t]|$)", re.IGNORECASE)
-_TOKEN = re.compile(rb"bearer +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE)
+from ....protocol import header_fields
+
 MOST = 16 * 1024
 """Bytes of an Authorization header that is read."""
 
@@ -21,13 +20,13 @@ def bearer_token(header: bytes) -> str | None:
     Raises:
         MalformedAuthorizationError: It is of that scheme, and not of its form.
     """
-    header = header.strip()
-    if not _BEARER.match(header):
-        return None
-    found = _TOKEN.fullmatch(header) if len(header) <= MOST else None
-    if found is None:
+    try:
+        token = header_fields.token68(header.decode("latin-1"), "bearer")
+    except ValueError:
+        raise MalformedAuthorizationError from None
+    if token is not None and len(header) > MOST:
         raise MalformedAuthorizationError
-    return found[1].decode("ascii")
+    return token
 
 
 def challenge(parameters: Mapping[str, str | None]) -> str:

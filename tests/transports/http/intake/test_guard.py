@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from mcpkit.transports.http.intake import guard as module
 from mcpkit.transports.http.intake.guard import Guard
 
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -219,18 +222,40 @@ def test_a_refusal_does_not_repeat_what_is_no_name(value):
         ("allowed_hosts", ["api.example.org/mcp"], "'example.com'"),
         ("allowed_hosts", ["2001:db8::1"], "'[2001:db8::1]'"),
         ("allowed_hosts", ["bücher.example"], "'xn--...'"),
-        ("allowed_hosts", ["*.example.com"], "'example.com'"),
+        *(
+            ("allowed_hosts", [entry], "'*.example.com' for all subdomains")
+            for entry in (
+                "*example.com",
+                "a.*.example.com",
+                "*.*.example.com",
+                "*.",
+                "*.127.0.0.1",
+                "*.[::1]",
+                "*:80",
+            )
+        ),
         ("allowed_hosts", [""], "'example.com'"),
         ("allowed_hosts", ["example.com:port"], "':*' for any port"),
         ("allowed_hosts", ["[broken"], "'example.com'"),
         ("allowed_origins", ["api.example.org"], "'https://example.com'"),
         ("allowed_origins", ["http://api.example.org/"], "without a path"),
-        ("allowed_origins", ["https://*.example.org"], "'https://example.com'"),
+        *(
+            ("allowed_origins", [entry], "'https://*.example.com'")
+            for entry in (
+                "https://*example.org",
+                "*://example.org",
+                "https://*",
+                "http://*:*",
+                "*.example.org",
+                "x://*:1",
+            )
+        ),
         ("allowed_origins", ["https://"], "'https://example.com'"),
         ("public_url", "example.com", "'https://example.com/mcp'"),
         ("public_url", "ftp://example.com", "'https://example.com/mcp'"),
         ("public_url", "https:///mcp", "'https://example.com/mcp'"),
         ("public_url", "https://example.com:*/mcp", "'https://example.com/mcp'"),
+        ("public_url", "https://*.example.com/mcp", "'https://example.com/mcp'"),
         ("public_url", "https://user@example.com/mcp", "'https://example.com/mcp'"),
     ],
 )
@@ -258,6 +283,62 @@ def test_a_refusal_is_not_remembered():
     assert guard._passed == set()
 
 
+def fits(entry: str, name: str) -> bool:
+    """Say whether a host is one label or more below the domain of a wildcard; labels are compared one by one."""
+    labels, domain = name.split("."), entry.removeprefix("*.").split(".")
+    own = labels[: -len(domain)]
+    is_label = all(label and set(label) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_") for label in own)
+    return bool(own) and is_label and labels[-len(domain) :] == domain
+
+
+@st.composite
+def names(draw: st.DrawFn) -> str:
+    label = st.sampled_from(
+        ["a", "pr-17--app", "example", "com", "evil", "*", "", "x y", "a@b", "a/b", "a#", "a%2e", "\xe9"]
+    )
+    domain = draw(
+        st.sampled_from(["example.com", "example.com", "example.com.evil", "xexample.com", "example.com."])
+    )
+    return draw(st.sampled_from([".", ".", ".", ""])).join([*draw(st.lists(label, max_size=3)), domain])
+
+
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
+@given(
+    names(),
+    st.sampled_from(
+        [("", ""), ("", ":443"), ("", ":80"), (":8000", ":8000"), (":8000", ""), (":*", ":1"), ("", ":8000")]
+    ),
+    st.sampled_from(["https", "http"]),
+)
+def test_a_wildcard_stands_for_one_label_or_more(name: str, ports: tuple[str, str], scheme: str) -> None:
+    entry_port, port = ports
+    is_below = fits("*.example.com", name)
+    guard = Guard(
+        allowed_hosts=[f"*.EXAMPLE.com{entry_port}"], allowed_origins=[f"https://*.Example.com{entry_port}"]
+    )
+    on_default = entry_port == "" and port in {"", ":80", ":443"}
+    expected = is_below and (on_default or entry_port == port or entry_port == ":*")
+    assert passes(guard, name.upper() + port) == expected
+    on_default = entry_port == "" and port in {"", ":443"}
+    expected = is_below and scheme == "https" and (on_default or entry_port == port or entry_port == ":*")
+    assert passes(guard, origin=f"{scheme}://{name}{port}") == expected
+
+
+@pytest.mark.parametrize("scheme", ["moz-extension", "vscode-webview", "chrome-extension"])
+def test_a_star_for_the_host_stands_for_all_origins_of_a_scheme(scheme):
+    guard = Guard(allowed_origins=[f"{scheme}://*"])
+    assert passes(guard, origin=f"{scheme}://5f0b6c1e-2d0a-4f7c-9b1e-0a1b2c3d4e5f")
+    for other in (
+        f"{scheme}://",
+        f"{scheme}://a/b",
+        f"x{scheme}://a",
+        "https://a.example",
+        "null",
+        f"{scheme}://a:1",
+    ):
+        assert not passes(guard, origin=other)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.none() | st.binary(max_size=60), st.none() | st.binary(max_size=60))
 def test_any_bytes_are_decided(host, origin):
@@ -275,5 +356,5 @@ def test_any_bytes_are_decided(host, origin):
 )
 def test_nothing_that_only_begins_or_ends_with_a_loopback_name_is_answered(name, noise):
     assert not passes(Guard(), noise + name) or noise + name in LOOPBACK
-    is_port = noise == ":" or (noise[0] == ":" and noise[1:].isdigit())
+    is_port = noise == ":" or (noise[0] == ":" and noise[1:].isdigit() and int(noise[1:]) < 65536)
     assert passes(Guard(), name + noise) == is_port
