@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from ipaddress import IPv6Address
 from typing import NamedTuple
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -152,6 +151,8 @@ def host(value: str) -> Host | None:
         return None
     name, port = found[1].lower(), found[2]
     if name.startswith("["):
+        from ipaddress import IPv6Address  # here, as few hosts need it
+
         try:
             name = f"[{IPv6Address(name[1:-1])}]"
         except ValueError:

@@ -170,6 +170,7 @@ def test_an_app_at_module_level_loads_nothing_but_what_checks_its_options():
     assert with_an_app - without == {
         "mcpkit.state.keys",
         "mcpkit.common.nearest",
+        "mcpkit.protocol.header_fields",
         "mcpkit.transports.http",
         "mcpkit.transports.http.app",
         "mcpkit.transports.http.intake",

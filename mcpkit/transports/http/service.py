@@ -27,7 +27,6 @@ from .shutdown import Ending
 if TYPE_CHECKING:
     from ...auth.verifier import TokenVerifier
     from ...state.revocations import Revocation
-    from .uvicorn_server import Run
 
 Finish = Callable[[Ready | Coroutine[Any, Any, Outcome]], Coroutine[Any, Any, Outcome]]
 """Takes the outcome of a request, and returns it when it may be sent."""
@@ -74,7 +73,6 @@ class Service(Source):
         stage: How far its life has come.
         is_open: Whether it takes work.
         ending: How it ends with the process.
-        runs: The uvicorn servers of its event loop.
     """
 
     def __init__(self, environment: Environment, keys: Keys, on_end: Callable[[], None]) -> None:
@@ -94,7 +92,6 @@ class Service(Source):
         self.stage: int = _STARTING
         self.is_open = False
         self.ending = Ending(loop, settings.grace, self.close)
-        self.runs: set[Run] = set()
         self._on_end = on_end
         self._waiting: set[asyncio.Task[object]] = set()
         self._started: asyncio.Future[None] = loop.create_future()

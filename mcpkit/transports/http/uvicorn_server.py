@@ -16,16 +16,22 @@ from weakref import WeakSet
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Awaitable, Callable
 
     import uvicorn
+    from uvicorn.server import ServerState
 
     from .service import Service
+
+    _Shutdown = Callable[[list[socket.socket] | None], Awaitable[None]]
 
 _STALLED = 0.5
 """Seconds after which a client that has read nothing is given up, when all services have ended."""
 
 _RUN = "mcpkit_run"
 """The attribute of a uvicorn server that holds its run."""
+
+_runs: WeakSet[Run] = WeakSet()
 
 
 def connect(service: Service) -> None:
@@ -45,7 +51,6 @@ def connect(service: Service) -> None:
             run = Run(server)
             decline_upgrades(server.config)
         run.services.add(service)
-        service.runs.add(run)
         if run.has_stopped:
             run.stop(service)
 
@@ -74,35 +79,38 @@ class Run:
     def __init__(self, server: uvicorn.Server) -> None:
         self.services: WeakSet[Service] = WeakSet()
         self.has_stopped = False
+        _runs.add(self)
         shutdown = partial(self._shutdown, server.shutdown, server.server_state)
         vars(server).update({_RUN: self, "shutdown": shutdown})
 
     def stop(self, service: Service) -> None:
         """End the service, or its streams where another server still serves it."""
-        if all(run.has_stopped for run in service.runs):
+        if all(run.has_stopped for run in _runs if service in run.services):
             service.close()
         else:
             service.end_streams()
             for pipe in tuple(service.pipes.values()):
                 service.environment.begin(pipe.aclose())
 
-    async def _shutdown(self, shutdown: Any, state: Any, sockets: list[socket.socket] | None = None) -> None:
+    async def _shutdown(
+        self, shutdown: _Shutdown, state: ServerState, sockets: list[socket.socket] | None = None
+    ) -> None:
         self.has_stopped = True
         services = list(self.services)
         for service in services:
             self.stop(service)
         aborting = asyncio.get_running_loop().create_task(_abort_unread(services, state))
         try:
-            await shutdown(sockets=sockets)
+            await shutdown(sockets)
         finally:
             aborting.cancel()
 
 
-async def _abort_unread(services: Iterable[Service], state: Any) -> None:
+async def _abort_unread(services: Iterable[Service], state: ServerState) -> None:
     """Abort connections of clients that read nothing once the services have ended: uvicorn would wait for them."""
     for service in services:
         await service.ended()
-    unread: dict[Any, int] = {}
+    unread: dict[asyncio.Transport, int] = {}
     while True:
         await asyncio.sleep(_STALLED)
         transports = [connection.transport for connection in state.connections]
