@@ -54,6 +54,9 @@ class FunctionComponent(Component):
 
     allowed: ClassVar = FunctionOptions.__annotations__
 
+    describes_arguments = True
+    """Whether its listed form has a text for each argument; without, the description keeps what a docstring says."""
+
     def __init__(self, function: Callable[..., Any], key: str, **options: Unpack[FunctionOptions]) -> None:
         super().__init__(key, options)
         self.function = function
@@ -88,7 +91,9 @@ class FunctionComponent(Component):
             RegistrationError: The signature cannot be served; the message says what to change.
         """
         if self._signature is None:
-            self._signature = Signature.of(self.function, is_injected=is_hidden)
+            self._signature = Signature.of(
+                self.function, is_injected=is_hidden, describes_arguments=self.describes_arguments
+            )
         return self._signature
 
     def resolve(self) -> None:

@@ -45,6 +45,7 @@ class Resource(FunctionComponent, Listed):
 
     kind = "resource"
     wire = "Resource"
+    describes_arguments = False
 
     def __init__(
         self,
@@ -133,6 +134,7 @@ class ResourceTemplate(Completable):
 
     kind = "resource template"
     wire = "ResourceTemplate"
+    describes_arguments = False
 
     def __init__(
         self,

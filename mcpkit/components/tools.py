@@ -170,6 +170,7 @@ class Tool(FunctionComponent, AnyTool):
                 f"tool {name!r}: output_schema promises structured data, and structured=False sends none; leave one out"
             )
         self._input_schema = input_schema
+        self.describes_arguments = input_schema is None
         self._output_schema = output_schema
         self._drops_unknown = extra == "ignore"
         self._arguments: Arguments | None = None

@@ -1,8 +1,9 @@
-"""What a docstring says: the description, and a text for each argument."""
+"""Docstrings: the description, and a text for each argument."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 
 _HINTS = (
     "Arg",
@@ -25,7 +26,7 @@ class Documentation:
     """A docstring, taken apart.
 
     Args:
-        description: Everything but the sections about arguments, with those about the result alike in all styles;
+        description: Everything but the texts of arguments, with sections about the result alike in all styles;
             None when nothing is left.
         arguments: The text of each argument that has one.
     """
@@ -37,11 +38,13 @@ class Documentation:
         self.arguments = arguments
 
 
-def read(docstring: str | None) -> Documentation:
+def read(docstring: str | None, names: Mapping[str, str | None] | None = None) -> Documentation:
     """Take a docstring apart.
 
     Args:
         docstring: The `__doc__` of a function.
+        names: The argument that each documented name stands for; None as a value for a name that clients do not see.
+            What is under any other name stays in the description. Without it, every name is an argument.
 
     Returns:
         Its parts.
@@ -53,5 +56,5 @@ def read(docstring: str | None) -> Documentation:
         return Documentation(text or None, {})
     from .docstring_sections import without_sections
 
-    description, arguments = without_sections(text)
+    description, arguments = without_sections(text, names)
     return Documentation(description or None, arguments)

@@ -1,20 +1,21 @@
-"""The sections of a docstring: those about arguments are taken out, those about the result are alike in all styles.
+"""The sections of a docstring: texts of arguments are taken out, sections about the result look alike in all styles.
 
-Google, NumPy and reST style. The sections about arguments are found here; docstring-parser reads them, and is
-imported only when there is one.
+Google, NumPy and reST style, and lists in Markdown within a section. A line that is not the text of a known argument
+stays in the description, because it would reach no client otherwise.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator, Mapping
 
 _GOOGLE = re.compile(
     r"(?:Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments|Other Parameters):\s*"
 )
 _NUMPY = re.compile(r"(?:Parameters|Params|Arguments|Args|Other Parameters|Other Params)\s*")
 _UNDERLINE = re.compile(r"-{3,}\s*")
-_REST = re.compile(r":(?:param|parameter|arg|argument|key|keyword|type)\s[^:]*:")
+_REST = re.compile(r":(?P<field>param|parameter|arg|argument|key|keyword|type)\s(?P<names>[^:]*):")
 _RESULT = r"(?P<title>Returns|Return|Yields|Yield)"
 _GOOGLE_RESULT = re.compile(_RESULT + r":\s*(?P<text>.*)")
 _NUMPY_RESULT = re.compile(_RESULT + r"\s*")
@@ -27,14 +28,38 @@ _TYPE = re.compile(
 )
 
 
-def without_sections(text: str) -> tuple[str, dict[str, str]]:
-    """Take the sections about arguments out of a docstring.
+_QUOTES = r"`*\"'\u201c\u201d\u2018\u2019<>\[\]"
+_NAME = rf"[{_QUOTES}]*([^\s{_QUOTES}(){{}}:,;=/\u2013\u2014]+)[{_QUOTES}]*"
+_NAMES = rf"(?P<names>{_NAME}(?:(?:\s*,\s*|\s+(?:and|or)\s+|\s*/\s*){_NAME})*)"
+_BULLET = r"(?:[-*+\u2022]\s+|\(?\d{1,3}[.)]\s+)?"
+_TITLE = re.compile(rf"{_BULLET}{_NAMES}(?P<kind>)")
+_HEAD = re.compile(
+    rf"{_BULLET}{_NAMES}\s*(?:(?P<kind>\((?:[^()]|\([^()]*\))*\)|\[[^\]]*\])\s*)?(?:,\s*)?"
+    r"(?::|--?>?(?=\s|$)|\u2013|\u2014|=>?)"
+)
+"""The beginning of an entry: a list mark, one or more names in any decoration, a type in brackets, a colon or dash."""
+_MARKS = re.compile(r"[`*\"'\u201c\u2018<_]+")
+_LONGEST_NAMES = 1000
+_LONGEST_TYPE = 200
+_KIND = re.compile(
+    r"\S*|defaults?(?: to)?[:=]?\s*\S+|(?:list|dict|set|tuple|one|array)s? of \S+|\S+(?: or \S+)+"
+)
+
+
+Names = Mapping[str, str | None] | None
+"""The argument that each documented name stands for; None as a value for a name that clients do not see, such as that
+of the Context. None in the place of the mapping: every name is an argument."""
+
+
+def without_sections(text: str, names: Names) -> tuple[str, dict[str, str]]:
+    """Take the texts of arguments out of a docstring.
 
     Args:
         text: The docstring, cleaned.
+        names: The names that may be documented.
 
     Returns:
-        What is left of it, and the text of each argument that has one.
+        The rest of it, and the text of each argument that has one.
     """
     lines = text.splitlines()
     arguments: dict[str, str] = {}
@@ -51,10 +76,10 @@ def without_sections(text: str) -> tuple[str, dict[str, str]]:
             kept.append(lines[at])
             at += 1
             continue
-        found = _parse(style, lines[at:end])
-        arguments.update(found)
-        if not found and style != "rest":
-            kept += lines[at:end]
+        found, rest = _read_section(style, lines[at:end], names)
+        for name, said in found:
+            arguments[name] = f"{arguments[name]}\n{said}" if name in arguments else said
+        kept += rest
         at = end
     return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip(), arguments
 
@@ -130,24 +155,99 @@ def _indented_end(lines: list[str], at: int) -> int:
     return end
 
 
-def _parse(style: str, section: list[str]) -> dict[str, str]:
-    from docstring_parser import ParseError, google, numpydoc, rest
+def _read_section(style: str, section: list[str], names: Names) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the texts of arguments in a section, and the lines that are not about known arguments."""
+    if style == "rest":
+        field = _read_field(section, names)
+        return ([], section) if field is None else (field, [])
+    title = 2 if style == "numpydoc" else 1
+    found: list[tuple[str, str]] = []
+    rest: list[str] = []
+    for entry in _entries(section[title:], is_numpy=style == "numpydoc"):
+        texts = _read_entry(entry, names, is_numpy=style == "numpydoc")
+        found += texts or []
+        if texts is None:
+            rest += entry
+        elif not texts:  # a name that clients do not see: a line that is not below it may be about anything
+            depth = len(entry[0]) - len(entry[0].lstrip())
+            rest += [line for line in entry[1:] if line[depth : depth + 1].strip()]
+    return found, [*section[:title], *rest, ""] if any(rest) else []
 
-    # The parsers know one name of each section that all of them share.
-    parse, title = {
-        "google": (google.parse, "Args:"),
-        "numpydoc": (numpydoc.parse, "Parameters"),
-        "rest": (rest.parse, section[0]),
-    }[style]
-    try:
-        # With a summary before it: the Google parser takes a section at the very start for one.
-        parsed = parse("\n".join(["-", "", title, *section[1:]]))
-    except ParseError:
-        # A docstring is written for people first: what cannot be read as arguments describes none.
-        return {}
-    return {
-        name.strip().lstrip("*"): param.description.strip()
-        for param in parsed.params
-        if param.description
-        for name in param.arg_name.split(",")
-    }
+
+def _entries(lines: list[str], *, is_numpy: bool) -> Iterator[list[str]]:
+    """Yield the entries of a section: each begins at its least indentation."""
+    depth = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    entry: list[str] = []
+    for at, line in enumerate(lines):
+        begins = bool(line[depth : depth + 1].strip())
+        if begins and not is_numpy and entry and entry[-1].strip():
+            # A text may go on without indentation; a name without a colon has its text below it.
+            is_title = any(line[depth : depth + 1].isspace() for line in lines[at + 1 : at + 2])
+            begins = is_title or _HEAD.match(line.strip()) is not None
+        if begins and entry:
+            yield entry
+            entry = []
+        entry.append(line)
+    if entry:
+        yield entry
+
+
+def _read_entry(entry: list[str], names: Names, *, is_numpy: bool) -> list[tuple[str, str]] | None:
+    """Return the text of each argument that an entry names; None where it names anything else."""
+    line = entry[0].strip()
+    body = inspect.cleandoc("\n".join(["", *entry[1:]]))
+    head = _HEAD.match(line) or (_TITLE.fullmatch(line) if body else None)
+    arguments = None if head is None else _known(head["names"], names)
+    if head is None or arguments is None:
+        return None
+    first = line[head.end() :].strip()
+    mark = _MARKS.match(head["names"])
+    if mark is not None and first.startswith(mark[0]):  # "**name:** text"
+        first = first.removeprefix(mark[0]).strip()
+    kind = (head["kind"] or "").strip()[1:-1].strip()
+    if is_numpy and (body or _TYPE.fullmatch(first)):
+        kind, first = first, ""
+    text = "\n".join(filter(None, [first, body]))
+    if kind and not _is_type(kind):
+        text = f"({kind}) {text}".strip()
+    return [(each, text) for each in arguments if text]
+
+
+def _read_field(section: list[str], names: Names) -> list[tuple[str, str]] | None:
+    """Return the text of each argument that a reST field names; None where it names anything else."""
+    field = _REST.match(section[0])
+    assert field is not None
+    words = [each.split() for each in field["names"].split(",")]
+    arguments = _known(", ".join(each[-1] for each in words if each), names)
+    text = inspect.cleandoc("\n".join([section[0][field.end() :], *section[1:]]))
+    if arguments is None:
+        return None
+    if field["field"] == "type":
+        text = "" if _is_type(text) else f"({text})"
+    return [(each, text) for each in arguments if text]
+
+
+def _known(written: str, names: Names) -> list[str] | None:
+    """Return the arguments that a list of names stands for, without those that clients do not see; None if unknown."""
+    found: list[str] = []
+    if len(written) > _LONGEST_NAMES:
+        return None
+    for name in re.findall(_NAME, written):
+        if names is None:
+            found.append(name.lstrip("*"))
+            continue
+        plain = name.strip("_")  # "__name__" and "_name_" may be bold and slanted
+        known = next(
+            (each for each in (name, name[2:-2], name[1:-1], plain) if each in names and plain in each), None
+        )
+        if known is None:
+            return None
+        found += filter(None, [names[known]])
+    return found
+
+
+def _is_type(text: str) -> bool:
+    """Tell whether a text says nothing but types, "optional", "required" or a default of one word."""
+    return len(text) < _LONGEST_TYPE and all(
+        _KIND.fullmatch(part.strip()) for part in re.split(r",(?![^\[{(]*[\]})])", text)
+    )

@@ -88,8 +88,7 @@ class Parameter:
         """Give what `Annotated[T, "text"]`, `Field(description=...)` or the docstring says of it, in this order."""
         if self.text is not None or self.documentation is None:
             return self.text
-        texts = self.documentation().arguments
-        return texts.get(self.python_name, texts.get(self.name))
+        return self.documentation().arguments.get(self.python_name)
 
     @property
     def context_hint(self) -> str:

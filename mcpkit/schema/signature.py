@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 _UNPACKED = (typing_extensions.Unpack, getattr(typing, "Unpack", typing_extensions.Unpack))
 
 
-def _documented(text: str | None) -> Documentation:
-    from . import docstring
-
-    return docstring.read(text)
-
-
 class Head:
     """What is written in the head of a callable.
 
@@ -112,7 +106,13 @@ class Signature:
         return self.documentation().description
 
     @classmethod
-    def of(cls, fn: Callable[..., Any], *, is_injected: Callable[[Any, Any], bool]) -> Signature:
+    def of(
+        cls,
+        fn: Callable[..., Any],
+        *,
+        is_injected: Callable[[Any, Any], bool],
+        describes_arguments: bool = True,
+    ) -> Signature:
         """Read the signature of a function, method, callable object or `functools.partial`.
 
         Arguments that a partial binds, by position or by keyword, are no arguments of the caller.
@@ -120,6 +120,8 @@ class Signature:
         Args:
             fn: The callable.
             is_injected: Tells from a parameter's annotation and default whether the framework passes it.
+            describes_arguments: Whether clients get the texts of arguments by name; otherwise these stay in the
+                description.
 
         Returns:
             Its signature, with type hints resolved.
@@ -130,7 +132,8 @@ class Signature:
         """
         read = head(fn)
         name, hints = read.name, read.hints
-        documentation = functools.cache(functools.partial(_documented, _docstring(fn, read.function)))
+        documented: dict[str, str | None] = dict.fromkeys(_passed(read.function))
+        documentation = _reader(_docstring(fn, read.function), documented)
         parameters: list[Parameter] = []
         injected: list[Parameter] = []
         extra: Any = empty
@@ -153,6 +156,11 @@ class Signature:
                     parameters.append(parameter(written.name, annotation, written.default, documentation))
                 except RegistrationError as error:
                     raise RegistrationError(f"{name}: {error}") from None
+        for each in parameters:
+            documented.pop(each.python_name, None)
+        if describes_arguments:
+            documented |= {each.name: each.python_name for each in parameters}
+            documented |= {each.python_name: each.python_name for each in parameters}
         if any(each.name != each.python_name for each in parameters):
             refuse_shared_names(name, parameters, has_keyword_arguments=extra is not empty)
         return cls(
@@ -230,6 +238,24 @@ def _docstring(fn: Any, function: Any) -> str | None:
     if written is None and not inspect.isroutine(unbound):
         return type(unbound).__doc__
     return written
+
+
+def _passed(function: Any) -> tuple[str, ...]:
+    """Return the names of a function's parameters: clients do not see those that a partial or the framework fills."""
+    code = getattr(function, "__code__", None)
+    return () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def _reader(text: str | None, names: Mapping[str, str | None]) -> Documented:
+    """Return a function that reads a docstring on its first call."""
+
+    @functools.cache
+    def read() -> Documentation:
+        from . import docstring
+
+        return docstring.read(text, names)
+
+    return read
 
 
 def _bound_keywords(fn: Any) -> frozenset[str]:
