@@ -133,6 +133,8 @@ CURES: Final = {
     "fastmcp.server.openapi": "Call the API in tools, by an HTTP client.",
     "fastmcp.server.proxy": _CLIENT,
     "fastmcp.server.tasks": _TASKS,
+    "fastmcp_remote": _CLIENT,
+    "fastmcp_tasks": _TASKS,
     "mcp.Client": _CLIENT,
     "mcp.StdioServerParameters": _CLIENT,
     "mcp.stdio_client": _CLIENT,
@@ -172,7 +174,10 @@ for _line in TABLE.replace("\n    ", "; ").split("\n")[1:-1]:
         for home, names in _places
     ]
 
-ROOTS: Final = {name for name in PLACES if "." not in name}
+COMPANIONS: Final = frozenset({"fastmcp_remote", "fastmcp_tasks"})
+"""Packages by the makers of `fastmcp`, of which nothing is here."""
+
+ROOTS: Final = {name for name in PLACES if "." not in name} | COMPANIONS
 
 
 def refusal(name: str) -> str:
@@ -182,7 +187,15 @@ def refusal(name: str) -> str:
     return f"mcpkit has no {name!r}, for which it stands in here. {cure}"
 
 
-class Absent:
+class _Refusing(type):
+    """Metaclass of `Absent`: attributes of such a class are refused by name."""
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        full = f"{cls.__module__}.{cls.__name__}.{name}"
+        raise AttributeError(full if name.startswith("__") else refusal(full), name=name, obj=cls)
+
+
+class Absent(metaclass=_Refusing):
     """What may be imported and named, and no more."""
 
     def __new__(cls, *_: object, **__: object) -> NoReturn:
@@ -213,6 +226,10 @@ class StandIn(ModuleType):
                     setattr(self, name, found)
                     return found
         raise AttributeError(refusal(full))
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Refuse to be called, as a function of `fastmcp` that has the name of a module here (`fastmcp.tools.tool`)."""
+        raise NotImplementedError(refusal(self.__name__))
 
     def __dir__(self) -> list[str]:
         inner = (name.rpartition(".")[2] for name in PLACES if name.rpartition(".")[0] == self.__name__)

@@ -11,8 +11,10 @@ from ...protocol.types import Incomplete, Json
 from .. import types
 from .components import check
 from .exceptions import ToolError
+from .refusing import Refuses, check_positional
 from .server import FastMCP
 
+_TASKS = "write @server.tool(task=True) of mcpkit, and ask by mcpkit.Client"
 _REFUSED: dict[str, str] = dict.fromkeys(
     (
         "roots",
@@ -23,9 +25,23 @@ _REFUSED: dict[str, str] = dict.fromkeys(
         "extensions",
         "client_info",
         "message_handler",
+        "sampling_capabilities",
+        "prior_discover",
+        "input_required_max_rounds",
+        "result_claims",
     ),
     "use mcpkit.Client(server.served, elicit=..., sample=..., roots=...)",
 )
+_WHOLE = """
+session initialize_result server_info server_capabilities instructions protocol_version new set_roots close initialize
+set_sampling_callback set_elicitation_callback set_logging_level
+"""
+_ATTRIBUTES = dict.fromkeys(_WHOLE.split(), "use mcpkit.Client(server.served), which has all of a client")
+_ASKED = {
+    **dict.fromkeys(("version", "cache_mode"), "ask by the name alone"),
+    **dict.fromkeys(("task", "task_id", "ttl"), _TASKS),
+}
+_UNUSED = ("timeout", "progress_handler", "meta", "max_pages")
 
 
 @dataclass
@@ -39,7 +55,7 @@ class CallToolResult:
     is_error: bool = False
 
 
-class Client:
+class Client(Refuses):
     """A client of a server in the same process.
 
     Args:
@@ -50,13 +66,16 @@ class Client:
         NotImplementedError: It is no FastMCP, or an option is not here.
     """
 
-    def __init__(self, transport: object, **options: Incomplete) -> None:
+    refused = _ATTRIBUTES
+
+    def __init__(self, transport: object, *positional: object, **options: Incomplete) -> None:
+        check_positional("Client()", positional, "name=, timeout=")
         check(
             "Client()",
             options,
             ("timeout",),
             _REFUSED,
-            ("name", "init_timeout", "log_handler", "progress_handler"),
+            ("name", "init_timeout", "auto_initialize", "log_handler", "progress_handler", "cache", "verify"),
         )
         if not isinstance(transport, FastMCP):
             raise NotImplementedError(
@@ -86,42 +105,43 @@ class Client:
         await self.list_tools()
         return True
 
-    async def list_tools(self) -> list[types.Tool]:
+    async def list_tools(self, **options: object) -> list[types.Tool]:
         """Return all tools."""
+        check("list_tools()", options, (), _ASKED, _UNUSED)
         listed = (await self._client.request("tools/list"))["tools"]
         return [types.Tool.model_validate(each) for each in listed]
 
-    async def list_resources(self) -> list[types.Resource]:
+    async def list_resources(self, **options: object) -> list[types.Resource]:
         """Return all resources."""
+        check("list_resources()", options, (), _ASKED, _UNUSED)
         return [types.Resource.model_validate(each) for each in await self._client.list_resources()]
 
-    async def list_resource_templates(self) -> list[types.ResourceTemplate]:
+    async def list_resource_templates(self, **options: object) -> list[types.ResourceTemplate]:
         """Return all templates of resources."""
+        check("list_resource_templates()", options, (), _ASKED, _UNUSED)
         return [
             types.ResourceTemplate.model_validate(each)
             for each in await self._client.list_resource_templates()
         ]
 
-    async def list_prompts(self) -> list[types.Prompt]:
+    async def list_prompts(self, **options: object) -> list[types.Prompt]:
         """Return all prompts."""
+        check("list_prompts()", options, (), _ASKED, _UNUSED)
         return [types.Prompt.model_validate(each) for each in await self._client.list_prompts()]
 
-    async def call_tool_mcp(self, name: str, arguments: Json | None = None) -> types.CallToolResult:
+    async def call_tool_mcp(
+        self, name: str, arguments: Json | None = None, **options: object
+    ) -> types.CallToolResult:
         """Call a tool, and return what it has answered as it stands."""
+        check("call_tool_mcp()", options, (), _ASKED, _UNUSED)
         said = await self._client.request("tools/call", {"name": name, "arguments": arguments or {}})
         return types.CallToolResult.model_validate(said)
 
     async def call_tool(
-        self, name: str, arguments: Json | None = None, *, raise_on_error: bool = True, **options: Incomplete
+        self, name: str, arguments: Json | None = None, *, raise_on_error: bool = True, **options: object
     ) -> CallToolResult:
         """Call a tool. Raises ToolError if it fails, unless that is not wanted."""
-        check(
-            "call_tool()",
-            options,
-            (),
-            {"version": "call it by its name"},
-            ("timeout", "progress_handler", "meta"),
-        )
+        check("call_tool()", options, (), _ASKED, _UNUSED)
         result = await self.call_tool_mcp(name, arguments)
         if result.isError and raise_on_error:
             raise ToolError(
@@ -138,19 +158,30 @@ class Client:
             result.content, structured, result.meta, None if result.isError else data, result.isError
         )
 
-    async def read_resource(self, uri: Incomplete) -> list[Incomplete]:
+    async def read_resource(self, uri: Incomplete, **options: object) -> list[Incomplete]:
         """Return the contents of a resource."""
+        check("read_resource()", options, (), _ASKED, _UNUSED)
         said = {"contents": await self._client.read(str(uri))}
         found: list[Incomplete] = types.ReadResourceResult.model_validate(said).contents
         return found
 
-    async def get_prompt(self, name: str, arguments: Json | None = None) -> types.GetPromptResult:
+    async def get_prompt(
+        self, name: str, arguments: Json | None = None, **options: object
+    ) -> types.GetPromptResult:
         """Return the messages of a prompt."""
+        check("get_prompt()", options, (), _ASKED, _UNUSED)
         said = await self._client.request("prompts/get", {"name": name, "arguments": arguments or {}})
         return types.GetPromptResult.model_validate(said)
 
-    async def complete(self, ref: Incomplete, argument: dict[str, str]) -> Incomplete:
+    async def complete(
+        self, ref: Incomplete, argument: dict[str, str], context_arguments: dict[str, str] | None = None
+    ) -> Incomplete:
         """Return what completes an argument."""
-        asked = ref.model_dump(mode="json", by_alias=True, exclude_none=True)
-        said = await self._client.request("completion/complete", {"ref": asked, "argument": argument})
+        asked: Json = {
+            "ref": ref.model_dump(mode="json", by_alias=True, exclude_none=True),
+            "argument": argument,
+        }
+        if context_arguments:
+            asked["context"] = {"arguments": context_arguments}
+        said = await self._client.request("completion/complete", asked)
         return types.Completion.model_validate(said["completion"])

@@ -13,6 +13,7 @@ from ...protocol.types import Incomplete, Json
 from ..foreign import own
 from ..lowlevel.session import dumped
 from ..shared import differs
+from .refusing import Refuses
 
 Change = Callable[[Json], Json]
 """What is done to schemas before they are shown."""
@@ -22,6 +23,7 @@ REFUSED = {
     "app": "pages of MCP apps are not here: return a resource of type text/html from a tool",
     "auth": "write Server(auth=...) of mcpkit, and @server.tool(scopes=...)",
     "exclude_args": "give the parameter a default of Depends(...)",
+    "metadata": "write meta=, title=, description= and the like",
     "serializer": "return a ToolResult",
     "security": "a path that leads out is refused in all parameters: take the parameter by another name than a URI",
     "task": "write @server.tool(task=True) of mcpkit",
@@ -50,7 +52,7 @@ def check(
             raise TypeError(f"{what} got an unexpected keyword argument {name!r}")
 
 
-class Component:
+class Component(Refuses):
     """A tool, a resource, a template or a prompt."""
 
     kind: ClassVar[str]

@@ -17,6 +17,7 @@ from ..fastmcp.context import Context as PlainContext
 from ..fastmcp.elicitation import CancelledElicitation, DeclinedElicitation
 from ..lowlevel.session import http_request
 from .elicitation import AcceptedElicitation, Form
+from .refusing import Refuses
 
 if TYPE_CHECKING:
     from ...components.context import Context as NativeContext
@@ -34,10 +35,27 @@ class Sessions:
         self.levels: WeakKeyDictionary[object, str] = WeakKeyDictionary()
 
 
-class Context(PlainContext["Incomplete", "Incomplete", "Incomplete"]):
+_VISIBLE = "write @server.tool(visible=...) of mcpkit"
+_REFUSED = {
+    "list_resources": "await ctx.fastmcp.list_resources()",
+    "list_prompts": "await ctx.fastmcp.list_prompts()",
+    "get_prompt": "await ctx.fastmcp.render_prompt(name, arguments)",
+    "enable_components": _VISIBLE,
+    "disable_components": _VISIBLE,
+    "reset_visibility": _VISIBLE,
+    "input_responses": "ask by `await ctx.elicit(...)`, which works in every revision",
+    "request_state": "ask by `await ctx.elicit(...)`, which works in every revision",
+    "task_id": "write @server.tool(task=True) of mcpkit",
+    "is_background_task": "write @server.tool(task=True) of mcpkit",
+}
+
+
+class Context(Refuses, PlainContext["Incomplete", "Incomplete", "Incomplete"]):
     """The request that a function serves; a parameter of this type gets it."""
 
     __slots__ = ("_own",)
+
+    refused = _REFUSED
 
     def __init__(self, fastmcp: Incomplete, request_context: Incomplete = None) -> None:
         super().__init__(request_context=request_context, fastmcp=fastmcp)
@@ -210,23 +228,3 @@ class Context(PlainContext["Incomplete", "Incomplete", "Incomplete"]):
         """Keep it no longer."""
         self._own.pop(key, None)
         self.fastmcp.sessions.states.get(self.session, {}).pop(key, None)
-
-    def __getattr__(self, name: str) -> Incomplete:
-        if name in REFUSED:
-            raise AttributeError(f"Context has no {name} in mcpkit.compat: {REFUSED[name]}")
-        raise AttributeError(f"'Context' object has no attribute {name!r}")
-
-
-_VISIBLE = "write @server.tool(visible=...) of mcpkit"
-REFUSED = {
-    "list_resources": "await ctx.fastmcp.list_resources()",
-    "list_prompts": "await ctx.fastmcp.list_prompts()",
-    "get_prompt": "await ctx.fastmcp.render_prompt(name, arguments)",
-    "enable_components": _VISIBLE,
-    "disable_components": _VISIBLE,
-    "reset_visibility": _VISIBLE,
-    "input_responses": "ask by `await ctx.elicit(...)`, which works in every revision",
-    "request_state": "ask by `await ctx.elicit(...)`, which works in every revision",
-    "task_id": "write @server.tool(task=True) of mcpkit",
-    "is_background_task": "write @server.tool(task=True) of mcpkit",
-}

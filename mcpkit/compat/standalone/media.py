@@ -12,13 +12,14 @@ from urllib.parse import quote
 from ...protocol.types import Incomplete
 from .. import types
 from ..foreign import own
+from .refusing import Refuses
 
 
 def _own(annotations: Incomplete) -> Incomplete:
     return own(annotations)
 
 
-class Media:
+class Media(Refuses):
     """A file or bytes, and their MIME type: as `format` says, or by the file's suffix."""
 
     kind: ClassVar[str]

@@ -14,7 +14,7 @@ mask_error_details strict_input_validation dereference_schemas client_log_level 
 """
 _UNUSED = """
 dependencies list_page_size request_state_security session_state_store sampling_handler sampling_handler_behavior
-include_fastmcp_meta
+include_fastmcp_meta run_middleware
 """
 HTTP: Final = frozenset(_HTTP.split())
 OWN: Final = HTTP | frozenset(_OWN.split())
@@ -22,6 +22,7 @@ UNUSED: Final = frozenset(_UNUSED.split())
 _VISIBLE = "call tool.disable(), or write @server.tool(visible=...) of mcpkit"
 _CHANGED = "give the components the names and arguments that they should have"
 _INCLUDED = "write server.include(...) of mcpkit, or call the other server by mcpkit.Client"
+_TASKS = "write @server.tool(task=True) of mcpkit"
 REFUSED: Final = {
     **dict.fromkeys(("include_tags", "exclude_tags", "enable", "disable"), _VISIBLE),
     **dict.fromkeys(
@@ -30,14 +31,28 @@ REFUSED: Final = {
     **dict.fromkeys(("providers", "add_provider", "as_proxy", "from_openapi", "from_fastapi"), _INCLUDED),
     **dict.fromkeys(("middleware", "add_middleware"), "write @server.middleware of mcpkit"),
     **dict.fromkeys(("cache_ttl", "cache_scope"), "write Server(cache=...) of mcpkit"),
-    **dict.fromkeys(("tasks", "add_extension"), "write @server.tool(task=True) of mcpkit"),
+    **dict.fromkeys(("tasks", "add_extension", "get_tasks", "docket"), _TASKS),
     **dict.fromkeys(
         ("_tool_manager", "_resource_manager", "_prompt_manager", "local_provider"), "await mcp.list_tools()"
     ),
     "auth": "write Server(auth=...) of mcpkit",
     "resource_security": "leave it out: paths that lead out are refused",
     "tool_serializer": "return a ToolResult",
+    "tool_names": "give the tools of the other server their names",
+    **dict.fromkeys(
+        ("add_template", "add_completion_handler"),
+        "write the decorators @mcp.resource(uri) and @mcp.completion",
+    ),
+    **dict.fromkeys(("get_resource", "get_resources"), "await mcp.list_resources()"),
+    **dict.fromkeys(
+        ("get_resource_template", "get_resource_templates"), "await mcp.list_resource_templates()"
+    ),
+    "get_prompts": "await mcp.list_prompts()",
+    **dict.fromkeys(("unmount", "from_client"), "mount what is to be served, and nothing else"),
+    "add_resource_fn": "write @mcp.resource(uri)",
 }
+ASKED: Final = {"version": "ask by the name alone, as each has one version", "task_meta": _TASKS}
+"""What may not be said of what is asked for."""
 
 
 class Settings(PlainSettings):

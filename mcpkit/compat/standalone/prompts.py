@@ -18,9 +18,10 @@ from ..lowlevel.session import dumped
 from .components import Change, Component
 from .exceptions import FastMCPError, PromptError
 from .functions import Function
+from .refusing import Refuses
 
 
-class Message:
+class Message(Refuses):
     """A message of a prompt: a text, content, or anything else as JSON."""
 
     def __init__(self, content: Incomplete, role: str = "user") -> None:
@@ -36,7 +37,7 @@ class Message:
         return {"role": self.role, "content": self.content}
 
 
-class PromptResult:
+class PromptResult(Refuses):
     """All messages of a prompt."""
 
     def __init__(

@@ -7,20 +7,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from typing_extensions import Self
-
 from ...protocol.types import Incomplete, Json
 from ..fastmcp.settings import get_logger
+from ..shared import differs
 from .components import Component, check
 from .context import Sessions
 from .exceptions import NotFoundError
-from .options import REFUSED
+from .options import ASKED, REFUSED, UNUSED
 from .prompts import Prompt
+from .refusing import check_positional
 from .resources import Resource, ResourceTemplate, made
 from .tools import Tool
 
 ComponentT = TypeVar("ComponentT", bound=Component)
 logger = get_logger("fastmcp.server")
+
+_SEPARATORS = {"tool_separator": "_", "resource_separator": "+", "prompt_separator": "_"}
+"""Separators after a prefix that fastmcp 2 let authors choose, and the usual ones."""
 
 
 class Registry:
@@ -35,7 +38,7 @@ class Registry:
         self._components: dict[Incomplete, dict[str, Incomplete]] = {
             kind: {} for kind in (Tool, Resource, ResourceTemplate, Prompt)
         }
-        self._mounted: list[tuple[Self, str | None]] = []
+        self._mounted: list[tuple[Incomplete, str | None]] = []
         self.sessions = Sessions()
 
     def _add(self, component: ComponentT) -> ComponentT:
@@ -51,16 +54,19 @@ class Registry:
         found: ComponentT = known[component.key]
         return found
 
-    def add_tool(self, tool: Incomplete) -> Tool:
+    def add_tool(self, tool: Incomplete, *positional: object, **said: Incomplete) -> Tool:
         """Add a tool, or a function as one."""
-        return self._add(tool if isinstance(tool, Tool) else Tool(tool))
+        check_positional("add_tool()", positional, "name=, description=")
+        return self._add(tool if isinstance(tool, Tool) and not said else Tool(tool, **said))
 
-    def add_prompt(self, prompt: Incomplete) -> Prompt:
+    def add_prompt(self, prompt: Incomplete, *positional: object, **said: Incomplete) -> Prompt:
         """Add a prompt, or a function as one."""
-        return self._add(prompt if isinstance(prompt, Prompt) else Prompt(prompt))
+        check_positional("add_prompt()", positional, "name=, description=")
+        return self._add(prompt if isinstance(prompt, Prompt) and not said else Prompt(prompt, **said))
 
-    def add_resource(self, resource: Incomplete) -> Resource | ResourceTemplate:
+    def add_resource(self, resource: Incomplete, *positional: object) -> Resource | ResourceTemplate:
         """Add a resource or a template."""
+        check_positional("add_resource()", positional, "the URI")
         is_own = isinstance(resource, Resource | ResourceTemplate)
         return self._add(resource if is_own else Resource(resource.uri, resource))
 
@@ -69,31 +75,62 @@ class Registry:
         if self._components[Tool].pop(name, None) is None:
             raise NotFoundError(f"Unknown tool: {name!r}")
 
-    def tool(self, name_or_fn: Incomplete = None, **said: Incomplete) -> Incomplete:
+    def tool(self, name_or_fn: Incomplete = None, *positional: object, **said: Incomplete) -> Incomplete:
         """Make a tool of the function below, or of the one that is given."""
+        check_positional("tool()", positional, "description=, tags=, annotations=")
         return _decorated("tool", name_or_fn, said, lambda fn, said: self._add(Tool(fn, **said)))
 
-    def prompt(self, name_or_fn: Incomplete = None, **said: Incomplete) -> Incomplete:
+    def prompt(self, name_or_fn: Incomplete = None, *positional: object, **said: Incomplete) -> Incomplete:
         """Make a prompt of the function below, or of the one that is given."""
+        check_positional("prompt()", positional, "description=, tags=")
         return _decorated("prompt", name_or_fn, said, lambda fn, said: self._add(Prompt(fn, **said)))
 
-    def resource(self, uri: object, **said: Incomplete) -> Incomplete:
+    def resource(self, uri: object, *positional: object, **said: Incomplete) -> Incomplete:
         """Make a resource of the function below; where the URI has parameters, a template."""
+        check_positional("resource()", positional, "name=, description=")
         if not isinstance(uri, str):
             raise TypeError("The @resource decorator was used incorrectly. Use @resource('uri')")
         return _decorated("resource", None, said, lambda fn, said: self._add(made(uri, fn, said)))
 
     def mount(
-        self, server: Self, namespace: str | None = None, *, prefix: str | None = None, **options: Incomplete
+        self,
+        server: object = None,
+        namespace: object = None,
+        tool_names: object = None,
+        *positional: object,
+        prefix: object = None,
+        **options: object,
     ) -> None:
-        """Have another server's components here, also those that it gets later, their names in a namespace."""
-        check("mount()", options, (), REFUSED, ())
-        server.sessions = self.sessions
-        self._mounted.append((server, namespace or prefix))
+        """Have another server's components here, also those that it gets later, their names in a namespace.
 
-    async def import_server(self, server: Self, prefix: str | None = None) -> None:
+        Orders of fastmcp 2 and 3 are taken too: `mount("namespace", server)`, and `as_proxy` as the third argument.
+
+        Raises:
+            TypeError: One argument is no server, or the namespace is no text.
+        """
+        check_positional("mount()", positional, "prefix=")
+        if isinstance(namespace, Registry) and not isinstance(server, Registry):
+            differs("mount()", "mount(prefix, server) is the order of fastmcp 2: write mount(server, prefix)")
+            server, namespace = namespace, server
+        given = {"as_proxy" if isinstance(tool_names, bool) else "tool_names": tool_names, **options}
+        for option, usual in _SEPARATORS.items():
+            if given.pop(option, None) not in (None, usual):
+                raise TypeError(f"mount() takes no {option}=, as in fastmcp 4: the separator is {usual!r}")
+        check("mount()", given, (), REFUSED, ())
+        name = prefix if namespace is None else namespace
+        if not isinstance(server, Registry) or not isinstance(name, str | None):
+            raise TypeError(
+                "mount(server, namespace) takes a FastMCP first and a namespace as text, or none; got "
+                f"{type(server).__name__} and {type(name).__name__}"
+            )
+        if server is self:
+            raise ValueError("Cannot mount a server onto itself")
+        server.sessions = self.sessions
+        self._mounted.append((server, name or None))
+
+    async def import_server(self, *servers: object, **options: object) -> None:
         """Do what `mount` does."""
-        self.mount(server, prefix)
+        self.mount(*servers, **options)
 
     def all_of(self, kind: type[ComponentT]) -> dict[str, ComponentT]:
         """Return what is not hidden: its own before what is mounted, and that rather the later it was."""
@@ -114,28 +151,33 @@ class Registry:
             raise NotFoundError(f"Unknown {kind.kind}: {key!r}")
         return found
 
-    async def list_tools(self) -> list[Tool]:
+    async def list_tools(self, **options: object) -> list[Tool]:
         """Return all tools."""
+        check("list_tools()", options, (), ASKED, UNUSED)
         return list(self.all_of(Tool).values())
 
     async def get_tools(self) -> dict[str, Tool]:
         """Return all tools by name."""
         return self.all_of(Tool)
 
-    async def get_tool(self, name: str) -> Tool:
+    async def get_tool(self, name: str, version: object = None) -> Tool:
         """Return a tool. Raises NotFoundError if there is none of that name."""
+        check("get_tool()", {"version": version}, (), ASKED)
         return self._find(Tool, name)
 
-    async def list_resources(self) -> list[Resource]:
+    async def list_resources(self, **options: object) -> list[Resource]:
         """Return all resources."""
+        check("list_resources()", options, (), ASKED, UNUSED)
         return list(self.all_of(Resource).values())
 
-    async def list_resource_templates(self) -> list[ResourceTemplate]:
+    async def list_resource_templates(self, **options: object) -> list[ResourceTemplate]:
         """Return all templates."""
+        check("list_resource_templates()", options, (), ASKED, UNUSED)
         return list(self.all_of(ResourceTemplate).values())
 
-    async def list_prompts(self) -> list[Prompt]:
+    async def list_prompts(self, **options: object) -> list[Prompt]:
         """Return all prompts."""
+        check("list_prompts()", options, (), ASKED, UNUSED)
         return list(self.all_of(Prompt).values())
 
 

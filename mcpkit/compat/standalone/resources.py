@@ -21,6 +21,7 @@ from ..fastmcp import resources as plain
 from ..types import Url
 from .components import COMMON, Change, Component
 from .functions import Function
+from .refusing import Refuses
 
 _MORE = frozenset({"mime_type", "annotations"})
 _NAMES = re.compile(r"{([\w-]+)\*?}")
@@ -29,7 +30,7 @@ _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 _URL: TypeAdapter[AnyUrl] = TypeAdapter(Url)
 
 
-class ResourceContent:
+class ResourceContent(Refuses):
     """One part of what is read: text or bytes; all else is said as JSON."""
 
     def __init__(self, content: Incomplete, mime_type: str | None = None, meta: Json | None = None) -> None:
@@ -49,7 +50,7 @@ class ResourceContent:
         return {"uri": uri, **data, "mimeType": self.mime_type, **({"_meta": self.meta} if self.meta else {})}
 
 
-class ResourceResult:
+class ResourceResult(Refuses):
     """All that is read; a sequence of its parts, too."""
 
     def __init__(self, contents: str | bytes | list[ResourceContent], meta: Json | None = None) -> None:
@@ -217,9 +218,9 @@ class ResourceTemplate(_Readable):
             raise ValueError(f"Invalid boolean value for {name}: {value!r}")
         return _FLAGS[str(value).lower()] if hint is bool else hint(value) if hint in (int, float) else value
 
-    async def read(self, params: Json) -> ResourceResult:
+    async def read(self, arguments: Json) -> ResourceResult:
         """Read the resource of these parameters."""
-        given = {name: self._read(name, each) for name, each in params.items()}
+        given = {name: self._read(name, each) for name, each in arguments.items()}
         return self.result_of(await self.function.call(self.function.validated(given)))
 
 

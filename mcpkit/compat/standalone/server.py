@@ -27,8 +27,9 @@ from .components import Component, check
 from .context import Context
 from .dependencies import current
 from .exceptions import FastMCPError, NotFoundError, PromptError, ResourceError, ToolError, ValidationError
-from .options import HTTP, OWN, REFUSED, UNUSED, settings
+from .options import ASKED, HTTP, OWN, REFUSED, UNUSED, settings
 from .prompts import Prompt, PromptResult
+from .refusing import Refuses, check_positional
 from .registry import Registry
 from .resources import Resource, ResourceResult, ResourceTemplate, leads_out
 from .schemas import inlined
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 logger = get_logger("fastmcp.server")
 
 
-class FastMCP(Registry, PlainFastMCP[object]):  # type: ignore[misc]  # some methods take what those of fastmcp take
+class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  # some methods take what those of fastmcp take
     """A server.
 
     Args:
@@ -51,9 +52,16 @@ class FastMCP(Registry, PlainFastMCP[object]):  # type: ignore[misc]  # some met
         options: As in `fastmcp`; what is not here is refused, with what to write instead.
     """
 
+    refused = REFUSED
+
     def __init__(
-        self, name: str | None = None, instructions: str | None = None, **options: Incomplete
+        self,
+        name: str | None = None,
+        instructions: str | None = None,
+        *positional: object,
+        **options: Incomplete,
     ) -> None:
+        check_positional("FastMCP()", positional, "auth=, lifespan=")
         check("FastMCP()", options, OWN, REFUSED, UNUSED)
         given = {each: value for each, value in options.items() if value is not None}
         http = {each: given.get(each, getattr(settings, each)) for each in HTTP}
@@ -83,10 +91,6 @@ class FastMCP(Registry, PlainFastMCP[object]):  # type: ignore[misc]  # some met
         self._introduce()
         for tool in given.get("tools", ()):
             self.add_tool(tool)
-
-    def __getattr__(self, name: str) -> Incomplete:
-        cure = f" in mcpkit.compat: {REFUSED[name]}" if name in REFUSED else ""
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{cure}")
 
     def _introduce(self) -> None:
         low = self._mcp_server
@@ -176,14 +180,18 @@ class FastMCP(Registry, PlainFastMCP[object]):  # type: ignore[misc]  # some met
         finally:
             current.reset(token)
 
-    async def call_tool(self, name: str, arguments: Json | None = None) -> ToolResult:
+    async def call_tool(self, name: str, arguments: Json | None = None, **options: object) -> ToolResult:
         """Call a tool. Raises NotFoundError, ValidationError or ToolError."""
+        check("call_tool()", options, (), ASKED, UNUSED)
         tool = self._find(Tool, name)
         with self._serving(tool, f"calling tool {name!r}", ToolError):
             return await tool.run(arguments or {}, strict=self.strict_input_validation)
 
-    async def read_resource(self, uri: Incomplete) -> ResourceResult:  # type: ignore[override]  # as fastmcp has it
+    async def read_resource(  # type: ignore[override]  # as fastmcp has it
+        self, uri: Incomplete, **options: object
+    ) -> ResourceResult:
         """Read a resource. Raises NotFoundError or ResourceError."""
+        check("read_resource()", options, (), ASKED, UNUSED)
         component, read = self._reader(str(uri))
         with self._serving(component, f"reading resource {str(uri)!r}", ResourceError):
             found: ResourceResult = await read()
@@ -201,14 +209,18 @@ class FastMCP(Registry, PlainFastMCP[object]):  # type: ignore[misc]  # some met
             raise
         return resource, resource.read
 
-    async def render_prompt(self, name: str, arguments: Json | None = None) -> PromptResult:
+    async def render_prompt(
+        self, name: str, arguments: Json | None = None, **options: object
+    ) -> PromptResult:
         """Return the messages of a prompt. Raises NotFoundError or PromptError."""
+        check("render_prompt()", options, (), ASKED, UNUSED)
         prompt = self._find(Prompt, name)
         with self._serving(prompt, f"rendering prompt {name!r}", PromptError):
             return await prompt.render(arguments)
 
-    async def get_prompt(self, name: str, arguments: Incomplete = None) -> Incomplete:
+    async def get_prompt(self, name: str, version: object = None) -> Incomplete:
         """Return a prompt. Raises NotFoundError if there is none of that name."""
+        check("get_prompt()", {"version": version}, (), ASKED)
         return self._find(Prompt, name)
 
     async def _answer_call(self, request: Incomplete) -> Json:
@@ -280,21 +292,50 @@ class FastMCP(Registry, PlainFastMCP[object]):  # type: ignore[misc]  # some met
         transport: str = "http",
         host: str | None = None,
         port: int | None = None,
+        log_level: str | None = None,
         path: str | None = None,
+        uvicorn_config: Json | None = None,
+        middleware: Sequence[Incomplete] | None = None,
         **options: Incomplete,
     ) -> None:
         """Serve HTTP at a host and a port."""
         from .http import serve
 
-        await serve(self, transport, host, port, path, options)
+        if isinstance(show_banner, str):
+            raise TypeError(
+                f"run_http_async() takes show_banner first, as in fastmcp 4: give transport={show_banner!r} by name"
+            )
+        own = {"log_level": log_level, "uvicorn_config": uvicorn_config, "middleware": middleware}
+        await serve(self, transport, host, port, path, {**options, **own})
 
-    run_streamable_http_async = run_http_async
-    run_sse_async: Incomplete = partialmethod(run_http_async, transport="sse")
+    async def run_streamable_http_async(
+        self,
+        host: str | None = None,
+        port: int | None = None,
+        log_level: str | None = None,
+        path: str | None = None,
+        uvicorn_config: Json | None = None,
+    ) -> None:
+        """Serve streamable HTTP at a host and a port."""
+        await self.run_http_async(None, "http", host, port, log_level, path, uvicorn_config)
+
+    async def run_sse_async(
+        self,
+        host: str | None = None,
+        port: int | None = None,
+        log_level: str | None = None,
+        path: str | None = None,
+        uvicorn_config: Json | None = None,
+    ) -> None:
+        """Serve HTTP with SSE at a host and a port."""
+        await self.run_http_async(None, "sse", host, port, log_level, path, uvicorn_config)
 
     def http_app(
         self,
         path: str | None = None,
         middleware: Sequence[Incomplete] | None = None,
+        json_response: bool | None = None,
+        stateless_http: bool | None = None,
         transport: str = "http",
         **options: Incomplete,
     ) -> Starlette:
@@ -302,7 +343,8 @@ class FastMCP(Registry, PlainFastMCP[object]):  # type: ignore[misc]  # some met
         from .http import app
 
         self._session_manager = None  # made anew, by the settings as they are now
-        return app(self, path, middleware or (), transport, options)
+        own = {"json_response": json_response, "stateless_http": stateless_http}
+        return app(self, path, middleware or (), transport, {**options, **own})
 
 
 def _actionable(error: Exception) -> str | None:

@@ -21,13 +21,14 @@ from .components import Change, Component
 from .exceptions import ToolError, ValidationError
 from .functions import Function
 from .media import Audio, File, Image
+from .refusing import Refuses
 from .schemas import WRAPS, is_open, of_result
 
 _NOTHING: Incomplete = object()
 _ANY: TypeAdapter[Incomplete] = TypeAdapter(object)
 
 
-class ToolResult:
+class ToolResult(Refuses):
     """What a tool returns that says itself what is sent."""
 
     def __init__(
@@ -167,8 +168,9 @@ class Tool(Component):
         except PydanticSchemaGenerationError:
             return _ANY
 
-    def convert_result(self, value: Incomplete) -> ToolResult:
+    def convert_result(self, raw_value: Incomplete) -> ToolResult:
         """Return what is sent for a value that the function has returned."""
+        value = raw_value
         if isinstance(value, ToolResult):
             return value
         if isinstance(value, BaseModel) and is_kind(type(value), "CallToolResult"):

@@ -68,6 +68,9 @@ assert not {"uvicorn", "starlette", "httpx", "jsonschema"} & sys.modules.keys()
         ("from fastmcp import nonsense", "constructor, decorators"),
         ("import fastmcp; fastmcp.FastMCPApp()", "constructor, decorators"),
         ("from fastmcp.resources import HttpResource; HttpResource()", "@mcp.resource(uri)"),
+        ("from fastmcp.tools import tool; tool(print)", "decorators"),
+        ("import fastmcp_tasks", "task=True"),
+        ("from fastmcp_tasks.client import ToolTask", "task=True"),
     ],
 )
 def test_all_else_is_refused_with_its_cure(statement, cure):

@@ -1,0 +1,55 @@
+"""Attributes that `fastmcp` has and `mcpkit.compat` has not: refused by name, of a class as of its instances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, NoReturn
+
+OTHERWISE = 'write this part for mcpkit itself: see its documentation, "Servers of other SDKs"'
+
+
+class Refusing(type):
+    """Metaclass of classes that stand in for those of `fastmcp`."""
+
+    refused: Mapping[str, str]
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        raise _refusal(f"type object {cls.__name__!r}", name, cls)
+
+
+class Refuses(metaclass=Refusing):
+    """Base of classes that stand in for those of `fastmcp`.
+
+    Attributes:
+        refused: What to write instead of attributes that are not here.
+    """
+
+    __slots__ = ()
+
+    refused: ClassVar[Mapping[str, str]] = {}
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _refusal(f"{type(self).__name__!r} object", name, type(self))
+
+
+def check_positional(what: str, given: tuple[object, ...], names: str) -> None:
+    """Refuse arguments by position that `fastmcp` 4 takes by name alone.
+
+    Args:
+        what: The function.
+        given: The arguments.
+        names: Names of arguments that versions before 4 took there.
+
+    Raises:
+        TypeError: There are such arguments.
+    """
+    if given:
+        raise TypeError(
+            f"{what} takes no such argument by position, as in fastmcp 4: give {names} and the like by name"
+        )
+
+
+def _refusal(what: str, name: str, owner: Refusing) -> AttributeError:
+    cure = owner.refused.get(name) or ("" if name.startswith("_") else OTHERWISE)
+    where = f" in mcpkit.compat: {cure}" if cure else ""
+    return AttributeError(f"{what} has no attribute {name!r}{where}", name=name, obj=owner)

@@ -1,0 +1,144 @@
+"""Compares the names of `fastmcp` with what `mcpkit.compat` has in its place; a process of its own runs it.
+
+Standard output has a JSON object: faults, and how many names were looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+import mcpkit.compat
+from mcpkit.compat.standalone import Client, Context, FastMCP
+from mcpkit.compat.standalone.media import Audio, File, Image
+from mcpkit.compat.standalone.prompts import Message, Prompt, PromptResult
+from mcpkit.compat.standalone.resources import Resource, ResourceContent, ResourceResult, ResourceTemplate
+from mcpkit.compat.standalone.tools import Tool, ToolResult
+
+mcpkit.compat.install()
+
+server = FastMCP("shop")
+other = FastMCP("other")
+
+
+@server.tool
+def price(item: str = "tea") -> float:
+    return 3.5
+
+
+def named(name: str) -> str:
+    return name
+
+
+INSTANCES: dict[type, Any] = {
+    FastMCP: server, Client: Client(server), Context: Context(server), Tool: Tool(price), Prompt: Prompt(named),
+    Resource: Resource("data://x", lambda: "x", name="x"),
+    ResourceTemplate: ResourceTemplate("data://{name}", named), ToolResult: ToolResult("x"), Message: Message("x"),
+    PromptResult: PromptResult("x"), ResourceContent: ResourceContent("x"), ResourceResult: ResourceResult("x"),
+    Image: Image(data=b"x"), Audio: Audio(data=b"x"), File: File(data=b"x"),
+}  # fmt: skip
+
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "FastMCP.__init__": ("shop",), "FastMCP.tool": (price,), "FastMCP.prompt": (named,), "FastMCP.mount": (other,),
+    "FastMCP.call_tool": ("price",), "FastMCP.get_tool": ("price",), "FastMCP.get_prompt": ("named",),
+    "FastMCP.read_resource": ("data://x",), "FastMCP.render_prompt": ("named",), "Client.__init__": (server,),
+    "Client.call_tool": ("price",), "Client.call_tool_mcp": ("price",), "Client.read_resource": ("data://x",),
+    "Client.get_prompt": ("named",), "Tool.from_function": (price,), "Prompt.from_function": (named,),
+}  # fmt: skip
+"""Arguments of calls that are tried with each option of `fastmcp` that has no parameter of its own here."""
+
+faults: list[str] = []
+counts = {"names": 0, "attributes": 0, "options": 0}
+
+
+def look_at_module(module: str, names: dict[str, Any]) -> None:
+    try:
+        found = importlib.import_module(module)
+    except ImportError as error:
+        parts = module.split(".")
+        refused = {f"mcpkit has no '{'.'.join(parts[:length])}'" for length in range(1, len(parts) + 1)}
+        if not any(text in str(error) for text in refused):
+            faults.append(f"import {module}: {error!r}")
+        counts["names"] += 1 + len(names)
+        return
+    for name, attributes in names.items():
+        counts["names"] += 1
+        try:
+            exec(f"from {module} import {name}", {})
+        except ImportError as error:
+            if f"{module}.{name}" not in str(error):
+                faults.append(f"from {module} import {name}: {error!r}")
+            continue
+        value = getattr(found, name)
+        if isinstance(value, type) and attributes:
+            look_at_class(value, attributes)
+
+
+def look_at_class(found: type, attributes: dict[str, list[str] | None]) -> None:
+    has_cures = not issubclass(found, BaseModel | BaseException)
+    for name, parameters in attributes.items():
+        counts["attributes"] += 1
+        for holder in (found, INSTANCES.get(found)):
+            if holder is None:
+                continue
+            try:
+                value = getattr(holder, name)
+            except AttributeError as error:
+                if name not in str(error) or (has_cures and "mcpkit" not in str(error)):
+                    faults.append(f"{holder!r}.{name}: {error!r}")
+            except RuntimeError:  # a property of requests, outside of one
+                pass
+            except NotImplementedError as error:
+                if "mcpkit" not in str(error):
+                    faults.append(f"{holder!r}.{name}: {error!r}")
+            else:
+                if holder is found and parameters and callable(value) and "Absent" not in str(found.__mro__):
+                    look_at_parameters(found, name, parameters)
+
+
+def look_at_parameters(found: type, name: str, theirs: list[str]) -> None:
+    if (found, name) == (Context, "__init__"):  # authors make none
+        return
+    called = found if name == "__init__" else getattr(found, name)
+    ours = [
+        each for each in inspect.signature(called).parameters.values() if each.name not in ("self", "cls")
+    ]
+    by_place = [each.name for each in ours if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    for there, here in zip([each for each in theirs if not each.startswith("*")], by_place, strict=False):
+        if there != here:
+            faults.append(f"{found.__name__}.{name} has {here} where fastmcp has {there}")
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in ours)
+    for option in (each.lstrip("*") for each in theirs):
+        counts["options"] += 1
+        if option in {each.name for each in ours}:
+            continue
+        if not takes_any:
+            faults.append(f"{found.__name__}.{name} has no {option}=")
+        elif (key := f"{found.__name__}.{name}") in ARGUMENTS:
+            asyncio.run(try_option(found, name, ARGUMENTS[key], option))
+
+
+async def try_option(found: type, name: str, arguments: tuple[Any, ...], option: str) -> None:
+    called = found if name == "__init__" else getattr(INSTANCES.get(found, found), name)
+    try:
+        done = called(*arguments, **{option: {"x": "y"}})
+        if inspect.isawaitable(done):
+            await done
+    except NotImplementedError as error:
+        if option not in str(error) or "mcpkit" not in str(error):
+            faults.append(f"{found.__name__}.{name}({option}=): {error!r}")
+    except Exception as error:
+        if "unexpected keyword" in str(error):
+            faults.append(f"{found.__name__}.{name}({option}=): {error!r}")
+
+
+for each, known in json.loads(Path(sys.argv[1]).read_text()).items():
+    look_at_module(each, known)
+print(json.dumps({"faults": faults, **counts}))
