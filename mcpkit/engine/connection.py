@@ -198,9 +198,11 @@ class Connection(Peer):
             self._subscriptions.cancel(id_)
 
     def _refuse_unread(self, problem: ProtocolError, message: bytes) -> None:
-        """Refuse what is not read, under its id where that can be told, as somebody waits for an answer under it."""
-        from ..protocol.unreadable import id_of_unreadable
+        """Refuse a message that was not read, under its id where it has one; an answer ends its question."""
+        from ..protocol.unreadable import id_of_answer, id_of_unreadable, is_call, looks_like_message
 
+        if len(self.questions) and looks_like_message(message) and not is_call(message):
+            self.questions.fail(id_of_answer(message, message), problem)
         self._refuse(readable_id(id_of_unreadable(message), self), problem, self._reply)
 
     def _reply(self, message: bytes | None, problem: BaseException | None) -> None:

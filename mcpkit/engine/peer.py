@@ -19,7 +19,15 @@ from ..common.errors import METHOD_NOT_FOUND, ProtocolError
 from ..protocol import jsonrpc, messages
 from ..protocol.eras import Envelope, Handshake
 from ..protocol.jsonrpc import RequestId, is_id, is_object
-from ..protocol.messages import Notification, Request, Response, invalid, is_initialize, names_revision
+from ..protocol.messages import (
+    Notification,
+    Request,
+    Response,
+    invalid,
+    is_answer,
+    is_initialize,
+    names_revision,
+)
 from ..protocol.revisions import BATCHES, ERROR_ID_MAY_BE_ABSENT
 from ..protocol.types import Json
 from .engine import Engine
@@ -100,6 +108,8 @@ class Peer(ABC):
         elif isinstance(read, Response):
             self._receive_response(read.message, reply)
         else:
+            if is_object(message) and is_answer(message):  # of another version of JSON-RPC
+                self.questions.answer(message)
             self._refuse(read.id, read.problem, reply, is_stateless=names_revision(message))
 
     def _receive_batch(self, batch: list[Any], reply: Reply, channel: Channel, *, where: str) -> None:

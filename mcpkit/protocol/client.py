@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,7 +9,7 @@ from typing import Any, Final
 from ..common.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ProtocolError
 from . import jsonrpc
 from .eras import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
-from .jsonrpc import RequestId, is_array, is_id, is_object
+from .jsonrpc import RequestId, is_array, is_id, is_object, whole_number
 from .revisions import STATELESS
 from .types import Json
 from .unreadable import id_of_answer, id_of_unreadable, is_call, looks_like_message, repaired
@@ -294,7 +293,7 @@ class ClientWire:
         if id_ is not None:
             return Asked(id_, method, params or {})
         if method == "notifications/progress" and params is not None:
-            token = _whole(params.get("progressToken"))
+            token = whole_number(params.get("progressToken"))
             if token in self._reporting:
                 done, total, text = params.get("progress"), params.get("total"), params.get("message")
                 if type(done) not in (int, float):
@@ -310,7 +309,7 @@ class ClientWire:
     def _answered(self, message: Json, answers: RequestId | None) -> list[Event]:
         """Read an answer of the server; it is that of another request where its id is not as it should be."""
         given, error = message.get("id"), message.get("error")
-        id_ = _whole(given)
+        id_ = whole_number(given)
         is_answer = "id" in message or "result" in message or "error" in message
         if not is_answer or message.keys().isdisjoint({"id", "jsonrpc"}):  # a log record, say
             return [Unreadable(f"expected a request, an answer or a notification, got {_shown(message)}")]
@@ -337,7 +336,7 @@ class ClientWire:
         if is_call(line):
             asked = id_of_unreadable(line)
             return [Unreadable(problem) if asked is None else Misasked(asked, PARSE_ERROR, problem)]
-        given = _whole(id_of_answer(line, line))
+        given = whole_number(id_of_answer(line, line))
         if given is not None and given not in self.pending and 0 < given <= self._last_id:
             return []  # late
         id_ = given if given in self.pending else self._only_pending(answers)
@@ -358,19 +357,6 @@ class ClientWire:
 
 _SHOWN: Final = 200
 """Characters of what the server has sent that are shown in errors and in the log."""
-_DIGITS: Final = re.compile(r"-?[1-9][0-9]{0,18}|0")
-
-
-def _whole(value: object) -> int | None:
-    """Return an integer that JSON has written as one, as a decimal string, or as a float; None for anything else.
-
-    Servers in languages with one type of numbers answer 1 with 1.0, others with "1".
-    """
-    if type(value) is int:
-        return value
-    if type(value) is float and value.is_integer():
-        return int(value)
-    return int(value) if type(value) is str and _DIGITS.fullmatch(value) else None
 
 
 def _outcome(id_: RequestId, message: Json) -> Answered | Refused:
@@ -396,7 +382,7 @@ def _malformed(id_: RequestId, problem: str) -> Refused:
 def _refusal(id_: RequestId, error: object) -> Refused:
     """Return an error as it was sent, whatever its shape."""
     if is_object(error):
-        code, message = _whole(error.get("code")), error.get("message")
+        code, message = whole_number(error.get("code")), error.get("message")
         if code is not None and type(message) is str and message:
             return Refused(id_, code, message, error.get("data"))
         text = message if type(message) is str and message else f"error: {_shown(error)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, TypeGuard, cast
 
 from pydantic_core import from_json, to_json
@@ -178,3 +179,18 @@ def is_id(value: Any) -> TypeGuard[RequestId]:
     if type(value) is int:
         return -_IDS_END <= value < _IDS_END
     return type(value) is str and len(value) <= MAX_ID_LENGTH
+
+
+_DIGITS = re.compile(r"-?[1-9][0-9]{0,18}|0")
+
+
+def whole_number(value: object) -> int | None:
+    """Return an integer that was written as one, as a decimal string, or as a float; None for anything else.
+
+    Peers in languages with one type of numbers repeat the id 1 as 1.0; others repeat every id as a string.
+    """
+    if type(value) is int:
+        return value
+    if type(value) is float and value.is_integer():
+        return int(value)
+    return int(value) if type(value) is str and _DIGITS.fullmatch(value) else None

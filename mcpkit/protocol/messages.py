@@ -145,7 +145,7 @@ def _read_other(message: Json, sender: Sender) -> Notification | Response | Refu
     method = message.get("method")
     if type(method) is str:
         return Notification(method, message.get("params"))
-    if "method" not in message and ("result" in message or "error" in message):
+    if is_answer(message):
         return Response(message)
     return Refusal(readable_id(message.get("id"), sender), invalid("expected a method name"))
 
@@ -153,6 +153,11 @@ def _read_other(message: Json, sender: Sender) -> Notification | Response | Refu
 def readable_id(id_: object, sender: Sender) -> RequestId | None:
     """Return the id to refuse a malformed request under; never that of one that runs, which goes on."""
     return id_ if is_id(id_) and not sender.is_taken(id_) else None
+
+
+def is_answer(message: Json) -> bool:
+    """Return whether a message is the answer to a request; `"method": null`, which some libraries write, is none."""
+    return message.get("method") is None and ("result" in message or "error" in message)
 
 
 def is_initialize(message: object) -> bool:

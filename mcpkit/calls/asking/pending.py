@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...common.errors import AnswerError, BusyError, InvalidAnswerError
+from ...common.errors import AnswerError, BusyError, InvalidAnswerError, ProtocolError
 from ...protocol import jsonrpc
-from ...protocol.jsonrpc import is_object
+from ...protocol.jsonrpc import RequestId, is_object
 from ..coroutines import within
 
 if TYPE_CHECKING:
     from .questions import Question
+
+logger = logging.getLogger("mcpkit")
 
 _TRIES = 3
 """How often a form is sent whose entries do not fit."""
@@ -145,13 +148,39 @@ class OpenQuestions:
         Returns:
             Whether it answers something that was asked here; perhaps too late.
         """
-        id_ = message.get("id")
-        future = self._open.get(id_) if isinstance(id_, str) else None
+        given = message.get("id")
+        id_ = str(whole) if (whole := jsonrpc.whole_number(given)) is not None else given
+        future = self._find(id_)
         if future is None:
-            return id_ in self._over
+            return isinstance(id_, str) and id_ in self._over
         if not future.done():
-            _settle(future, message)
+            if isinstance(id_, str) and id_ in self._open:
+                _settle(future, message)
+            else:
+                future.set_exception(
+                    InvalidAnswerError(f"id: expected {next(iter(self._open))!r}, got {given!r:.200}")
+                )
         return True
+
+    def fail(self, id_: RequestId | None, problem: ProtocolError) -> None:
+        """End a question whose answer is not JSON.
+
+        Args:
+            id_: The id in the answer; None where it does not show one.
+            problem: Why it cannot be read.
+        """
+        future = self._find(id_)
+        if future is not None and not future.done():
+            future.set_exception(InvalidAnswerError(problem.message))
+
+    def _find(self, id_: object) -> asyncio.Future[Mapping[str, Any]] | None:
+        """Return the open question that an answer belongs to; where the id is that of no question, the only one."""
+        if isinstance(id_, str) and (id_ in self._open or id_ in self._over):
+            return self._open.get(id_)
+        if self._prefix:  # others ask the same client, so that it may be a question of theirs
+            return None
+        logger.warning("The client sent an answer whose id is that of no open question: %.200r", id_)
+        return next(iter(self._open.values())) if len(self._open) == 1 else None
 
     def take_back(self, channel: Sender) -> None:
         """Tell the client that it need not answer what was asked on a channel, which is about to end."""
@@ -188,10 +217,12 @@ class OpenQuestions:
 
 def _settle(future: asyncio.Future[Mapping[str, Any]], message: Mapping[str, Any]) -> None:
     result, error = message.get("result"), message.get("error")
-    if is_object(result):
+    if message.get("jsonrpc") != "2.0":
+        future.set_exception(InvalidAnswerError('jsonrpc: expected "2.0"'))
+    elif is_object(result):
         future.set_result(result)
-    elif is_object(error):
-        code, text = error.get("code"), error.get("message")
+    elif error is not None:
+        code, text = (error.get("code"), error.get("message")) if is_object(error) else (None, error)
         said = text[:500] if isinstance(text, str) and text else None
         told = "" if said is None else f": {said}"
         future.set_exception(

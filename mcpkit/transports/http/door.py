@@ -26,7 +26,7 @@ from .intake.refused_body import UnreadError, watch
 from .options import MESSAGES_PATH, SSE_PATH, OwnRoute, Settings
 from .routes import Routes
 from .service import Service
-from .sessions.handshake import serve_delete, serve_get, serve_handshake
+from .sessions.handshake import fail_question, serve_delete, serve_get, serve_handshake
 from .sessions.legacy_sse import Pipe
 from .shutdown import end_on_signals
 from .stateless import is_stateless, serve_stateless, unknown_revision
@@ -170,13 +170,16 @@ class Door:
             await self._get_or_delete(service, scope["method"], exchange)
             return
         exchange.may_stream = may_stream(exchange.request_headers)
+        body = b""
         try:
-            # of the bytes nothing is left while the message is served
-            message = jsonrpc.decode(await service.bodies.read(exchange))
+            body = await service.bodies.read(exchange)
+            message = jsonrpc.decode(body)
         except ProtocolError as error:
+            await fail_question(service, exchange, body, error)
             exchange.answer(jsonrpc.error(None, error), 400)
             await exchange.respond()
             return
+        del body  # which would be kept while the message is served
         headers = exchange.request_headers
         if is_stateless(message, headers):
             _refuse_two_versions(headers)

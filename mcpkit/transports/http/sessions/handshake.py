@@ -115,6 +115,24 @@ async def serve_delete(service: Service, exchange: Exchange) -> None:
     await exchange.respond()
 
 
+async def fail_question(service: Service, exchange: Exchange, body: bytes, problem: ProtocolError) -> None:
+    """End the question that a body answers which is not JSON.
+
+    Raises:
+        BusyError: The shared store does not answer.
+    """
+    from ....protocol.unreadable import id_of_answer, is_call
+
+    if _SESSION not in exchange.request_headers or is_call(body):
+        return
+    id_ = id_of_answer(body, body)
+    if id_ is None:
+        return
+    session = await service.sessions.find(_header(exchange, _SESSION), exchange)
+    if session is not None:
+        session.questions.fail(id_, problem)
+
+
 def _header(exchange: Exchange, name: bytes) -> str:
     return exchange.request_headers.get(name, b"").strip().decode("latin-1")
 
