@@ -24,7 +24,6 @@ from ..protocol.messages import (
     Request,
     Response,
     invalid,
-    is_answer,
     is_initialize,
     names_revision,
 )
@@ -108,8 +107,8 @@ class Peer(ABC):
         elif isinstance(read, Response):
             self._receive_response(read.message, reply)
         else:
-            if is_object(message) and is_answer(message):  # of another version of JSON-RPC
-                self.questions.answer(message)
+            if is_object(message) and message.get("method") is None and "id" in message:
+                self.questions.answer(message)  # which ends the question, malformed as the answer is
             self._refuse(read.id, read.problem, reply, is_stateless=names_revision(message))
 
     def _receive_batch(self, batch: list[Any], reply: Reply, channel: Channel, *, where: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from ..common.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ProtocolError
 from . import jsonrpc
@@ -131,6 +131,7 @@ class ClientWire:
         self.pending: dict[RequestId, str] = {}
         self._last_id = 0
         self._reporting: set[RequestId] = set()
+        self._given_up: set[RequestId] = set()  # whose answer may still come
 
     def request(
         self,
@@ -197,6 +198,8 @@ class ClientWire:
             What tells the server; None where it is answered already, or must not be told (`initialize`).
         """
         method = self._settled(id_)
+        if method is not None:
+            self._give_up(id_)
         if method is None or method == "initialize":
             return None
         return self.notification("notifications/cancelled", {"requestId": id_, "reason": reason})
@@ -268,7 +271,13 @@ class ClientWire:
         ids = list(self.pending)
         for id_ in ids:
             self._settled(id_)
+            self._give_up(id_)
         return ids
+
+    def _give_up(self, id_: RequestId) -> None:
+        if len(self._given_up) >= _MOST_GIVEN_UP:  # by servers that never answer
+            self._given_up.clear()
+        self._given_up.add(id_)
 
     def _settled(self, id_: RequestId) -> str | None:
         """Let a request wait no more, and return its method; None where it did not."""
@@ -310,14 +319,19 @@ class ClientWire:
         """Read an answer of the server; it is that of another request where its id is not as it should be."""
         given, error = message.get("id"), message.get("error")
         id_ = whole_number(given)
-        is_answer = "id" in message or "result" in message or "error" in message
-        if not is_answer or message.keys().isdisjoint({"id", "jsonrpc"}):  # a log record, say
-            return [Unreadable(f"expected a request, an answer or a notification, got {_shown(message)}")]
         if id_ in self.pending:
             self._settled(id_)
             return [_outcome(id_, message)]
-        if id_ is not None and 0 < id_ <= self._last_id:
-            return []  # late, or a second time
+        is_answer = "result" in message or "error" in message
+        if not is_answer or message.keys().isdisjoint({"id", "jsonrpc"}):
+            problem = f"expected a request, an answer or a notification, got {_shown(message)}"
+            return [
+                Misasked(given, INVALID_REQUEST, f"method: {problem}")
+                if is_id(given)
+                else Unreadable(problem)
+            ]
+        if self._was_sent(id_):
+            return self._late(id_)
         problem = f"id: expected that of a request, got {_shown(given)} in {_shown(message)}"
         only = self._only_pending(answers)
         if only is None:
@@ -337,13 +351,23 @@ class ClientWire:
             asked = id_of_unreadable(line)
             return [Unreadable(problem) if asked is None else Misasked(asked, PARSE_ERROR, problem)]
         given = whole_number(id_of_answer(line, line))
-        if given is not None and given not in self.pending and 0 < given <= self._last_id:
-            return []  # late
+        if given not in self.pending and self._was_sent(given):
+            return self._late(given)
         id_ = given if given in self.pending else self._only_pending(answers)
         if id_ is None:
             return [Unreadable(problem)]
         self._settled(id_)
         return [_malformed(id_, problem)]
+
+    def _was_sent(self, id_: int | None) -> TypeGuard[int]:
+        return id_ is not None and 0 < id_ <= self._last_id
+
+    def _late(self, id_: int) -> list[Event]:
+        """Return nothing for the answer to a request that was given up, and a warning for a second answer."""
+        if id_ in self._given_up:
+            self._given_up.discard(id_)
+            return []
+        return [Unreadable(f"id: the request {id_} has been answered already")]
 
     def _only_pending(self, answers: RequestId | None) -> RequestId | None:
         """Return the request that an answer without a usable id must belong to; None where there are several."""
@@ -355,6 +379,7 @@ class ClientWire:
         return waiting[0] if len(waiting) == 1 else None
 
 
+_MOST_GIVEN_UP: Final = 1000
 _SHOWN: Final = 200
 """Characters of what the server has sent that are shown in errors and in the log."""
 

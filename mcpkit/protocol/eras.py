@@ -208,7 +208,7 @@ class Stateless(_Envelope):
             raise _malformed(CLIENT_INFO, "an object with the strings name and version")
         level = meta.get(LOG_LEVEL)
         if level is not None:
-            check_log_level(level)
+            check_log_level(level, LOG_LEVEL)
         return cls(revision, info, capabilities, level)
 
     def render(self, result: Json, identity: Callable[[str], Identity], cache: Cache | None) -> bytes:
@@ -329,14 +329,18 @@ def unsupported_version(requested: str) -> ProtocolError:
     )
 
 
-def check_log_level(level: Any) -> str:
+def check_log_level(level: Any, member: str = "level") -> str:
     """Return `level` when it is one of the eight levels.
 
+    Args:
+        level: The level.
+        member: The member of the params that has it.
+
     Raises:
-        ProtocolError: -32602, naming the levels.
+        ProtocolError: -32602, naming the member and the levels.
     """
     if not isinstance(level, str) or level not in SEVERITY:
-        raise MalformedError("Invalid log level: expected one of " + ", ".join(SEVERITY))
+        raise _malformed(member, "one of " + ", ".join(SEVERITY))
     return level
 
 

@@ -150,7 +150,7 @@ class OpenQuestions:
         """
         given = message.get("id")
         id_ = str(whole) if (whole := jsonrpc.whole_number(given)) is not None else given
-        future = self._find(id_)
+        future = self._find(id_, is_answer="result" in message or "error" in message)
         if future is None:
             return isinstance(id_, str) and id_ in self._over
         if not future.done():
@@ -169,15 +169,17 @@ class OpenQuestions:
             id_: The id in the answer; None where it does not show one.
             problem: Why it cannot be read.
         """
-        future = self._find(id_)
+        future = self._find(id_, is_answer=True)
         if future is not None and not future.done():
             future.set_exception(InvalidAnswerError(problem.message))
 
-    def _find(self, id_: object) -> asyncio.Future[Mapping[str, Any]] | None:
+    def _find(self, id_: object, *, is_answer: bool) -> asyncio.Future[Mapping[str, Any]] | None:
         """Return the open question that an answer belongs to; where the id is that of no question, the only one."""
         if isinstance(id_, str) and (id_ in self._open or id_ in self._over):
             return self._open.get(id_)
-        if self._prefix:  # others ask the same client, so that it may be a question of theirs
+        if (
+            self._prefix or not is_answer
+        ):  # others ask the same client, so that it may be a question of theirs
             return None
         logger.warning("The client sent an answer whose id is that of no open question: %.200r", id_)
         return next(iter(self._open.values())) if len(self._open) == 1 else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from ...calls.coroutines import within
 from ...common.errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
@@ -170,7 +171,7 @@ async def _discover(link: Link, revision: str, reason: str, *, is_again: bool = 
             return Negotiated(revision, reason, info if is_object(info) else {}, result)
         common = _newest(supported)
         if common is None or common == revision:
-            raise _no_common(supported)
+            raise _no_common("supportedVersions", supported, ALL)
     if common in STATELESS:
         reason = reason if common == revision else "the newest that the server knows, too"
         return await _discover(link, common, reason, is_again=True)
@@ -182,11 +183,9 @@ def _newest(supported: object) -> str | None:
     return next((each for each in reversed(ALL) if is_array(supported) and each in supported), None)
 
 
-def _no_common(supported: Any) -> ProtocolError:
-    return ProtocolError(
-        UNSUPPORTED_PROTOCOL_VERSION,
-        f"the server speaks {supported!r}, and this client {', '.join(ALL)}: there is no revision that both know",
-    )
+def _no_common(member: str, offered: object, known: Sequence[str]) -> ProtocolError:
+    offer = f"the server offers {offered!r:.200} as {member}, and this client {', '.join(known)}"
+    return ProtocolError(UNSUPPORTED_PROTOCOL_VERSION, f"there is no revision that both know: {offer}")
 
 
 async def _discover_or_initialize(link: Link, seconds: float) -> Negotiated:
@@ -232,7 +231,7 @@ async def _initialize(link: Link, revision: str, reason: str) -> Negotiated:
     result = await link.exchange("initialize", params)
     agreed, info = result.get("protocolVersion"), result.get("serverInfo")
     if agreed not in HANDSHAKE:
-        raise _no_common([agreed])
+        raise _no_common("protocolVersion", agreed, HANDSHAKE)
     link.speak(agreed)
     try:
         await link.send(link.wire.notification("notifications/initialized"))
