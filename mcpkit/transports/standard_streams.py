@@ -1,13 +1,12 @@
 """Keeps the standard streams of the process for the protocol alone.
 
 The specification forbids anything but messages on standard output (revision 2026-07-28, "stdio"). Tools,
-libraries and child processes print there all the same, some of them below Python, so it is the descriptors
-that change hands: the protocol moves to private copies, 1 becomes standard error and 0 becomes empty.
+libraries and child processes print there all the same, some of them below Python, so the descriptors are
+exchanged: the protocol moves to private copies, 1 becomes standard error and 0 becomes empty.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import select
 import sys
@@ -15,35 +14,62 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from ..common.safe_output import SafeOutput, descriptor_of, flush_output
+
 _private: set[int] = set()
 """The copies now open. A forked child closes them, or the host would not see the end of our output."""
 
+_diverted: int | None = None
+"""The copy of standard output while that is diverted to standard error."""
+
+_is_forked = False
+"""Whether this process was forked from one whose streams belonged to the protocol then."""
+
 _lock = threading.Lock()
-"""Held while 1 and 2 change hands."""
+"""Held while 1 and 2 are exchanged."""
 
 
 class StandardStreams:
-    """The private descriptors of the protocol: `input` to read from, `output` to write to."""
+    """The private descriptors of the protocol: `input` to read from, `output` to write to.
 
-    __slots__ = ("input", "output")
+    Attributes:
+        printing: What keeps `sys.stdout` and `sys.stderr` safe to print to meanwhile.
+    """
 
-    def __init__(self, reads: int, writes: int) -> None:
+    __slots__ = ("input", "output", "printing")
+
+    def __init__(self, reads: int, writes: int, printing: SafeOutput) -> None:
         self.input = reads
         self.output = writes
+        self.printing = printing
 
 
 @contextmanager
 def hold_standard_descriptors() -> Generator[None]:
-    """See to it that 0, 1 and 2 are open, so that no file opened in this block gets one of these numbers.
+    """Keep 0, 1 and 2 open, so that no file opened in this block gets one of these numbers.
 
-    Where standard error is closed, the empty device stands in for it.
+    If standard error is closed, the empty device takes its place.
 
     Raises:
-        RuntimeError: Standard input or output is closed.
+        RuntimeError: Standard input or output is closed, or another file has got its number since.
     """
-    for descriptor, name in enumerate(("input", "output")):
+    if _is_forked:
+        raise RuntimeError(
+            "this process was forked from one that serves over stdio, and has no standard input or output of its own: "
+            'start a process of its own, for example by subprocess.run([sys.executable, "server.py"])'
+        )
+    for descriptor, stream in enumerate((sys.__stdin__, sys.__stdout__)):
+        name = ("stdin", "stdout")[descriptor]
         if not _is_open(descriptor):
-            raise RuntimeError(f"standard {name} is closed: give the server a pipe, a socket or a file there")
+            raise RuntimeError(
+                f"standard {name[3:]}put is closed: start the server with a pipe, a socket or a file there, and do "
+                f"not close sys.{name} before run()"
+            )
+        if _is_closed(stream) and not os.get_inheritable(descriptor):
+            raise RuntimeError(
+                f"sys.{name} was closed before run(), and a file that was opened since has its descriptor "
+                f"{descriptor}: do not close sys.{name}"
+            )
     if _is_open(2):
         yield
         return
@@ -56,36 +82,72 @@ def hold_standard_descriptors() -> Generator[None]:
 
 
 @contextmanager
+def divert_standard_output() -> Generator[None]:
+    """Send what is printed to standard error, until the block ends.
+
+    It is for an author's code that runs before its server does, such as its import: a server that is run in the
+    block by `take_over_standard_streams` writes to standard output all the same. Nothing is diverted where a person
+    has started the process in a terminal.
+    """
+    global _diverted  # noqa: PLW0603 - of the process
+    is_of_host = all(map(_is_open, (0, 1, 2))) and not os.isatty(0) and not os.isatty(1)
+    if not is_of_host or _diverted is not None or _private:
+        yield
+        return
+    _flush_output()
+    _diverted = os.dup(1)
+    _private.add(_diverted)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        _flush_output()
+        _flush_c()
+        with _lock:
+            output, _diverted = _diverted, None
+            if output in _private:  # not in a child that was forked meanwhile
+                _private.discard(output)
+                os.dup2(output, 1)
+                os.close(output)
+
+
+@contextmanager
 def take_over_standard_streams() -> Generator[StandardStreams]:
     """Take standard input and output over, for as long as the block lasts.
 
     Inside it, whatever is written to descriptor 1 comes out of standard error, and descriptor 0 is empty, in
     this process and in its children. What Python printed before, and has not written yet, goes the same way.
     """
-    streams = StandardStreams(os.dup(0), os.dup(1))
+    owned = 1 if _diverted is None else _diverted
+    streams = StandardStreams(os.dup(0), os.dup(owned), SafeOutput())
     empty = os.open(os.devnull, os.O_RDWR)
     private = {streams.input, streams.output}
-    _private.update(private)
-    os.dup2(empty, 0)
+    restored = {0: streams.input, 1: streams.output if _diverted is None else os.dup(1)}
     # Where Python found 2 closed at its start, it may by now be any file of the author's.
-    os.dup2(2 if sys.__stderr__ is not None else empty, 1)
+    instead = {0: empty, 1: 2 if sys.__stderr__ is not None else empty}
+    for number, copies in (
+        (0, _copies(0, sys.stdin, sys.__stdin__)),
+        (1, _copies(owned, sys.stdout, sys.__stdout__)),
+    ):
+        for copy in copies:
+            restored[copy] = os.dup(copy)
+            instead[copy] = instead[number]
+    private.update(restored.values())
+    _private.update(private)
+    for descriptor, other in instead.items():
+        os.dup2(other, descriptor, descriptor < 2)
     replace_lost_stderr()
-    buffered = [stream for stream in _stdout_objects() if not stream.line_buffering]
     try:
-        _flush(empty)
-        for stream in buffered:
-            stream.reconfigure(line_buffering=True)  # what a tool prints is worth reading while it runs
-        yield streams
+        _flush_output()
+        with streams.printing:
+            yield streams
     finally:
-        _flush(empty)
+        _flush_output()
         _flush_c()
-        for stream in buffered:
-            if not stream.closed:
-                stream.reconfigure(line_buffering=False)
         with _lock:
             _private.difference_update(private)
-            os.dup2(streams.input, 0)
-            os.dup2(streams.output, 1)
+            for descriptor, copy in restored.items():
+                os.dup2(copy, descriptor, descriptor < 2)
         for descriptor in (*private, empty):
             os.close(descriptor)
 
@@ -114,19 +176,27 @@ def _is_open(descriptor: int) -> bool:
     return True
 
 
-def _stdout_objects() -> list[io.TextIOWrapper]:
-    candidates = {id(stream): stream for stream in (sys.stdout, sys.__stdout__)}.values()
-    return [stream for stream in candidates if isinstance(stream, io.TextIOWrapper) and not stream.closed]
-
-
-def _flush(empty: int) -> None:
+def _is_closed(stream: object) -> bool:
     try:
-        for stream in _stdout_objects():
-            stream.flush()
+        return bool(getattr(stream, "closed", False))
+    except ValueError:  # detached: its descriptor lives on
+        return False
+
+
+def _copies(descriptor: int, *streams: object) -> set[int]:
+    """Return the descriptors of streams that are copies of another, as `os.fdopen(os.dup(1), "w")` has one."""
+    found = {number for number in map(descriptor_of, streams) if number is not None and number > 2}
+    return {number for number in found if _is_open(number) and os.path.sameopenfile(number, descriptor)}
+
+
+def _flush_output() -> None:
+    try:
+        flush_output()
     except OSError:  # standard error was lost only now; what is left must not come out when 1 is restored
+        empty = os.open(os.devnull, os.O_RDWR)
         os.dup2(empty, 1)
-        for stream in _stdout_objects():
-            stream.flush()
+        os.close(empty)
+        flush_output()
 
 
 def _flush_c() -> None:
@@ -139,6 +209,8 @@ def _flush_c() -> None:
 
 
 def _close_private_copies() -> None:
+    global _is_forked  # noqa: PLW0603 - of the process
+    _is_forked = _is_forked or bool(_private)
     while _private:
         os.close(_private.pop())
 

@@ -6,6 +6,7 @@ Follows "stdio" of the specification (revision 2026-07-28; the same in all earli
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections import deque
 from collections.abc import Iterable
@@ -99,12 +100,12 @@ def run_stdio(
             server.engine.runtime.name,
             [*scopes],
         )
-    is_a_person = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
-    if is_a_person:
-        from .terminal import heading
-
-        print(heading(server.engine), file=sys.stderr, flush=True)
+    is_a_person = os.isatty(0) and sys.stderr is not None
     with hold_standard_descriptors(), Watchdog(grace) as watchdog, take_over_standard_streams() as streams:
+        if is_a_person:
+            from .terminal import heading
+
+            print(heading(server.engine), file=sys.stderr, flush=True)
         asyncio.run(_serve(server, streams, grace, max_line, principal, watchdog, is_a_person=is_a_person))
     if watchdog.signal is not None:
         raise SystemExit(128 + watchdog.signal)
@@ -179,6 +180,7 @@ class _Host:
         self._output = PipeOutput(streams.output, on_room=self._go_on, on_broken=self.stop.set)
         self._connection = Connection(self, self._output.send, ready=self._output.ready, principal=principal)
         self._input = read_pipe(streams.input, self._take)
+        self._printing = streams.printing
 
     def guard_with(self, watchdog: Watchdog) -> None:
         """Let the watchdog look after the input, and stop when it hears a signal."""
@@ -230,6 +232,7 @@ class _Host:
         self._output.close()
 
     def _take(self, chunk: bytes) -> None:
+        self._printing.refresh()
         if chunk:
             lines = self._framing.feed(chunk)
             if lines:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import io
 import multiprocessing
 import os
 import pickle
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 
 from ...common.ending import exit_now
 from ...common.errors import OutputError, said_by
+from ...common.safe_output import SafeOutput
 from ..iterables import collected, is_async_iterable, listed
 from .forks import end_child
 from .threads import finish_awaitable
@@ -107,9 +107,11 @@ def serve(connection: Connection, function: bytes, main: str | None) -> None:
     if hasattr(os, "register_at_fork"):  # so that a child keeps nobody waiting, and cannot answer
         os.register_at_fork(after_in_child=connection.close)
     connection.send_bytes(b"ready")
-    with suppress(EOFError, OSError):
+    with SafeOutput() as printing, suppress(EOFError, OSError):
         while True:
-            connection.send_bytes(_answer(connection.recv_bytes()))
+            request = connection.recv_bytes()
+            printing.refresh()
+            connection.send_bytes(_answer(request))
 
 
 def _answer(request: bytes) -> bytes:
@@ -175,9 +177,6 @@ def _detach() -> None:
     os.dup2(empty, 0)
     os.dup2(2 if sys.__stderr__ is not None else empty, 1)
     os.close(empty)
-    out: object = sys.stdout
-    if isinstance(out, io.TextIOWrapper):
-        out.reconfigure(line_buffering=True)
 
 
 def _leave_to_server(number: int, frame: object) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
+from ...common.safe_output import SafeOutput
 from ...protocol.types import Json
 from .uvicorn_server import decline_upgrades
 
@@ -89,7 +90,10 @@ def run_app(
             "in a module, and start `uvicorn module:app`, which does",
             wanted,
         )
-    with suppress(KeyboardInterrupt):  # uvicorn raises it once more when it has ended because of it
+    with (
+        SafeOutput(),
+        suppress(KeyboardInterrupt),
+    ):  # uvicorn raises it once more when it has ended because of it
         sockets = None if listening is None else [listening]
         server.run(sockets)
 

@@ -1,0 +1,195 @@
+"""Python's output streams, made safe to write to: what a function prints must not fail its call."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import select
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from types import TracebackType
+from typing import Any, Final, cast
+
+from typing_extensions import Self
+
+_ESCAPE: Final = "backslashreplace"
+"""The error handler that Python has for standard error: it never fails."""
+
+_NEVER_FAIL: Final = frozenset({_ESCAPE, "ignore", "namereplace", "replace", "xmlcharrefreplace"})
+
+_DESCRIPTORS: Final = {"stdout": 1, "__stdout__": 1, "stderr": 2, "__stderr__": 2}
+
+
+class SafeOutput:
+    """A block in which printing fails for no cause that lies outside of the function that prints.
+
+    Inside it, `sys.stdout` and `sys.stderr` write what their encoding lacks as escapes, drop what the system does not
+    take, and stay open when they are closed or detached. Streams of other classes stay where the author has put them;
+    wrappers of Python's own classes get the same error handler. All is as before when the block ends.
+    """
+
+    def __init__(self) -> None:
+        self._undo = ExitStack()
+        self._checked: tuple[object, object] = (None, None)
+
+    def __enter__(self) -> Self:
+        replaced: dict[int, SafeStream | None] = {}
+        for name, descriptor in _DESCRIPTORS.items():
+            stream: object = getattr(sys, name)
+            if id(stream) not in replaced:
+                replaced[id(stream)] = _safe_version(stream, descriptor)
+                undo = _escape(stream)
+                if undo is not None:
+                    self._undo.callback(undo)
+            if (safe := replaced[id(stream)]) is not None:
+                setattr(sys, name, safe)
+                self._undo.callback(_restore, name, safe, stream)
+        self.refresh()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with suppress(OSError):  # a stream of the author's
+            flush_output()
+        self._undo.close()
+
+    def refresh(self) -> None:
+        """Make the streams safe that an author's code has put in the place of the others meanwhile."""
+        current = (sys.stdout, sys.stderr)
+        if current[0] is not self._checked[0] or current[1] is not self._checked[1]:
+            self._checked = current
+            for stream in current:
+                _escape(stream)
+
+
+class SafeStream(io.TextIOWrapper):
+    """Text output to a descriptor that cannot be closed, and never raises for what is written.
+
+    Args:
+        descriptor: Where to write; it is not closed.
+        encoding: The encoding.
+    """
+
+    def __init__(self, descriptor: int, encoding: str) -> None:
+        raw: Any = _Descriptor(descriptor, "w", closefd=False)
+        super().__init__(raw, encoding, _ESCAPE, line_buffering=True)
+
+    def close(self) -> None:
+        """Write out what has been buffered; the stream stays open."""
+        self.flush()
+
+    def detach(self) -> Any:
+        """Return what takes the bytes; the stream stays attached to it."""
+        self.flush()
+        return self.buffer
+
+    def reconfigure(self, **options: Any) -> None:
+        """Change options as `io.TextIOWrapper` does, but for error handlers that may fail."""
+        errors = options.get("errors") or self.errors
+        super().reconfigure(**{**options, "errors": errors if errors in _NEVER_FAIL else _ESCAPE})
+
+
+class _Descriptor(io.FileIO):
+    """Writes all bytes to a descriptor, or drops them where the system refuses them."""
+
+    def close(self) -> None:
+        """Do nothing: the descriptor belongs to the process."""
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        with suppress(OSError):  # the reader has gone, the disk is full, or the descriptor was closed
+            while rest:
+                written = cast("int | None", super().write(rest))
+                if written is None:  # the descriptor is non-blocking, as Node.js makes pipes
+                    _wait_for_room(self.fileno())
+                else:
+                    rest = rest[written:]
+        return size
+
+
+def flush_output() -> None:
+    """Write out what Python has buffered for standard output; raises nothing but OSError."""
+    for stream in (sys.stdout, sys.__stdout__):
+        flush: object = getattr(stream, "flush", None)
+        if callable(flush):
+            with suppress(ValueError):  # it has been closed or detached
+                flush()
+
+
+def descriptor_of(stream: object) -> int | None:
+    """Return the descriptor that a stream of Python's reads or writes; None where it has none."""
+    try:
+        descriptor: object = stream.fileno()  # type: ignore[attr-defined]  # whatever an author has put there
+    except (AttributeError, OSError, ValueError):
+        return None
+    return descriptor if isinstance(descriptor, int) else None
+
+
+def _safe_version(stream: object, descriptor: int) -> SafeStream | None:
+    """Return what takes the place of a stream; None for one that stays, as its class may do more than write."""
+    if type(stream) is not io.TextIOWrapper:
+        return None
+    own = descriptor_of(stream)
+    if own is None:  # it has been closed or detached, or it writes to memory
+        try:
+            if not stream.closed:
+                return None
+        except ValueError:  # detached
+            pass
+        own = descriptor
+    elif not isinstance(getattr(stream.buffer, "raw", stream.buffer), io.FileIO):  # a console of Windows
+        return None
+    try:
+        os.fstat(own)
+    except OSError:
+        return None
+    return SafeStream(own, stream.encoding)
+
+
+def _escape(stream: object) -> Callable[[], None] | None:
+    """Let a stream write what its encoding lacks as escapes; return what undoes it, where anything was changed."""
+    if isinstance(stream, codecs.StreamReaderWriter):
+        stream = stream.writer
+    if isinstance(stream, codecs.StreamWriter):
+        writer, errors = stream, stream.errors
+        if errors not in _NEVER_FAIL:
+            writer.errors = _ESCAPE
+            return lambda: setattr(writer, "errors", errors)
+    elif isinstance(stream, io.TextIOWrapper) and not isinstance(stream, SafeStream):
+        text = stream
+        with suppress(ValueError, OSError):  # it has been closed or detached
+            before = text.errors, text.line_buffering
+            safe = before[0] if before[0] in _NEVER_FAIL else _ESCAPE
+            text.reconfigure(errors=safe, line_buffering=True)  # what is printed is worth reading at once
+            return lambda: _reconfigure(text, *before)
+    return None
+
+
+def _reconfigure(stream: io.TextIOWrapper, errors: str | None, line_buffering: bool) -> None:
+    with suppress(ValueError, OSError):  # it was closed or detached meanwhile
+        stream.reconfigure(errors=errors, line_buffering=line_buffering)
+
+
+def _restore(name: str, safe: SafeStream, stream: object) -> None:
+    if getattr(sys, name) is safe:
+        setattr(sys, name, stream)
+
+
+if sys.platform == "win32":
+
+    def _wait_for_room(descriptor: int) -> None:
+        """Return at once: a pipe of Windows tells nothing of its room."""
+
+else:
+
+    def _wait_for_room(descriptor: int) -> None:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLOUT)
+        poll.poll()
