@@ -26,13 +26,13 @@ class SafeOutput:
     """A block in which printing fails for no cause that lies outside of the function that prints.
 
     Inside it, `sys.stdout` and `sys.stderr` write what their encoding lacks as escapes, drop what the system does not
-    take, and stay open when they are closed or detached. Streams of other classes stay where the author has put them;
-    wrappers of Python's own classes get the same error handler. All is as before when the block ends.
+    take, and stay open when they are closed or detached. Streams of an author's own classes stay in place; wrappers of
+    Python's classes get the same error handler. All is as before when the block ends.
     """
 
     def __init__(self) -> None:
         self._undo = ExitStack()
-        self._checked: tuple[object, object] = (None, None)
+        self._checked: list[object] = [None, None]
 
     def __enter__(self) -> Self:
         replaced: dict[int, SafeStream | None] = {}
@@ -46,7 +46,6 @@ class SafeOutput:
             if (safe := replaced[id(stream)]) is not None:
                 setattr(sys, name, safe)
                 self._undo.callback(_restore, name, safe, stream)
-        self.refresh()
         return self
 
     def __exit__(
@@ -60,11 +59,13 @@ class SafeOutput:
         self._undo.close()
 
     def refresh(self) -> None:
-        """Make the streams safe that an author's code has put in the place of the others meanwhile."""
-        current = (sys.stdout, sys.stderr)
-        if current[0] is not self._checked[0] or current[1] is not self._checked[1]:
-            self._checked = current
-            for stream in current:
+        """Make the streams safe that an author's code has meanwhile put in the place of others, or closed."""
+        for number, name in enumerate(("stdout", "stderr")):
+            stream: object = getattr(sys, name)
+            if is_closed(stream):
+                setattr(sys, name, SafeStream(_DESCRIPTORS[name], "utf-8"))
+            elif stream is not self._checked[number]:
+                self._checked[number] = stream
                 _escape(stream)
 
 
@@ -136,21 +137,14 @@ def _safe_version(stream: object, descriptor: int) -> SafeStream | None:
     """Return what takes the place of a stream; None for one that stays, as its class may do more than write."""
     if type(stream) is not io.TextIOWrapper:
         return None
-    own = descriptor_of(stream)
-    if own is None:  # it has been closed or detached, or it writes to memory
-        try:
-            if not stream.closed:
-                return None
-        except ValueError:  # detached
-            pass
-        own = descriptor
-    elif not isinstance(getattr(stream.buffer, "raw", stream.buffer), io.FileIO):  # a console of Windows
-        return None
-    try:
-        os.fstat(own)
-    except OSError:
-        return None
-    return SafeStream(own, stream.encoding)
+    own: int | None = descriptor
+    if not is_closed(stream):
+        own = descriptor_of(stream)
+        if not isinstance(
+            getattr(stream.buffer, "raw", stream.buffer), io.FileIO
+        ):  # such as a Windows console
+            return None
+    return None if own is None or not is_open(own) else SafeStream(own, stream.encoding)
 
 
 def _escape(stream: object) -> Callable[[], None] | None:
@@ -158,11 +152,8 @@ def _escape(stream: object) -> Callable[[], None] | None:
     if isinstance(stream, codecs.StreamReaderWriter):
         stream = stream.writer
     if isinstance(stream, codecs.StreamWriter):
-        writer, errors = stream, stream.errors
-        if errors not in _NEVER_FAIL:
-            writer.errors = _ESCAPE
-            return lambda: setattr(writer, "errors", errors)
-    elif isinstance(stream, io.TextIOWrapper) and not isinstance(stream, SafeStream):
+        return _escape_writer(stream)
+    if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, SafeStream):
         text = stream
         with suppress(ValueError, OSError):  # it has been closed or detached
             before = text.errors, text.line_buffering
@@ -170,6 +161,24 @@ def _escape(stream: object) -> Callable[[], None] | None:
             text.reconfigure(errors=safe, line_buffering=True)  # what is printed is worth reading at once
             return lambda: _reconfigure(text, *before)
     return None
+
+
+def _escape_writer(writer: codecs.StreamWriter) -> Callable[[], None]:
+    errors, stream = writer.errors, writer.stream
+    if errors not in _NEVER_FAIL:
+        writer.errors = _ESCAPE
+    descriptor = descriptor_of(stream)
+    if descriptor is not None and not isinstance(stream, _Descriptor):
+        with suppress(OSError, AttributeError):  # those of East Asian encodings keep their stream
+            writer.flush()
+            writer.stream = _Descriptor(descriptor, "w", closefd=False)
+
+    def undo() -> None:
+        writer.errors = errors
+        if writer.stream is not stream:
+            writer.stream = stream
+
+    return undo
 
 
 def _reconfigure(stream: io.TextIOWrapper, errors: str | None, line_buffering: bool) -> None:
@@ -180,6 +189,23 @@ def _reconfigure(stream: io.TextIOWrapper, errors: str | None, line_buffering: b
 def _restore(name: str, safe: SafeStream, stream: object) -> None:
     if getattr(sys, name) is safe:
         setattr(sys, name, stream)
+
+
+def is_open(descriptor: int) -> bool:
+    """Say whether a descriptor is open."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def is_closed(stream: object) -> bool:
+    """Say whether a stream was closed or detached, so that it can be used no more."""
+    try:
+        return bool(getattr(stream, "closed", False))
+    except ValueError:  # detached
+        return True
 
 
 if sys.platform == "win32":

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MethodType, ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
+from ..transports.standard_streams import divert_standard_output
 from .standing_in import stand_in
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ NAMES = ("mcp", "server", "app")
 
 
 def main(arguments: list[str]) -> None:
-    """Run what the arguments name, with what follows as its own arguments."""
+    """Run what the arguments name, with what follows as its own arguments.
+
+    What it prints goes to standard error from its first line on, if a host may have started it by a pipe.
+    """
     if not arguments or arguments[0] in {"-h", "--help"}:
         print((__doc__ or "").strip(), file=sys.stdout if arguments else sys.stderr)
         raise SystemExit(0 if arguments else 2)
@@ -42,6 +46,11 @@ def main(arguments: list[str]) -> None:
     if is_module and len(arguments) == 1:
         _fail("-m wants the name of a module")
     target, *rest = arguments[is_module:]
+    with divert_standard_output():
+        _run(target, rest, is_module=is_module)
+
+
+def _run(target: str, rest: list[str], *, is_module: bool) -> None:
     path, _, name = target.rpartition(":") if _names_object(target) else (target, "", "")
     if not is_module and Path(path).is_file():
         sys.argv = [path, *rest]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import select
+import stat
 import sys
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from ..common.safe_output import SafeOutput, descriptor_of, flush_output
+from ..common.safe_output import SafeOutput, descriptor_of, flush_output, is_closed, is_open
 
 _private: set[int] = set()
 """The copies now open. A forked child closes them, or the host would not see the end of our output."""
@@ -60,25 +61,18 @@ def hold_standard_descriptors() -> Generator[None]:
         )
     for descriptor, stream in enumerate((sys.__stdin__, sys.__stdout__)):
         name = ("stdin", "stdout")[descriptor]
-        if not _is_open(descriptor):
+        if not is_open(descriptor):
             raise RuntimeError(
                 f"standard {name[3:]}put is closed: start the server with a pipe, a socket or a file there, and do "
                 f"not close sys.{name} before run()"
             )
-        if _is_closed(stream) and not os.get_inheritable(descriptor):
+        if is_closed(stream) and not os.get_inheritable(descriptor):
             raise RuntimeError(
                 f"sys.{name} was closed before run(), and a file that was opened since has its descriptor "
                 f"{descriptor}: do not close sys.{name}"
             )
-    if _is_open(2):
+    with _hold_stderr():
         yield
-        return
-    os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free, which is 2
-    os.set_inheritable(2, True)
-    try:
-        yield
-    finally:
-        os.close(2)
 
 
 @contextmanager
@@ -86,29 +80,46 @@ def divert_standard_output() -> Generator[None]:
     """Send what is printed to standard error, until the block ends.
 
     It is for an author's code that runs before its server does, such as its import: a server that is run in the
-    block by `take_over_standard_streams` writes to standard output all the same. Nothing is diverted where a person
-    has started the process in a terminal.
+    block by `take_over_standard_streams` writes to standard output all the same. Nothing is diverted unless a host
+    may have started the process: standard input is a pipe, a socket or a file, and no terminal or empty device.
     """
     global _diverted  # noqa: PLW0603 - of the process
-    is_of_host = all(map(_is_open, (0, 1, 2))) and not os.isatty(0) and not os.isatty(1)
-    if not is_of_host or _diverted is not None or _private:
+    is_given = is_open(0) and is_open(1) and not stat.S_ISCHR(os.fstat(0).st_mode) and not os.isatty(1)
+    if not is_given or _diverted is not None or _private:
         yield
         return
     _flush_output()
-    _diverted = os.dup(1)
-    _private.add(_diverted)
-    os.dup2(2, 1)
+    with _hold_stderr():
+        _diverted = os.dup(1)
+        _private.add(_diverted)
+        os.dup2(2, 1)
+        replace_lost_stderr()
+        try:
+            with SafeOutput():
+                yield
+        finally:
+            _flush_output()
+            _flush_c()
+            with _lock:
+                output, _diverted = _diverted, None
+                if output in _private:  # not in a child that was forked meanwhile
+                    _private.discard(output)
+                    os.dup2(output, 1)
+                    os.close(output)
+
+
+@contextmanager
+def _hold_stderr() -> Generator[None]:
+    if is_open(2):
+        yield
+        return
+    os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free, which is 2
+    os.set_inheritable(2, True)
     try:
         yield
     finally:
-        _flush_output()
-        _flush_c()
-        with _lock:
-            output, _diverted = _diverted, None
-            if output in _private:  # not in a child that was forked meanwhile
-                _private.discard(output)
-                os.dup2(output, 1)
-                os.close(output)
+        with suppress(OSError):  # closed by the author's code
+            os.close(2)
 
 
 @contextmanager
@@ -168,25 +179,10 @@ def replace_lost_stderr() -> None:
                 os.close(empty)
 
 
-def _is_open(descriptor: int) -> bool:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
-
-
-def _is_closed(stream: object) -> bool:
-    try:
-        return bool(getattr(stream, "closed", False))
-    except ValueError:  # detached: its descriptor lives on
-        return False
-
-
 def _copies(descriptor: int, *streams: object) -> set[int]:
     """Return the descriptors of streams that are copies of another, as `os.fdopen(os.dup(1), "w")` has one."""
     found = {number for number in map(descriptor_of, streams) if number is not None and number > 2}
-    return {number for number in found if _is_open(number) and os.path.sameopenfile(number, descriptor)}
+    return {number for number in found if is_open(number) and os.path.sameopenfile(number, descriptor)}
 
 
 def _flush_output() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Literal
 
 import click
 
-from ..serving.script import given, is_foreign, is_script, run_object, run_script, told
+from ...transports.standard_streams import divert_standard_output
+from ..serving.script import given, is_foreign, is_script, names_mcpkit, run_object, run_script, told
 from ..statuses import CommandError
 from ..targets.served import Found, NoServerInError, found, place_of
 
@@ -62,10 +64,7 @@ def command(
         _run_compat(target, arguments)
         return None
     if transport is None:
-        named = _found(target, arguments, is_at_port=False)
-        if named is not None:
-            with told():
-                named.server.run()
+        _run_stdio(target, arguments)
         return None
     from ..serving.http import Address, serve
 
@@ -81,8 +80,19 @@ def command(
     return None
 
 
+def _run_stdio(target: str, arguments: Sequence[str]) -> None:
+    place = place_of(target)
+    # Code for another SDK writes messages to standard output by itself, perhaps as soon as it is imported.
+    is_ours = place is None or place.path is None or place.name is not None or names_mcpkit(place.path)
+    with divert_standard_output() if is_ours else nullcontext():
+        named = _found(target, arguments, is_at_port=False)
+        if named is not None:
+            with told():
+                named.server.run()
+
+
 def _found(target: str, arguments: Sequence[str], *, is_at_port: bool) -> Found | None:
-    """Import the server that a target means; where its file has none it is run instead, until that ends."""
+    """Import the server that a target names; a file without one is run instead, until that ends."""
     place = place_of(target)
     path = None if place is None or place.name is not None else place.path
     own = target if path is None else str(path)

@@ -32,7 +32,12 @@ def is_script(path: Path) -> bool:
 
 def is_foreign(path: Path) -> bool:
     """Say whether a script does not name mcpkit, so that it need not be imported to see that it has no server of it."""
-    return is_script(path) and _OURS.search(path.read_bytes()) is None
+    return is_script(path) and not names_mcpkit(path)
+
+
+def names_mcpkit(path: Path) -> bool:
+    """Say whether a file imports mcpkit by name."""
+    return _OURS.search(path.read_bytes()) is not None
 
 
 def run_script(path: Path, arguments: Sequence[str]) -> None:
