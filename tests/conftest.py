@@ -70,6 +70,7 @@ _LONG = {
         "transports/http/test_workers.py",
         "transports/stdio/test_processes.py",
         "transports/stdio/test_reporting.py",
+        "transports/stdio/test_streams.py",
         "transports/stdio/test_shutdown.py",
         "transports/stdio/test_lasting_tasks.py",
         "transports/test_large_messages.py",

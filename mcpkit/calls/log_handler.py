@@ -6,9 +6,9 @@ import copy
 import logging
 
 from ..common.current import current
-from ..protocol import jsonrpc
 from ..protocol.revisions import SEVERITY
 from .call import Call
+from .loggable import log_message
 from .reporting import reports_of
 
 _LEVELS = (
@@ -73,9 +73,7 @@ class LogHandler(logging.Handler):
                     record.name,
                 )
             return
-        text = self._text_of(record).encode(errors="backslashreplace").decode()
-        params = {"level": _level_of(record), "data": text, "logger": record.name}
-        reports_of(call).post(jsonrpc.notification("notifications/message", params))
+        reports_of(call).post(log_message(_level_of(record), self._text_of(record), record.name))
 
     def _text_of(self, record: logging.LogRecord) -> str:
         if self.with_tracebacks:

@@ -14,6 +14,7 @@ from ..protocol.revisions import NOTIFICATIONS, SEVERITY
 from .asking.api import Asking
 from .call import Call
 from .coroutines import WORK
+from .loggable import as_text, log_message
 from .reports import Reports
 
 T = TypeVar("T")
@@ -41,17 +42,15 @@ def note_progress(call: Call, done: float, total: float | None, message: str | N
 
     Raises:
         CallEndedError: Nobody waits for the result any more.
-        TypeError: One of them is of another type.
+        TypeError: `done` or `total` is no number.
         ValueError: `done` or `total` is not finite.
     """
     call.check_open()
     done, total = _finite(done), None if total is None else _finite(total)
-    if message is not None and not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-        raise TypeError(f"the message of progress is a sentence, got {message!r}")
     if "progressToken" not in call.meta:
         return None
     reports = reports_of(call)
-    return reports if reports.note(done, total, message) else None
+    return reports if reports.note(done, total, None if message is None else as_text(message)) else None
 
 
 def _finite(number: float) -> float:
@@ -88,11 +87,12 @@ class Reporting(Asking):
         Args:
             done: How much is done, in any unit.
             total: How much there is, in the same unit; None when unknown.
-            message: A sentence for people; revision 2024-11-05 does not have it.
+            message: A sentence for people; anything but a text is sent as its `repr`. Revision 2024-11-05 does not
+                have it.
 
         Raises:
             RuntimeError: The call has ended.
-            TypeError: One of them is of another type.
+            TypeError: `done` or `total` is no number.
             ValueError: `done` or `total` is not finite.
         """
         call = self.call
@@ -136,7 +136,8 @@ class Reporting(Asking):
 
         Args:
             level: `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert` or `emergency`.
-            data: Any JSON value; no secrets.
+            data: Any value, without secrets. What has no form in JSON, such as an exception or an object, is sent as
+                its `repr`, at any depth.
             logger: The name of the logger.
 
         Raises:
@@ -155,10 +156,7 @@ class Reporting(Asking):
         least = call.envelope.log_level
         if least is None or SEVERITY[level] < SEVERITY[least]:
             return
-        params: dict[str, Any] = {"level": level, "data": data}
-        if logger is not None:
-            params["logger"] = logger
-        call.channel.send(jsonrpc.notification("notifications/message", params))
+        call.channel.send(log_message(level, data, logger))
         await call.channel.ready()
 
     async def debug(self, data: Any, *, logger: str | None = None) -> None:

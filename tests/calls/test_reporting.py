@@ -96,22 +96,6 @@ async def test_one_loop_after_another_goes_on_from_what_was_reported_before(serv
             assert not (await client.call(name)).is_error  # for nobody who hears of it
 
 
-@pytest.mark.parametrize("asks", [False, True])
-async def test_a_message_that_is_no_text_is_refused_whoever_asks(server: Server, asks: bool) -> None:
-    @server.tool
-    async def work(ctx: Context) -> str:
-        message: Any = {"page": 1}
-        with pytest.raises(TypeError, match=r"the message of progress is a sentence, got {'page': 1}"):
-            await ctx.progress(1, 2, message)
-        return "refused"
-
-    async with connect(server) as client:
-        seen: Reports = []
-        report = (lambda *report: seen.append(report)) if asks else None
-        assert (await client.call("work", progress=report)).text == "refused"
-        assert seen == []
-
-
 async def test_tracking_takes_what_comes_by_and_by(server: Server) -> None:
     seen: Reports = []
 

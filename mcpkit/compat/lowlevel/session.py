@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from pydantic.alias_generators import to_camel
 from pydantic_core import to_jsonable_python
@@ -17,6 +17,7 @@ from typing_extensions import TypeVar
 
 from ...calls.asking.questions import Question
 from ...calls.coroutines import within
+from ...calls.loggable import as_text, loggable
 from ...common.errors import INVALID_PARAMS, INVALID_REQUEST, AnswerError, MissingCapabilityError
 from ...protocol import jsonrpc
 from ...protocol.eras import Handshake
@@ -111,7 +112,7 @@ def _tells(of: str, kind: str = "", members: str = "") -> Callable[..., Coroutin
         given.pop("related_request_id", None)
         if given.keys() - names:
             raise TypeError(f"notifications/{of} has {', '.join(names)}, not {', '.join(given)}")
-        said = {to_camel(name): value for name, value in given.items()}
+        said = {to_camel(name): _sendable(name, value) for name, value in given.items()}
         params = dumped(getattr(types, f"{kind}NotificationParams")(**said)) if kind else {}
         await session.tell(f"notifications/{of}", params)
 
@@ -274,6 +275,13 @@ def session_of(ctx: Context) -> ServerSession:
 
 def _error(code: int, text: str) -> Exception:
     return McpError(types.ErrorData(code=code, message=text))
+
+
+def _sendable(name: str, value: object) -> Any:
+    """Return an argument of a notification as JSON has it, where an author may log any value by it."""
+    if name == "data":
+        return loggable(value)
+    return as_text(value) if name in {"logger", "message"} and value is not None else value
 
 
 def _has(declared: object, wanted: object, of: str = "") -> bool:

@@ -19,7 +19,7 @@ import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="has /dev/full")
 
-PROCESSES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "32"))
+PROCESSES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "36"))
 
 SERVER = r"""
 import codecs, contextlib, ctypes, io, json, logging, os, subprocess, sys, warnings
@@ -51,7 +51,7 @@ server = mcp = Server("streams")
 
 @server.tool()
 def treat() -> str:
-    with contextlib.suppress(AttributeError, TypeError):  # the stream is None, or has no such method
+    with contextlib.suppress(AttributeError, TypeError, io.UnsupportedOperation):  # of None, or of memory
         exec(case["within"], globals())
     return "done"
 
@@ -59,6 +59,7 @@ def treat() -> str:
 @server.tool()
 def write() -> str:
     exec(case["written"], globals())
+    print(case["text"], "printed")
     return "done"
 
 
@@ -73,7 +74,7 @@ IMPORTED = {
     "nothing": "",
     "a line": "print('imported')",
     "no end of line": "print('imported... ', end='', flush=True)",
-    "below Python": "os.write(1, b'imported')",
+    "below Python": "with contextlib.suppress(OSError): os.write(1, b'imported')",
     "by C": "ctypes.CDLL(None).puts(b'imported')",
     "by a child": "subprocess.run(['echo', 'imported'])",
     "much": "print('imported' * 9000)",
@@ -134,7 +135,7 @@ WRITTEN = {
     "much": f"print('{TEXT} marker' * 3000)",
     "logging": f"logging.getLogger('x').warning('{TEXT} marker')",
     "warning": f"warnings.warn('{TEXT} marker')",
-    "below Python": "os.write(1, b'marker')",
+    "below Python": "with contextlib.suppress(OSError): os.write(1, b'marker')",
     "by C": "ctypes.CDLL(None).puts(b'marker')",
     "by a child": "subprocess.run(['echo', 'marker'])",
 }
@@ -176,11 +177,9 @@ def cases(count: int) -> Iterator[dict[str, str]]:
     turns = {name: itertools.cycle(draw.sample(levels, len(levels))) for name, levels in FACTORS.items()}
     for number in range(count):
         drawn = [{name: draw.choice(levels) for name, levels in FACTORS.items()} for _ in range(30)]
-        if number < len(BEFORE):  # each level comes among the first
-            drawn = [{**each, **{name: next(turns[name]) for name in ("before",)}} for each in drawn[:1]]
-            drawn = [
-                {**each, "within": next(turns["within"]), "written": next(turns["written"])} for each in drawn
-            ]
+        if number < len(BEFORE):  # each treatment comes once where nothing else protects the streams
+            fixed = {name: next(turns[name]) for name in ("before", "within", "written")}
+            drawn = [{**each, **fixed, "command": "file", "errors": "pipe"} for each in drawn]
         best = max(drawn, key=lambda case: len(pairs(case) - seen))
         seen |= pairs(best)
         yield best
@@ -216,6 +215,7 @@ def served(case: dict[str, str], script: Path) -> tuple[bytes, bytes, int]:
         "before": BEFORE[case["before"]],
         "within": WITHIN[case["within"]],
         "written": WRITTEN[case["written"]],
+        "text": "\u2713 \U0001f600 caf\udce9",
     }
     environment = {
         **os.environ,
@@ -258,8 +258,12 @@ def served(case: dict[str, str], script: Path) -> tuple[bytes, bytes, int]:
     return output + rest, log.read_bytes(), process.returncode
 
 
-def problem(output: bytes, log: bytes, status: int) -> str | None:
-    """Say what is wrong with what a process has answered."""
+ELSEWHERE = {"memory", "none", "all none", "file", "closes stderr", "redirects"}
+"""Treatments after which what is printed comes out nowhere."""
+
+
+def problem(case: dict[str, str], output: bytes, log: bytes, status: int) -> str | None:
+    """Say what is wrong with what a process has answered and logged."""
     try:
         answers = [json.loads(line) for line in output.splitlines()]
     except ValueError:
@@ -267,16 +271,24 @@ def problem(output: bytes, log: bytes, status: int) -> str | None:
     if [each.get("id") for each in answers] != [1, 2, 3, 4]:
         return f"answers {output!r} and logs {log[-1000:]!r}"
     texts = [each["result"]["content"][0]["text"] for each in answers[1:]]
-    return None if (texts, status) == (["done"] * 3, 0) else f"{texts}, status {status}, {log[-1000:]!r}"
+    if (texts, status) != (["done"] * 3, 0):
+        return f"{texts}, status {status}, {log[-1000:]!r}"
+    is_plain = "printed".encode(case["encoding"]) == b"printed"
+    is_logged = (
+        is_plain and case["errors"] == "pipe" and not ELSEWHERE.intersection((case["before"], case["within"]))
+    )
+    if is_logged and log.count(b"printed") < 2:
+        return f"standard error has {log[-1000:]!r}"
+    return None
 
 
 def test_no_stream_costs_an_answer(tmp_path: Path) -> None:
     (script := tmp_path / "server.py").write_text(SERVER)
     found = []
     for number, case in enumerate(cases(PROCESSES)):
-        if case["command"] == "file" and case["imported"] not in {"nothing", "by C"}:
+        if case["command"] == "file":
             case["imported"] = "nothing"  # Python has written it before there is a server
-        wrong = problem(*served(case, script))
+        wrong = problem(case, *served(case, script))
         if wrong is not None:
             found.append(f"{number}: {case}: {wrong}")
     assert not found, "\n".join(found)
