@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import inspect
 import json
 import re
 import sys
@@ -34,7 +35,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / folder) for folder in {folders!r}]
 
 from {module} import {name} as server  # noqa: E402
-
+{made}
 server.run()
 '''
 
@@ -175,7 +176,15 @@ def _content(
             content |= {f"{LIBRARIES}/{each.name}": each.path for each in vendored.files_of(distribution)}
     elif not project.has_pyproject:
         content["pyproject.toml"] = _pyproject(project, told)
-    launcher = _LAUNCHER.format(folders=folders, module=module, name=named.name)
+    made = ""
+    if named.factory is not None:
+        is_async = inspect.iscoroutinefunction(named.factory)
+        made = (
+            "\nimport asyncio  # noqa: E402\n\nserver = asyncio.run(server())"
+            if is_async
+            else "\nserver = server()"
+        )
+    launcher = _LAUNCHER.format(folders=folders, module=module, name=named.name, made=made)
     content[LAUNCHER] = launcher.encode()
     return content
 

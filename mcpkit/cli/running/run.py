@@ -102,7 +102,8 @@ def _found(target: str, arguments: Sequence[str], *, is_at_port: bool) -> Found 
         return None
     try:
         with given(own, arguments):
-            return found(target)
+            runs_itself = path is not None and not is_at_port and is_script(path)
+            return found(target, calls_unnamed=not runs_itself)
     except NoServerInError as error:
         if path is None:
             raise

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import sys
 import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from ...client.targets.existing import existing
 from ...common.nearest import nearest
+from ...content.wording import described
 from ..statuses import CommandError, Status
 from .folders import projects_of, root_of
 
@@ -43,11 +49,13 @@ class Found(NamedTuple):
         server: The server.
         name: The object's name in its module.
         module: The module.
+        factory: The function of that name that has made the server; None where the object is the server.
     """
 
     server: Server
     name: str
     module: ModuleType
+    factory: Callable[[], object] | None = None
 
 
 class NoServerInError(CommandError):
@@ -80,13 +88,17 @@ def place_of(word: str) -> Place | None:
     return None
 
 
-def found(word: str) -> Found:
-    """Import the server that a word means.
+def found(word: str, *, calls_unnamed: bool = True) -> Found:
+    """Import the server that a word means, or call the function that makes it.
 
     Args:
-        word: `FILE.py`, whose only server is meant; `FILE.py:OBJECT`; or `MODULE:OBJECT`, found from this folder.
+        word: `FILE.py`, for its only server, or its only function that is annotated to return one; `FILE.py:OBJECT`;
+            or `MODULE:OBJECT`, found from this folder. OBJECT is a server, or a function, `async` or not, that
+            returns one.
+        calls_unnamed: Whether `FILE.py` may also mean such a function.
 
     Raises:
+        NoServerInError: The file has neither.
         CommandError: There is none; the message says what to write instead.
         FileNotFoundError: There is no such file.
     """
@@ -94,7 +106,9 @@ def found(word: str) -> Found:
     if place is None:
         raise CommandError(f"a server is named as FILE.py, FILE.py:OBJECT or MODULE:OBJECT, got {word!r}")
     module = imported(place)
-    return _only(module, word) if place.name is None else _named(module, place.name, word)
+    return (
+        _named(module, place.name, word) if place.name else _only(module, word, calls_unnamed=calls_unnamed)
+    )
 
 
 def imported(place: Place) -> ModuleType:
@@ -150,15 +164,17 @@ def is_server(found: object) -> TypeGuard[Server]:
     return isinstance(found, Server)
 
 
-def _only(module: ModuleType, word: str) -> Found:
-    servers = servers_in(module)
+def _only(module: ModuleType, word: str, *, calls_unnamed: bool) -> Found:
+    servers: Mapping[str, object] = servers_in(module)
+    if not servers and calls_unnamed:
+        servers = _factories_in(module)
     if not servers:
         raise NoServerInError(module, word)
     if len(servers) > 1:
         named = " or ".join(f"{word}:{name}" for name in servers)
         raise CommandError(f"{word} has {len(servers)} servers: write {named}", Status.NO_SUCH_THING)
     [(name, server)] = servers.items()
-    return Found(server, name, module)
+    return Found(server, name, module) if is_server(server) else _made(server, name, module)
 
 
 def _named(module: ModuleType, name: str, word: str) -> Found:
@@ -169,11 +185,64 @@ def _named(module: ModuleType, name: str, word: str) -> Found:
             value = getattr(value, part)
         except AttributeError:
             raise CommandError(f"{module.__name__} has no {name}{instead}", Status.NO_SUCH_THING) from None
+    if inspect.isroutine(value):
+        return _made(value, name, module)
     if not is_server(value):
         raise CommandError(
             f"{word} is no Server but of type {type(value).__name__}{instead}", Status.NO_SUCH_THING
         )
     return Found(value, name, module)
+
+
+def _factories_in(module: ModuleType) -> dict[str, object]:
+    """Return the functions of a module that are annotated to return a server and can be called without arguments."""
+    from ...server import Server
+
+    factories: dict[str, object] = {}
+    for name, value in vars(module).items():
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and _takes_nothing(value):
+            with suppress(Exception):  # annotations may name what is imported for type checkers alone
+                returned: object = inspect.get_annotations(value, eval_str=True).get("return")
+                if isinstance(returned, type) and issubclass(returned, Server):
+                    factories[name] = value
+    return factories
+
+
+def _made(factory: Any, name: str, module: ModuleType) -> Found:
+    """Call a function that returns a server, `async` or not.
+
+    Raises:
+        CommandError: It needs arguments, raises, or returns something else.
+    """
+    where = f"{module.__file__}: {name}()"
+    if not _takes_nothing(factory):
+        raise CommandError(
+            f"{where} has parameters without defaults. Name a function that can be called without any"
+        )
+    try:
+        value = factory()
+        if inspect.isawaitable(value):
+            with ThreadPoolExecutor(
+                1
+            ) as thread:  # a worker of uvicorn imports its server inside its event loop
+                value = thread.submit(asyncio.run, _result(value)).result()
+    except Exception as error:
+        raise CommandError(broken(error)) from error
+    if not is_server(value):
+        raise CommandError(f"{where} returns {described(value)}, and not a Server", Status.NO_SUCH_THING)
+    return Found(value, name, module, factory)
+
+
+async def _result(value: Awaitable[object]) -> object:
+    return await value
+
+
+def _takes_nothing(function: Callable[..., object]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _instead(module: ModuleType, name: str, path: str) -> str:
