@@ -117,7 +117,8 @@ class Caller(Connected, ABC):
         Raises:
             ToolError: The tool could not do what it was asked, and a type was asked for.
             InvalidResultError: The result does not fit the tool's `outputSchema`, or the type.
-            ProtocolError: The server answered with an error, for example because there is no such tool.
+            ProtocolError: The server answered with an error, for example because there is no such tool; or a member
+                of its result cannot be read, which the message names.
             TimeoutError: The time is over; the server has been told.
             OutcomeUnknownError: It may or may not have been done.
             ConnectionError: The server cannot be reached, or its answer did not come back.
@@ -128,11 +129,11 @@ class Caller(Connected, ABC):
         tools = self._tools
         if self._repeats_arguments:
             rest = (progress, log_level, timeout, max_timeout)
-            result = CallResult(await self._ask_with_headers(name, params, retry, *rest))
+            answer = await self._ask_with_headers(name, params, retry, *rest)
         else:
             retry = tools.is_harmless(name) if retry is None else retry
-            ask = self._ask("tools/call", params, progress, log_level, timeout, max_timeout, retry)
-            result = CallResult(await ask)
+            answer = await self._ask("tools/call", params, progress, log_level, timeout, max_timeout, retry)
+        result = CallResult(answer, may_be_null=self._link.wire.revision in STATELESS)
         if self._validates and not result.is_error and tools.may_promise(name, result):
             await tools.check(name, result)
         if into is None:

@@ -28,6 +28,7 @@ from .link.answerer import Answerer
 from .link.answers import member_object, objects, strings
 from .link.awaited import Progress
 from .link.cache import METHODS, ResultCache
+from .link.contents import prompt_messages, resource_contents
 from .link.errors import TransportError
 from .link.link import Link
 from .link.negotiation import Negotiation
@@ -323,20 +324,20 @@ class Client(Caller):
             fresh: Whether to read also where contents are kept that still hold.
 
         Raises:
-            ProtocolError: The server answered with an error, for example because there is no such resource.
+            ProtocolError: The server answered with an error, for example because there is no such resource; or a
+                member of its result cannot be read, which the message names.
         """
-        return objects(
-            await self.request("resources/read", {"uri": uri}, fresh=fresh), "contents", "resources/read"
-        )
+        return resource_contents(await self.request("resources/read", {"uri": uri}, fresh=fresh), uri)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Json]:
         """Get a prompt and return its messages.
 
         Raises:
-            ProtocolError: The server answered with an error.
+            ProtocolError: The server answered with an error; or a member of its result cannot be read, which the
+                message names.
         """
         params = {"name": name, "arguments": arguments or {}}
-        return objects(await self.request("prompts/get", params), "messages", "prompts/get")
+        return prompt_messages(await self.request("prompts/get", params))
 
     async def complete(
         self, reference: str, argument: str, value: str, arguments: Mapping[str, str] | None = None

@@ -67,8 +67,8 @@ def _show(result: CallResult, asked: Asked, tool: str, folder: Path) -> int:
     if asked.is_json:
         write_json(result.data)
     elif result.is_error:
-        remark(result.text or json.dumps(result.data, indent=2, ensure_ascii=False))
-    elif result.type != "complete" or (not result.content and "structuredContent" in result.data):
+        remark(result.error_text)
+    elif result.type != "complete" or result.is_data_alone:
         write_json(result.structured if result.type == "complete" else result.data)
     else:
         for block in result.content:

@@ -54,11 +54,11 @@ async def called_as_task(client: Client, tool: str, arguments: Json, tell: Tell)
     created = await client.request("tools/call", {"name": tool, "arguments": arguments, "task": {}})
     task: object = created.get("task")
     if not is_object(task):
-        return CallResult(created)
+        return CallResult(created, may_be_null=False)
     asked: Json = {"taskId": task.get("taskId")}
     told = asyncio.ensure_future(_told(client, asked, task, tell))
     try:
-        return CallResult(await client.request("tasks/result", asked))
+        return CallResult(await client.request("tasks/result", asked), may_be_null=False)
     except asyncio.CancelledError:
         await _cancel(client, asked)
         raise

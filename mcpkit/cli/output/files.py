@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import mimetypes
 from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from ...common.base64_text import decode_base64_text
 from ..statuses import CommandError, Status
 
 _SUFFIXES: Final = {"image/jpeg": ".jpg", "audio/wav": ".wav", "audio/mpeg": ".mp3", "text/plain": ".txt"}
@@ -21,14 +20,14 @@ _LONGEST: Final = 80
 
 
 def decoded(data: object, what: str) -> bytes:
-    """Return the bytes of base64.
+    """Return the bytes of base64, in any of its forms.
 
     Raises:
-        CommandError: It is none.
+        CommandError: It is no base64.
     """
     try:
-        return base64.b64decode(data if isinstance(data, str) else "-", validate=True)
-    except (binascii.Error, ValueError):
+        return decode_base64_text(data if isinstance(data, str) else "-")
+    except ValueError:
         raise CommandError(f"{what} is no base64", Status.TOOL_ERROR) from None
 
 

@@ -39,7 +39,7 @@ def read_into(result: CallResult, into: Any, name: str) -> Any:
         RegistrationError: The type has no form in JSON.
     """
     if result.is_error:
-        raise ToolError(result.text)
+        raise ToolError(result.error_text)
     try:
         hash(into)
     except TypeError:  # such as of an `Annotated` with a list

@@ -87,11 +87,13 @@ class RemoteTool:
         """
         result = await self._call(self.name, arguments)
         if result.is_error:
-            raise ToolError(result.text)
+            raise ToolError(result.error_text)
         return self._value(result)
 
     def _value(self, result: CallResult) -> Any:
-        if "structuredContent" in result.data:
+        if "structuredContent" in result.data and (
+            result.structured is not None or self.output_schema or result.is_data_alone
+        ):
             structured = result.structured
             if is_object(structured) and structured.keys() == {"result"} and self._wraps():
                 return structured["result"]

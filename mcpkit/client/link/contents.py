@@ -1,0 +1,272 @@
+"""Results of tools, prompts and resources, read also where a server deviates from the schema.
+
+A member that is missing, null or empty, a text in place of a list, or a list in place of a text is read where it can be
+read in one way only. Anything else is an error that names the member. What the schema allows is passed on unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import Final
+
+from ...common.base64_text import decode_base64_text, is_data_url, is_plain_base64
+from ...protocol.jsonrpc import is_array, is_object
+from ...protocol.types import Json
+from .answers import malformed
+
+_BINARY: Final = "application/octet-stream"
+_ENVELOPE: Final = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
+_KNOWN: Final = {
+    "content": _ENVELOPE | {"content", "structuredContent", "isError"},
+    "messages": _ENVELOPE | {"messages", "description"},
+    "contents": _ENVELOPE | {"contents"},
+}
+"""Members of results beside which one that is missing means none: any other may hold what is missing."""
+
+_OPTIONAL_TEXTS: Final = {"mimeType", "name", "title", "description"}
+_OPTIONAL_OBJECTS: Final = {"annotations", "_meta"}
+_ROLE: Final = '"user" or "assistant"'
+
+
+def tool_result(result: Json, *, may_be_null: bool) -> Json:
+    """Read the result of `tools/call`, with the members `content`, `isError` and `_meta` as the schema has them.
+
+    Args:
+        result: The result.
+        may_be_null: Whether null is a value of `structuredContent`. In handshake revisions it must be an object, and
+            null means that there is none.
+
+    Raises:
+        ProtocolError: A member cannot be read in one way; the message names it.
+    """
+    reader = _Reader("tools/call")
+    read: Json = {}
+    if not may_be_null and "structuredContent" in result and result["structuredContent"] is None:
+        result = {name: value for name, value in result.items() if name != "structuredContent"}
+    if "structuredContent" not in result and result.get("isError") is None:
+        reader.check_missing(result, "content")
+    read["content"] = reader.blocks(result.get("content"), "content")
+    if "isError" in result:
+        read["isError"] = reader.flag(result["isError"], "isError")
+    if "_meta" in result:
+        read["_meta"] = reader.members(result["_meta"], "_meta")
+    return result if all(result.get(name) == value for name, value in read.items()) else {**result, **read}
+
+
+def prompt_messages(result: Json) -> list[Json]:
+    """Read the messages of a result of `prompts/get`.
+
+    Raises:
+        ProtocolError: A member cannot be read in one way; the message names it.
+    """
+    reader = _Reader("prompts/get")
+    reader.check_missing(result, "messages")
+    return [
+        message
+        for item, place in _items(result.get("messages"), "messages")
+        for message in reader.messages(item, place)
+    ]
+
+
+def resource_contents(result: Json, uri: str) -> list[Json]:
+    """Read the contents of a result of `resources/read`.
+
+    Args:
+        result: The result.
+        uri: The URI in the request, for contents that have none.
+
+    Raises:
+        ProtocolError: A member cannot be read in one way; the message names it.
+    """
+    reader = _Reader("resources/read")
+    reader.check_missing(result, "contents")
+    return [
+        contents
+        for item, place in _items(result.get("contents"), "contents")
+        for contents in reader.contents(item, place, uri)
+    ]
+
+
+def _items(value: object, place: str) -> list[tuple[object, str]]:
+    """Return the items of a list, or a value that stands in place of one, with their places; nulls are left out."""
+    if is_array(value):
+        return [(item, f"{place}[{index}]") for index, item in enumerate(value) if item is not None]
+    return [] if value is None else [(value, place)]
+
+
+class _Reader:
+    """Reads members of a result.
+
+    Args:
+        method: The method that the result answers, for errors.
+    """
+
+    def __init__(self, method: str) -> None:
+        self._method = method
+
+    def check_missing(self, result: Json, member: str) -> None:
+        """Refuse a result whose member is missing while an unknown one may hold what belongs there."""
+        unknown = result.keys() - _KNOWN[member]
+        if unknown and member not in result:
+            raise malformed(self._method, f"{member}, got {', '.join(sorted(map(repr, unknown)))}")
+
+    def blocks(self, value: object, place: str) -> list[Json]:
+        """Read content blocks."""
+        return [block for item, here in _items(value, place) for block in self._block(item, here)]
+
+    def messages(self, item: object, place: str) -> list[Json]:
+        """Read a message of a prompt; one of several blocks becomes several messages."""
+        if isinstance(item, str):
+            return [{"role": "user", "content": {"type": "text", "text": item}}]
+        message = self._object(item, place, f"a message as {place}")
+        role = self._text(message.get("role"), f"{place}.role", _ROLE)
+        if not role:
+            raise malformed(self._method, f"{_ROLE} as {place}.role")
+        if "content" not in message and message.keys() - {"role", "_meta"}:
+            raise malformed(self._method, f"a content block as {place}.content")
+        blocks = self.blocks(message.get("content"), f"{place}.content") or [{"type": "text", "text": ""}]
+        if len(blocks) == 1 and blocks[0] is message.get("content") and role is message["role"]:
+            return [message]
+        return [{**message, "role": role, "content": block} for block in blocks]
+
+    def contents(self, item: object, place: str, uri: str | None) -> list[Json]:
+        """Read the contents of a resource; those with a list of texts become several.
+
+        Args:
+            item: The contents.
+            place: Where they are in the result.
+            uri: The URI of those that have none; None where it is not known.
+        """
+        if isinstance(item, str) and uri is not None:
+            return [{"uri": uri, "text": item}]
+        read = self._object(item, place, f"an object with text or blob as {place}")
+        own_uri = read.get("uri")
+        read = {**read, "uri": uri if uri and not own_uri else self._text(own_uri, f"{place}.uri", "a text")}
+        text, blob = read.get("text"), read.get("blob")
+        if text and blob:
+            if not (isinstance(text, str) and isinstance(blob, str) and _is_base64_of(blob, text)):
+                raise malformed(self._method, f"text or blob in {place}, not both")
+            blob = None
+        if blob or (blob is not None and text is None):
+            encoded, mime_type = self._base64(blob, f"{place}.blob")
+            found = {"mimeType": mime_type} if mime_type else {}
+            return [{**found, **_without(read, "text"), "blob": encoded}]
+        if text is None and read.keys() - {"uri", "mimeType", "blob", "text", "annotations", "_meta"}:
+            raise malformed(self._method, f"text or blob in {place}")
+        read = _without(read, "blob")
+        return [item if read == item else read for read in self._texts(text, read)]
+
+    def flag(self, value: object, place: str) -> bool:
+        """Read a boolean."""
+        if isinstance(value, bool):
+            return value
+        read = {None: False, 0: False, 1: True, "false": False, "true": True}
+        key = value.lower() if isinstance(value, str) else value
+        if (key is None or isinstance(key, (str, int))) and key in read:
+            return read[key]
+        raise malformed(self._method, f"true or false as {place}")
+
+    def members(self, value: object, place: str) -> Json:
+        """Read an object; some languages write an empty one as an empty list."""
+        if value is None or value == []:
+            return {}
+        if not is_object(value):
+            raise malformed(self._method, f"an object as {place}")
+        return value
+
+    def _block(self, item: object, place: str) -> list[Json]:
+        if isinstance(item, str):
+            return [{"type": "text", "text": item}]
+        if (
+            is_object(item)
+            and len(item) == 2
+            and item.get("type") == "text"
+            and type(item.get("text")) is str
+        ):
+            return [item]
+        block = self._object(item, place, f"a content block as {place}")
+        kind = self._text(block.get("type") or _kind(block), f"{place}.type", "a text")
+        if kind == "text":
+            if "text" not in block and block.keys() - {"type", "annotations", "_meta"}:
+                raise malformed(self._method, f"a text as {place}.text")
+            blocks = self._texts(block.get("text"), {**block, "type": kind})
+        elif kind in ("image", "audio"):
+            data, mime_type = self._base64(block.get("data"), f"{place}.data")
+            named = block.get("mimeType") or mime_type or _BINARY
+            blocks = [{**block, "type": kind, "data": data, "mimeType": named}]
+        elif kind == "resource":
+            resources = self.contents(block.get("resource"), f"{place}.resource", None)
+            blocks = [{**block, "type": kind, "resource": each} for each in resources]
+        elif kind == "resource_link":
+            uri = self._text(block.get("uri"), f"{place}.uri", "a URI")
+            blocks = [{"name": uri, **block, "type": kind, "uri": uri}]
+        else:
+            blocks = [{**block, "type": kind}]
+        return [item if block == item else block for block in blocks]
+
+    def _object(self, item: object, place: str, expected: str) -> Json:
+        """Return an object without members that are null, as their absence means the same; check optional ones."""
+        if not is_object(item):
+            raise malformed(self._method, expected)
+        read = {name: value for name, value in item.items() if value is not None}
+        for name in _OPTIONAL_TEXTS & read.keys():
+            read[name] = self._text(read[name], f"{place}.{name}", "a text")
+        for name in _OPTIONAL_OBJECTS & read.keys():
+            read[name] = self.members(read[name], f"{place}.{name}")
+        return read
+
+    def _text(self, value: object, place: str, expected: str) -> str:
+        """Read a text, or a list of one."""
+        if is_array(value) and len(value) == 1:
+            value = value[0]
+        if not isinstance(value, str):
+            raise malformed(self._method, f"{expected} as {place}")
+        return value
+
+    def _texts(self, text: object, holder: Json) -> list[Json]:
+        """Return what holds a text, as often as there are texts; other values become their JSON."""
+        if isinstance(text, str):
+            return [{**holder, "text": text}]
+        if is_array(text) and text and all(isinstance(each, str) for each in text):
+            return [{**holder, "text": each} for each in text]
+        if text is None or text == []:
+            return [{**holder, "text": ""}]
+        return [{**holder, "text": json.dumps(text, ensure_ascii=False)}]
+
+    def _base64(self, value: object, place: str) -> tuple[str, str]:
+        """Return base64 in its standard form, and the MIME type of a data URL."""
+        text = self._text(value, place, "base64")
+        if is_plain_base64(text):
+            return text, ""
+        try:
+            data = decode_base64_text(text)
+        except ValueError:
+            raise malformed(self._method, f"base64 as {place}") from None
+        mime_type = text[5:].partition(",")[0].partition(";")[0].strip() if is_data_url(text) else ""
+        return b64encode(data).decode("ascii"), mime_type
+
+
+def _kind(block: Json) -> str | None:
+    """Return the type of a block that does not name it, if its members leave only one."""
+    data_type = block.get("mimeType") or str(block.get("data"))[5:]
+    kinds = {
+        "text": "text" in block,
+        "resource": "resource" in block,
+        "resource_link": "uri" in block and "blob" not in block,
+        "image": "data" in block and str(data_type).startswith("image/"),
+        "audio": "data" in block and str(data_type).startswith("audio/"),
+    }
+    found = [kind for kind, is_possible in kinds.items() if is_possible]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_base64_of(blob: str, text: str) -> bool:
+    try:
+        return decode_base64_text(blob).decode() == text
+    except ValueError:
+        return False
+
+
+def _without(members: Json, name: str) -> Json:
+    return {key: value for key, value in members.items() if key != name}
