@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..calls.lifespan import Lifespans
 from ..common.errors import RegistrationError
 from ..common.listeners import Listeners
+from ..common.uris import spellings, template_spellings
 from ..state.change import Change, ListName
 from ..state.principal import Principal
 from .collection import Components
@@ -57,13 +58,24 @@ class Catalog:
         self.lock = threading.RLock()
         self.listeners: Listeners[[Change]] = Listeners()
 
-        def part(kind: str, list_name: ListName | None) -> Components[Any]:
-            tell = self._changed
-            return Components(kind, list_name, lock=self.lock, home=lifespans, on_change=tell, check=check)
+        def part(
+            kind: str, list_name: ListName | None, spellings: Callable[[str], tuple[str, ...]] | None = None
+        ) -> Components[Any]:
+            return Components(
+                kind,
+                list_name,
+                lock=self.lock,
+                home=lifespans,
+                on_change=self._changed,
+                check=check,
+                spellings=spellings,
+            )
 
         self.tools: Components[AnyTool] = part("tool", "tools")
-        self.resources: Components[Resource] = part("resource", "resources")
-        self.resource_templates: Components[ResourceTemplate] = part("resource template", "resources")
+        self.resources: Components[Resource] = part("resource", "resources", spellings)
+        self.resource_templates: Components[ResourceTemplate] = part(
+            "resource template", "resources", template_spellings
+        )
         self.prompts: Components[Prompt] = part("prompt", "prompts")
         self.methods: Components[Method] = part("method", None)
 

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from ..calls.lifespan import Lifespans
 from ..common.errors import RegistrationError, UnresolvedHint
 from ..common.listeners import Listeners
+from ..common.uris import normalized_template
 from ..state.change import ListName
 from ..state.principal import Principal
 from .component import Component
@@ -30,6 +31,7 @@ class Components(Generic[C]):
         home: What `Component.home` is for what is registered here.
         on_change: Called with the name of the list at each change, while it is being made.
         check: Raises a RegistrationError for what cannot be served here; None for nothing.
+        spellings: Returns the normalized spellings of a URI or URI template; None for what has no other spelling.
 
     Attributes:
         listeners: They hear what happened (`added`, `removed`, `switched`) to which component, after `on_change`.
@@ -44,6 +46,7 @@ class Components(Generic[C]):
         home: Lifespans | None,
         on_change: Callable[[ListName | None], None],
         check: Callable[[Component], None] | None = None,
+        spellings: Callable[[str], tuple[str, ...]] | None = None,
     ) -> None:
         self.kind = kind
         self.list_name: ListName | None = list_name
@@ -53,6 +56,8 @@ class Components(Generic[C]):
         self._on_change = on_change
         self._check = check
         self._by_key: dict[str, C] = {}
+        self._spellings = spellings
+        self._keys: dict[str, str] = {}  # by the normalized spellings of what is there
         self._hidden_tags: frozenset[str] = frozenset()
         self._is_resolved = False
 
@@ -100,10 +105,27 @@ class Components(Generic[C]):
                     f"there are two {component.kind}s {component.key!r}: {present.origin} and {component.origin}; "
                     "rename one, or pass replace=True to let the second take the place of the first"
                 )
+            self._spell(component)
             component.position = present.position if present is not None else next(_positions)
             self._by_key[component.key] = component
             component.is_enabled = component.is_enabled and not self.hides(component)
             self._changed("added", component)
+
+    def _spell(self, component: C) -> None:
+        """Remember the spellings of a component's key.
+
+        Raises:
+            RegistrationError: Another component has one of them.
+        """
+        forms = () if self._spellings is None else self._spellings(component.key)
+        for form in forms:
+            other = self._keys.get(form, component.key)
+            if other != component.key:
+                raise RegistrationError(
+                    f"the {component.kind}s {other!r} ({self._by_key[other].origin}) and {component.key!r} "
+                    f"({component.origin}) are two spellings of one, as clients write URIs; rename one of them"
+                )
+        self._keys.update(dict.fromkeys(forms, component.key))
 
     def mirror(self, source: Components[C], name: Callable[[C], str]) -> Callable[[], None]:
         """Hold copies of what another one holds, now and later, under names of their own.
@@ -163,6 +185,8 @@ class Components(Generic[C]):
         """
         with self.lock:
             component = self._by_key.pop(key)
+            for form in () if self._spellings is None else self._spellings(key):
+                self._keys.pop(form, None)
             self._changed("removed", component)
         return component
 
@@ -213,9 +237,16 @@ class Components(Generic[C]):
         component = self._by_key.get(key)
         return component if component is not None and component.is_enabled else None
 
+    def spelled(self, key: str) -> C | None:
+        """Return what `get` does, or else the component whose URI is another spelling of a given one."""
+        component = self.get(key)
+        if component is None and self._spellings is not None and key not in self._by_key:
+            component = self.get(self._keys.get(normalized_template(key), ""))
+        return component
+
     def shown(self, key: str, principal: Principal) -> C | None:
         """Return a component that is there for who asks; None where there is none that is enabled and visible."""
-        component = self.get(key)
+        component = self.spelled(key)
         return component if component is not None and component.is_visible(principal) else None
 
     def __getitem__(self, key: str) -> C:

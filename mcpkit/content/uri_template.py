@@ -12,25 +12,26 @@ Clients expand templates. The way back, which the RFC leaves open, has these rul
 - Named parameters (`{?a,b}`, `{&c}`, `{;d}`) may be missing and come in any order. A parameter that the
   template does not name, or one given twice that is not exploded, makes the URI not match.
 - Exploded variables are lists of text, all others are text.
-- Characters outside ASCII count as if they were percent-encoded. Values are percent-decoded once. A broken
-  escape or one that is not UTF-8 makes the URI not match; so does a value that would leave its folder if an
-  author made it part of a path (see `UriTemplate`).
+- Characters outside ASCII count as if they were percent-encoded. A URI that matches no template as it is written is
+  matched in its normalized spelling (`common.uris`), of which only the literal parts of a template count.
+- Values are percent-decoded once. A broken escape or one that is not UTF-8 makes the URI not match; so does a value
+  that would leave its folder if an author made it part of a path (see `UriTemplate`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, NoReturn
 
 from ..common.errors import RegistrationError
+from ..common.uris import in_ascii, normalized_template, normalized_twice
 
 # Compiled on first use, by `re` itself: most servers have no template.
 _PARTS = r"\{([^{}]*)\}|([^{}]+)|[{}]"
 _NOT_LITERAL = r'[\x00-\x20\x7f"<>\\^`|\ud800-\udfff]|%(?![0-9A-Fa-f]{2})'
 _VARIABLE = r"((?:\w|%[0-9A-Fa-f]{2})(?:\.?(?:\w|%[0-9A-Fa-f]{2}))*)(\*|:([1-9][0-9]{0,3}))?"
 _BROKEN_ESCAPE = "%(?![0-9A-Fa-f]{2})"
-_NOT_ASCII = r"[^\x00-\x7f]+"
 _ESCAPES = "(?:%[0-9A-Fa-f]{2})+"
 # Windows ignores dots and spaces at the end of a name, so ".. " is ".." there.
 _TRAVERSAL = r"\\|\0|\A[A-Za-z]:|\A/|(?:\A|/)\.\.[ .]*(?:/|\Z)"
@@ -88,7 +89,7 @@ def parse(template: str) -> list[str | Expression]:
             if wrong:
                 at = found.start() + wrong.start()
                 _refuse(template, f"{wrong[0]!r} at position {at} must be percent-encoded")
-            parts.append(_in_ascii(literal))
+            parts.append(in_ascii(literal))
         elif inside is None:
             what = "never closed" if found[0] == "{" else "never opened"
             _refuse(template, f'the expression at "{found[0]}" (position {found.start()}) is {what}')
@@ -255,6 +256,7 @@ class UriTemplate:
                     )
         tokens = _tokens(parts, _unsafe_names(template, self.names, unsafe))
         self._pattern = re.compile(_pattern(template, tokens), re.DOTALL)
+        self._normalized: re.Pattern[str] | None = None
         self._readers = [
             token.slot if isinstance(token, _Hole) else token
             for token in tokens
@@ -265,39 +267,47 @@ class UriTemplate:
         return f"UriTemplate({self.template!r})"
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:
-        """Return the values that expand to `uri`, or None where it does not match or a value is not allowed.
+        """Return the values that expand to `uri` or to an equal spelling of it, or None where there are none.
 
-        Named parameters that the URI does not give are left out. Exploded variables are lists.
+        Values that are not allowed make it not match. Named parameters that the URI does not give are left out.
+        Exploded variables are lists.
         """
+        values = self.match_exactly(uri)
+        return self.match_spelling(uri) if values is None else values
+
+    def match_exactly(self, uri: str) -> dict[str, str | list[str]] | None:
+        """Return the same for the literal parts as they are written, but for characters outside ASCII."""
         try:
-            found = self._pattern.match(_in_ascii(uri))
+            found = self._pattern.match(in_ascii(uri))
         except UnicodeEncodeError:
             return None
+        return None if found is None else self._read(found.groups())
+
+    def match_spelling(self, uri: str) -> dict[str, str | list[str]] | None:
+        """Return the same with the literal parts normalized; variables keep the case of the URI."""
+        pattern = self._normalized
+        if pattern is None:
+            # The expressions are the same, so that the groups are.
+            tokens = _tokens(parse(normalized_template(self.template)), self.names)
+            pattern = self._normalized = re.compile(_pattern(self.template, tokens), re.DOTALL)
+        small, kept = normalized_twice(uri)
+        found = pattern.match(small) if small.isascii() else None
         if found is None:
             return None
+        spans = map(found.span, range(1, len(self._readers) + 1))
+        return self._read([None if start < 0 else kept[start:end] for start, end in spans])
+
+    def _read(self, groups: Sequence[str | None]) -> dict[str, str | list[str]] | None:
         values: dict[str, str | list[str]] = {}
-        for reader, raw in zip(self._readers, found.groups(), strict=True):
+        for reader, raw in zip(self._readers, groups, strict=True):
             if isinstance(reader, Slot):
-                value = reader.read(raw)
+                value = None if raw is None else reader.read(raw)
                 if value is None:
                     return None
                 values[reader.name] = value
             elif raw is not None and not reader.read(raw, values):
                 return None
         return values
-
-
-def _in_ascii(uri: str) -> str:
-    """Percent-encode what is not ASCII.
-
-    Raises:
-        UnicodeEncodeError: There is a lone surrogate.
-    """
-    return uri if uri.isascii() else re.sub(_NOT_ASCII, _escape, uri)
-
-
-def _escape(found: re.Match[str]) -> str:
-    return "%" + found[0].encode().hex("%").upper()
 
 
 def _unsafe_names(template: str, names: tuple[str, ...], unsafe: Collection[str] | bool) -> Collection[str]:

@@ -103,7 +103,7 @@ class Conditional:
         serving: list[Component] = [
             each
             for part in (registry.resources, registry.resource_templates)
-            if (each := part.get(uri)) is not None
+            if (each := part.spelled(uri)) is not None
         ]
         serving += (
             template

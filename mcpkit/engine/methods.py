@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from ..common.errors import (
     MalformedError,
     ProtocolError,
 )
+from ..common.uris import normalized
 from ..components.component import Component, Listed, optional
 from ..protocol import content
 from ..protocol.eras import Handshake, check_log_level
@@ -162,8 +163,9 @@ class Methods:
     def unsubscribe(self, call: Call) -> Ready:
         """Serve `resources/unsubscribe`."""
         session, uri = _session(call), _text(call.params, "uri")
-        if uri in session.subscriptions:
-            session.subscribe(uri, False)
+        alike = [uri] if uri in session.subscriptions else _spelled_like(uri, session.subscriptions)
+        for each in alike:
+            session.subscribe(each, False)
         return {}
 
     async def call_tool(self, call: Call) -> Outcome:
@@ -220,6 +222,10 @@ class Methods:
             result = await resource.read(call)
         revision = call.envelope.revision
         contents = [narrow("ResourceContents", item, revision) for item in result["contents"]]
+        if uri != resource.key and not _is_template(
+            resource
+        ):  # another spelling, in which the client knows it
+            contents = [{**item, "uri": uri} if item["uri"] == resource.key else item for item in contents]
         cache = resource.cache
         if not is_for_all:
             cache = (cache or call.runtime.cache[call.method]).private
@@ -247,14 +253,22 @@ class Methods:
 
         None where nothing that is registered does.
         """
-        resource = self._registry.resources.get(uri)
-        if resource is not None and (resource.visible is None or resource.is_visible(call.principal)):
+        registry, principal = self._registry, call.principal
+        resource = registry.resources.get(uri)
+        if resource is not None and (resource.visible is None or resource.is_visible(principal)):
             return resource, {}, resource.visible is None
         # What is hidden may serve the URI for others. Were it said of this URI alone, it would be hidden no more.
         is_for_all = not self._listing.conditional.among("resources", "resource_templates")
-        for template in self._registry.resource_templates:
-            values = template.template.match(uri) if template.is_enabled else None
-            if values is not None and template.is_visible(call.principal):
+        templates = [each for each in registry.resource_templates if each.is_enabled]
+        for template in templates:
+            values = template.template.match_exactly(uri)
+            if values is not None and template.is_visible(principal):
+                return template, values, is_for_all
+        if resource is None and (resource := registry.resources.shown(uri, principal)) is not None:
+            return resource, {}, is_for_all
+        for template in templates:
+            values = template.template.match_spelling(uri)
+            if values is not None and template.is_visible(principal):
                 return template, values, is_for_all
         return None
 
@@ -383,6 +397,11 @@ async def _subscribed(session: Handshake, uri: str, listening: Coroutine[object,
             session.subscribe(uri, False)
         raise
     return {}
+
+
+def _spelled_like(uri: str, others: Iterable[str]) -> list[str]:
+    form = normalized(uri)
+    return [each for each in others if normalized(each) == form]
 
 
 def _session(call: Call) -> Handshake:

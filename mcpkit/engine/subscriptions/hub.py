@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 from ...common.errors import BusyError
+from ...common.uris import normalized_template, spellings, template_spellings
 from ...components.checks import is_template
 from ...state.change import Change, ListName
 from ...state.principal import Principal
@@ -89,6 +90,7 @@ class Changes:
         self._listeners: dict[Change, dict[ChangeListener, None]] = {}
         self._wants: dict[ChangeListener, dict[Change, None]] = {}
         self._templates: dict[str, None] = {}
+        self._spelled: dict[str, dict[str, None]] = {}  # the URIs that are wanted, by their normalized form
         self._watches = Watches(self._registry, self._ready, self.tell, self._subscribers)
 
     def want(self, listener: ChangeListener, change: Change) -> None:
@@ -110,8 +112,10 @@ class Changes:
         listeners = self._listeners.get(change)
         if listeners is None:
             listeners = self._listeners[change] = {}
-            if change.uri is not None and is_template(change.uri):
-                self._templates[change.uri] = None
+            if change.uri is not None:
+                self._spelled.setdefault(normalized_template(change.uri), {})[change.uri] = None
+                if is_template(change.uri):
+                    self._templates[change.uri] = None
         listeners[listener] = None
         if change in self._watches:
             self._watches.update(change)
@@ -167,6 +171,10 @@ class Changes:
             del self._listeners[change]
             if change.uri is not None:
                 self._templates.pop(change.uri, None)
+                alike = self._spelled[form := normalized_template(change.uri)]
+                del alike[change.uri]
+                if not alike:
+                    del self._spelled[form]
             if change in self._watches:
                 self._watches.unwant(change)
         elif change in self._watches:
@@ -228,15 +236,29 @@ class Changes:
         if change in self._listeners or change == _RESOURCES:
             return True
         uri = change.uri
-        return uri is not None and next(self._templates_of(uri), None) is not None
+        return uri is not None and (
+            any(form in self._spelled for form in spellings(uri))
+            or next(self._templates_of(uri), None) is not None
+        )
 
     def _templates_of(self, uri: str) -> Iterator[str]:
         """Find the templates that match a URI and are wanted; however many are wanted that are none."""
         registered = self._registry.resource_templates
         wanted = self._templates
-        are_few = len(wanted) < len(registered)
-        for text in tuple(wanted) if are_few else [each.key for each in registered]:
-            template = registered.get(text) if text in wanted else None
+        if len(wanted) < len(registered):
+            found = [(text, registered.spelled(text)) for text in tuple(wanted)]
+        elif wanted:
+            alike = [
+                (self._spelled.get(form, ()), each)
+                for each in registered
+                for form in template_spellings(each.key)
+            ]
+            found = [
+                (text, each if each.is_enabled else None) for texts, each in alike for text in tuple(texts)
+            ]
+        else:
+            found = []
+        for text, template in found:
             if template is not None and template.template.match(uri) is not None:
                 yield text
 
@@ -253,23 +275,32 @@ class Changes:
         if change == _RESOURCES:
             self._watches.refresh()
         guards, audience = self._guards(change), change.audience
-        for listener in self._interested(change):
+        for listener, as_wanted in self._interested(change).items():
             # What another one did about this change may have ended it.
             if listener not in self._wants or not may_hear(listener, guards):
                 continue
             if audience is None or audience.holds(listener.principal):
-                listener.changed(change)
+                for each in as_wanted:
+                    listener.changed(each)
 
     def _guards(self, change: Change) -> Guards | None:
         return None if change.uri is None else self._conditional.guards(change.uri)
 
-    def _interested(self, change: Change) -> tuple[ChangeListener, ...]:
-        found = self._listeners.get(change, {})
+    def _interested(self, change: Change) -> dict[ChangeListener, list[Change]]:
+        """Return who wants to hear of a change, with the change under each URI by which the listener knows it."""
+        found = {listener: [change] for listener in self._listeners.get(change, ())}
         uri = change.uri
-        if uri is not None:
-            for text in self._templates_of(uri):
-                found = {**found, **self._listeners[Change("resource", text)]}
-        return tuple(found)
+        if uri is None:
+            return found
+        for other in dict.fromkeys(other for form in spellings(uri) for other in self._spelled.get(form, ())):
+            if other != uri:
+                twin = Change(change.kind, other, change.audience, change.params)
+                for listener in self._listeners[twin]:
+                    found.setdefault(listener, []).append(twin)
+        for text in self._templates_of(uri):
+            for listener in self._listeners[Change("resource", text)]:
+                found.setdefault(listener, [change])
+        return found
 
 
 class Hubs:

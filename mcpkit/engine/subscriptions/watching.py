@@ -10,6 +10,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...common.errors import ArgumentsError
+from ...common.uris import normalized
 from ...components.checks import is_template
 from ...state.change import Change
 from ...state.principal import Principal
@@ -140,13 +141,13 @@ class Watches:
                     yield template, None
         if uri is None:
             return
-        resource = self._registry.resources.get(uri)
+        resource = self._registry.resources.spelled(uri)
         if resource is not None:
             if resource.watch:
                 yield resource, None
             return
         if is_template(uri):
-            written = templates.get(uri)
+            written = templates.spelled(uri)
             if written is not None and written.watch and not written.watched.variables:
                 yield written, None
             return
@@ -252,6 +253,9 @@ class _Watch:
         if not uri.endswith("/"):
             self._tell(Change("resource", uri, self._audience))
             return
+        below = normalized(uri)
         for change in tuple(self.users):
-            if change.uri is not None and change.uri.startswith(uri) and not is_template(change.uri):
+            if change.uri is None or is_template(change.uri):
+                continue
+            if change.uri.startswith(uri) or normalized(change.uri).startswith(below):
                 self._tell(Change("resource", change.uri, self._audience))

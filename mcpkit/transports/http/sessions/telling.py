@@ -167,7 +167,7 @@ class Telling:
         return [
             Change("resource", text)
             for text in subscriptions
-            if (template := templates.get(text)) is not None and template.template.match(uri) is not None
+            if (template := templates.spelled(text)) is not None and template.template.match(uri) is not None
         ]
 
     @property
