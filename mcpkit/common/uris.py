@@ -4,7 +4,8 @@ Clients turn a URI into a URL before they send it: `new URL(uri).href` in JavaSc
 
 - characters outside ASCII and their percent-encoding in UTF-8 (RFC 3987, 3.1), and `%c3` and `%C3` (RFC 3986, 6.2.2.1);
 - schemes in either case, and for http and https hosts, which may also be in punycode;
-- a port that is empty, has leading zeros or is the scheme's own, and none; an empty path of http and its like, and `/`.
+- of http and its like, a port that is empty or the scheme's own, and none; an empty path, and `/`;
+- a whole URI, and the URL that pydantic makes of it.
 
 No dot segment is removed, no other character is decoded, so that `%2F` never equals `/`, and no path is normalized in
 Unicode.
@@ -63,8 +64,9 @@ def normalized_twice(uri: str) -> tuple[str, str]:
             authority = authority or ""  # `file:/a` is `file:///a`
         if authority is not None:
             user, host, port = _groups(_AUTHORITY, authority)
-            number = port[1:].lstrip("0") or port[1:2]
-            port = f":{number}" if number and number != _DEFAULT_PORTS.get(scheme) else ""
+            if is_special:
+                number = port[1:].lstrip("0") or port[1:2]
+                port = f":{number}" if number and number != _DEFAULT_PORTS[scheme] else ""
             if scheme in _CASELESS_HOSTS:
                 host = re.sub(_NOT_ASCII_ESCAPES, lambda found: unquote(found[0], errors="strict"), host)
                 host = ".".join(map(_in_punycode, host.split(".")))

@@ -79,7 +79,7 @@ def drawn(draw: random.Random, schemes: list[str] = SCHEMES) -> str:
 def template(draw: random.Random) -> tuple[str, dict[str, str]]:
     """Return a template and values of its variables; none of them makes a dot segment."""
     schemes = [each for each in SCHEMES if each != "ftp"]  # its hosts are literal there
-    literal = drawn(draw, schemes).partition("?")[0].partition("#")[0]
+    literal = drawn(draw, schemes).partition("?")[0].partition("#")[0].replace(":080", ":80")
     kinds = [
         "/{one}",
         "/{one}/{two}",
