@@ -15,6 +15,7 @@ from ..common.installation import install_command
 from .gcra import slack_of
 from .redis_link import Link
 from .redis_log import Log, decoded, encoded
+from .redis_options import check_options
 from .redis_queue import RedisQueue
 from .redis_scripts import CLAIM, DELETE, ERASE, ITEMS, PUT, SPEND, WRITE
 from .store import Stored, check_put
@@ -49,7 +50,7 @@ class Redis(RedisQueue):
 
     Raises:
         TypeError: The URL or the prefix is no text.
-        ValueError: The URL is none of a Redis.
+        ValueError: The URL is none of a Redis, or redis-py cannot read an option of it.
         ImportError: redis-py is not installed.
     """
 
@@ -63,6 +64,8 @@ class Redis(RedisQueue):
         self._shown = _without_credentials(url)
         if find_spec("redis") is None:
             raise ImportError(f"Redis(...) needs redis-py. Run: {install_command('redis')}", name="redis")
+        parts = urlsplit(url)
+        check_options(parts.scheme, parts.query)
         super().__init__(encoded(prefix))
         self._url = url
         self._home = sha256(f"{self._shown} {prefix}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
