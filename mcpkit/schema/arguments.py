@@ -10,6 +10,7 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 
 from ..common.built import validator
 from ..common.errors import ArgumentsError, Problem, RegistrationError, UnresolvedHint
+from ..common.members import without
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.mirrored import MirroredParameter
 from ..protocol.types import Json
@@ -153,7 +154,8 @@ class Arguments:
         reader = Reader(self.schema)
 
         def faults(changed: Json) -> list[Fault]:
-            return [each for each in reader.faults(changed) if failed is None or each.steps[0] in failed]
+            found = reader.faults(changed, guesses=False)
+            return [each for each in found if failed is None or each.steps[0] in failed]
 
         candidate, found = repaired(arguments, faults, self.mirrored)
         if candidate is not arguments:
@@ -169,7 +171,8 @@ class Arguments:
     def validate_strings(self, arguments: Mapping[str, str | list[str]]) -> dict[str, Any]:
         """Check the arguments of a prompt or a URI template, each of which is text, and convert them.
 
-        Text for a parameter that takes a string is that string; for any other it is read as JSON.
+        Text for a parameter that takes a string is that string; for any other it is read as JSON. An optional parameter
+        whose text is empty has its default, where an empty string does not fit.
 
         Args:
             arguments: The texts; a list of them where a template explodes a list.
@@ -182,7 +185,15 @@ class Arguments:
         """
         from . import strings
 
-        return self.validate(strings.parse(self.schema, arguments))
+        parsed = strings.parse(self.schema, arguments)
+        if blank := strings.blank(self.schema, arguments):
+            try:
+                self._validator.validate_python(
+                    {name: parsed[name] for name in blank}, by_alias=True, by_name=False
+                )
+            except ValidationError as error:
+                parsed = without(parsed, *blank.intersection(_failed(error) or blank))
+        return self.validate(parsed)
 
 
 def _separate(core: CoreSchema, definitions: dict[str, CoreSchema]) -> CoreSchema:

@@ -76,7 +76,11 @@ class JSONSchemaArguments(Arguments):
         from .repair import repaired
 
         reader = self._checked.reader()
-        candidate, found = repaired(arguments, lambda changed: list(reader.faults(changed)), self.mirrored)
+
+        def faults(changed: Json) -> list[Fault]:
+            return list(reader.faults(changed, guesses=False))
+
+        candidate, found = repaired(arguments, faults, self.mirrored)
         if candidate is not arguments and self._checked.fits(candidate):
             return candidate
         raise ArgumentsError(told(found))

@@ -17,7 +17,9 @@ from typing_extensions import is_typeddict
 
 from ..common.built import validator
 from ..common.errors import ArgumentsError, Problem, RegistrationError, UnresolvedHint
+from ..common.members import without
 from ..content import foreign
+from ..content.wording import path
 from ..protocol.jsonrpc import is_object
 from . import hints, written_form
 from .arguments import Arguments, from_validator
@@ -144,7 +146,8 @@ class Form:
     def read(self, content: Any) -> Any:
         """Return the value that an accepted form holds.
 
-        Fields that the form does not have are ignored; null is no answer where None is one.
+        Fields that the form does not have are ignored. Null is no answer where None is one; nor is an empty string for
+        a field that may be left out and does not take one.
 
         Args:
             content: The `content` of an `ElicitResult`, a JSON value.
@@ -152,6 +155,22 @@ class Form:
         Raises:
             ArgumentsError: It does not fit the form, or the type's own checks refuse it.
         """
+        try:
+            return self._read(content)
+        except ArgumentsError as error:
+            wrong = {problem.field for problem in error.problems}
+            blank = [name for name in self._blank(content) if path((name,)) in wrong]
+            if not blank:
+                raise
+            return self.read(without(content, *blank))
+
+    def _blank(self, content: Any) -> list[str]:
+        """Return the optional fields whose answer is an empty string, as hosts send fields that were not filled in."""
+        answers: Json = content if is_object(content) else {}
+        optional = self._fields.keys() - self._required
+        return [name for name, value in answers.items() if value == "" and name in optional]
+
+    def _read(self, content: Any) -> Any:
         answers = content
         if is_object(content):
             answers = {name: value for name, value in content.items() if not self._is_blank(name, value)}

@@ -32,6 +32,8 @@ _MANY = 32
 """From how many items on those that fit are passed over by a validator, which takes a hundredth of the time."""
 _SLICE = 256
 """How many of them are given to it at once, as most calls find nothing."""
+_LARGEST_TEXT = 10**1_000
+"""Whole numbers from here on are not read as text, which takes time that grows with the square of their length."""
 _MEMBERS = ("properties", "additionalProperties", "propertyNames")
 
 Fits = Callable[[Json, Any], bool]
@@ -45,13 +47,18 @@ class Fault(NamedTuple):
         steps: Where it is.
         value: What is there; None for what is missing, and for what may not be there.
         message: What was expected and what came instead.
-        within: What each branch of a union finds wrong, when none was meant more than the others.
+        within: The faults that each branch of a union finds inside the value; branches that do not take a value of this
+            kind are left out.
+        text: The value as text, where it is a whole number and only its text fits.
+        guess: The faults of the branch of a union that was probably meant: they are reported instead of this one.
     """
 
     steps: Steps
     value: Any
     message: str
-    within: tuple[Fault, ...] = ()
+    within: tuple[tuple[Fault, ...], ...] = ()
+    text: str | None = None
+    guess: tuple[Fault, ...] = ()
 
     @property
     def problem(self) -> Problem:
@@ -90,7 +97,16 @@ def problems(schema: Json, value: Any) -> list[Problem]:
 
 def told(faults: Iterable[Fault]) -> list[Problem]:
     """Return what a caller is told of some faults: each once, and no more than a message can hold."""
-    return list(islice(dict.fromkeys(fault.problem for fault in faults), MOST_PROBLEMS))
+    return list(islice(dict.fromkeys(fault.problem for fault in _guessed(faults)), MOST_PROBLEMS))
+
+
+def _guessed(faults: Iterable[Fault]) -> Iterator[Fault]:
+    """Yield faults, and in place of those of unions the faults of the branches that were probably meant."""
+    for fault in faults:
+        if fault.guess:
+            yield from _guessed(fault.guess)
+        else:
+            yield fault
 
 
 class Reader:
@@ -112,10 +128,21 @@ class Reader:
         self._made: dict[tuple[int, str], Json] = {}
         self._read: dict[tuple[int, Steps, bool], list[Fault]] = {}
 
-    def faults(self, value: Any) -> Iterator[Fault]:
-        """Yield what is wrong with a value; all values that one reader reads share what it may look at."""
+    def faults(self, value: Any, *, guesses: bool = True) -> Iterator[Fault]:
+        """Yield what is wrong with a value; all values that one reader reads share what it may look at.
+
+        Args:
+            value: The value.
+            guesses: Whether the faults of a union are those of the branch that was probably meant.
+        """
         self._read.clear()
-        return self.read(self.root, value, (), False)
+        found = self.read(self.root, value, (), False)
+        return _guessed(found) if guesses else found
+
+    def takes(self, schema: Json, value: Any) -> bool:
+        """Tell whether a value fits a part of the schema."""
+        self._read.clear()
+        return not any(self.read(schema, value, (), False))
 
     def read(self, schema: Json, value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
         """Yield what is wrong with the value that `steps` lead to."""
@@ -138,11 +165,19 @@ class Reader:
             hint = "" if is_hidden else _nearest_choice(schema, value)
             if ran_out.get():
                 hint += "; telling whether it does takes too many steps"
-            yield Fault(steps, value, self._mismatch(schema, value, is_hidden) + hint)
+            message = self._mismatch(schema, value, is_hidden) + hint
+            yield Fault(steps, value, message, text=self._text(schema, value))
         elif is_object(value):
             yield from self._in_object(schema, value, steps, is_hidden)
         elif is_array(value):
             yield from self._in_array(schema, value, steps, is_hidden)
+
+    def _text(self, schema: Json, value: Any) -> str | None:
+        """Return a whole number as text where the schema takes that; None where it does not, and for other values."""
+        if type(value) is not int or abs(value) >= _LARGEST_TEXT or "contentEncoding" in schema:
+            return None
+        text = str(value)
+        return text if self.fits_alone(schema, text) else None
 
     def fits_alone(self, schema: Json, value: Any) -> bool:
         """Tell whether a value fits but for what lies inside it."""
@@ -187,19 +222,20 @@ class Reader:
                 return
             found.append((self._followed(branch), wrong))
         # The branch that was meant has the kind of the value, and its problems lie inside it.
-        meant = [each for each in found if all(fault.steps != steps for fault in each[1])]
+        meant = [each for each in found if all(fault.steps != steps or fault.guess for fault in each[1])]
         tagged = [each for each in found if _has_tag(each[0], value)]
-        for candidates in (tagged, meant):
-            if len(candidates) == 1:
-                yield from candidates[0][1]
-                return
-        if wrong := list(self._in_tags([branch for branch, _ in found], value, steps, is_hidden)):
-            yield from wrong
-        elif len(likely := _nearest_branches(meant, value)) == 1:
-            yield from likely[0]
-        else:
-            within = tuple(fault for _, wrong in found for fault in wrong if fault.steps != steps)
-            yield Fault(steps, value, self._mismatch({"anyOf": branches}, value, is_hidden), within)
+        guess = next((each[0][1] for each in (tagged, meant) if len(each) == 1), [])
+        if len(meant) == 1 and guess is meant[0][1]:
+            yield from guess  # no other branch takes a value of this kind
+            return
+        guess = guess or list(self._in_tags([branch for branch, _ in found], value, steps, is_hidden))
+        if not guess and len(likely := _nearest_branches(meant, value)) == 1:
+            guess = likely[0]
+        texts = (fault.text for _, wrong in found for fault in wrong if fault.steps == steps)
+        text = next((each for each in texts if each is not None), None)
+        inside = (wrong for _, wrong in found if all(each.steps != steps or each.within for each in wrong))
+        message = "" if guess else self._mismatch({"anyOf": branches}, value, is_hidden)
+        yield Fault(steps, value, message, tuple(map(tuple, inside)), text, tuple(guess))
 
     def _of_branch(self, branch: Json, value: Any, steps: Steps, is_hidden: bool) -> list[Fault]:
         """Return what one branch of a union finds wrong with a value, read once whatever way leads there."""
@@ -246,7 +282,7 @@ class Reader:
             if name in properties:
                 for fault in self.read(properties[name], item, inner, is_hidden):
                     hint = "; leave it out instead" * (item is None and name not in required)
-                    yield Fault(fault.steps, fault.value, fault.message + hint, fault.within)
+                    yield fault._replace(message=fault.message + hint)
             elif additional is False:
                 self._left -= 1 + len(properties)  # with each of which the name is compared
                 yield _unknown_member(name, schema, steps)
@@ -275,7 +311,7 @@ class Reader:
         return self._made.setdefault((id(schema), made["type"]), made)
 
     def _of_key(self, schema: Json, name: str, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
-        if any(self.read(schema, name, (), is_hidden)):
+        if any(self.read(schema, name, steps, is_hidden)):
             yield Fault(steps, None, f"the key is not {expected(schema, self.root)}")
 
 

@@ -25,14 +25,24 @@ def parse(schema: Json, arguments: Mapping[str, str | list[str]]) -> Json:
     reader = Reader(schema)
     return {
         name: _value(properties.get(name, rest), text, reader) if rest or name in properties else text
-        for name, text in arguments.items()  # what nobody has described stays as it is
+        for name, text in arguments.items()  # an unknown argument stays as it is
+    }
+
+
+def blank(schema: Json, arguments: Mapping[str, str | list[str]]) -> set[str]:
+    """Return the names of optional arguments that are empty texts, as hosts send fields that were not filled in."""
+    required = schema.get("required", ())
+    return {
+        name
+        for name, text in arguments.items()
+        if text in ("", [""]) and name in schema.get("properties", {}) and name not in required
     }
 
 
 def _value(schema: Json, text: str | list[str], reader: Reader) -> Any:
     if isinstance(text, list):
-        return [_value(_items(schema), part, reader) for part in text]
-    if not any(reader.read(schema, text, (), False)):
+        return [_value(_item(schema, index), part, reader) for index, part in enumerate(text)]
+    if reader.takes(schema, text):
         return text
     try:
         return from_json(text, allow_inf_nan=False)
@@ -41,10 +51,11 @@ def _value(schema: Json, text: str | list[str], reader: Reader) -> Any:
         return text
 
 
-def _items(schema: Json) -> Json:
-    """Return the schema of the items of an array, which may be one of several branches."""
+def _item(schema: Json, index: int) -> Json:
+    """Return the schema of an item of an array, which may be one of several branches."""
     for branch in schema.get("anyOf", [schema]):
         if branch.get("type") == "array":
+            prefix: list[Json] = branch.get("prefixItems", [])
             items: Json = branch.get("items", {})
-            return items
+            return prefix[index] if index < len(prefix) else items
     return {}

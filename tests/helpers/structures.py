@@ -85,3 +85,10 @@ def holds_json(value: Any) -> bool:
     if isinstance(value, dict):
         value = list(value.values())
     return isinstance(value, list) and any(map(holds_json, value))
+
+
+def holds_integer(value: Any) -> bool:
+    """Say whether there is a whole number in a value, which may be read as text."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return type(value) is int or (isinstance(value, list) and any(map(holds_integer, value)))

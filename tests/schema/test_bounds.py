@@ -235,7 +235,7 @@ CHOICES: Any = Literal.__getitem__(tuple(f"k{index}" for index in range(250)))
 WRONG: list[tuple[Any, Callable[[int], Any]]] = [
     (list[int], lambda count: [[]] * count),
     (list[Union[P, Q]], lambda count: [{}] * count),
-    (list[str], lambda count: [1] * count),
+    (list[str], lambda count: [1.5] * count),
     (list[int], lambda count: [*[1] * count, "x"]),
     (list[Union[P, Q]], lambda count: [*[{"x": 1, "y": ""}] * count, {}]),
     (tuple[int, ...], lambda count: ["x"] * count),

@@ -294,7 +294,7 @@ def test_a_model_cannot_hold_a_class_of_itself_that_it_was_defined_before() -> N
         (pd.Timedelta, "P999999999D", "value: "),
         (Leaf, {"share": "1", "count": -1}, "value: 'count' must be >= 0|value: '_count' must be >= 0"),
         (Leaf, {"share": "1", "label": 1}, "value: 'label' must be <class 'str'>"),
-        (Leaf, {"share": 1}, r"value\.share: expected a fraction"),
+        (Leaf, {"share": 1.5}, r"value\.share: expected a fraction"),
         (Cat, {"type": "Dog", "nineLives": 1}, "value.type"),
         (Cat, {"type": "Cat", "nineLives": 10}, "value.nineLives: expected an integer from 0 to 9, got 10"),
         (Grid, {"data": ["a"], "share": "1", "pets": []}, r"value.data\[0\]: expected a number"),

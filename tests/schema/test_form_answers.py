@@ -77,7 +77,7 @@ def test_an_answer_that_does_not_fit_has_one_line_a_field():
         "area": 0,
         "color": "green",
         "size": 1,
-        "founded": "",
+        "founded": "soon",
     }
     assert lines(City, content) == [
         'name: expected a string of 2 to 20 characters, got "x"',
@@ -86,7 +86,7 @@ def test_an_answer_that_does_not_fit_has_one_line_a_field():
         "area: expected a number of at least 0.5, got 0",
         'color: expected "red" or "blue", got "green"',
         'size: expected "s" or "l", got 1',
-        'founded: expected a date such as 2026-01-31, got ""',
+        'founded: expected a date such as 2026-01-31, got "soon"',
     ]
 
 

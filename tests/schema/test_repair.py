@@ -1,23 +1,32 @@
-"""JSON in a string is read where only that fits, and nowhere else."""
+"""JSON in a string, and a whole number for a text, are read where only that fits, and nowhere else."""
 
+# ruff: noqa: UP007 - not every pair of types drawn here can be written with `|` in Python 3.10
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from decimal import Decimal
+from typing import Annotated, Any, Literal, Union
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, BeforeValidator, model_validator
-from pydantic_core import ValidationError
+from pydantic_core import ValidationError, from_json
+from typing_extensions import NotRequired, TypedDict
 
 from drawn import ANNOTATIONS, JSON, fitting
 from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments, explicit, repair
 from mcpkit.schema.parameters import parameter
 from structures import Color, Place, Point, arguments_of
+
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
 
 
 @dataclass
@@ -252,6 +261,151 @@ def test_the_json_of_what_fits_fits(data: st.DataObject) -> None:
         and accepted(arguments, {"value": json.dumps(value)}) is None
     ):
         assert arguments.validate({"value": json.dumps(value)}) == plain
+
+
+@pytest.mark.parametrize(
+    ("annotation", "sent", "expected"),
+    [
+        (str, 5, "5"),
+        (str, -(2**70), str(-(2**70))),
+        (str | None, 5, "5"),
+        (Literal["1", "2"], 2, "2"),
+        (Decimal, 12, Decimal(12)),
+        (list[str], ["a", 5, 6], ["a", "5", "6"]),
+        (list[str], "[5]", ["5"]),
+        (dict[str, list[Place]], {"x": [{"name": 5, "size": "5"}]}, {"x": [{"name": "5", "size": 5}]}),
+        (tuple[str, int], [5, "6"], ("5", 6)),
+        (tuple[str, int] | tuple[int, bool], [5, 6], ("5", 6)),
+        (list[str] | list[bool], [5, 6], ["5", "6"]),
+        (str | list[str], 5, "5"),
+    ],
+)
+def test_a_whole_number_is_read_as_text_where_only_text_fits(
+    annotation: Any, sent: Any, expected: Any
+) -> None:
+    result = arguments_of(annotation).validate({"value": sent})["value"]
+    assert result == expected
+    assert type(result) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "sent"),
+    [
+        (str, True),
+        (str, 5.0),
+        (str, 5.5),
+        (str, None),
+        (str, 10**1_000),
+        (list[str], [False]),
+        (Literal["True", "1.0"], True),
+        (bytes, 1234),
+        (dt.date, 20240229),
+        (tuple[str, int] | tuple[int, str], [5, 6]),
+        (tuple[str, int] | tuple[int, str], ["5", "6"]),
+        (list[str] | list[int], [5, "6"]),
+    ],
+)
+def test_a_boolean_a_fraction_and_what_has_two_readings_are_refused(annotation: Any, sent: Any) -> None:
+    with pytest.raises(ArgumentsError, match="value"):
+        arguments_of(annotation).validate({"value": sent})
+
+
+def swapped(value: Any) -> Any:
+    """Return a scalar in its neighbouring type: a whole number as text, a text that is JSON as what it says."""
+    if type(value) is int:
+        return str(value)
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return from_json(value, allow_inf_nan=False)
+    return value
+
+
+def variants(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[frozenset[Any], Any]]:
+    """Yield every value in which some scalars are in their neighbouring type, with the places of these."""
+    if isinstance(value, list | dict):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        each = [[(key, *found) for found in variants(inner, (*path, key))] for key, inner in items]
+        for chosen in itertools.product(*each):
+            places = frozenset().union(*(places for _, places, _ in chosen))
+            made = {key: inner for key, _, inner in chosen}
+            yield places, made if isinstance(value, dict) else [made[index] for index in range(len(value))]
+        return
+    yield frozenset(), value
+    other = swapped(value)
+    if not isinstance(other, type(value)):
+        yield frozenset([path]), other
+
+
+NEIGHBOURS = st.recursive(
+    st.sampled_from([str, int, bool, float, None, str | int, str | None, Literal["1", "2"], Literal[1, "a"]]),
+    lambda inner: st.one_of(
+        inner.map(lambda hint: list[hint]),
+        inner.map(lambda hint: dict[str, hint]),
+        st.tuples(inner, inner).map(lambda hints: tuple[hints[0], hints[1]]),
+        st.tuples(inner, inner).map(
+            lambda hints: TypedDict("T", {"a": hints[0], "b": NotRequired[hints[1]]})
+        ),
+        st.tuples(inner, inner).map(lambda hints: Union[hints[0], hints[1]]),
+    ),
+    max_leaves=5,
+)
+SCALARS = st.sampled_from([str, int, bool, Literal["1", 5]])
+SHAPES: list[tuple[Any, Any]] = [
+    # a type with two scalars, and a value with two
+    (lambda hints: tuple[hints[0], hints[1]], list),
+    (lambda hints: TypedDict("T", {"a": hints[0], "b": hints[1]}), lambda pair: dict(zip("ab", pair))),
+    (lambda hints: list[hints[0]], list),
+]
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> tuple[Any, Any]:
+    """Draw a union of arrays or objects that are told apart by their scalars alone, and a value near to it."""
+    make_type, make_value = draw(st.sampled_from(SHAPES))
+    hint = Union[tuple(make_type(draw(st.tuples(SCALARS, SCALARS))) for _ in range(2))]
+    value = make_value(draw(st.tuples(*[st.sampled_from([1, 5, "1", "5", True])] * 2)))
+    return (list[hint], [value]) if draw(st.booleans()) else (hint, value)
+
+
+VALUES = st.recursive(
+    st.sampled_from([1, 2, 5, "1", "5", "a", "true", "[1]", True, 1.5, None]),
+    lambda inner: st.lists(inner, min_size=1, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=4,
+)  # fmt: skip
+
+
+@settings(max_examples=EXAMPLES, derandomize=True, deadline=None, database=None,
+          suppress_health_check=list(HealthCheck))  # fmt: skip
+@given(st.data())
+def test_a_value_is_read_where_there_is_exactly_one_reading(data: st.DataObject) -> None:
+    hint, sent = data.draw(alike() | st.tuples(NEIGHBOURS, st.none()), label="type and value")
+    arguments = arguments_of(hint)
+    if sent is None:
+        near = fitting(arguments.schema["properties"]["value"], arguments.schema)
+        sent = data.draw(near | VALUES, label="value")
+    found = [(places, value) for places, value in itertools.islice(variants(sent), 256)
+             if accepted(arguments, {"value": value}) is not None]  # fmt: skip
+    readings = [value for places, value in found if not any(others < places for others, _ in found)]
+    if len(readings) == 1:
+        assert arguments.validate({"value": sent}) == accepted(arguments, {"value": readings[0]})
+    else:
+        try:
+            result = arguments.validate({"value": sent})
+        except ArgumentsError:
+            pass
+        else:
+            # A string within a string is one reading more than `variants` knows of.
+            assert readings == [], result
+            assert deeper(sent), result
+
+
+def deeper(value: Any) -> bool:
+    """Say whether a string holds JSON that holds scalars of a neighbouring type itself."""
+    if isinstance(value, str):
+        return isinstance(swapped(value), list | dict)
+    return isinstance(value, list | dict) and any(
+        map(deeper, value.values() if isinstance(value, dict) else value)
+    )
 
 
 HOSTILE = st.recursive(
