@@ -54,6 +54,11 @@ def fill_in(form: FormRequest) -> object:
     return {}
 
 
+def check_record(level: str, data: object, logger: str | None) -> None:
+    assert isinstance(level, str)
+    assert isinstance(logger, (str, type(None)))
+
+
 async def run(case: BentServer, transport: Any = None) -> str | None:
     """Use a client of the server; return what is wrong with what the caller sees."""
     is_open = False
@@ -66,13 +71,17 @@ async def run(case: BentServer, transport: Any = None) -> str | None:
             elicit_url=lambda request: True,
             sample=lambda request: "a",
             roots=["/tmp"],
-            log=lambda *record: None,
+            log=check_record,
+            log_level="info",
             notification=lambda *message: None,
             connect_timeout=2 * DEADLINE,
             tries=1,
             validate=False,
         ) as client:
             is_open = True
+            assert isinstance(client.server_info, dict)
+            assert isinstance(client.server_capabilities, dict)
+            assert isinstance(client.instructions, (str, type(None)))
             operation = OPERATIONS.get(case.method, OPERATIONS["tools/list"])[1]
             try:
                 await asyncio.wait_for(operation(client), DEADLINE)
@@ -97,6 +106,12 @@ async def run(case: BentServer, transport: Any = None) -> str | None:
         return None
     if case.kind == "error" and isinstance(problem, ProtocolError):
         return None  # the server's own words
+    if case.kind == "rounds" and any(
+        each in str(problem) for each in ("does not answer", "expected content")
+    ):
+        return (
+            None  # another method, which is named; or no question any more, and so a result without content
+        )
     return f"does not name the member: {problem!r}"
 
 

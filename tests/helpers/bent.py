@@ -71,7 +71,7 @@ class Bent(NamedTuple):
         parts = [part for path in (self.path, *self.below) for part in path]
         names = [each.removeprefix(_META) for each in parts if isinstance(each, str)]
         words = problem.lower()
-        words += words.replace(" ", "")  # "protocol version" names protocolVersion
+        words += words.replace(" ", "").replace("-", "")  # "protocol version" names protocolVersion
         return any(name.lower() in words for name in names) or "parse error" in words
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from ...calls.coroutines import within
 from ...common.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError
 from ...protocol.eras import SUBSCRIPTION_ID
-from ...protocol.jsonrpc import RequestId, is_array, is_object
+from ...protocol.jsonrpc import RequestId, is_array, is_object, whole_number
 from ...protocol.revisions import STATELESS
 from ...protocol.types import Json
 from ...state.change import RESOURCES, ListName
@@ -161,7 +161,7 @@ class Listening:
 
     def _hear_on_stream(self, method: str, params: Json | None) -> None:
         meta = None if params is None else params.get("_meta")
-        if params is None or not is_object(meta) or meta.get(SUBSCRIPTION_ID) != self._id:
+        if params is None or not is_object(meta) or whole_number(meta.get(SUBSCRIPTION_ID)) != self._id:
             return
         if method != _ACKNOWLEDGED:
             self._take(method, params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 
 
@@ -22,5 +23,6 @@ class Negotiated:
         self.revision = revision
         self.reason = reason
         self.info = info
-        self.capabilities: Json = result.get("capabilities") or {}
-        self.instructions: str | None = result.get("instructions")
+        capabilities, instructions = result.get("capabilities"), result.get("instructions")
+        self.capabilities: Json = capabilities if is_object(capabilities) else {}
+        self.instructions: str | None = instructions if isinstance(instructions, str) else None

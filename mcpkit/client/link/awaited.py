@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ...calls.coroutines import uncancel
+from ...calls.coroutines import uncancel, within
 from ...common.functions import check_function
 from ...common.numbers import check_seconds
 from ...protocol.client import Progressed
@@ -144,3 +144,28 @@ class Awaited:
         """Interrupt nobody any more."""
         if self._timer is not None:
             self._timer.cancel()
+
+
+async def opened(opening: Awaitable[object], seconds: float | None, method: str) -> float | None:
+    """Wait for a connection to be open within the time of a request; return how much of that is left.
+
+    Args:
+        opening: Returns once it is open.
+        seconds: The time of the request; None for any.
+        method: The method of the request.
+
+    Raises:
+        TimeoutError: The time is over.
+    """
+    if seconds is None:
+        await opening
+        return None
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + seconds
+    try:
+        await within(seconds, opening)
+    except TimeoutError:
+        raise TimeoutError(
+            f"the connection was not open within {seconds:g} s, the time of {method}"
+        ) from None
+    return max(ends - loop.time(), 1e-3)

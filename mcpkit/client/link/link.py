@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from ...calls.coroutines import within
 from ...common.errors import INTERNAL_ERROR, ProtocolError
 from ...common.listeners import Listeners
 from ...protocol.client import (
@@ -28,7 +27,7 @@ from ...protocol.revisions import LATEST
 from ...protocol.types import Json
 from .agreed import Negotiated
 from .answerer import Answerer
-from .awaited import Awaited, Progress
+from .awaited import Awaited, Progress, opened
 from .errors import CLOSED, ELSEWHERE, NOT_OPEN, TransportError
 from .transport import Stay, Transport, is_authorizing
 
@@ -36,7 +35,6 @@ logger = logging.getLogger("mcpkit")
 
 _FAREWELL: Final = 0.1
 """Seconds in which the server must have taken that nobody waits for its answers any more."""
-
 
 Direction = Literal["sent", "came"]
 
@@ -242,27 +240,9 @@ class Link:
         ask = self.exchange if self.is_open else self._open_and_ask
         return ask(method, params, progress, timeout, max_timeout, headers)
 
-    async def _open_and_ask(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        progress: Progress | None,
-        timeout: float | None,
-        max_timeout: float | None,
-        headers: Mapping[str, str],
-    ) -> Json:
-        if max_timeout is None:
-            await self.ready()
-        else:
-            loop = asyncio.get_running_loop()
-            ends = loop.time() + max_timeout
-            try:
-                await within(max_timeout, self.ready())
-            except TimeoutError:
-                raise TimeoutError(
-                    f"the connection was not open within {max_timeout:g} s, when {method} was due"
-                ) from None
-            max_timeout = max(ends - loop.time(), 1e-3)
+    async def _open_and_ask(self, method: str, *rest: Any) -> Json:
+        params, progress, timeout, max_timeout, headers = rest
+        max_timeout = await opened(self.ready(), max_timeout, method)
         return await self.exchange(method, params, progress, timeout, max_timeout, headers)
 
     async def exchange(
@@ -330,8 +310,7 @@ class Link:
     def _give_up(self, request: Request, *, is_late: bool) -> None:
         """Tell the server that nobody waits for the answer of a request."""
         why = "the time for it is over" if is_late else "nobody waits for the answer any more"
-        given_up = self.wire.cancel(request.id, why)
-        if given_up is not None:
+        if (given_up := self.wire.cancel(request.id, why)) is not None:
             self.send_soon(given_up)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
@@ -410,10 +389,8 @@ class Link:
             if (watch := self._watched.get(event.id)) is not None:
                 watch.has_come(event)
         elif isinstance(event, Asked):
-            task = self._loop.create_task(self._reply(event))
-            self._asked[event.id] = task
-            task.add_done_callback(lambda _: self._asked.pop(event.id, None))
-            self._keep(task)
+            task = self._asked[event.id] = self._loop.create_task(self._reply(event))
+            self._keep(task).add_done_callback(lambda _: self._asked.pop(event.id, None))
         elif isinstance(event, Misasked):
             self.send_soon(self.wire.refuse(event.id, event.code, event.message))
         elif isinstance(event, Unreadable):
@@ -439,10 +416,9 @@ class Link:
 
     async def _reply(self, asked: Asked) -> None:
         try:
-            if asked.method == "ping":
-                reply = self.wire.answer(asked.id, {})
-            else:
-                reply = self.wire.answer(asked.id, await self.answerer.answer(asked.method, asked.params))
+            is_ping = asked.method == "ping"
+            result = {} if is_ping else await self.answerer.answer(asked.method, asked.params)
+            reply = self.wire.answer(asked.id, result)
         except ProtocolError as error:
             reply = self.wire.refuse(asked.id, error.code, error.message)
         except asyncio.CancelledError:

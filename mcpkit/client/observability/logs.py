@@ -77,4 +77,6 @@ class ServerLog:
     @staticmethod
     def _hear(log: Log, turns: InTurn, method: str, params: Json | None) -> None:
         if method == "notifications/message" and params is not None:
-            turns.call(log, params.get("level", "info"), params.get("data"), params.get("logger"))
+            level, name = params.get("level"), params.get("logger")
+            level = level if isinstance(level, str) else "info"
+            turns.call(log, level, params.get("data"), name if isinstance(name, str) else None)

@@ -300,3 +300,43 @@ async def test_a_notification_may_be_accepted_in_any_way(answer: tuple[int, byte
 
     async with scripted(script) as server, Client(HttpTransport(server.url), revision="2025-06-18") as client:
         assert (await client.call("bake")).text == "done"
+
+
+@pytest.mark.parametrize("number", [400, 404, 405, 500])
+async def test_a_refused_initialized_is_reported_and_no_other_transport_is_tried(number: int) -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        if asked.rpc == "notifications/initialized":
+            await reply.send(number, b'{"error": "this app is not enabled"}')
+        elif asked.rpc == "server/discover":
+            await reply.error(200, -32601, "Method not found")
+        else:
+            await greeting(script)(asked, reply)
+
+    async with scripted(script) as server:
+        with pytest.raises(TransportError, match=r"refused notifications/initialized.*not enabled") as caught:
+            async with Client(server.url, tries=1):
+                pass
+        assert f"HTTP {number}" in str(caught.value)
+        assert not server.of("GET")
+
+
+async def test_what_refused_the_first_transport_is_reported_with_what_refused_the_last() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await (reply.send(405) if asked.method == "GET" else reply.send(404, b"this app is not enabled"))
+
+    async with scripted(script) as server:
+        with pytest.raises(StatusError, match=r"HTTP 404\): 'this app is not enabled'; .*HTTP 405"):
+            async with Client(server.url):
+                pass
+
+
+async def test_a_silent_discover_over_http_leaves_time_for_initialize() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        if asked.rpc == "server/discover":
+            await reply.hang_up()
+        else:
+            await greeting(script)(asked, reply)
+
+    async with scripted(script) as server, Client(server.url, connect_timeout=1.0) as client:
+        assert client.revision == "2025-11-25"
+        assert "not answered within 0.5 s" in client.revision_reason
