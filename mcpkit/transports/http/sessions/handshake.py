@@ -27,6 +27,7 @@ from ..statuses import headers_of, status_of
 from .relay import take_up
 from .response import IN_SESSION
 from .session import Session
+from .token import Minted
 
 _IS_EAGER = sys.version_info >= (3, 12)
 
@@ -256,7 +257,7 @@ class Newcomer(Guest, Source):
         self._service = service
         self._has_sessions = not service.settings.stateless
         self._has_failed = False
-        self._id: str | None = None
+        self._minted: Minted | None = None
         exchange.attach(self)
 
     def envelope(self, method: str, params: Json, meta: Json) -> Handshake:
@@ -271,7 +272,7 @@ class Newcomer(Guest, Source):
             return _without_session(result)
         if isinstance(result, dict):
             result = jsonrpc.encode(result)
-        session = await self._service.sessions.open(self._session_id(), self._exchange)
+        session = await self._service.sessions.open(self._mint(), self._exchange)
         if self._has_failed:  # it was cancelled, and the shared store has not minded
             await self._service.sessions.end(session)
         return result
@@ -288,18 +289,18 @@ class Newcomer(Guest, Source):
         """Return the header that tells the session's id; none where there will be no session."""
         if self._has_failed or not self._has_sessions:
             return ()
-        return ((_SESSION, self._session_id().encode()),)
+        return ((_SESSION, self._mint().id.encode()),)
 
     def lost(self, exchange: Exchange) -> None:
         """Cancel what has not been answered."""
         self._service.calls.cancel(exchange)
 
-    def _session_id(self) -> str:
-        if self._id is None:
+    def _mint(self) -> Minted:
+        if self._minted is None:
             assert self.session is not None, "it has been negotiated"
             may_come = self._engine.entrance.is_waiting  # what a lifespan registers is declared by the answer
-            self._id = self._service.sessions.mint(self.session, self._exchange, may_come=may_come)
-        return self._id
+            self._minted = self._service.sessions.mint(self.session, self._exchange, may_come=may_come)
+        return self._minted
 
 
 async def _initialize(service: Service, message: Json, exchange: Exchange) -> None:

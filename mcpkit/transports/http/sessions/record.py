@@ -28,6 +28,9 @@ QUESTION = "question:"
 OWNER = "owner"
 """Who it belongs to that was opened by nobody; see `owner_of`."""
 
+TOKEN = "token"
+"""What was negotiated, signed, where the session id does not hold it."""
+
 _OPEN = "open"
 _ENDED = "ended"
 
@@ -58,7 +61,7 @@ class Record:
 
     def __init__(self, broker: Broker, remote: Remote, name: str, ttl: float, token: SessionToken) -> None:
         self.token = token
-        self.key = f"{name}/session/{token.id}"
+        self.key = key_of(name, token.id)
         self.fields: Mapping[str, str] = {}
         self.changes: dict[str, str | None] = {}
         self.prolonged = -math.inf
@@ -71,10 +74,16 @@ class Record:
         self._loaded: Mapping[str, str] = self.fields
         self._saves_begun = self.saves = 0
 
-    async def open(self, seconds: float) -> Mapping[str, str]:
-        """Make the record of a new session, which lives for some seconds, and return it; or none, where that fails."""
+    async def open(self, seconds: float, text: str | None) -> Mapping[str, str]:
+        """Make the record of a new session, and return it; where that fails, there is none.
+
+        Args:
+            seconds: How long it lives, unless a request follows.
+            text: The signed token, where the session id does not hold it.
+        """
+        opened = {_OPEN: "1"} if text is None else {_OPEN: "1", TOKEN: text}
         try:
-            await _reach(self._broker.write(self.key, {_OPEN: "1"}, seconds))
+            await _reach(self._broker.write(self.key, opened, seconds))
             self.fields = self._loaded = await _reach(self._broker.read(self.key))
         except BaseException:
             with suppress(OSError):  # then it ends by itself, unused
@@ -175,6 +184,16 @@ class Record:
             )
         else:
             await self._remote.told(number)
+
+
+def key_of(name: str, id_: str) -> str:
+    """Return the key of a session's record in the shared store.
+
+    Args:
+        name: The name of the server.
+        id_: The `SessionToken.id` of the session.
+    """
+    return f"{name}/session/{id_}"
 
 
 async def _reach(asked: Awaitable[T]) -> T:

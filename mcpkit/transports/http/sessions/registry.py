@@ -1,7 +1,9 @@
 """The sessions of handshake clients: opening, finding and ending them.
 
 An id holds what was negotiated, signed, so that any process with the same secret serves it; the rest is in
-the shared store under the id's key. A session whose state was here once and is not any more has ended; one whose
+the shared store under the id's key. Where the store outlives the processes, all of that is in it, and ids are short.
+
+A session whose state was here once and is not any more has ended; one whose
 state was elsewhere, in a process that has died or that lives beside this one, is taken in. So is one that
 made room for others here.
 """
@@ -35,7 +37,7 @@ from .record import OWNER, Record, unreachable
 from .remote import ENDED
 from .session import Session
 from .succession import Succession
-from .token import SessionToken, issue, read
+from .token import Minted, SessionToken, issue, read
 
 if TYPE_CHECKING:
     from ....state.revocations import Revocation
@@ -74,6 +76,7 @@ class Sessions:
         shared = environment.engine.runtime.shared
         # What lives and dies with the process is looked at with each request.
         self._freshness: Freshness | None = None
+        self._has_short_ids = shared.is_lasting
         if shared.is_lasting:
             self._freshness = Freshness(remote, is_near=getattr(shared, "is_near", False))
         self._brief = min(environment.settings.session_ttl, _BRIEF)
@@ -91,7 +94,7 @@ class Sessions:
         """Count the sessions that live in this process."""
         return len(self._by_id)
 
-    def mint(self, handshake: Handshake, client: Exchange, *, may_come: bool) -> str:
+    def mint(self, handshake: Handshake, client: Exchange, *, may_come: bool) -> Minted:
         """Return an id for a session to come; until that is opened, it is the id of none.
 
         Args:
@@ -110,29 +113,33 @@ class Sessions:
             expires=time.time() + self._settings.session_max_age,
             principal=owner_of(client.principal),
         )
-        return issue(self._keys, token)
+        text = issue(self._keys, token)
+        return Minted(token.id if self._has_short_ids else text, text)
 
-    async def open(self, id_: str, client: Exchange) -> Session:
+    async def open(self, minted: Minted, client: Exchange) -> Session:
         """Open a session under an id that has just been made; where that fails, there is none.
 
         It lives briefly until the first request that names it. Of its client it knows what the id says, as
         every process does that may serve it.
 
         Args:
-            id_: The id.
+            minted: The id, and what it stands for.
             client: Who the client is.
 
         Raises:
             BusyError: There are too many, or the shared store does not answer.
         """
-        token = read(self._keys, id_, -math.inf)
+        id_, text = minted
+        token = read(self._keys, text, -math.inf)
         assert token is not None, "it has just been signed"
         caller = client.caller
         self._make_room(caller)
         self._shares.take(caller)
         try:
             record = self._record(token)
-            session = self._add(id_, record, await record.open(self._brief), client)
+            session = self._add(
+                id_, record, await record.open(self._brief, None if id_ == text else text), client
+            )
         except BaseException:
             self._shares.give_back(caller)
             raise

@@ -1,4 +1,6 @@
-"""Session ids that were signed under a secret before: they stay good when that is not given any more.
+"""What session ids stand for, under each secret that they were signed with, those of the past included.
+
+A short id stands for the token in the record of its session; see `token`.
 
 A client keeps its id for as long as its session lives, so an id cannot be written again under a newer secret, as
 records are. Instead the shared store, where it outlives the process, has a signature of the id under the newest one.
@@ -10,7 +12,8 @@ import hashlib
 
 from ....state.keys import Keys
 from ....state.shared import Shared
-from .token import SessionToken, is_newest, read, read_known
+from .record import TOKEN, key_of
+from .token import SessionToken, is_newest, is_short, read, read_known
 
 _PURPOSE = "session id of an older secret"
 _MAC = "mac"
@@ -38,6 +41,13 @@ class Succession:
         Raises:
             OSError: The shared store does not answer.
         """
+        if self._shared.is_lasting and is_short(id_):
+            fields = await self._shared.read(key_of(self._keys.name, id_))
+            token = await self._signed(fields[TOKEN], now) if TOKEN in fields else None
+            return None if token is None or token.id != id_ else token  # what is in the store is not trusted
+        return await self._signed(id_, now)
+
+    async def _signed(self, id_: str, now: float) -> SessionToken | None:
         token = read(self._keys, id_, now)
         if not self._shared.is_lasting:
             return token

@@ -1,4 +1,8 @@
-"""The session id that any process with the same secret can read: what was negotiated, signed.
+"""The token of a session that any process with the same secret can read: what was negotiated, signed.
+
+It is the session id, unless a store is shared that outlives the processes. There the token is in the record of the
+session, and the session id is `SessionToken.id` alone: gateways refuse ids of more than 128 or 255 characters, or with
+characters other than letters, digits and hyphens (microsoft/mcp-gateway#79, maximhq/bifrost#3565).
 
 The text is base64url of the signature and a JSON array. It is visible ASCII, as the specification
 asks (basic/transports, "Session Management"), and there is exactly one text for each content: the
@@ -8,6 +12,7 @@ bytes are a multiple of three, so that no bit of the last character is left over
 from __future__ import annotations
 
 import binascii
+import re
 from typing import NamedTuple
 
 from pydantic_core import from_json, to_json
@@ -45,7 +50,7 @@ class SessionToken(NamedTuple):
     """What a session id says.
 
     Attributes:
-        id: Which session it is, unguessable: 16 random bytes as base64url.
+        id: Which session it is, unguessable: 16 random bytes as 32 hexadecimal digits.
         home: The `Broker.home` of the store where the rest of the session's state is.
         revision: The revision that was negotiated.
         client: Who opened the session: the name, the version, and as much of its information and
@@ -62,6 +67,18 @@ class SessionToken(NamedTuple):
     lists: frozenset[ListName]
     expires: float
     principal: str | None = None
+
+
+class Minted(NamedTuple):
+    """The id of a session to come.
+
+    Attributes:
+        id: The id, as the client gets it.
+        text: The signed token, which is the id itself unless a lasting store is shared.
+    """
+
+    id: str
+    text: str
 
 
 def issue(keys: Keys, token: SessionToken) -> str:
@@ -91,6 +108,11 @@ def read(keys: Keys, text: str, now: float) -> SessionToken | None:
     if signed is None or not keys.verify(_PURPOSE, signed[_MAC:], signed[:_MAC]):
         return None
     return _said(signed, now)
+
+
+def is_short(text: str) -> bool:
+    """Say whether a text has the form of `SessionToken.id`, which no signed token has."""
+    return re.fullmatch("[0-9a-f]{32}", text) is not None
 
 
 def read_known(text: str, now: float) -> SessionToken | None:
