@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Final
 
 from ...protocol.jsonrpc import is_array, is_object
@@ -23,6 +22,10 @@ _PATTERNS: Final[Mapping[str, str]] = {
 """Regular expressions for the spellings in `Host.variables`; any other spelling there stands for itself."""
 
 
+_UNIT: Final = re.compile(r"\$\{[^}]*\}|\$\w+|\$", re.ASCII)
+"""The texts that may be a variable, and dollar signs that begin none; `${` ends at the first brace, as in hosts."""
+
+
 def variables_in(host: Host, value: object, place: str = "") -> Iterator[tuple[str, str]]:
     """Yield the place and the spelling of each variable that a host replaces in a value, at any depth.
 
@@ -32,12 +35,9 @@ def variables_in(host: Host, value: object, place: str = "") -> Iterator[tuple[s
         place: The path of keys to the value, such as `env.TOKEN`.
     """
     if isinstance(value, str):
-        pattern = _pattern(host)
-        for found in pattern.finditer(value) if pattern is not None else ():
-            yield (
-                place,
-                next(each for each in host.variables if re.fullmatch(_spelled(each), found[0], re.ASCII)),
-            )
+        for unit in _units(host, value):
+            if (spelling := _spelling(host, unit)) is not None:
+                yield place, spelling
     elif is_object(value):
         for key, each in value.items():
             yield from variables_in(host, each, f"{place}.{key}" if place else str(key))
@@ -52,9 +52,7 @@ def as_clients_write(host: Host, value: object) -> object:
     A client replaces all known spellings of variables, and `${$}` stands for a dollar sign.
     """
     if isinstance(value, str):
-        pattern = _pattern(host)
-        either = rf"(?P<variable>{pattern.pattern})|\$" if pattern is not None else r"(?P<variable>(?!))|\$"
-        return re.sub(either, lambda found: _for_client(host, found["variable"]), value, flags=re.ASCII)
+        return "".join(_for_client(host, unit) for unit in _units(host, value))
     if is_object(value):
         return {key: as_clients_write(host, each) for key, each in value.items()}
     if is_array(value):
@@ -67,19 +65,25 @@ def escaped(text: str) -> str:
     return text.replace("$", "${$}")
 
 
-def _for_client(host: Host, variable: str | None) -> str:
-    """Return the spelling for a client of a variable of a host; None is a dollar sign that begins none."""
-    if variable is None:
-        return escaped("$")
-    is_place_to_clients = variable in PLACES and variable not in host.variables
-    return variable.replace("${", "${env:", 1) if is_place_to_clients else variable
+def _units(host: Host, text: str) -> Iterator[str]:
+    """Yield the parts of a text: each that may be a variable, and what stands between them."""
+    end = 0
+    while (found := _UNIT.search(text, end)) is not None:
+        unit = found[0] if found[0].startswith("${") or "$NAME" in host.variables else "$"
+        yield text[end : found.start()]
+        yield unit
+        end = found.start() + len(unit)
+    yield text[end:]
 
 
-def _spelled(spelling: str) -> str:
-    return _PATTERNS.get(spelling) or re.escape(spelling)
+def _spelling(host: Host, unit: str) -> str | None:
+    """Return the spelling by which a host takes a text for a variable; None if it does not."""
+    spellings = ((each, _PATTERNS.get(each) or re.escape(each)) for each in host.variables)
+    return next((each for each, pattern in spellings if re.fullmatch(pattern, unit, re.ASCII)), None)
 
 
-@lru_cache(64)
-def _pattern(host: Host) -> re.Pattern[str] | None:
-    """Return what matches each variable of a host; None for a host that has none."""
-    return re.compile("|".join(map(_spelled, host.variables)), re.ASCII) if host.variables else None
+def _for_client(host: Host, unit: str) -> str:
+    if _spelling(host, unit) is None:
+        return escaped(unit)
+    is_place_to_clients = unit in PLACES and unit not in host.variables
+    return unit.replace("${", "${env:", 1) if is_place_to_clients else unit

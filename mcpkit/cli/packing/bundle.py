@@ -17,10 +17,13 @@ import click
 from ...client.roof import Client
 from ...protocol.revisions import LATEST
 from ...protocol.types import Json
+from ..output.written import remark
 from ..statuses import CommandError
 from ..targets.served import Found, found
-from . import files, vendored
+from . import vendored
 from .archive import write_archive
+from .files import ProjectFiles
+from .imports import undeclared
 from .manifest import LAUNCHER, LIBRARIES, Described, Setting, check_version, manifest
 from .project import Project, project_of
 from .registry import server_json
@@ -69,6 +72,7 @@ class Lists(NamedTuple):
     is_flag=True,
     help="Take all that it needs along, as it is installed here; without, uv gets it.",
 )
+@click.option("--large", "takes_large", is_flag=True, help="Take files above 5 MB along, too.")
 @click.option(
     "--secret", "secrets", multiple=True, metavar="NAME", help="A secret variable that the user sets."
 )
@@ -88,6 +92,7 @@ def command(
     target: str,
     out: Path | None,
     vendor: bool,
+    takes_large: bool,
     secrets: Sequence[str],
     settings: Sequence[str],
     name: str | None,
@@ -103,7 +108,7 @@ def command(
     """Pack a server as an .mcpb, which hosts install by a click.
 
     TARGET is a file with a server (server.py, or server.py:name). All files of its project go in that neither
-    .gitignore nor .mcpbignore names; hidden files, tests and keys never do.
+    .gitignore nor .mcpbignore names; hidden files, tests and keys never do, files above 5 MB only with --large.
     """
     named = found(target)
     file = Path(named.module.__file__ or "").resolve()
@@ -133,7 +138,7 @@ def command(
         has_more=not lists.is_complete,
     )
     check_version(told.version)
-    content = _content(project, named, file, told, is_vendored=vendor)
+    content = _content(project, named, file, told, is_vendored=vendor, takes_large=takes_large)
     is_compiled = vendor and any(each.endswith((".so", ".pyd", ".dylib", ".dll")) for each in content)
     if registry:  # what it would refuse is told before anything is written
         _detail(told, registry, asked, "0" * 64, pypi, download, remote)
@@ -153,7 +158,7 @@ def command(
 
 
 def _content(
-    project: Project, named: Found, file: Path, told: Described, *, is_vendored: bool
+    project: Project, named: Found, file: Path, told: Described, *, is_vendored: bool, takes_large: bool
 ) -> dict[str, bytes | Path]:
     """Return the files of a bundle, without its manifest."""
     module = named.module.__name__
@@ -162,13 +167,15 @@ def _content(
     if module.startswith("_") or not all(part.isidentifier() for part in module.split(".")):
         raise CommandError(f"{file.name} cannot be imported by its name: call it server.py, for example")
     folder = project.folder.resolve()
-    content: dict[str, bytes | Path] = {path.as_posix(): folder / path for path in files.files_of(folder)}
+    files = ProjectFiles(folder, takes_large=takes_large)
+    content: dict[str, bytes | Path] = {path.as_posix(): folder / path for path in files.paths}
     if file.relative_to(folder).as_posix() not in content:
         raise CommandError(
             f"{file.relative_to(folder)} is named by .gitignore or .mcpbignore, and is the server"
         )
     if taken := content.keys() & {"manifest.json", LAUNCHER}:
         raise CommandError(f"{folder} has a {min(taken)}, which mcpkit writes: name it in .mcpbignore")
+    _warn(project, file, root, files, is_vendored=is_vendored)
     folders = [root.relative_to(folder).as_posix()]
     if is_vendored:
         folders.append(LIBRARIES)
@@ -187,6 +194,28 @@ def _content(
     launcher = _LAUNCHER.format(folders=folders, module=module, name=named.name, made=made)
     content[LAUNCHER] = launcher.encode()
     return content
+
+
+def _warn(project: Project, file: Path, root: Path, files: ProjectFiles, *, is_vendored: bool) -> None:
+    """Warn of what works here, and not for those who install the bundle."""
+    folder = project.folder.resolve()
+    for path in files.large:
+        size = _size(path.stat().st_size)
+        remark(
+            f"mcpkit: {path.relative_to(folder)} ({size}) is left out. Add --large, or !{path.name} in .mcpbignore"
+        )
+    place = "pyproject.toml" if project.has_pyproject else f"the script metadata of {file.name}"
+    for each in undeclared(file, root, [folder / path for path in files.paths], project.dependencies):
+        where = f"{each.file.relative_to(folder)}:{each.line}"
+        remark(
+            f"mcpkit: {where} imports {each.module}, which no declared dependency brings. Add "
+            f"{each.distribution or 'the distribution that has it'} to the dependencies in {place}"
+        )
+    local = [] if is_vendored else [each for each in project.dependencies if re.search(r"@\s*file:", each)]
+    for dependency in local:
+        remark(
+            f"mcpkit: {dependency} is on this machine alone. Add --vendor to take it along, or name another place"
+        )
 
 
 def _pyproject(project: Project, told: Described) -> bytes:

@@ -1,15 +1,15 @@
-"""Which files of a project go into a bundle."""
+"""The files of a project that go into a bundle."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..statuses import CommandError
 
 if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec as Pattern
+    from pathspec import GitIgnoreSpec
 
 IGNORED: Final = (
     ".*", "!.mcpbignore", "__pycache__/", "*.py[cod]", "*.egg-info/", "/build/", "/dist/", "/site/", "node_modules/",
@@ -17,43 +17,99 @@ IGNORED: Final = (
 )  # fmt: skip
 """What is no part of a server, or a secret; in the patterns of `.gitignore`."""
 
-_SAID: Final = (".gitignore", ".mcpbignore")
+LARGE: Final = 5_000_000
+"""Bytes above which a file is left out unless it is asked for."""
+
 _MOST: Final = 20_000
 
 
-def files_of(folder: Path) -> Iterator[Path]:
-    """Yield the files of a project that belong to its server, relative to its folder and in order.
+class _Rules(NamedTuple):
+    """Patterns that hold below a folder.
 
-    Left out is what `IGNORED`, `.gitignore` and `.mcpbignore` name; by `!` the last takes back what others leave out.
+    Attributes:
+        folder: The folder.
+        patterns: The patterns.
+    """
+
+    folder: Path
+    patterns: GitIgnoreSpec
+
+
+class ProjectFiles:
+    """The files of a project that belong to its server.
+
+    Left out is what `IGNORED`, each `.gitignore` of the repository, and `.mcpbignore` name. By `!` a later one of them
+    takes back what an earlier one leaves out; inner folders come after outer ones, and `.mcpbignore` last.
+
+    Args:
+        folder: The folder of the project.
+        takes_large: Whether files above `LARGE` go in.
+
+    Attributes:
+        paths: The files, relative to the folder and in order.
+        large: Files that are left out because of their size.
 
     Raises:
         CommandError: There are so many that the folder can hardly be a project.
     """
-    ignored = _ignored(folder)
-    for count, path in enumerate(_walk(folder, folder, ignored)):
-        if count == _MOST:
-            raise CommandError(
-                f"{folder} has more than {_MOST:,} files: move the server into a folder of its own, or name what to "
-                "leave out in .mcpbignore"
-            )
-        yield path
+
+    def __init__(self, folder: Path, *, takes_large: bool = False) -> None:
+        self._takes_large = takes_large
+        self._own = _rules(folder, ".mcpbignore")
+        self.paths: list[Path] = []
+        self.large: list[Path] = []
+        above = [rules for each in _above(folder) for rules in _rules(each, ".gitignore")]
+        above = [
+            rules for rules in above if not _is_ignored(folder, [rules])
+        ]  # an ignored project is packed all the same
+        for path in self._walk(folder, [_rules_of(folder, IGNORED), *above]):
+            if len(self.paths) == _MOST:
+                raise CommandError(
+                    f"{folder} has more than {_MOST:,} files: move the server into a folder of its own, or name what "
+                    "to leave out in .mcpbignore"
+                )
+            self.paths.append(path.relative_to(folder))
+
+    def _walk(self, folder: Path, rules: Sequence[_Rules]) -> Iterator[Path]:
+        rules = [*rules, *_rules(folder, ".gitignore")]
+        for path in sorted(folder.iterdir()):
+            is_ignored = _is_ignored(path, [*rules, *self._own])
+            if is_ignored:
+                continue
+            if path.is_dir():
+                yield from self._walk(path, rules)
+            elif path.is_file():
+                is_asked_for = self._takes_large or is_ignored is False
+                if is_asked_for or path.stat().st_size <= LARGE:
+                    yield path
+                else:
+                    self.large.append(path)
 
 
-def _walk(folder: Path, root: Path, ignored: Pattern) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        relative = path.relative_to(root)
-        if path.is_dir():
-            if not ignored.match_file(f"{relative.as_posix()}/"):
-                yield from _walk(path, root, ignored)
-        elif path.is_file() and not ignored.match_file(relative.as_posix()):
-            yield relative
+def _above(folder: Path) -> list[Path]:
+    """Return the folders above one that are in its repository, the outermost first; none outside of a repository."""
+    folders = (folder, *folder.parents)
+    roots = [index for index, each in enumerate(folders) if (each / ".git").exists()]
+    return list(reversed(folders[1 : roots[0] + 1])) if roots else []
 
 
-def _ignored(folder: Path) -> Pattern:
+def _rules(folder: Path, name: str) -> list[_Rules]:
+    file = folder / name
+    return [_rules_of(folder, file.read_text(encoding="utf-8").splitlines())] if file.is_file() else []
+
+
+def _rules_of(folder: Path, lines: Sequence[str]) -> _Rules:
     from pathspec import GitIgnoreSpec
 
-    patterns = list(IGNORED)
-    for name in _SAID:
-        if (folder / name).is_file():
-            patterns += (folder / name).read_text(encoding="utf-8").splitlines()
-    return GitIgnoreSpec.from_lines(patterns)
+    # To Git `src/**` is all that is in src, and not src itself, which pathspec would leave out with it.
+    inner = (line[:-1] if line.endswith("/**") else line for line in map(str.rstrip, lines))
+    return _Rules(folder, GitIgnoreSpec.from_lines(inner))
+
+
+def _is_ignored(path: Path, rules: Sequence[_Rules]) -> bool | None:
+    """Return whether the last rule for a path leaves it out; None if there is none."""
+    for each in reversed(rules):
+        name = path.relative_to(each.folder).as_posix() + ("/" if path.is_dir() else "")
+        if (is_ignored := each.patterns.check_file(name).include) is not None:
+            return is_ignored
+    return None

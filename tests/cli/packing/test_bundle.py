@@ -263,3 +263,20 @@ def test_a_file_without_a_name_that_can_be_imported_is_refused(
     (folder / "server.py").rename(folder / "tea-server.py")
     assert run(["bundle", "tea-server.py"]) == 1
     assert "tea-server.py cannot be imported by its name" in capsys.readouterr().err
+
+
+def test_what_others_will_not_have_is_warned_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "server.py").write_text(f"import hypothesis\n{SERVER}")
+    (folder / "pyproject.toml").write_text(
+        PROJECT.replace('["mcpkit"]', '["mcpkit @ file:///opt/mcpkit"]').replace("[project.urls]", "[x]")
+    )
+    with (folder / "model.bin").open("wb") as file:
+        file.truncate(6_000_000)
+    assert run(["bundle", "server.py", "-o", "shop.mcpb"]) == 0
+    said = capsys.readouterr().err
+    assert "model.bin (6.0 MB) is left out. Add --large" in said
+    assert "server.py:1 imports hypothesis, which no declared dependency brings" in said
+    assert "mcpkit @ file:///opt/mcpkit is on this machine alone. Add --vendor" in said
+    assert "model.bin" not in ZipFile(folder / "shop.mcpb").namelist()
+    assert run(["bundle", "server.py", "-o", "shop.mcpb", "--large"]) == 0
+    assert "model.bin" in ZipFile(folder / "shop.mcpb").namelist()
