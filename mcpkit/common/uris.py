@@ -14,10 +14,8 @@ Unicode.
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import lru_cache
 from typing import Final
-from urllib.parse import unquote
 
 from pydantic_core import Url
 
@@ -68,7 +66,7 @@ def normalized_twice(uri: str) -> tuple[str, str]:
                 number = port[1:].lstrip("0") or port[1:2]
                 port = f":{number}" if number and number != _DEFAULT_PORTS[scheme] else ""
             if scheme in _CASELESS_HOSTS:
-                host = re.sub(_NOT_ASCII_ESCAPES, lambda found: unquote(found[0], errors="strict"), host)
+                host = re.sub(_NOT_ASCII_ESCAPES, _unescaped, host)
                 host = ".".join(map(_in_punycode, host.split(".")))
             user, host = (_with_large_escapes(in_ascii(each)) for each in (user, host))
             kept = f"//{user}{host}{port}"
@@ -130,6 +128,10 @@ def _escaped(found: re.Match[str]) -> str:
     return "%" + found[0].encode().hex("%").upper()
 
 
+def _unescaped(found: re.Match[str]) -> str:
+    return bytes.fromhex(found[0].replace("%", "")).decode()
+
+
 def _with_large_escapes(text: str) -> str:
     return re.sub(_ESCAPE, lambda found: found[0].upper(), text) if "%" in text else text
 
@@ -138,5 +140,7 @@ def _in_punycode(label: str) -> str:
     """Return a label of a host as the URL standard writes it (UTS 46)."""
     if label.isascii():
         return label
+    import unicodedata  # which few servers need
+
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", label).lower())
     return text if text.isascii() else f"xn--{text.encode('punycode').decode('ascii')}"

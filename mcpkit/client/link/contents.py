@@ -140,6 +140,12 @@ class _Reader:
         """
         if isinstance(item, str) and uri is not None:
             return [{"uri": uri, "text": item}]
+        if (
+            is_object(item)
+            and item.keys() == {"uri", "mimeType", "text"}
+            and set(map(type, item.values())) == {str}
+        ):
+            return [item]  # as nearly all are
         read = self._object(item, place, f"an object with text or blob as {place}")
         own_uri = read.get("uri")
         read = {**read, "uri": uri if uri and not own_uri else self._text(own_uri, f"{place}.uri", "a text")}
