@@ -114,6 +114,8 @@ class FolderTemplate(ResourceTemplate):
         options: What else every component has.
     """
 
+    entries_inherit = False  # each file has its own media type, and is not the folder
+
     def __init__(
         self,
         folder: ResourceDir,

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
+from dataclasses import is_dataclass
 from functools import partial
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from typing_extensions import Self, Unpack
+from typing_extensions import Self, Unpack, is_typeddict
 
 from ..calls.call import Call
 from ..common.errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
@@ -33,7 +45,8 @@ class Resource(FunctionComponent, Listed):
             model, dict or list (JSON), or several of the content classes.
         uri: Its URI.
         name: Its name; the function's when None.
-        mime_type: Its media type; found out from what is returned when None.
+        mime_type: Its media type; when None, that of the function's return type in lists, and of what is returned in
+            results.
         size: Its size in bytes, when known.
         annotations: Hints on its use.
         cache: How long and by whom what is read may be kept; the server's default when None.
@@ -66,7 +79,7 @@ class Resource(FunctionComponent, Listed):
         self.watched = watched(f"resource {uri!r}", watch, ())
         super().__init__(function, uri, **options)
         self.name = name if name is not None else function_name(function)
-        self.mime_type = mime_type
+        self.mime_type = self.listed_mime_type = mime_type
         self.size = size
         self.annotations = annotations
         self.cache = cache
@@ -85,6 +98,7 @@ class Resource(FunctionComponent, Listed):
     def build(self) -> None:
         """Read the signature: it must not ask for arguments."""
         _check_filled(self, ())
+        self.listed_mime_type = self.mime_type or _mime_type_of(self.signature.returns)
 
     def describe(self, revision: str) -> Json:
         """Return the `Resource` of the specification."""
@@ -107,7 +121,8 @@ class ResourceTemplate(Completable):
             types; returns what a `Resource`'s function returns.
         uri_template: The template.
         name: Its name; the function's when None.
-        mime_type: The media type that all of them have, or None.
+        mime_type: The media type that all of them have; when None, that of the function's return type in lists, and of
+            what is returned in results.
         annotations: Hints on their use.
         cache: How long and by whom what is read may be kept; the server's default when None.
         complete: Completions by variable name: a list of strings, or `fn(value, arguments)`.
@@ -134,6 +149,9 @@ class ResourceTemplate(Completable):
 
     kind = "resource template"
     wire = "ResourceTemplate"
+
+    entries_inherit = True
+    """Whether entries have the media type and the description of the template, unless they have their own."""
     describes_arguments = False
 
     def __init__(
@@ -158,7 +176,7 @@ class ResourceTemplate(Completable):
         _check_form(f"resource template {uri_template!r}", mime_type, annotations)
         super().__init__(function, uri_template, complete, **options)
         self.name = name if name is not None else function_name(function)
-        self.mime_type = mime_type
+        self.mime_type = self.listed_mime_type = mime_type
         self.annotations = annotations
         self.cache = cache
         self.entries = entries
@@ -185,6 +203,7 @@ class ResourceTemplate(Completable):
                     f"resource template {self.key!r}: the function has no parameter {variable!r} for {{{variable}}}"
                 )
         _check_filled(self, self.template.names)
+        self.listed_mime_type = self.mime_type or _mime_type_of(self.signature.returns)
         super().build()
 
     def describe(self, revision: str) -> Json:
@@ -206,8 +225,14 @@ class ResourceTemplate(Completable):
         if self.entries is None:
             return
         who = {} if self.entries_parameter is None else {self.entries_parameter: principal}
+        # Not the title, which hosts show in place of the name.
+        own = (
+            optional(mimeType=self.listed_mime_type, description=self.description)
+            if self.entries_inherit
+            else {}
+        )
         for entry in self.entries(**who):
-            yield {**entry, "uri": self.included_uri(entry["uri"])}
+            yield {**own, **entry, "uri": self.included_uri(entry["uri"])}
 
     def included_uri(self, uri: str) -> str:
         """Return the URI here of what has another one where the template was written, without a prefix."""
@@ -245,10 +270,38 @@ def _described(component: Resource | ResourceTemplate, **own: Any) -> Json:
         name=component.name,
         title=component.title,
         description=component.description,
-        mimeType=component.mime_type,
+        mimeType=component.listed_mime_type,
         annotations=component.annotations,
         icons=component.icons,
         _meta=component.meta,
+    )
+
+
+def _mime_type_of(returns: Any) -> str | None:
+    """Return the media type of all that a function with this return type returns; None where there may be several."""
+    from ..content import media_types
+    from ..content.renderers import maker
+
+    while (origin := get_origin(returns)) in (Annotated, Awaitable, Coroutine):
+        returns = get_args(returns)[0 if origin is Annotated else -1]
+    kind = origin or returns
+    # An author may have said what makes content of a class, and content has media types of its own.
+    if not isinstance(kind, type) or getattr(kind, "__mcp_content__", False) or maker(kind) is not None:
+        return None
+    if issubclass(kind, (str, bytes, bytearray)):
+        return media_types.PLAIN_TEXT if issubclass(kind, str) else media_types.BINARY
+    is_model = is_typeddict(kind) or is_dataclass(kind) or hasattr(kind, "__pydantic_core_schema__")
+    is_list = issubclass(kind, Sequence) and all(map(_is_data, get_args(returns)))
+    return media_types.JSON if is_model or is_list or issubclass(kind, (Mapping, Set)) else None
+
+
+def _is_data(item: Any) -> bool:
+    """Say whether an item of a list is data, and no content, which would have a media type of its own."""
+    if get_origin(item) in (Union, UnionType):
+        return all(map(_is_data, get_args(item)))
+    found = _mime_type_of(item)
+    return item in (..., int, float, bool, type(None)) or (
+        found is not None and found != "application/octet-stream"
     )
 
 

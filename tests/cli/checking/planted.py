@@ -145,7 +145,6 @@ PLANTED: dict[str, list[Looked]] = {
         with_tools(tool("removeUser", annotations={"destructiveHint": False})),
         with_tools(tool("get-user", annotations={"destructiveHint": True})),
     ],
-    "mime-type-missing": [Looked([replace(CLEAN, resources=[{**CLEAN.resources[0], "mimeType": None}])])],
     "uri-not-absolute": [with_template("states/{state}")],
     "template-variables": [with_template(f"weather://{uri}") for uri in ("{}", "{a}/{a}", "{a-b}", "all", "{a")],
     "tool-over-budget": [with_tools(tool(description="word " * 400), tool("c", "rain " * 1_200))],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -37,6 +38,19 @@ def test_examples_have_no_faults(capsys: pytest.CaptureFixture[str], example: st
     status = run(["check", str(EXAMPLES / example), "--strict"])
     assert capsys.readouterr().out == "nothing found\n"
     assert status == 0
+
+
+def test_the_first_server_of_the_readme_and_a_new_project_have_no_faults(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+    [code] = re.findall(r'```python title="server.py"\n(.*?)```', readme, re.DOTALL)
+    (folder / "server.py").write_text(code, encoding="utf-8")
+    assert run(["new", "shop"]) == 0
+    capsys.readouterr()
+    for target in ("server.py", "shop/shop/server.py"):
+        assert run(["check", target, "--strict"]) == 0
+        assert capsys.readouterr().out == "nothing found\n"
 
 
 def test_a_server_of_others_is_checked_through_its_process(

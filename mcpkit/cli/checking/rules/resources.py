@@ -9,14 +9,6 @@ from ....client.contract.changes import variables_of
 from ..finding import Found, Looked, rule
 
 
-@rule("mime-type-missing", "advice")
-def mime_type(looked: Looked) -> Iterator[Found]:
-    """A resource or a template says no MIME type."""
-    for where, item in looked.each("resource", "template"):
-        if not item.get("mimeType"):
-            yield Found(where, "hosts do not know how to show it", "give mime_type=")
-
-
 @rule("uri-not-absolute", "error")
 def not_absolute(looked: Looked) -> Iterator[Found]:
     """The URI of a resource or a template has no scheme."""
