@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 from pydantic_core import SchemaValidator, ValidationError, from_json, to_json
 
 from ..common.errors import RegistrationError
+from ..content.data import check_sendable
 from ..protocol.capabilities import capability_path
 from ..protocol.types import Icon, Json
 
@@ -19,13 +20,15 @@ _ICON_SCHEMES = ("https:", "http:", "data:")
 
 
 def check_text(what: str, value: Any) -> None:
-    """Refuse what is neither a string nor None.
+    """Refuse what is neither a string nor None, and a string that cannot be sent.
 
     Raises:
         RegistrationError: It is something else.
     """
     if value is not None and not isinstance(value, str):
         raise RegistrationError(f"{what} must be a string, got {value!r}")
+    where, _, part = what.rpartition(": ")
+    check_sendable(where, part, value)
 
 
 def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, required: str = "") -> None:
@@ -59,6 +62,8 @@ def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, requ
 
         wrong = "; ".join(map(str, problems(schema, members)))
         raise RegistrationError(f"{what}: {wrong}") from None
+    where, _, part = what.rpartition(": ")
+    check_sendable(where, part, members)
 
 
 def check_icons(what: str, icons: Any) -> None:

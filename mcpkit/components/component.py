@@ -11,6 +11,7 @@ from typing_extensions import Self, TypedDict
 
 from ..calls.limits import Limits
 from ..common.errors import RegistrationError
+from ..content.data import check_sendable
 from ..protocol.revisions import narrow
 from ..protocol.types import Icon, Json
 from ..state.principal import Principal
@@ -74,6 +75,7 @@ class Component(ABC):
     """The options that every component of the class may be given."""
 
     def __init__(self, key: str, options: ComponentOptions) -> None:
+        check_sendable(f"{self.kind} {key!r}", "name" if self.kind != "resource" else "URI", key)
         if options:
             self._check_options(f"{self.kind} {key!r}", options)
         icons = options.get("icons")

@@ -27,7 +27,7 @@ from ..content.values import to_contents
 from ..protocol.eras import Cache
 from ..protocol.types import Annotations, Json
 from ..state.principal import Principal
-from .checks import check_media_type, check_members, check_size
+from .checks import check_media_type, check_members, check_size, check_text
 from .completion import Completable, Completers
 from .component import Listed, optional
 from .function import FunctionComponent, FunctionOptions, function_name
@@ -79,6 +79,7 @@ class Resource(FunctionComponent, Listed):
         self.watched = watched(f"resource {uri!r}", watch, ())
         super().__init__(function, uri, **options)
         self.name = name if name is not None else function_name(function)
+        check_text(f"{self.kind} {self.key!r}: name", self.name)
         self.mime_type = self.listed_mime_type = mime_type
         self.size = size
         self.annotations = annotations
@@ -176,6 +177,7 @@ class ResourceTemplate(Completable):
         _check_form(f"resource template {uri_template!r}", mime_type, annotations)
         super().__init__(function, uri_template, complete, **options)
         self.name = name if name is not None else function_name(function)
+        check_text(f"{self.kind} {self.key!r}: name", self.name)
         self.mime_type = self.listed_mime_type = mime_type
         self.annotations = annotations
         self.cache = cache

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from ..common.errors import OutputError
+from ..common.errors import OutputError, RegistrationError
 from .plain import is_json
 
 LONG = 308
@@ -56,6 +56,39 @@ def json_of(data: Any) -> bytes:
     if len(written) > LONG and may_hold_huge_number(written) and (problem := unwritten(data)):
         raise problem
     return written
+
+
+def check_sendable(where: str, part: str, value: Any) -> None:
+    """Refuse a text or a schema that cannot be sent: one such entry would fail a whole list.
+
+    Args:
+        where: The component, or an argument of it, for messages; empty if the caller adds it.
+        part: What the value is, for messages: `description`, `schema`.
+        value: The value.
+
+    Raises:
+        RegistrationError: It is not JSON, or holds half of a surrogate pair, NaN, or a number that few clients read.
+    """
+    if value is None or (type(value) is str and value.isascii()):
+        return
+    prefix = f"{where}: " if where else ""
+    try:
+        text = to_json(value, inf_nan_mode="constants")
+    except ValueError:
+        problem = unwritten(value)
+    else:
+        is_long = len(text) > LONG and may_hold_huge_number(text)
+        if not is_long and b"NaN" not in text and b"Infinity" not in text:
+            return
+        problem = unwritten(value)
+    if problem is not None:
+        raise RegistrationError(f"{prefix}{part}{str(problem).removeprefix('result')}")
+    from .reading import infinite_places
+    from .wording import path
+
+    for steps, name in infinite_places(value).items():
+        place = path((part, *steps))
+        raise RegistrationError(f"{prefix}{place} has no form in JSON: {name}; use a finite number")
 
 
 def may_hold_huge_number(text: bytes) -> bool:

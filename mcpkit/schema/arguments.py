@@ -11,6 +11,7 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 from ..common.built import validator
 from ..common.errors import ArgumentsError, Problem, RegistrationError, UnresolvedHint
 from ..common.members import without
+from ..content.data import check_sendable
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.mirrored import MirroredParameter
 from ..protocol.types import Json
@@ -87,7 +88,10 @@ class Arguments:
         definitions: Json = {}
         cores: dict[str, CoreSchema] = {}
         for parameter in parameters:
-            described = _described(f"{owner}: argument {parameter.name!r}", parameter)
+            place = f"{owner}: argument {parameter.python_name!r}"
+            described = _described(place, parameter)
+            for part, value in ("alias", parameter.name), ("description", parameter.text):
+                check_sendable(place, part, value)
             definitions |= described.definitions
             schemas[parameter.name] = described.schema
             fields[parameter.python_name] = _field(parameter, _separate(described.core, cores))
@@ -211,6 +215,8 @@ def _described(where: str, parameter: Parameter) -> Described:
     except RegistrationError as error:
         kind = UnresolvedHint if isinstance(error, UnresolvedHint) else RegistrationError
         raise kind(f"{where}: {error}") from error
+    definitions = {"$defs": described.definitions} if described.definitions else {}
+    check_sendable(where, "schema", {**described.schema, **definitions})
     # `text: str = None` is an old way to say Optional.
     return (
         types.optional(described)

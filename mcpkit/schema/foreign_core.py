@@ -14,6 +14,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin
 
 import typing_extensions
+from pydantic import Field
 from pydantic_core import CoreSchema, core_schema
 
 from ..common.core_nodes import copied
@@ -21,6 +22,7 @@ from ..protocol.jsonrpc import is_object
 from . import types
 from .described import Described, NotInTable, is_incoming
 from .foreign_types import described, iterated_as, unaliased
+from .parameters import last_text
 
 _METADATA = "mcpkit"
 _LITERAL_STRINGS = (typing_extensions.LiteralString, getattr(typing, "LiteralString", str))
@@ -44,16 +46,22 @@ def rewritten(annotation: Any) -> Any:
         return _ANNOTATED[items, _Iterated()] if is_iterated else items
     if isinstance(origin, type) and origin.__module__ == "numpy":
         return _ANNOTATED[origin, _Known(annotation)]
-    inner = arguments[:1] if origin is Annotated else arguments
-    parts = tuple(map(rewritten, inner))
-    if all(new is old for new, old in zip(parts, inner, strict=True)):
-        return annotation
+    inner, metadata = arguments, ()
     if origin is Annotated:
-        parts = (*parts, *annotation.__metadata__)
+        inner, metadata = arguments[:1], annotation.__metadata__
+    parts = (*map(rewritten, inner), *map(_as_field, metadata))
+    if all(new is old for new, old in zip(parts, (*inner, *metadata), strict=True)):
+        return annotation
     if hasattr(annotation, "copy_with") and origin is not Annotated:
         return annotation.copy_with(parts)
     subscribed = cast("Any", Union if origin is UnionType else origin)
     return subscribed[parts]
+
+
+def _as_field(item: object) -> object:
+    """Return a text in `Annotated` as pydantic reads it."""
+    text = last_text([item])
+    return item if text is None else Field(description=text)
 
 
 class _Known(NamedTuple):

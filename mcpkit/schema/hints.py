@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..common.errors import RegistrationError, said_by
 from . import described, types
 from .described import Described, Mode, NotInTable
 
@@ -28,6 +29,14 @@ def describe(annotation: Any, mode: Mode = "validation") -> Described:
     except NotInTable:
         from . import models
 
-        return models.describe(annotation, mode)
+        try:
+            return models.describe(annotation, mode)
+        except RegistrationError:
+            raise
+        except Exception as error:  # of pydantic, or of the author's classes and metadata
+            raise RegistrationError(
+                f"{models.named(annotation)} cannot be described: {said_by(error) or type(error).__name__}; "
+                "change the type, or what is written in its Field or Annotated"
+            ) from error
     finally:
         described.mode.reset(token)

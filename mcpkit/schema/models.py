@@ -6,17 +6,18 @@ has made them follow JSON Schema, and as JSON Schema, which is made shorter and 
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, cast, get_origin
 
 from pydantic import ConfigDict, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic.warnings import ArbitraryTypeWarning
-from pydantic_core import SchemaError, core_schema
+from pydantic_core import PydanticSerializationError, SchemaError, core_schema
 
-from ..common.core_nodes import copied, nodes
+from ..common.core_nodes import copied, is_named_tuple, nodes
 from ..common.errors import RegistrationError, UnresolvedHint
 from ..content.data import json_value
 from ..content.foreign import is_struct
@@ -37,6 +38,7 @@ from . import (
     wire,
 )
 from .described import Described, Mode, NotInTable
+from .parameters import last_text
 from .types import KINDS, enumeration, one_of
 
 _KNOWS_NOT_ALL = ConfigDict(arbitrary_types_allowed=True)
@@ -63,24 +65,24 @@ def describe(annotation: Any, mode: Mode) -> Described:
         )
     except (PydanticUndefinedAnnotation, NameError) as error:
         raise UnresolvedHint(
-            f"the type hint {_named(annotation)} needs {error.name!r}, which is not defined"
+            f"the type hint {named(annotation)} needs {error.name!r}, which is not defined"
         ) from error
     except SchemaError as error:
         # Without the lines that say into which validator it was being built.
         raise RegistrationError(
-            f"{_named(annotation)} cannot be described: {str(error).splitlines()[-1].strip()}"
+            f"{named(annotation)} cannot be described: {str(error).splitlines()[-1].strip()}"
         ) from error
     except PydanticInvalidForJsonSchema as error:
-        raise RegistrationError(f"{_named(annotation)} has no form in JSON; use another type") from error
+        raise RegistrationError(f"{named(annotation)} has no form in JSON; use another type") from error
     except PydanticUserError as error:
         if error.code in ("class-not-fully-defined", "undefined-annotation"):
-            raise UnresolvedHint(f"{_named(annotation)} refers to a class that is not defined") from error
+            raise UnresolvedHint(f"{named(annotation)} refers to a class that is not defined") from error
         if error.code == "schema-for-unknown-type":
             raise RegistrationError(
-                f"{_named(annotation)} is, or holds, a class that has no form in JSON; "
+                f"{named(annotation)} is, or holds, a class that has no form in JSON; "
                 "use a dataclass, a TypedDict or a pydantic model"
             ) from error
-        raise RegistrationError(f"{_named(annotation)} cannot be described: {error.message}") from error
+        raise RegistrationError(f"{named(annotation)} cannot be described: {error.message}") from error
 
 
 def _generated(core: Any, mode: Mode) -> Json:
@@ -106,11 +108,11 @@ def _core(annotation: Any) -> Any:
         try:
             core: Any = TypeAdapter(_TUPLE[annotation], config=_KNOWS_NOT_ALL).core_schema
         except ArbitraryTypeWarning:
-            raise RegistrationError(f"{_named(annotation)} holds what has no form in JSON") from None
+            raise RegistrationError(f"{named(annotation)} holds what has no form in JSON") from None
     for node in nodes(core, _OF_PYTHON):
         if node["type"] == "is-instance" and _of_node(node) is None:
             raise RegistrationError(
-                f"{_named(node['cls'])} has no form in JSON; use a dataclass, a TypedDict or a pydantic model, or "
+                f"{named(node['cls'])} has no form in JSON; use a dataclass, a TypedDict or a pydantic model, or "
                 "give it one by mcpkit.json_type"
             )
     inner = core["schema"] if core["type"] == "definitions" else core
@@ -149,8 +151,38 @@ def _inlined(core: Any, definitions: Mapping[str, Any]) -> Any:
     return inlined
 
 
-def _named(annotation: Any) -> str:
-    return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
+def named(annotation: Any) -> str:
+    """Return a type as a message names it, without the metadata of `Annotated`."""
+    if get_origin(annotation) is Annotated:
+        return named(annotation.__origin__)
+    if isinstance(annotation, type):
+        return annotation.__qualname__
+    try:
+        return str(annotation)
+    except Exception:  # noqa: BLE001 - of metadata that cannot be shown
+        return type(annotation).__qualname__
+
+
+def _describe_fields(cls: Any, properties: Mapping[str, Json]) -> None:
+    """Add the texts in the annotations of a class's fields, `Annotated[str, "text"]`, which pydantic does not read."""
+    known: Mapping[str, Any] = getattr(cls, "__pydantic_fields__", {})
+    metadata = {name: field.metadata for name, field in known.items()}
+    if not known and any(hasattr(cls, mark) for mark in ("__total__", "__dataclass_fields__", "_fields")):
+        hints = typed_dict.hints(cls)
+        metadata = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+    for name, items in metadata.items():
+        alias = getattr(known.get(name), "alias", None) or name
+        published = properties.get(name, properties.get(alias, {"description": ""}))
+        if "description" not in published and (text := last_text(items)) is not None:
+            published["description"] = text
+
+
+def _describe_tuple(cls: Any, schema: JsonSchemaValue) -> JsonSchemaValue:
+    """Add the text of a NamedTuple, unless Python wrote it, and the texts of its fields."""
+    if cls.__doc__ and cls.__doc__ != f"{cls.__name__}({', '.join(cls._fields)})":
+        schema["description"] = inspect.cleandoc(cls.__doc__)
+    _describe_fields(cls, dict(zip(cls._fields, schema.get("prefixItems", ()), strict=False)))
+    return schema
 
 
 class _Generator(GenerateJsonSchema):
@@ -170,6 +202,7 @@ class _Generator(GenerateJsonSchema):
         config: Json = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
         if "title" not in config and "model_title_generator" not in config:
             schema.pop("title", None)
+        _describe_fields(cls, schema.get("properties", {}))
         return schema
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
@@ -181,8 +214,20 @@ class _Generator(GenerateJsonSchema):
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
         return self._without_title(super().typed_dict_schema(schema), schema)
 
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        try:
+            return super().default_schema(schema)
+        except (
+            ValueError
+        ):  # pydantic writes a default that it leaves out into a warning, which may be impossible
+            return self.generate_inner(schema["schema"])
+
     def encode_default(self, dft: Any) -> Any:
-        return values.default(super().encode_default(dft) if not isinstance(dft, (set, frozenset)) else dft)
+        try:
+            encoded = dft if isinstance(dft, (set, frozenset, bytes)) else super().encode_default(dft)
+            return values.default(encoded)
+        except ValueError as error:  # pydantic leaves the default out of the schema
+            raise PydanticSerializationError(str(error)) from error
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
         if (found := _of_node(schema)) is not None:
@@ -256,7 +301,12 @@ class _Generator(GenerateJsonSchema):
         return _with_items(super().tuple_schema(schema))
 
     def named_tuple_schema(self, schema: core_schema.NamedTupleSchema) -> JsonSchemaValue:
-        return _with_items(super().named_tuple_schema(schema))
+        return _describe_tuple(schema["cls"], _with_items(super().named_tuple_schema(schema)))
+
+    def call_schema(self, schema: core_schema.CallSchema) -> JsonSchemaValue:
+        cls: Any = schema["function"]
+        result = super().call_schema(schema)
+        return _describe_tuple(cls, result) if is_named_tuple(cast("Any", schema)) else result
 
     def p_arguments_schema(self, arguments: Any, var_args_schema: Any) -> JsonSchemaValue:
         # A NamedTuple is called with these in pydantic 2.12 and 2.13.

@@ -23,7 +23,7 @@ from typing_extensions import Never, is_typeddict
 from ..common.built import can_serialize, serializer, validator
 from ..common.errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..common.members import without
-from ..content.data import json_value
+from ..content.data import check_sendable, json_value
 from ..content.lazy import may_block, written
 from ..content.plain import is_json
 from ..content.renderers import is_said, maker
@@ -65,6 +65,7 @@ class Output:
             # A root that is a reference would hide from clients that it is an object.
             schema = references.target(schema, {"$defs": described.definitions})
         self._whole: Json = schema | ({"$defs": described.definitions} if described.definitions else {})
+        check_sendable("", "schema", self._whole)
         self.schema = published(self._whole)
         self.is_wrapped = schema.get("type") != "object"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 from ..common.errors import RegistrationError
@@ -126,13 +126,12 @@ def parameter(
     text: str | None = None
     alias: object = None
     for item in metadata:
-        if isinstance(item, str):
-            text = item
-        elif type(item).__name__ == "Doc" and isinstance(getattr(item, "documentation", None), str):
-            text = item.documentation  # PEP 727
+        if (said := last_text([item])) is not None:
+            text = said
         elif _is_field(item):
             text = item.description or text
-            alias = item.validation_alias or item.alias or alias
+            own = item.alias if item.validation_alias is None else item.validation_alias
+            alias = alias if own is None else own
             if default is empty and item.default_factory is not None:
                 factory, is_supplied = item.default_factory, True
                 takes_data = bool(item.default_factory_takes_validated_data)
@@ -155,6 +154,15 @@ def parameter(
         python_name=name,
         factory_takes_data=takes_data,
     )
+
+
+def last_text(metadata: Iterable[object]) -> str | None:
+    """Return the last text among metadata of `Annotated`: a string, or `Doc("...")` of PEP 727."""
+    text: str | None = None
+    for item in metadata:
+        written = getattr(item, "documentation", None) if type(item).__name__ == "Doc" else item
+        text = written if isinstance(written, str) else text
+    return text
 
 
 def _is_field(value: object) -> bool:

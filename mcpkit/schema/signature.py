@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 import typing_extensions
 
 from ..common.errors import RegistrationError, UnresolvedHint
+from ..content.data import check_sendable
 from .parameters import Documented, Parameter, empty, of_keys, parameter, refuse_shared_names
 
 if TYPE_CHECKING:
@@ -133,7 +134,9 @@ class Signature:
         read = head(fn)
         name, hints = read.name, read.hints
         documented: dict[str, str | None] = dict.fromkeys(_passed(read.function))
-        documentation = _reader(_docstring(fn, read.function), documented)
+        docstring = _docstring(fn, read.function)
+        check_sendable(name, "docstring", docstring)
+        documentation = _reader(docstring, documented)
         parameters: list[Parameter] = []
         injected: list[Parameter] = []
         extra: Any = empty

@@ -19,14 +19,15 @@ from contextvars import ContextVar
 from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin
 
-from pydantic_core import CoreSchema, core_schema, to_jsonable_python
+from pydantic_core import CoreSchema, core_schema
 from typing_extensions import LiteralString, NoExtraItems, is_typeddict
 
+from ..common.errors import RegistrationError
 from ..protocol.mirrored import KEYWORD, Header
 from . import typed_dict, values
 from .described import Described, NotInTable
 from .equality import identity
-from .parameters import empty
+from .parameters import empty, last_text
 from .texts import Format
 from .values import Json
 
@@ -292,8 +293,8 @@ def _annotated(annotation: Any) -> Described:
     notes: Json = {}
     format_: str | None = None
     for item in annotation.__metadata__:
-        if isinstance(item, str):
-            notes["description"] = item
+        if (text := last_text([item])) is not None:
+            notes["description"] = text
         elif isinstance(item, Header):
             notes[KEYWORD] = item.name
         elif isinstance(item, Format):
@@ -346,9 +347,20 @@ def _read_field(field: Any, constraints: dict[str, Any], notes: Json) -> None:
             constraints["pattern"] = pattern
         else:
             raise NotInTable
-    for name in ("title", "description", "examples"):
+    for name in ("title", "description"):
         if (value := getattr(field, name)) is not None:
-            notes[name] = to_jsonable_python(value)
+            notes[name] = value
+    if field.examples is not None:
+        notes["examples"] = _examples(field.examples)
+
+
+def _examples(examples: Any) -> list[Any]:
+    try:
+        return [values.default(example) for example in examples]
+    except ValueError as error:
+        raise RegistrationError(
+            f"one of its examples has no form in JSON ({error}); write the examples as clients send them"
+        ) from error
 
 
 _FIELD_NOTES = {"title", "description", "examples", "default", "default_factory", "annotation"}

@@ -31,7 +31,7 @@ from pydantic_core import (
 
 from ..common.errors import OutputError, RegistrationError
 from ..content.blocks import base64
-from ..content.data import json_value
+from ..content.data import LONG, json_value, may_hold_huge_number, unwritten
 from ..content.lazy import staying
 from ..content.wording import described
 from ..protocol.jsonrpc import SCALARS, is_array
@@ -208,6 +208,8 @@ def default(value: Any) -> Any:
     with staying():
         text = to_json(value, by_alias=True, inf_nan_mode="constants", fallback=_plain)
     shown = from_json(text, allow_inf_nan=False)
+    if len(text) > LONG and may_hold_huge_number(text) and unwritten(shown) is not None:
+        raise ValueError("it holds a number that few clients can read")
     return sorted(shown, key=to_json) if isinstance(value, (set, frozenset)) else shown
 
 

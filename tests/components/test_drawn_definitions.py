@@ -1,0 +1,235 @@
+"""What authors write: a definition works over the wire, or it is refused where it is registered.
+
+The definitions are drawn at random; see drawn_definitions.py. A refusal names component and parameter and says what to
+do. A list is never broken by one of its entries, and no text is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from drawn_definitions import Argument, Part, arguments, leaves, metadata, texts, word
+from mcpkit import RegistrationError, Server
+from mcpkit.testing import connect
+
+DRAWN = settings(
+    max_examples=int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200")),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+REVISIONS = st.sampled_from(["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
+CURES = (
+    *(
+        "use ",
+        "Use ",
+        "write ",
+        "Write ",
+        "give ",
+        "Give ",
+        "remove ",
+        "Remove ",
+        "rename ",
+        "Rename ",
+        "decode ",
+    ),
+    *("return ", "leave ", "make ", "Make ", "replace ", "Replace ", "Correct ", "change ", "define "),
+)
+KINDS = ("tool", "prompt", "resource template", "resource")
+
+
+class Definition(NamedTuple):
+    """A drawn component.
+
+    Args:
+        kind: What it is.
+        options: What its decorator gets.
+        arguments: The parameters of its function.
+        docstring: Its docstring.
+        returns: The annotation of its result.
+        is_good: Whether it must be accepted.
+        words: What its listed form must contain.
+    """
+
+    kind: str
+    options: dict[str, Any]
+    arguments: list[Argument]
+    docstring: str | None
+    returns: Any
+    is_good: bool
+    words: tuple[str, ...]
+
+
+@st.composite
+def definitions(draw: st.DrawFn) -> Definition:
+    kind = draw(st.sampled_from(KINDS))
+    of_texts = kind in ("prompt", "resource template")
+    drawn = [] if kind == "resource" else draw(st.lists(arguments(of_texts=of_texts), max_size=3))
+    unique = list({each.parameter.name: each for each in drawn}.values())
+    names = [each.name for each in unique]
+    is_good = all(each.is_good for each in unique) and len(set(names)) == len(names)
+    if kind == "resource template":
+        is_good &= all(re.fullmatch("[A-Za-z0-9_]+", name) for name in names)
+    if not unique and kind == "resource template":
+        kind = "resource"
+    options: dict[str, Any] = {}
+    words = [each for argument in unique for each in argument.words] if kind in ("tool", "prompt") else []
+    for option in ("title", "description"):
+        if draw(st.integers(0, 2)) == 0:
+            text: Part = draw(texts())
+            options[option], is_good = text.value, is_good and text.is_good
+            words += text.words
+    docstring = None
+    if draw(st.booleans()):
+        docstring, is_text_good, said = draw(docstrings(unique))
+        is_good &= is_text_good
+        words += [] if "description" in options else said
+    returns: Any = str
+    if kind == "tool" and draw(st.booleans()):
+        returns = draw(leaves()).annotation
+        if parts := draw(st.lists(metadata(), max_size=1)):
+            returns = _annotated(returns, parts)
+            is_good &= parts[0].is_good
+    return Definition(kind, options, unique, docstring, returns, is_good, tuple(words))
+
+
+def _annotated(annotation: Any, parts: list[Part]) -> Any:
+    from typing import Annotated
+
+    return Annotated[(annotation, *(part.value for part in parts))]
+
+
+@st.composite
+def docstrings(draw: st.DrawFn, drawn: list[Argument]) -> tuple[str, bool, list[str]]:
+    text = draw(texts())
+    lines, words = [text.value], list(text.words)
+    if any(each.leaf.about for each in drawn):
+        return "\n".join(lines), text.is_good, words
+    if drawn and draw(st.booleans()):
+        lines += ["", "Args:"]
+        for each in drawn:
+            said = word()
+            lines.append(f"    {draw(st.sampled_from(['', '- ', '1. ']))}{each.parameter.name}: {said}")
+            if each.parameter.annotation is each.leaf.annotation:  # else a text in `Annotated` may win
+                words.append(said)
+        words.append(word())
+        lines.append(f"    unknown: {words[-1]}")
+    return "\n".join(lines), text.is_good, words
+
+
+def register(server: Server, definition: Definition) -> list[dict[str, Any]]:
+    """Register the component; return a list to which each call adds its arguments."""
+    calls: list[dict[str, Any]] = []
+
+    def subject(**kwargs: Any) -> Any:
+        calls.append(kwargs)
+        return "done"
+
+    parameters = [each.parameter for each in definition.arguments]
+    subject.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # of a function
+    subject.__annotations__ = {each.name: each.annotation for each in parameters} | {
+        "return": definition.returns
+    }
+    subject.__doc__ = definition.docstring
+    subject.__kwdefaults__ = None
+    if definition.kind == "tool":
+        server.tool(**definition.options)(subject)
+    elif definition.kind == "prompt":
+        server.prompt(**definition.options)(subject)
+    else:
+        variables = "".join(f"/{{{each.name}}}" for each in definition.arguments)
+        server.resource(f"subject://it{variables}", **definition.options)(subject)
+    return calls
+
+
+def check_refusal(definition: Definition, error: RegistrationError) -> None:
+    message = str(error)
+    assert not definition.is_good, f"refused: {message}"
+    assert "subject" in message, f"no component: {message}"
+    assert any(cure in message for cure in CURES), f"no cure: {message}"
+    message.encode()  # it can be printed
+
+
+async def check_wire(
+    server: Server, definition: Definition, calls: list[dict[str, Any]], revision: str
+) -> None:
+    async with connect(server, revision=revision) as client:
+        lists: dict[str, Callable[[], Any]] = {
+            "tool": client.list_tools,
+            "prompt": client.list_prompts,
+            "resource": client.list_resources,
+            "resource template": client.list_resource_templates,
+        }
+        assert "healthy" in [each["name"] for each in await client.list_tools()]
+        listed = await lists[definition.kind]()
+        entry = listed[-1]
+        assert entry["name"] == "subject"
+        written = json.loads(json.dumps(entry, ensure_ascii=False).encode())
+        text = json.dumps(written, ensure_ascii=False)
+        shown = [each for each in definition.words if each not in text]
+        if revision >= "2025-06-18" or definition.kind == "tool":  # before, only tools had a place for titles
+            assert not shown, (shown, written)
+        if definition.kind == "tool":
+            Draft202012Validator.check_schema(written["inputSchema"])
+            assert list(written["inputSchema"]["properties"]) == [each.name for each in definition.arguments]
+            Draft202012Validator.check_schema(written.get("outputSchema", {}))
+        await check_calls(client, definition, calls)
+
+
+async def check_calls(client: Any, definition: Definition, calls: list[dict[str, Any]]) -> None:
+    full = {each.name: each.leaf.wire for each in definition.arguments}
+    few = {
+        each.name: each.leaf.wire
+        for each in definition.arguments
+        if each.parameter.default is inspect.Parameter.empty
+    }
+    for values in (full, few):
+        if definition.kind == "tool":
+            result = await client.call("subject", values)
+            if definition.returns is str:
+                assert not result.is_error, result.text
+        elif definition.kind == "prompt":
+            await client.get_prompt("subject", values)
+        elif definition.kind == "resource" or values is full:
+            from urllib.parse import quote
+
+            path = "".join(f"/{quote(values[each.name], safe='')}" for each in definition.arguments)
+            await client.read(f"subject://it{path}")
+        else:
+            continue
+        received = calls.pop()
+        for each in definition.arguments:
+            if each.name in values and each.leaf.python is not inspect.Parameter.empty:
+                assert received[each.parameter.name] == each.leaf.python
+
+
+@DRAWN
+@given(definitions(), REVISIONS)
+def test_a_definition_works_over_the_wire_or_is_refused_where_it_is_registered(
+    definition: Definition, revision: str
+) -> None:
+    server = Server("drawn")
+
+    @server.tool
+    def healthy() -> str:
+        return "healthy"
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            calls = register(server, definition)
+    except RegistrationError as error:
+        check_refusal(definition, error)
+        return
+    asyncio.run(check_wire(server, definition, calls, revision))

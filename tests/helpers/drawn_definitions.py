@@ -1,0 +1,367 @@
+# ruff: noqa: UP007, UP045 - the old spellings are tested on purpose
+"""Definitions of components as authors may write them, drawn at random: names, types, metadata, defaults and texts.
+
+Each drawn part says whether it must be accepted: `is_good` is False for what may be refused where it is registered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import functools
+import inspect
+import keyword
+import uuid
+from collections.abc import Callable
+from itertools import count
+from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
+
+import annotated_types
+import pydantic
+from hypothesis import strategies as st
+from pydantic import AliasChoices, AliasPath, Field
+from typing_extensions import Doc, NotRequired, TypedDict
+
+SURROGATE = "\ud83d"
+SCHEMA_KEYWORDS = [
+    *("format", "default", "examples", "enum", "const", "type", "properties", "required", "items", "title"),
+    *("description", "pattern", "minimum", "anyOf", "additionalProperties", "ref", "defs", "value", "result"),
+]
+_numbers = count(1)
+
+
+@dataclasses.dataclass
+class Option:
+    """Metadata of another library: without a hash."""
+
+    help: str = ""
+
+
+class Unfriendly:
+    """Metadata that cannot be compared or hashed."""
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("not comparable")
+
+    __hash__ = None  # type: ignore[assignment]  # as of a class with `__eq__` alone
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Leaf(NamedTuple):
+    """A type with a value of it, on the wire and in Python."""
+
+    annotation: Any
+    wire: Any
+    python: Any
+    is_text: bool = False
+    words: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()
+    """The text of the class: a nearer description takes its place."""
+
+
+LEAVES = [
+    Leaf(str, "x", "x", is_text=True),
+    Leaf(int, 5, 5),
+    Leaf(float, 1.5, 1.5),
+    Leaf(bool, True, True),
+    Leaf(Any, [1], [1]),
+    Leaf(dt.date, "2024-02-29", dt.date(2024, 2, 29), is_text=True),
+    Leaf(
+        dt.datetime,
+        "2024-02-29T10:00:00Z",
+        dt.datetime(2024, 2, 29, 10, tzinfo=dt.timezone.utc),
+        is_text=True,
+    ),
+    Leaf(dt.timedelta, "P1D", dt.timedelta(1), is_text=True),
+    Leaf(decimal.Decimal, "1.5", decimal.Decimal("1.5"), is_text=True),
+    Leaf(uuid.UUID, str(uuid.UUID(int=7)), uuid.UUID(int=7), is_text=True),
+    Leaf(bytes, "QQ==", b"A", is_text=True),
+    Leaf(Color, "red", Color.RED, is_text=True),
+    Leaf(Level, 2, Level.HIGH),
+    Leaf(Literal["a", "b"], "b", "b", is_text=True),
+    Leaf(Literal[1, "a", None], 1, 1),
+    Leaf(list[int], [1], [1]),
+    Leaf(set[str], ["a"], {"a"}),
+    Leaf(dict[str, int], {"default": 1}, {"default": 1}),
+    Leaf(Optional[int], None, None),
+    Leaf(Union[int, str], 5, 5),
+    Leaf(list[Annotated[int, {"unit": "px"}]], [1], [1]),
+    Leaf(dict[str, Annotated[int, Option()]], {"a": 1}, {"a": 1}),
+]
+
+
+class Part(NamedTuple):
+    """A drawn part: the value, whether it must be accepted, and the words in it that clients must get."""
+
+    value: Any
+    is_good: bool = True
+    words: tuple[str, ...] = ()
+
+
+def word() -> str:
+    return f"WORD{next(_numbers)}X"
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> Part:
+    """Draw a text with a unique word in it."""
+    unique = word()
+    shape = draw(st.sampled_from(SHAPES))
+    text = shape(unique)
+    return Part(text, SURROGATE not in text, (unique,))
+
+
+SHAPES: list[Callable[[str], str]] = [
+    *([lambda unique: unique] * 6),
+    lambda unique: f"\x00\x1b[31m{unique}\x7f\u2028\ufeff",
+    lambda unique: f"\N{PARTY POPPER} \u202e{unique} é\u0301",
+    lambda unique: f"{{{unique}}} %s {{0}} \\ud83d $ref",
+    lambda unique: f"\n\n\t{unique}\r\n",
+    lambda unique: f"{unique}{SURROGATE}",
+    lambda unique: f"{SURROGATE}\ude00{unique}",
+]
+LONG: Callable[[str], str] = lambda unique: unique + "é" * 100_000  # noqa: E731 - beside the others
+
+
+identifiers = st.sampled_from([
+    *(name for name in SCHEMA_KEYWORDS if not keyword.iskeyword(name)),
+    *("query", "_private", "größe", "名前", "x" * 300, "self", "cls", "kwargs", "function", "model_config", "json"),
+])  # fmt: skip
+wire_names = st.one_of(
+    identifiers,
+    st.sampled_from(["from", "class", "None", "$ref", "$filter", "content-type", "a.b", "a/b~c", "", " ", "\x00", "é",
+                     "__proto__", "constructor", SURROGATE, "\N{PARTY POPPER}", "#/$defs/x", "[0]", "%2F"]),
+)  # fmt: skip
+
+
+@st.composite
+def metadata(draw: st.DrawFn) -> Part:
+    """Draw metadata of `Annotated`."""
+    kind = draw(st.integers(0, 12))
+    text = draw(texts())
+    plain = [{"unit": "px"}, ["a"], {"a"}, Option(), object(), Unfriendly(), float("nan"), len, int, bytearray(b"a"),
+             annotated_types.doc("a"), 10**400, ..., functools.partial(int), (), {}.keys()]  # fmt: skip
+    if kind < 7:
+        return Part(draw(st.sampled_from(plain)))
+    if kind == 7:
+        return text
+    if kind == 8:
+        return Part(Doc(text.value), text.is_good, text.words)
+    if kind == 9:
+        return Part(Field(description=text.value), text.is_good, text.words)
+    if kind == 10:
+        return Part(Field(title=text.value), text.is_good, text.words)
+    if kind == 11:
+        examples, is_good = draw(st.sampled_from(EXAMPLES))
+        return Part(Field(examples=examples), is_good)
+    return Part(Field(json_schema_extra={"x-note": text.value}), text.is_good)
+
+
+EXAMPLES: list[tuple[Any, bool]] = [
+    ([1, "a", None], True),
+    ([dt.date(2024, 1, 1), b"\xff", decimal.Decimal("1.5"), Color.RED, {1, 2}], False),
+    ([float("nan")], False),
+    ([object()], False),
+    ([SURROGATE], False),
+    ([10**400], False),
+]
+
+
+class Model(pydantic.BaseModel):
+    a: int = 1
+    when: dt.date = dt.date(2024, 1, 1)
+
+
+def _circular() -> list[Any]:
+    result: list[Any] = []
+    result.append(result)
+    return result
+
+
+def _deep(levels: int) -> list[Any]:
+    result: list[Any] = []
+    for _ in range(levels):
+        result = [result]
+    return result
+
+
+class Broken:
+    """A default that raises whatever is asked of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+class Text(str):
+    """A string that is none of JSON's own."""
+
+
+DEFAULTS: list[Callable[[], Any]] = [
+    *(lambda value=value: value for value in (  # type: ignore[misc]  # each has its value as a default
+        0, -1, 2**53 + 1, 2**63, -(2**64), 10**400, 10**5000, -0.0, 1e308, float("nan"), float("inf"), 1e-320, True,
+        None,
+        "", "a", "\x00", SURROGATE, "é" * 1000, b"", b"\xff\x00", dt.date(2024, 1, 1), dt.datetime(1, 1, 1),
+        dt.datetime.max, dt.time(1), dt.timedelta.max, dt.timedelta(-1), decimal.Decimal("NaN"),
+        decimal.Decimal("1E+400"),
+        Color.RED, Level.LOW, Color, object, len, ..., NotImplemented, 1j, range(3), frozenset({1}), (), (1, "a"),
+        uuid.UUID(int=1), Option("a"), Text("a"), type, pydantic.SecretStr("hidden"), Ellipsis, slice(1),
+        memoryview(b"a"),
+    )),
+    dict, lambda: {"a": [1, {"b": None}]}, lambda: {1: 2}, lambda: {None: 1}, lambda: {(1, 2): 3}, list,
+    lambda: [float("inf")], lambda: {1, "a"}, object, _circular, lambda: _deep(300), lambda: _deep(5000), Broken, Model,
+    lambda: Model.model_construct(a=object()), lambda: iter([1]), lambda: (each for each in [1]), lambda: [SURROGATE],
+    lambda: {SURROGATE: 1}, lambda: bytearray(b"\xff"), lambda: [10**400], lambda: {"a": 10**5000},
+]  # fmt: skip
+
+
+@st.composite
+def leaves(draw: st.DrawFn) -> Leaf:
+    if draw(st.integers(0, 2)):
+        return draw(st.sampled_from(LEAVES))
+    return draw(structures())
+
+
+@st.composite
+def structures(draw: st.DrawFn) -> Leaf:
+    """Draw a class with fields, some of which hold another, and a value of it; its words are in its texts."""
+    kind = draw(st.sampled_from(["model", "dataclass", "TypedDict", "NamedTuple"]))
+    names = wire_names.filter(lambda name: SURROGATE not in name)
+    if kind != "TypedDict":
+        names = identifiers.filter(lambda name: not name.startswith(("_", "model_")) and name != "json")
+    fields: dict[str, Any] = {}
+    wire: dict[str, Any] = {}
+    about = word()
+    words: list[str] = []
+    inner_leaves = st.one_of(st.sampled_from(LEAVES), structures())
+    is_aliased = kind == "model" and draw(st.booleans())
+    for name in draw(st.lists(names, min_size=1, max_size=3, unique=True)):
+        inner = draw(inner_leaves)
+        annotation: Any = inner.annotation
+        words += inner.words
+        shape = draw(st.integers(0, 4))
+        words += inner.about if shape > 1 else ()
+        match shape:
+            case 0:
+                words.append(word())
+                annotation = Annotated[annotation, words[-1]]
+            case 1:
+                words.append(word())
+                annotation = Annotated[annotation, Field(description=words[-1])]
+            case 2:
+                annotation = Annotated[annotation, draw(st.sampled_from([Option(), {"a": 1}, Unfriendly()]))]
+        fields[name] = annotation
+        wire[f"{name}-alias" if is_aliased else name] = inner.wire
+    # Fields with defaults come last: dataclasses and NamedTuples want it so.
+    defaults = {"extra": draw(st.sampled_from(DEFAULTS))()} if draw(st.booleans()) else {}
+    fields |= dict.fromkeys(defaults, int)
+    if kind == "model":
+        cls: Any = pydantic.create_model("Thing", __doc__=about, **{
+            name: (annotation, Field(defaults.get(name, ...), alias=f"{name}-alias" if is_aliased else None))
+            for name, annotation in fields.items()
+        })  # fmt: skip
+    elif kind == "dataclass":
+        made = [(name, each, dataclasses.field(**_default(defaults, name))) for name, each in fields.items()]
+        cls = dataclasses.make_dataclass("Thing", made, namespace={"__doc__": about})
+    elif kind == "TypedDict":
+        cls = TypedDict("Thing", {**fields, **dict.fromkeys(defaults, NotRequired[int])})
+        cls.__doc__ = about
+    else:
+        cls = NamedTuple("Thing", list(fields.items()))
+        cls.__new__.__defaults__ = tuple(defaults.values())
+        cls._field_defaults = defaults
+        cls.__doc__ = about
+        return Leaf(cls, [*wire.values()], inspect.Parameter.empty, words=tuple(words), about=(about,))
+    return Leaf(cls, wire, inspect.Parameter.empty, words=tuple(words), about=(about,))
+
+
+def _default(defaults: dict[str, Any], name: str) -> dict[str, Any]:
+    if name not in defaults:
+        return {}
+    value = defaults[name]
+    # dataclasses refuse what has no hash.
+    return {"default": value} if type(value).__hash__ else {"default_factory": lambda: value}
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Argument:
+    """A drawn parameter.
+
+    Args:
+        parameter: As it stands in the signature.
+        name: Its name on the wire.
+        leaf: Its type, with a value.
+        is_good: Whether it must be accepted.
+        words: What its texts say.
+    """
+
+    parameter: inspect.Parameter
+    name: str
+    leaf: Leaf
+    is_good: bool
+    words: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        try:
+            return repr(self.parameter)
+        except (RecursionError, ValueError):  # of a default that is very deep, or a number that is very long
+            return self.name
+
+
+@st.composite
+def arguments(draw: st.DrawFn, *, of_texts: bool = False) -> Argument:
+    """Draw a parameter; for a prompt or a template, one of a text."""
+    name = draw(identifiers)
+    leaf = draw(st.sampled_from([each for each in LEAVES if each.is_text]) if of_texts else leaves())
+    parts = draw(st.lists(metadata(), max_size=3))
+    is_good = all(part.is_good for part in parts)
+    published = name
+    default: Any = inspect.Parameter.empty
+    added: list[Any] = []
+    if draw(st.integers(0, 3)) == 0:
+        published = draw(wire_names)
+        form = draw(st.integers(0, 3))
+        added = [
+            [Field(alias=published)],
+            [Field(validation_alias=published)],
+            [Field(validation_alias=AliasChoices(AliasPath("a", 1), published, "other"))],
+            [Field(validation_alias=AliasPath(published))],
+        ][form]
+        is_good &= SURROGATE not in published and published != ""
+    if draw(st.integers(0, 25)) == 0:
+        added = [Field(validation_alias=AliasPath("a", "b"))]
+        published, is_good = name, False
+    if draw(st.booleans()):
+        default = draw(st.sampled_from(DEFAULTS))()
+        if draw(st.integers(0, 4)) == 0:
+            written = default
+            added.append(draw(st.sampled_from([
+                lambda: Field(default=written), lambda: Field(default_factory=lambda: written),
+                lambda: Field(default_factory=lambda data: written),
+            ]))())  # fmt: skip
+            default = inspect.Parameter.empty
+    annotation: Any = leaf.annotation
+    values = [*(part.value for part in parts), *added]
+    if values:
+        annotation = Annotated[(annotation, *values)]
+    parameter = inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
+    # Of several descriptions the last one counts, and so does that of several titles.
+    words = [(type(part.value).__name__, getattr(part.value, "title", None), part.words) for part in parts]
+    counted = (*_counted(words), *leaf.words, *(() if any(part.words for part in parts) else leaf.about))
+    return Argument(parameter, published, leaf, is_good, counted)
+
+
+def _counted(words: list[tuple[str, Any, tuple[str, ...]]]) -> tuple[str, ...]:
+    return words[0][2] if len(words) == 1 else ()
