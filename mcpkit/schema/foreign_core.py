@@ -14,7 +14,6 @@ from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin
 
 import typing_extensions
-from pydantic import Field
 from pydantic_core import CoreSchema, core_schema
 
 from ..common.core_nodes import copied
@@ -49,7 +48,7 @@ def rewritten(annotation: Any) -> Any:
     inner, metadata = arguments, ()
     if origin is Annotated:
         inner, metadata = arguments[:1], annotation.__metadata__
-    parts = (*map(rewritten, inner), *map(_as_field, metadata))
+    parts = (*map(rewritten, inner), *map(_known, metadata))
     if all(new is old for new, old in zip(parts, (*inner, *metadata), strict=True)):
         return annotation
     if hasattr(annotation, "copy_with") and origin is not Annotated:
@@ -58,10 +57,24 @@ def rewritten(annotation: Any) -> Any:
     return subscribed[parts]
 
 
-def _as_field(item: object) -> object:
-    """Return a text in `Annotated` as pydantic reads it."""
+TEXT = "mcpkit_text"
+"""The key of a text of `Annotated` in the metadata of a core schema."""
+
+
+class _Text(NamedTuple):
+    """Tells pydantic of a text in `Annotated`: its own `Field(description=...)` would change classes for all."""
+
+    text: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        inner = handler(source)
+        return cast("CoreSchema", {**inner, "metadata": {**inner.get("metadata", {}), TEXT: self.text}})
+
+
+def _known(item: object) -> object:
+    """Return metadata of `Annotated` as pydantic reads it."""
     text = last_text([item])
-    return item if text is None else Field(description=text)
+    return item if text is None else _Text(text)
 
 
 class _Known(NamedTuple):

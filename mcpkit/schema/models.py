@@ -163,26 +163,35 @@ def named(annotation: Any) -> str:
         return type(annotation).__qualname__
 
 
-def _describe_fields(cls: Any, properties: Mapping[str, Json]) -> None:
-    """Add the texts in the annotations of a class's fields, `Annotated[str, "text"]`, which pydantic does not read."""
+def _texts_of_fields(cls: Any) -> Mapping[str, str]:
+    """Return the texts in the annotations of a class's fields, `Annotated[str, "text"]`, which pydantic passes over."""
     known: Mapping[str, Any] = getattr(cls, "__pydantic_fields__", {})
-    metadata = {name: field.metadata for name, field in known.items()}
+    texts = {
+        each: text
+        for name, field in known.items()
+        if (text := last_text(field.metadata)) is not None
+        for each in (name, field.alias)
+    }
     if not known and any(hasattr(cls, mark) for mark in ("__total__", "__dataclass_fields__", "_fields")):
-        hints = typed_dict.hints(cls)
-        metadata = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
-    for name, items in metadata.items():
-        alias = getattr(known.get(name), "alias", None) or name
-        published = properties.get(name, properties.get(alias, {"description": ""}))
-        if "description" not in published and (text := last_text(items)) is not None:
-            published["description"] = text
+        for name, hint in typed_dict.hints(cls).items():
+            if (text := last_text(getattr(hint, "__metadata__", ()))) is not None:
+                texts[name] = text
+    return texts
 
 
-def _describe_tuple(cls: Any, schema: JsonSchemaValue) -> JsonSchemaValue:
+def _with_texts_of_tuple(cls: Any, schema: JsonSchemaValue) -> JsonSchemaValue:
     """Add the text of a NamedTuple, unless Python wrote it, and the texts of its fields."""
     if cls.__doc__ and cls.__doc__ != f"{cls.__name__}({', '.join(cls._fields)})":
         schema["description"] = inspect.cleandoc(cls.__doc__)
-    _describe_fields(cls, dict(zip(cls._fields, schema.get("prefixItems", ()), strict=False)))
+    texts = _texts_of_fields(cls)
+    if texts and "prefixItems" in schema:
+        items = zip(cls._fields, schema["prefixItems"], strict=False)
+        schema["prefixItems"] = [_with_text(item, texts.get(name)) for name, item in items]
     return schema
+
+
+def _with_text(schema: JsonSchemaValue, text: str | None) -> JsonSchemaValue:
+    return schema if text is None or "description" in schema else {**schema, "description": text}
 
 
 class _Generator(GenerateJsonSchema):
@@ -202,7 +211,9 @@ class _Generator(GenerateJsonSchema):
         config: Json = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
         if "title" not in config and "model_title_generator" not in config:
             schema.pop("title", None)
-        _describe_fields(cls, schema.get("properties", {}))
+        if texts := _texts_of_fields(cls):
+            properties = schema.get("properties", {}).items()
+            schema["properties"] = {name: _with_text(inner, texts.get(name)) for name, inner in properties}
         return schema
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
@@ -233,6 +244,8 @@ class _Generator(GenerateJsonSchema):
         if (found := _of_node(schema)) is not None:
             return dict(found.schema)
         result = super().generate_inner(schema)
+        if (text := schema.get("metadata", {}).get(foreign_core.TEXT)) is not None:
+            result = {**result, "description": text}
         if schema["type"] == "enum":
             # Its title is added after enum_schema.
             target = self.resolve_ref_schema(result)
@@ -301,12 +314,12 @@ class _Generator(GenerateJsonSchema):
         return _with_items(super().tuple_schema(schema))
 
     def named_tuple_schema(self, schema: core_schema.NamedTupleSchema) -> JsonSchemaValue:
-        return _describe_tuple(schema["cls"], _with_items(super().named_tuple_schema(schema)))
+        return _with_texts_of_tuple(schema["cls"], _with_items(super().named_tuple_schema(schema)))
 
     def call_schema(self, schema: core_schema.CallSchema) -> JsonSchemaValue:
         cls: Any = schema["function"]
         result = super().call_schema(schema)
-        return _describe_tuple(cls, result) if is_named_tuple(cast("Any", schema)) else result
+        return _with_texts_of_tuple(cls, result) if is_named_tuple(cast("Any", schema)) else result
 
     def p_arguments_schema(self, arguments: Any, var_args_schema: Any) -> JsonSchemaValue:
         # A NamedTuple is called with these in pydantic 2.12 and 2.13.

@@ -54,7 +54,7 @@ async def test_arguments_and_results_name_their_format(server: Server) -> None:
     assert arguments["see"] == {"type": "string", "format": "uri", "default": "https://example.org"}
     both = write_as["inputSchema"]["properties"]
     assert both["model"]["properties"]["mail"] == email
-    assert both["data"]["properties"]["mail"] == email
+    assert both["data"]["properties"]["mail"] == {**email, "description": "Yours"}
 
 
 async def test_a_text_without_the_format_is_refused(server: Server) -> None:
