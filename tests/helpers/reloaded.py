@@ -14,6 +14,7 @@ from typing import Any
 
 from mcpkit.cli.reloading.stdio import environment
 from mcpkit.cli.reloading.supervisor import Supervisor
+from mcpkit.common.safe_output import SafeOutput
 from mcpkit.transports.standard_streams import StandardStreams
 
 PATIENCE = 60.0
@@ -156,7 +157,9 @@ async def edited(folder: Path, body: str, head: str = HEAD) -> AsyncIterator[Edi
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_server, "rb", buffering=0)
     )
     command = [sys.executable, "-m", "mcpkit", "run", str(host.file)]
-    supervisor = Supervisor(command, environment(), host.told(), StandardStreams(from_host, to_host))
+    supervisor = Supervisor(
+        command, environment(), host.told(), StandardStreams(from_host, to_host, SafeOutput())
+    )
     host.serving = asyncio.ensure_future(supervisor.serve())
     reading = asyncio.ensure_future(host.read(reader))
     try:
