@@ -304,7 +304,8 @@ class ClientWire:
         if method == "notifications/progress" and params is not None:
             token = whole_number(params.get("progressToken"))
             if token in self._reporting:
-                done, total, text = params.get("progress"), params.get("total"), params.get("message")
+                done: Any = params.get("progress")
+                total, text = params.get("total"), params.get("message")
                 if type(done) not in (int, float):
                     return Unreadable(f"params.progress: expected a number, got {_shown(done)}")
                 return Progressed(

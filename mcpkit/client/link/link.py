@@ -22,7 +22,7 @@ from ...protocol.client import (
     Request,
     Unreadable,
 )
-from ...protocol.jsonrpc import BYTE_ORDER_MARK, RequestId, is_id
+from ...protocol.jsonrpc import BYTE_ORDER_MARK, RequestId, is_id, whole_number
 from ...protocol.revisions import LATEST
 from ...protocol.types import Json
 from .agreed import Negotiated
@@ -438,8 +438,8 @@ class Link:
             asked.cancel()
 
     def fail(self, id_: RequestId, error: BaseException) -> None:
-        """End one request that waits."""
-        answer = self._waiting.get(id_)
+        """End one request that waits; its id may come from an answer that was not read."""
+        answer = self._waiting.get(whole_number(id_) or id_)
         if answer is not None and not answer.done():
             answer.set_exception(error)
             answer.exception()  # heard, also where whoever waits is being cancelled

@@ -43,6 +43,21 @@ async def test_questions_come_on_the_stream_of_the_call_and_answers_are_posted(
         assert await call.message() is None
 
 
+@pytest.mark.parametrize(
+    "result", [rb'{"action": "accept", "content": {"value": "\ud83d"}}', b'{"action": NaN}']
+)
+async def test_an_answer_that_is_not_json_ends_its_question(
+    result: bytes, server: Server, serve: Serve
+) -> None:
+    async with serve(server) as client:
+        session = await asked(client)
+        call = session.call("name")
+        id_ = (await call.message())["id"].encode()
+        posted = await session.post(b'{"jsonrpc": "2.0", "id": "%b", "result": %b}' % (id_, result)).whole()
+        assert (posted.status, posted.error()["code"]) == (400, -32700)
+        assert "Parse error" in text_of(await call.message())
+
+
 async def test_the_stream_that_listens_hears_no_questions(server: Server, serve: Serve) -> None:
     async with serve(server) as client:
         session = await asked(client)
