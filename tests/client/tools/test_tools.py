@@ -108,7 +108,7 @@ async def test_tools_are_functions(revision: str) -> None:
         with pytest.raises(ToolError, match="there is no such city"):
             await tools["forecast"](city="Nowhere")
         with pytest.raises(ToolError, match="city: expected a string"):
-            await tools["forecast"](city=5)
+            await tools["forecast"](city=5.5)
 
 
 async def test_a_tool_says_what_it_is() -> None:
