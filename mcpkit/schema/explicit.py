@@ -55,7 +55,7 @@ def arguments(schema: Any, *, drops_unknown: bool = False) -> Arguments:
                 'into it instead of extra="ignore"'
             )
         return JSONSchemaArguments(schema)
-    if "$schema" in schema or any(isinstance(value, (dict, list, bool, str)) for value in schema.values()):
+    if any(isinstance(value, (dict, list, bool, str)) for value in schema.values()):
         raise RegistrationError('input_schema: the root of a JSON Schema must say `"type": "object"`')
     parameters = [parameter(name, hint) for name, hint in schema.items()]
     return Arguments.of_parameters("input_schema", parameters, drops_unknown=drops_unknown)

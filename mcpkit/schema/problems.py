@@ -224,7 +224,7 @@ class Reader:
         # The branch that was meant has the kind of the value, and its problems lie inside it.
         meant = [each for each in found if all(fault.steps != steps or fault.guess for fault in each[1])]
         tagged = [each for each in found if _has_tag(each[0], value)]
-        guess = next((each[0][1] for each in (tagged, meant) if len(each) == 1), [])
+        guess: list[Fault] = next((each[0][1] for each in (tagged, meant) if len(each) == 1), list[Fault]())
         if len(meant) == 1 and guess is meant[0][1]:
             yield from guess  # no other branch takes a value of this kind
             return

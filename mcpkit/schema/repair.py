@@ -131,7 +131,8 @@ def _wrong(faults: Iterable[Fault], known: dict[int, set[Steps]]) -> set[Steps]:
         places.add(fault.steps)
         if fault.within:
             if id(fault) not in known:
-                known[id(fault)] = set.intersection(*(_wrong(branch, known) for branch in fault.within))
+                first, *others = (_wrong(branch, known) for branch in fault.within)
+                known[id(fault)] = first.intersection(*others)
             places |= known[id(fault)]
     return places
 

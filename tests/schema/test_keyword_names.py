@@ -4,6 +4,7 @@
 
 import asyncio
 import dataclasses
+import inspect
 import json
 import keyword
 import os
@@ -37,6 +38,7 @@ exclusiveMinimum format if items maxContains maxItems maxLength maxProperties ma
 minProperties minimum multipleOf not nullable oneOf pattern patternProperties prefixItems properties propertyNames
 readOnly required then title type unevaluatedItems unevaluatedProperties uniqueItems writeOnly xml
 """
+IDENTIFIERS = [name for name in KEYWORDS.split() if name.isidentifier() and not keyword.iskeyword(name)]
 EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
 
 
@@ -100,11 +102,7 @@ USES = ("parameter", "result", "prompt", "question")
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[str, str, dict[str, str]]:
     made, use = draw(st.sampled_from(sorted(MAKES))), draw(st.sampled_from(USES))
-    names = [
-        name
-        for name in KEYWORDS.split()
-        if made in ANY_NAME or (name.isidentifier() and not keyword.iskeyword(name))
-    ]
+    names = KEYWORDS.split() if made in ANY_NAME else IDENTIFIERS
     kinds = FLAT if use == "question" else sorted(FIELDS)
     chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))
     return made, use, {name: draw(st.sampled_from(kinds)) for name in chosen}
@@ -192,6 +190,44 @@ def test_fields_called_like_keywords_register_resolve_and_round_trip(
     case: tuple[str, str, dict[str, str]],
 ) -> None:
     asyncio.run(check_round_trip(*case))
+
+
+def a_function(hints: Fields) -> Callable[..., Any]:
+    """Return a function that has parameters of these names, and returns what it was given."""
+
+    def function(**given: Any) -> dict[str, Any]:
+        return given
+
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint)
+        for name, hint in hints.items()
+    ]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # which `inspect` reads
+    function.__annotations__ = hints
+    return function
+
+
+@pytest.mark.anyio
+async def test_parameters_and_variables_may_be_called_like_keywords() -> None:
+    server = Server("names")
+    texts = dict.fromkeys(IDENTIFIERS, str)
+    models = dict.fromkeys(IDENTIFIERS, Color)
+    server.tool(a_function(models), name="models")
+    server.tool(lambda arguments: arguments, name="mapped", input_schema=dict.fromkeys(KEYWORDS.split(), str))
+    server.prompt(a_function(texts), name="said")
+    server.resource(f"names://x{{?{','.join(IDENTIFIERS)}}}", name="read")(a_function(texts))
+    async with connect(server) as client:
+        tools = {tool["name"]: tool["inputSchema"] for tool in await client.list_tools()}
+        colors = dict.fromkeys(IDENTIFIERS, COLOR)
+        check_schema(tools["models"], colors, [{**colors, name: {"name": 5.5}} for name in IDENTIFIERS])
+        assert json.loads((await client.call("models", colors)).text) == colors
+        every = dict.fromkeys(KEYWORDS.split(), "x")
+        assert json.loads((await client.call("mapped", every)).text) == every
+        given = dict.fromkeys(IDENTIFIERS, "x")
+        (message,) = await client.get_prompt("said", given)
+        assert json.loads(message["content"]["text"]) == given
+        (content,) = await client.read(f"names://x?{'&'.join(f'{name}=x' for name in IDENTIFIERS)}")
+        assert json.loads(content["text"]) == given
 
 
 @pytest.mark.parametrize("reference", ["#/$defs/Absent", "#/properties/a", "https://example.com/a.json"])
