@@ -91,14 +91,15 @@ def own_client(url: str, *, keeps_connections: bool = True) -> httpx2.AsyncClien
 
     import httpx2
 
+    from ..common import proxies
+
     parts = urlsplit(url)
-    return httpx2.AsyncClient(
-        verify=parts.scheme
-        == "https",  # what is not encrypted needs no authorities, whose reading takes 20 ms
+    return proxies.client(
+        parts.scheme == "https",  # what is not encrypted needs no authorities, whose reading takes 20 ms
         trust_env=not is_loopback(parts.hostname),
+        limits=httpx2.Limits(max_keepalive_connections=20 if keeps_connections else 0),
         headers={"User-Agent": f"mcpkit/{__version__}"},
         timeout=PATIENCE,
-        limits=httpx2.Limits(max_keepalive_connections=20 if keeps_connections else 0),
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
     )
 
@@ -155,8 +156,9 @@ def failure(error: Exception, url: str) -> str:
         return "the http_client that was given has no connection free: allow it more (limits=)"
     if isinstance(error, httpx2.ProxyError):
         return f"the proxy on the way to {place} refuses"
-    if isinstance(error, httpx2.ConnectError):
-        reason = _reason(error)
+    if isinstance(error, (httpx2.ConnectError, httpx2.UnsupportedProtocol)):
+        # The latter is of a proxy that cannot be used, and says which.
+        reason = str(error) if isinstance(error, httpx2.UnsupportedProtocol) else _reason(error)
         return f"cannot connect to {place}" + (f": {reason}" if reason else "")
     if isinstance(error, httpx2.DecodingError):
         return f"{place} has sent what cannot be decompressed"

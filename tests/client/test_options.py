@@ -115,7 +115,7 @@ def test_a_port_that_there_is_not_is_refused() -> None:
         (
             {},
             {"http_proxy": URL},
-            r"by the proxy that the environment names \(HTTP_PROXY; trust_env=False goes without",
+            r"by the proxy that the environment names \(http_proxy; trust_env=False goes without",
         ),
         ({}, {"http_proxy": URL, "no_proxy": "server.invalid"}, "to http://server.invalid: "),
         ({"trust_env": False}, {"http_proxy": URL}, "to http://server.invalid: "),

@@ -85,14 +85,16 @@ class Web:
 
     def _made(self) -> httpx2.AsyncClient:
         """Return another client, whose connections are its own."""
+        from ....common import proxies  # which needs httpx2
+
         parts = urlsplit(self.url)
-        client: httpx2.AsyncClient = self._library.AsyncClient(
-            verify=self._library.create_ssl_context() if parts.scheme == "https" else False,
+        return proxies.client(
+            self._library.create_ssl_context() if parts.scheme == "https" else False,
             trust_env=not is_loopback(parts.hostname),  # by which proxies are named
+            limits=self._library.Limits(max_connections=100, max_keepalive_connections=20),
             headers={"User-Agent": f"mcpkit-doctor/{__version__}"},
             timeout=self.patience,
         )
-        return client
 
     async def send(
         self,

@@ -35,14 +35,11 @@ def connected(
     """
     import httpx2
 
-    return httpx2.AsyncClient(
-        verify=verify,
-        proxy=proxy,
-        trust_env=trust_env,
-        mounts=None if mounts is None else dict(mounts),
-        limits=httpx2.Limits(
-            max_connections=None,  # streams that stay open never keep calls waiting
-            max_keepalive_connections=_KEPT_CONNECTIONS,
-            keepalive_expiry=_KEPT_SECONDS,
-        ),
+    from ....common import proxies
+
+    limits = httpx2.Limits(
+        max_connections=None,  # streams that stay open never keep calls waiting
+        max_keepalive_connections=_KEPT_CONNECTIONS,
+        keepalive_expiry=_KEPT_SECONDS,
     )
+    return proxies.client(verify, proxy=proxy, trust_env=trust_env, limits=limits, mounts=mounts)

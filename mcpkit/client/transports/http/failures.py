@@ -28,7 +28,10 @@ def failure(
         message = "the http_client that was given has no connection free: allow it more (limits=)"
     elif isinstance(error, httpx2.ProxyError):
         message = f"the proxy on the way to {origin} refuses: {text}"
-    elif isinstance(error, (httpx2.ConnectError, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError)):
+    elif isinstance(error, httpx2.UnsupportedProtocol):  # such as a proxy that cannot be used
+        message = f"cannot connect to {origin}: {text}"
+        return TransportError(message, may_have_begun=False, may_pass=False)
+    elif isinstance(error, (httpx2.ConnectError, httpx2.LocalProtocolError)):
         message = f"cannot connect to {origin}{by_proxy()}: {_reason(error) or text}"
         if "CERTIFICATE_VERIFY_FAILED" in text:
             message += " (verify= names the authorities that are trusted)"

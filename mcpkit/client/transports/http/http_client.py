@@ -377,9 +377,10 @@ class HttpClient:
         scheme, proxies = self._target.scheme, getproxies() if self._trust_env else {}
         if not (proxies.get(scheme) or proxies.get("all")) or proxy_bypass(self._target.host):
             return ""
-        return (
-            f" by the proxy that the environment names ({scheme.upper()}_PROXY; trust_env=False goes without)"
-        )
+        from ....common.proxies import proxy_variable
+
+        variable = proxy_variable(scheme if proxies.get(scheme) else "all")
+        return f" by the proxy that the environment names ({variable}; trust_env=False goes without)"
 
     def check_coding(self, response: httpx2.Response) -> None:
         """Refuse a body that httpx2 might not read in bounded pieces.
