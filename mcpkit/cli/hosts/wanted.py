@@ -18,8 +18,11 @@ from ...client.roof import Client
 from ...client.targets.meant import meant
 from ...client.targets.reached import Process, Remote
 from ...common.start import mcpkit_command
+from ..serving.script import is_script
 from ..statuses import CommandError, Status
+from ..targets import inline
 from ..targets.folders import projects_of
+from ..targets.inline import inline_of, uv
 from ..targets.served import Place, place_of
 from ..targets.target import target_of
 
@@ -68,7 +71,8 @@ def server_at(
     is_one_word = Path(word).is_file() or not any(map(str.isspace, word))
     place = place_of(word) if is_one_word else None
     if place is not None:
-        process = Process(_run(place, is_run_by_uv=is_run_by_uv), env, Path.cwd() if cwd is None else cwd)
+        command = _run(place, is_run_by_uv=is_run_by_uv, is_reloading=is_reloading)
+        process = Process(command, env, Path.cwd() if cwd is None else cwd)
     elif is_run_by_uv or is_reloading:
         option = "--uv" if is_run_by_uv else "--reload"
         raise click.UsageError(f"{option} is for servers in Python files, and {word} is none")
@@ -81,12 +85,20 @@ def server_at(
     return called, process
 
 
-def _run(place: Place, *, is_run_by_uv: bool) -> list[str]:
-    """Return the command that runs a server in a file or a module of Python, by the path of its file."""
+def _run(place: Place, *, is_run_by_uv: bool, is_reloading: bool) -> list[str]:
+    """Return the command that runs a server in a file or a module of Python, by the path of its file.
+
+    A file that declares its dependencies itself has them from uv, with `--uv` or where they are missing here.
+    """
     path = _file_of(place.module) if place.path is None else Path(os.path.normpath(place.path))
     run = ("run", f"{path}:{place.name}" if place.name else str(path))
+    declared = inline_of(path)
+    if declared is not None and (is_run_by_uv or inline.is_run_by_uv(path, declared)):
+        if place.name is None and not is_reloading and is_script(path):
+            return declared.script_command(path, ())
+        return declared.command(path, run)
     if is_run_by_uv:
-        return [_uv(), "run", "--directory", str(_project(path)), "mcpkit", *run]
+        return [uv(), "run", "--directory", str(_project(path)), "mcpkit", *run]
     return mcpkit_command(*run)
 
 
@@ -101,15 +113,6 @@ def _file_of(module: str) -> Path:
     if spec is None or spec.origin is None:
         raise CommandError(f"there is no module {module} in {Path.cwd()}", Status.NO_SUCH_THING)
     return Path(spec.origin).absolute()
-
-
-def _uv() -> str:
-    program = shutil.which("uv")
-    if program is None:
-        raise CommandError(
-            "--uv: there is no uv on the PATH: https://docs.astral.sh/uv/ tells how to install it"
-        )
-    return program
 
 
 def _project(path: Path) -> Path:

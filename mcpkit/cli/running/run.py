@@ -11,6 +11,7 @@ import click
 from ...transports.standard_streams import divert_standard_output
 from ..serving.script import given, is_foreign, is_script, names_mcpkit, run_object, run_script, told
 from ..statuses import CommandError
+from ..targets.inline import inline_of, is_run_by_uv, replace_process
 from ..targets.served import Found, NoServerInError, found, place_of
 
 
@@ -56,6 +57,7 @@ def command(
         )
     if is_reloading and workers is not None:
         raise click.UsageError("--reload serves by one process; leave --workers out")
+    _leave_to_uv(target, arguments, transport, host, port, workers, is_reloading=is_reloading, compat=compat)
     if is_reloading and transport is None:
         from ..reloading.stdio import run_reloading
 
@@ -89,6 +91,34 @@ def _run_stdio(target: str, arguments: Sequence[str]) -> None:
         if named is not None:
             with told():
                 named.server.run()
+
+
+def _leave_to_uv(
+    target: str,
+    arguments: Sequence[str],
+    transport: str | None,
+    host: str | None,
+    port: int | None,
+    workers: int | None,
+    *,
+    is_reloading: bool,
+    compat: bool,
+) -> None:
+    """Replace this process by uv where the file declares dependencies itself that are not installed here."""
+    place = place_of(target)
+    path = None if place is None or place.path is None else place.path
+    declared = None if path is None else inline_of(path)
+    if path is None or declared is None or not is_run_by_uv(path, declared):
+        return
+    flags = {transport: transport, "reload": is_reloading, "compat": compat}
+    values = {"host": host, "port": port, "workers": workers}
+    options = [f"--{name}" for name, is_given in flags.items() if is_given]
+    options += [f"--{name}={value}" for name, value in values.items() if value is not None]
+    if not options and place is not None and place.name is None and is_script(path):
+        command = declared.script_command(path, arguments)
+    else:
+        command = declared.command(path, ["run", *options, target, "--", *arguments])
+    replace_process(command, path)
 
 
 def _found(target: str, arguments: Sequence[str], *, is_at_port: bool) -> Found | None:

@@ -188,7 +188,7 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(mcpkit, file):
             1,
             "--uv is for servers in Python files",
         ),
-        (("install", "cursor", "server.py", "--uv"), 1, "--uv: there is no "),
+        (("install", "cursor", "server.py", "--uv"), 1, "there is no uv on the PATH"),
         (
             ("install", "cursor", "npx some-server", "--reload", "--name", "n"),
             1,
