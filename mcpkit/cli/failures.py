@@ -50,6 +50,8 @@ def failure(error: Exception, *, is_debugged: bool = False) -> tuple[str, Status
         and (lacks := (error.name or "").partition(".")[0]) in _OF_THE_EXTRA
     ):
         return f"this command needs {lacks}. Run: {install_command('cli')}", Status.USAGE
+    if isinstance(error, ImportError) and ". Run: " in message:  # which installs what is missing
+        return message, Status.USAGE
     statuses: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Status], ...] = (
         ((AuthorizationError, AuthorizationFailedError), Status.NOT_AUTHORIZED),
         (InvalidResultError, Status.TOOL_ERROR),

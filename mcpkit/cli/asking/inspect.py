@@ -11,7 +11,7 @@ from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import STATELESS
 from ...protocol.types import Json
 from ..checking.tokens import tokens
-from ..output.written import printable, write, write_json
+from ..output.written import printable, results, write, write_json
 from .lists import show
 from .server import Asked, asks_server
 
@@ -23,6 +23,8 @@ async def command(asked: Asked) -> None:
 
     What is counted of a tool is what hosts hand to models: its name, its description and the schema of its arguments.
     """
+    if not asked.is_json:
+        results()  # which fails before anything is printed where tables cannot be drawn
     async with asked.client() as client:
         there = {name: each for name, each in client.servers.items() if name not in client.failures}
         reports = {name: await _report(each) for name, each in there.items()}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, redirect_stdout
 from dataclasses import replace
 from functools import wraps
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 from click.shell_completion import CompletionItem
@@ -22,8 +23,12 @@ from ...protocol.types import Json
 from ..output.last_words import LastWords
 from ..statuses import CommandError, Status
 from ..targets.pairs import pairs
+from ..targets.served import found, place_of
 from ..targets.target import target_of
 from .conversation import Conversation
+
+if TYPE_CHECKING:
+    from ...client.transports.memory import MemoryTransport
 
 Command = Callable[..., Awaitable["int | None"]]
 """An `async` command; it returns its status, or nothing where all is done."""
@@ -50,6 +55,13 @@ _OPTIONS: Final = (
     click.option(
         "--login", is_flag=True, help="Log in by a browser where the server wants to know who asks."
     ),
+    click.option(
+        "--as",
+        "user",
+        metavar="USER",
+        help="Play this user, of a server in a Python file and in this process.",
+    ),
+    click.option("--scopes", metavar="SCOPES", help="What that user has been granted, separated by spaces."),
     click.option("--trace", is_flag=True, help="Show each message on standard error, secrets masked."),
     click.option("--debug", is_flag=True, hidden=True),
 )
@@ -75,6 +87,7 @@ class Asked:
         is_json: Whether JSON is to be written.
         options: How it is reached, as `Client` takes it.
         way: How a URL is reached; None for whichever it speaks.
+        played: A transport to the server in this process, as the user that `--as` names; None without that.
         conversation: What answers the server's questions, and shows what it says meanwhile; None where it asks nothing.
     """
 
@@ -85,12 +98,14 @@ class Asked:
         is_json: bool,
         options: Json,
         way: Literal["http", "sse"] | None = None,
+        played: MemoryTransport | None = None,
         conversation: Conversation | None = None,
     ) -> None:
         self.target = target
         self.is_json = is_json
         self.options = options
         self.way: Literal["http", "sse"] | None = way
+        self.played = played
         self.conversation = conversation
 
     @asynccontextmanager
@@ -100,7 +115,7 @@ class Asked:
         Args:
             more: Further options of `Client`.
         """
-        target = target_of(self.target)
+        target = target_of(self.target) if self.played is None else self.played
         conversation = self.conversation
         options: Json = {**self.options, **more}
         if conversation is not None:
@@ -108,7 +123,7 @@ class Asked:
         if isinstance(target, str) and "://" in target and not _says_who_asks(options):
             options.update(_logged_in(target, may_ask="auth" in options))
         words = LastWords()
-        if is_process(target):
+        if self.played is None and is_process(target):
             # It is the user's own, and finds what they have set in their shell, as API keys.
             options["env"] = {**os.environ, **options.get("env", {})}
             options["stderr"] = words.line
@@ -174,6 +189,13 @@ def _asked(given: Json) -> Asked:
         "auth": "oauth" if given.pop("login") else None,
         "trace": given.pop("trace") or None,
     }
+    user, scopes = given.pop("user"), given.pop("scopes")
+    played = None
+    if user is not None:
+        played = _played(given["target"], user, scopes or "", {**options, "http or sse": given["way"]})
+        options["env"] = options["headers"] = None
+    elif scopes is not None:
+        raise click.UsageError("--scopes is what the user of --as has been granted: say --as USER, too")
     conversation = None
     if "answer" in given:
         conversation = Conversation(
@@ -189,8 +211,36 @@ def _asked(given: Json) -> Asked:
         is_json=given.pop("is_json"),
         options=known,
         way=given.pop("way"),
+        played=played,
         conversation=conversation,
     )
+
+
+def _played(word: str, user: str, scopes: str, options: Json) -> MemoryTransport:
+    """Return a transport to a server that is imported into this process, and whose requests come from a user.
+
+    Raises:
+        click.UsageError: The target is no Python file or module, or an option concerns another process.
+        CommandError: There is no server in it.
+    """
+    from ...client.transports.memory import MemoryTransport
+    from ...state.principal import Principal
+
+    if place_of(word) is None:
+        raise click.UsageError(
+            f"--as plays a user of a server in a Python file or module, and {word} is none: give --token for a URL"
+        )
+    for option in ("token", "auth", "cwd", "http or sse"):
+        if options[option] is not None:
+            name = "login" if option == "auth" else option
+            raise click.UsageError(
+                f"--{name} is for servers in other processes, and --as for one in this process"
+            )
+    os.environ.update(options["env"] or {})
+    with redirect_stdout(sys.stderr):  # of what a module prints while it is imported
+        server = found(word).server
+    headers = {name.lower().encode(): value.encode() for name, value in (options["headers"] or {}).items()}
+    return MemoryTransport(server, principal=Principal(user, scopes.split()), headers=headers)
 
 
 async def _awaited(asked: Asked, awaitable: Awaitable[int | None]) -> int | None:

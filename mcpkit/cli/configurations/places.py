@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -118,8 +118,19 @@ def project_files(folder: Path) -> Iterator[File]:
             yield File(host, "user", path, host.keys)
 
 
-def is_there(host: Host) -> bool:
-    """Say whether a host seems to be installed: its folder or its program is there."""
+def is_there(host: Host, made: Collection[Path] = ()) -> bool:
+    """Say whether a host seems to be installed: its folder, its file or its program is there.
+
+    Args:
+        host: The host.
+        made: Files and folders that mcpkit has made: they say nothing about the host.
+    """
     path = user_file(host.user)
-    own_folder = path.parent != Path.home() and path.parent.is_dir()
-    return own_folder or path.is_file() or bool(host.program and shutil.which(host.program))
+    if path.is_file() and path not in made:
+        return True
+    folder = path.parent
+    if folder != Path.home() and folder.is_dir():
+        others = (each for each in folder.iterdir() if each not in made)
+        if folder not in made or any(not each.name.startswith(path.name) for each in others):
+            return True
+    return bool(host.program and shutil.which(host.program))

@@ -41,6 +41,10 @@ async def command(asked: Asked, call: bool) -> Status:
     The server is started, or reached, as often as there is something to see. The status is 6 where something is found,
     and 4 where there is no way to it at all.
     """
+    if asked.played is not None:
+        raise click.UsageError(
+            "--as plays a user in this process, and doctor looks at servers from outside of theirs"
+        )
     patient = await _patient(asked, wants_calls=call)
     patient.client = asked.client
     steps: list[Seen] = []

@@ -16,6 +16,7 @@ from ..configurations.table import HOSTS
 from ..output.written import results, write_json
 from ..statuses import CommandError
 from . import completing
+from .records import Records
 
 
 @click.command("hosts", epilog="Example: mcpkit hosts --json")
@@ -24,11 +25,12 @@ from . import completing
 def command(names: Sequence[str], is_json: bool) -> None:
     """List the hosts that servers can be given to, whether each is here, its files, and the servers in them."""
     hosts = [host_of(name) for name in names] or list(HOSTS.values())
+    made = Records().made()
     found: list[Json] = [
         {
             "name": host.name,
             "title": host.title,
-            "found": is_there(host),
+            "found": is_there(host, made),
             "files": [_told(file) for file in files_of(host, Path.cwd())],
         }
         for host in hosts

@@ -113,7 +113,7 @@ def command(
     if is_tried:
         _show_change(file, before or b"", after)
         return
-    was_there = is_there(known)
+    was_there = is_there(known, Records().made())
     _write(file, called, entry, before, after, record)
     click.echo(f"{called} is in {file.path}, for {known.title}", err=True)
     if not was_there:

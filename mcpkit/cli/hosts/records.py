@@ -55,6 +55,23 @@ class Records:
             tuple(map(str, folders)) if is_array(folders) else (),
         )
 
+    def made(self) -> set[Path]:
+        """Return the files and folders that installing has made and that nothing else has written to since."""
+        found = set[Path]()
+        known: dict[Path, list[Json]] = {}
+        for key, record in self._read().items():
+            if is_object(record):
+                folders: object = record.get("folders")
+                found.update(Path(str(each)) for each in (folders if is_array(folders) else ()))
+                known.setdefault(Path(str(json.loads(key)[0])), []).append(record)
+        for path, records in known.items():
+            content = files.content_of(path)
+            left = {record.get("after") for record in records}
+            was_new = any(record.get("backup") is None for record in records)
+            if content is not None and was_new and hash_of(content) in left:
+                found.add(path)
+        return found
+
     def add(self, file: File, name: str, record: Record) -> None:
         """Note that an entry has been installed."""
         self._write({**self._read(), _key(file, name): asdict(record)})

@@ -153,8 +153,11 @@ def test_without_rich_tables_say_what_to_install_and_texts_need_none(
     monkeypatch.setitem(sys.modules, "rich", None)
     status, out, err = mcpkit("list", url)
     assert (status, out, err) == (1, "", f"mcpkit: tables need rich. Run: {install_command('cli')}\n")
+    status, out, err = mcpkit("inspect", url)
+    assert (status, out, err) == (1, "", f"mcpkit: tables need rich. Run: {install_command('cli')}\n")
     assert mcpkit("call", url, "add", "first=1") == (0, "2\n", "")
-    assert mcpkit("list", url, "--json")[0] == 0
+    for command in ("list", "inspect"):
+        assert mcpkit(command, url, "--json")[0] == 0
 
 
 CIRCULAR = """

@@ -15,10 +15,11 @@ import pytest
 from faulty_app import faulty_app
 from granting import granting
 from mcpkit import Server
+from mcpkit.auth import StaticTokens
 from mcpkit.cli.app import run
 from mcpkit.cli.doctor.checks import http, reaching
 from nginx import free_ports, proxying
-from serving import HELPERS, in_thread
+from serving import HELPERS, in_thread, in_thread_at
 
 sys.path.insert(0, str(HELPERS.parents[1] / "examples" / "weather"))
 
@@ -212,3 +213,26 @@ def test_a_protected_server_is_seen_whole_by_who_has_logged_in(
         assert "4 tools" in seen["lists"]
         server.metadata["code_challenge_methods_supported"] = None
         assert "no-pkce" in doctor(capfd, server.url)[1]["codes"]
+
+
+def test_a_server_that_names_no_authorization_server_is_looked_at_with_a_token(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    token = StaticTokens.make()[0]
+    server = Server("shop", auth=StaticTokens({token: "backup"}))
+
+    @server.tool
+    def price(item: str) -> float:
+        """Say what an item costs."""
+        return 3.5
+
+    with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
+        status, report = doctor(capfd, f"{origin}/mcp")
+        assert (report["codes"], status) == (["no-metadata"], 6)
+        assert f"mcpkit doctor {origin}/mcp --token TOKEN" in report["steps"][0]["seen"]
+        assert "(--token TOKEN here)" in report["findings"][0]["cure"]
+        seen = {
+            each["step"]: each["seen"]
+            for each in doctor(capfd, f"{origin}/mcp", "--token", token)[1]["steps"]
+        }
+        assert "1 tool" in seen["lists"]

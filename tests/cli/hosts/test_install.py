@@ -292,3 +292,21 @@ def test_notes_that_are_broken_are_told_of(mcpkit, file, home):
     status, _, err = mcpkit("install", "cursor", "server.py")
     assert (status, file.exists()) == (1, False)
     assert f"{notes}, where mcpkit notes what it has installed, is broken" in err
+
+
+@pytest.mark.parametrize("host", list(HOSTS))
+def test_hosts_and_install_agree_on_whether_a_host_is_installed(mcpkit, home, monkeypatch, host):
+    monkeypatch.setattr(places.shutil, "which", lambda name: None)
+
+    def is_found() -> bool:
+        return bool(json.loads(mcpkit("hosts", host, "--json")[1])[0]["found"])
+
+    for name in ("first", "second"):
+        status, _, err = mcpkit("install", host, "npx shop", "--name", name)
+        assert (status, "does not seem to be installed" in err) == (0, True)
+        assert not is_found()
+    path = places.user_file(HOSTS[host].user)
+    path.write_text(path.read_text() + "\n")  # as the host does when it is started
+    assert is_found()
+    _, _, err = mcpkit("install", host, "npx shop", "--name", "third")
+    assert "does not seem to be installed" not in err

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -121,10 +122,14 @@ async def _to_log_in(patient: WebPatient, seen: Seen) -> Seen:
     seen.findings += await _of_authorization(patient)
     seen.is_end = True
     patient.status = Status.FINDINGS if seen.findings else Status.NOT_AUTHORIZED
+    codes = {each.code for each in seen.findings}
+    way = f"--token TOKEN, as the server names no authorization server: mcpkit doctor {patient.url} --token TOKEN"
+    if "no-metadata" not in codes:
+        way = f"a login: mcpkit auth login {patient.url}"
     seen.summary = (
         f"HTTP {patient.first.status}: the token is refused"
         if patient.says_who_asks
-        else f"HTTP {patient.first.status}: the rest is seen by who has logged in: mcpkit auth login {patient.url}"
+        else f"HTTP {patient.first.status}: the rest needs {way}"
     )
     return seen
 
@@ -138,10 +143,27 @@ async def authorization(patient: WebPatient) -> Seen:
     return seen
 
 
+_BY_NO_METADATA: Final = frozenset({"challenge-without-metadata", "sse-metadata", "march-foreign-issuer"})
+"""Findings of a server without metadata of a protected resource, which follow from that."""
+
+
 async def _of_authorization(patient: WebPatient) -> list[Finding]:
+    """Return what keeps clients from a login; of a server without metadata one finding, with the other way in."""
     found = await check_authorization(patient.url, timeout=patient.patience)
-    return [
+    findings = [
         Finding(each.code, each.severity, each.why, each.cure) for each in found if each.severity != "note"
+    ]
+    if not any(each.code == "no-metadata" for each in findings):
+        return findings
+    return [
+        replace(
+            each,
+            cure=f"give each client a token that the server takes (--token TOKEN here); for logins, {each.cure}",
+        )
+        if each.code == "no-metadata"
+        else each
+        for each in findings
+        if each.code not in _BY_NO_METADATA
     ]
 
 
