@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 
 from mcpkit.cli.app import run
@@ -93,3 +95,37 @@ def test_what_the_extra_would_bring_is_told(
         monkeypatch.setitem(sys.modules, name, None)
     assert run(["hosts"]) == 1
     assert capsys.readouterr().err == f"mcpkit: this command needs rich. Run: {install_command('cli')}\n"
+
+
+def options_of(command: click.Command) -> set[str]:
+    """Return the options of a command, and of the commands below it."""
+    own = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    inner = command.commands.values() if isinstance(command, click.Group) else ()
+    return {"--help", "--debug", *own}.union(*map(options_of, inner))
+
+
+def test_commands_and_options_that_pages_name_are_there() -> None:
+    root = Path(__file__).parents[2]
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    known = {
+        name: options_of(import_module(f"mcpkit.cli.{each.place}").command) for name, each in COMMANDS.items()
+    }
+    wrong: list[str] = []
+    seen = 0
+    for page in pages:
+        if page.name in {"architecture.md", "changelog.md"}:
+            continue
+        for name, rest in re.findall(
+            r"(?:^\$ |`)mcpkit ([a-z]+)\b([^`|\n]*)", page.read_text("utf-8"), re.MULTILINE
+        ):
+            if name not in known:
+                wrong.append(f"{page.name}: there is no mcpkit {name}")
+                continue
+            for option in re.findall(
+                r"(?<=\s)--[a-z][a-z-]*", re.sub(r'"[^"]*"', "", rest).partition(" -- ")[0]
+            ):
+                seen += 1
+                if option not in known[name] and name != "migrate":  # which has a parser of its own
+                    wrong.append(f"{page.name}: mcpkit {name} has no {option}")
+    assert wrong == []
+    assert seen > 50
