@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ....calls.coroutines import within
 from ....protocol.jsonrpc import RequestId
-from ...link.errors import TransportError
+from ...link.errors import StatusError, TransportError
 from ...link.transport import Receiver
 from .event_stream import EventStream, TooLargeEventError
 from .headers import Pairs
@@ -103,6 +103,8 @@ class MessageStream:
                         return None
         except TooLargeEventError:
             raise http.too_large() from None
+        except StatusError:
+            raise
         except http.failures as error:
             broken = http.failure(error)
         else:
@@ -119,6 +121,9 @@ class MessageStream:
                 receiver.receive(event.data, self._id)
                 if self._id is not None and not receiver.is_pending(self._id):
                     return True
+            elif event.name == b"endpoint" and self._id is not None:  # some such servers take any method
+                message = f"{self._http.origin} serves the transport of 2024-11-05 at the path of the URL"
+                raise StatusError(message, 405, may_have_begun=False)
         return False
 
     async def join(self) -> TransportError | None:

@@ -340,3 +340,19 @@ async def test_a_silent_discover_over_http_leaves_time_for_initialize() -> None:
     async with scripted(script) as server, Client(server.url, connect_timeout=1.0) as client:
         assert client.revision == "2025-11-25"
         assert "not answered within 0.5 s" in client.revision_reason
+
+
+async def test_a_post_that_opens_a_stream_of_2024_leads_to_that_transport() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        if asked.method == "GET":
+            await reply.send(404, b"no stream")
+        else:
+            await reply.begin_stream()
+            await reply.chunk(b"event: endpoint\ndata: /messages\n\n")
+            await reply.hang_up()
+
+    async with scripted(script) as server:
+        with pytest.raises(StatusError, match=r"serves the transport of 2024-11-05.*'no stream'"):
+            async with Client(server.url, connect_timeout=20):
+                pass
+        assert len(server.of("GET")) == 1
