@@ -148,7 +148,7 @@ class BentServer:
             if "progressToken" in params:
                 params["progressToken"] = asked["id"]
             return message
-        methods = [each for each in self.schema.methods("Server", "Request") if not each.startswith("tasks/")]
+        methods = [*self.schema.methods("Server", "Request")]
         return self.question(self.random.choice(methods), "question")
 
     def question(self, method: str, id_: str | None) -> Message:

@@ -166,6 +166,35 @@ def test_what_the_app_itself_reads_comes_once(parser: str, header: tuple[str, st
         assert post(url, message, [*headers, *first])[0] == 200
 
 
+@pytest.mark.parametrize(
+    "versions",
+    [
+        ["2026-07-28"],
+        ["1999-01-01"],
+        ["DRAFT-2026-v1"],
+        [""],
+        ["2025-11-25, 2025-11-25"],
+        ["2025-11-25"] * 2,
+        ["", "x"],
+    ],
+)
+@pytest.mark.parametrize("parser", PARSERS)
+def test_initialize_opens_a_session_whatever_revision_its_headers_name(
+    parser: str, versions: list[str]
+) -> None:
+    client = {"name": "t", "version": "1"}
+    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    headers = [("Host", "localhost"), ("Content-Type", "application/json")]
+    headers += [("MCP-Protocol-Version", version) for version in versions]
+    with in_thread(make_server().asgi(), http=parser) as url:
+        status, answer = post(url, message, headers)
+        assert (status, answer["result"]["protocolVersion"]) == (200, "2025-06-18")
+        if versions != ["2026-07-28"]:
+            other = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
+            assert post(url, other, headers)[0] == 400
+
+
 @pytest.mark.parametrize("parser", PARSERS)
 def test_the_recipe_of_a_proxy_takes_nobody_for_somebody_else(parser: str) -> None:
     with in_thread(recipe(), http=parser) as url:
