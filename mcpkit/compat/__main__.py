@@ -17,9 +17,10 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
+from inspect import iscoroutine
 from pathlib import Path
-from types import CoroutineType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, NoReturn
+from types import FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..transports.standard_streams import divert_standard_output
 from .standing_in import stand_in
@@ -110,13 +111,14 @@ def _is_module(name: str, *, is_run: bool) -> bool:
 
 def _serve(found: Mapping[str, object], path: str, name: str) -> None:
     """Serve the object of that name over stdio; without a name, the one that is there and has not been served."""
-    for server in map(found.get, [name] if name else NAMES):
-        if name and isinstance(server, FunctionType):  # as `fastmcp run FILE:FUNCTION` does
-            server = server()  # noqa: PLW2901 - it takes the place of what makes it
-            if isinstance(server, CoroutineType):
+    for value in map(found.get, [name] if name else NAMES):
+        server: Any = value
+        if name and isinstance(value, FunctionType):  # as `fastmcp run FILE:FUNCTION` does
+            server = value()
+            if iscoroutine(server):
                 import asyncio
 
-                server = asyncio.run(server)  # noqa: PLW2901 - likewise
+                server = asyncio.run(server)
         engine = getattr(server, "_mcp_server", None)
         if engine is not None and isinstance(run := getattr(server, "run", None), MethodType):
             if "served" not in vars(engine):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 from ...common.installation import requirement
+from ...protocol.jsonrpc import is_array
 from ..statuses import CommandError, Status
 
 _VARIABLE: Final = "MCPKIT_SCRIPT"
@@ -112,9 +113,10 @@ def inline_of(path: Path) -> Inline | None:
 
     try:
         found: Mapping[str, object] = tomlkit.parse(text).unwrap()
-        dependencies = found.get("dependencies", [])
+        given = found.get("dependencies", [])
         python = found.get("requires-python")
-        if not isinstance(dependencies, list) or not all(isinstance(each, str) for each in dependencies):
+        dependencies = [each for each in given if isinstance(each, str)] if is_array(given) else []
+        if dependencies != given:
             raise TypeError("dependencies must be a list of strings")
         if python is not None and not isinstance(python, str):
             raise TypeError("requires-python must be a string")
@@ -123,7 +125,7 @@ def inline_of(path: Path) -> Inline | None:
         SpecifierSet(python or "")
     except (TOMLKitError, InvalidRequirement, InvalidSpecifier, TypeError) as error:
         raise CommandError(f"{path}: its `# /// script` block cannot be read: {error}") from None
-    return Inline(tuple(map(str, dependencies)), python, bool(found.get("tool")))
+    return Inline(tuple(dependencies), python, bool(found.get("tool")))
 
 
 def _block(path: Path) -> str | None:
