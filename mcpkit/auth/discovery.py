@@ -7,7 +7,7 @@ Nothing here asks anybody: it says which URLs to ask, and checks what has been a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -33,16 +33,17 @@ def protected_resource_urls(url: str) -> tuple[str, ...]:
     return (root + parts.path + query, root)
 
 
-def authorization_server_urls(issuer: str) -> tuple[str, ...]:
+def authorization_server_urls(issuer: str, *, accepts_http: bool = False) -> tuple[str, ...]:
     """Return where the metadata of an issuer may be, in the order to ask (RFC 8414, 3.1 and 5).
 
     Args:
         issuer: The issuer, as it was named.
+        accepts_http: As `check_url` has it.
 
     Raises:
         MetadataError: It is no issuer: no URL of https, or with a query or a fragment.
     """
-    parts = urlsplit(check_url(issuer, "the issuer"))
+    parts = urlsplit(check_url(issuer, "the issuer", accepts_http=accepts_http))
     if parts.query:
         raise MetadataError(f"the issuer has a query, which no issuer has: {shortened(issuer)}")
     if parts.path.endswith((AUTHORIZATION_SERVER, OPENID_CONFIGURATION)):
@@ -124,19 +125,22 @@ class AuthorizationServerMetadata:
     Attributes:
         issuer: Who it is.
         document: All that it says; what is read of it by the methods below is checked there.
+        accepts_http: As `check_url` has it.
     """
 
     issuer: str
     document: Mapping[str, object] = field(repr=False)
+    accepts_http: bool = False
 
     @classmethod
-    def read(cls, document: object, *issuers: str) -> AuthorizationServerMetadata:
+    def read(cls, document: object, *issuers: str, accepts_http: bool = False) -> AuthorizationServerMetadata:
         """Check a metadata document.
 
         Args:
             document: The document, as JSON has it.
             issuers: Whom it was asked of: its `issuer` must be one of these, to the byte. There are two only where
                 nobody has named one, and an origin stands for it, of which one cannot know whether it ends in `/`.
+            accepts_http: As `check_url` has it.
 
         Raises:
             MetadataError: It cannot be used, or is of somebody else.
@@ -152,20 +156,26 @@ class AuthorizationServerMetadata:
                 f"{what} is of another issuer, {shortened(issuer)}, and must be of the same to the byte{slash} "
                 "(RFC 8414, 3.3)"
             )
-        return cls(issuer, members)
+        return cls(issuer, members, accepts_http)
+
+    def completed(self, other: AuthorizationServerMetadata) -> AuthorizationServerMetadata:
+        """Return the same with the members that it lacks, of another document of the same issuer."""
+        own = {name: value for name, value in self.document.items() if value is not None}
+        return replace(self, document={**other.document, **own})
 
     @classmethod
-    def of_origin(cls, url: str) -> AuthorizationServerMetadata:
+    def of_origin(cls, url: str, *, accepts_http: bool = False) -> AuthorizationServerMetadata:
         """Return what is presumed of a server of 2025-03-26 that is its own authorization server and has no metadata.
 
         Args:
             url: The URL of the server (2025-03-26, basic/authorization, "Fallbacks for Servers without Metadata
                 Discovery").
+            accepts_http: As `check_url` has it.
 
         Raises:
             MetadataError: It is not encrypted.
         """
-        issuer = check_url(origin(url), "the origin of the server")
+        issuer = check_url(origin(url), "the origin of the server", accepts_http=accepts_http)
         return cls(
             issuer,
             {
@@ -176,6 +186,7 @@ class AuthorizationServerMetadata:
                 "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"],
             },
+            accepts_http,
         )
 
     def endpoint(self, name: str) -> str:
@@ -188,7 +199,8 @@ class AuthorizationServerMetadata:
             raise MetadataError(
                 f"the metadata of the authorization server {shortened(self.issuer)} has no {name}"
             )
-        return check_url(self.document[name], f"{name} of the authorization server {shortened(self.issuer)}")
+        what = f"{name} of the authorization server {shortened(self.issuer)}"
+        return check_url(self.document[name], what, accepts_http=self.accepts_http)
 
     def has(self, name: str) -> bool:
         """Say whether there is an endpoint of this name."""
@@ -206,16 +218,19 @@ class AuthorizationServerMetadata:
         """Say whether something is said to be so, such as `client_id_metadata_document_supported`."""
         return self.document.get(name) is True
 
-    def check_pkce(self) -> None:
+    def check_pkce(self, *, may_be_unannounced: bool = False) -> None:
         """Refuse an authorization server that does not say that it knows PKCE with S256.
 
         Clients must not go on then (basic/authorization, "Authorization Code Protection").
+
+        Args:
+            may_be_unannounced: Whether one that says nothing of PKCE is taken for one that knows it.
 
         Raises:
             MetadataError: It does not say so.
         """
         methods = self.strings("code_challenge_methods_supported")
-        if methods is not None and "S256" in methods:
+        if may_be_unannounced if methods is None else "S256" in methods:
             return
         issuer = shortened(self.issuer)
         if methods is not None:
@@ -227,7 +242,7 @@ class AuthorizationServerMetadata:
             f"the authorization server {issuer} does not say in its metadata that it knows PKCE "
             "(code_challenge_methods_supported), and clients must not log in there; where it knows PKCE all the same, "
             "as Microsoft Entra ID and Amazon Cognito do, the MCP server has to name an authorization server whose "
-            "metadata says so, such as a proxy of its own"
+            "metadata says so, such as a proxy of its own, or this client is made with accept_unannounced_pkce=True"
         )
 
 

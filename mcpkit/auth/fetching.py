@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from ..common.version import __version__
+from ..protocol import header_fields
+from ..protocol.jsonrpc import BYTE_ORDER_MARK
 from .libraries import http_library
 from .strict_json import read_object
 from .urls import check_url, is_loopback, origin
@@ -33,12 +35,21 @@ class FetchError(Exception):
         message: What has happened.
         status: The status of the answer, where there was one.
         may_pass: Whether it makes sense to ask again later: nobody has answered, or the server was busy or broken.
+        is_unreachable: Whether there is no connection to the server, so that its other documents cannot be had either.
     """
 
-    def __init__(self, message: str, *, status: int | None = None, may_pass: bool = True) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        may_pass: bool = True,
+        is_unreachable: bool = False,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.may_pass = may_pass
+        self.is_unreachable = is_unreachable
 
 
 class Document(NamedTuple):
@@ -55,7 +66,13 @@ class Document(NamedTuple):
 
 
 async def fetch_document(
-    url: str, what: str, *, http_client: httpx2.AsyncClient | None = None, patience: float = PATIENCE
+    url: str,
+    what: str,
+    *,
+    http_client: httpx2.AsyncClient | None = None,
+    patience: float = PATIENCE,
+    accepts_http: bool = False,
+    is_typed: bool = False,
 ) -> Document:
     """Fetch a JSON object; no redirect is followed, as another URL is another document.
 
@@ -64,20 +81,23 @@ async def fetch_document(
         what: What it is, for messages: "the metadata of https://id.example.com".
         http_client: A client of the caller's, which says all about TLS and proxies, and is not closed.
         patience: Seconds in which it must have come.
+        accepts_http: As `check_url` has it.
+        is_typed: Whether a document of another media type than JSON is refused: anybody may have put it there.
 
     Raises:
         MetadataError: The URL is none that may be asked.
         FetchError: There is no such document, or it is not what it should be.
         ImportError: httpx2 is not installed.
     """
-    check_url(url, f"the URL of {what}")
+    check_url(url, f"the URL of {what}", accepts_http=accepts_http)
     httpx2 = http_library()
     try:
-        return await asyncio.wait_for(_fetched(url, what, http_client), patience)
+        return await asyncio.wait_for(_fetched(url, what, http_client, is_typed), patience)
     except asyncio.TimeoutError:
         raise FetchError(f"{what}: {url} has not answered within {patience:g} s") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-        raise FetchError(f"{what}: {failure(error, url)}") from error
+        unreachable = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError))
+        raise FetchError(f"{what}: {failure(error, url)}", is_unreachable=unreachable) from error
 
 
 def own_client(url: str, *, keeps_connections: bool = True) -> httpx2.AsyncClient:
@@ -128,21 +148,22 @@ async def body_of(response: httpx2.Response, url: str, what: str) -> bytes:
 
 
 def members_of(response: httpx2.Response, body: bytes, url: str, what: str) -> dict[str, object]:
-    """Return the JSON object that has been answered; one that does not say what it is may be one.
+    """Return the JSON object that has been answered, whatever its media type: files in buckets have any.
 
     Raises:
-        FetchError: It says that it is no JSON, or is no JSON object.
+        FetchError: It is no JSON object.
     """
-    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type and media_type != "application/json" and not media_type.endswith("+json"):
-        raise FetchError(
-            f"{what}: {url} has answered with {_shown(media_type)}, and not with application/json",
-            may_pass=False,
-        )
     try:
-        return read_object(body)
+        return read_object(body.removeprefix(BYTE_ORDER_MARK))
     except ValueError as error:
-        raise FetchError(f"{what}: {url} has answered with {error}", may_pass=False) from None
+        media_type = _media_type(response) or "no media type"
+        sent = "" if media_type == "application/json" else f" ({media_type[:60]})"
+        raise FetchError(f"{what}: {url} has answered with {error}{sent}", may_pass=False) from None
+
+
+def _media_type(response: httpx2.Response) -> str | None:
+    field = response.headers.get("content-type", "")
+    return None if not field else header_fields.media_type(field) or "another media type"
 
 
 def failure(error: Exception, url: str) -> str:
@@ -165,19 +186,19 @@ def failure(error: Exception, url: str) -> str:
     return f"the connection to {place} broke before the answer was there"
 
 
-async def _fetched(url: str, what: str, http_client: httpx2.AsyncClient | None) -> Document:
+async def _fetched(url: str, what: str, http_client: httpx2.AsyncClient | None, is_typed: bool) -> Document:
     if http_client is not None:
         if http_client.is_closed:
             raise FetchError(f"{what}: the http_client that was given has been closed")
-        return await _asked(url, what, http_client)
+        return await _asked(url, what, http_client, is_typed)
     client = own_client(url)
     try:
-        return await _asked(url, what, client)
+        return await _asked(url, what, client, is_typed)
     finally:
         await client.aclose()
 
 
-async def _asked(url: str, what: str, client: httpx2.AsyncClient) -> Document:
+async def _asked(url: str, what: str, client: httpx2.AsyncClient, is_typed: bool) -> Document:
     headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate"}
     async with client.stream("GET", url, headers=headers, follow_redirects=False) as response:
         status = response.status_code
@@ -190,6 +211,15 @@ async def _asked(url: str, what: str, client: httpx2.AsyncClient) -> Document:
         if status != 200:
             may_pass = status >= 500 or status in {408, 425, 429}
             raise FetchError(f"{what}: {url} has answered {status}", status=status, may_pass=may_pass)
+        media_type = _media_type(response)
+        if (
+            is_typed
+            and media_type not in {None, "application/json"}
+            and not str(media_type).endswith("+json")
+        ):
+            raise FetchError(
+                f"{what}: {url} has answered with {media_type}, and not with application/json", may_pass=False
+            )
         members = members_of(response, await body_of(response, url, what), url, what)
         return Document(members, max_age_of(response.headers))
 
@@ -223,10 +253,6 @@ def _until_expiry(headers: Mapping[str, str]) -> float | None:
         return None
     except (TypeError, ValueError):
         return 0.0  # "Expires: 0" and other dates that are none have passed
-
-
-def _shown(media_type: str) -> str:
-    return media_type[:60] if media_type.isascii() and media_type.isprintable() else "another media type"
 
 
 def _reason(error: BaseException | None) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ..common.numbers import check_seconds
 from ..state.meter import fetching
 from ..state.principal import Principal
+from .accepted import accepted, warn_of
 from .audiences import AudienceCheck
 from .claims import (
     ISSUER,
@@ -33,7 +34,7 @@ from .jwt import LEEWAY
 from .libraries import http_library
 from .one_at_a_time import OneAtATime
 from .urls import MetadataError, check_url
-from .verifier import Grant, InvalidTokenError, TokenVerifier, VerifierUnavailableError
+from .verifier import Grant, InvalidTokenError, Site, TokenVerifier, VerifierUnavailableError
 
 if TYPE_CHECKING:
     import httpx2
@@ -74,6 +75,8 @@ class Introspection(TokenVerifier):
         http_client: A client of your own to ask with, which says all about TLS and proxies, and is not closed.
         accept_tokens_for_any_audience: Whether `aud` is not looked at, which an issuer need not answer: then every API
             that trusts the issuer can use the tokens that it gets here, and be used with those that it gives away.
+        accept_plain_http: Whether issuer and endpoint may be at URLs of http on other machines, as in a cluster: then
+            everything between can read the secret and the tokens, and answer in the place of the issuer.
         clock: The time in Unix seconds.
 
     Attributes:
@@ -104,6 +107,7 @@ class Introspection(TokenVerifier):
         timeout: float = PATIENCE,
         http_client: httpx2.AsyncClient | None = None,
         accept_tokens_for_any_audience: bool = False,
+        accept_plain_http: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         http_library()
@@ -115,8 +119,15 @@ class Introspection(TokenVerifier):
         self._audience = AudienceCheck(audience, accept_tokens_for_any_audience)
         self.issuer = issuer
         self.issuers = (issuer,)
-        self._metadata = IssuerMetadata(issuer, timeout=timeout, http_client=http_client, clock=clock)
-        self._given_endpoint = None if endpoint is None else check_url(endpoint, "endpoint")
+        self._metadata = IssuerMetadata(
+            issuer, timeout=timeout, http_client=http_client, clock=clock, accepts_http=accept_plain_http
+        )
+        self._given_endpoint = (
+            None if endpoint is None else check_url(endpoint, "endpoint", accepts_http=accept_plain_http)
+        )
+        self._accepted = accepted(
+            accept_tokens_for_any_audience=accept_tokens_for_any_audience, accept_plain_http=accept_plain_http
+        )
         self._client = ClientSecret(client_id, client_secret)
         self._authentication: Authentication = authentication
         self._scope_claims = tuple(scope_claims)
@@ -129,6 +140,10 @@ class Introspection(TokenVerifier):
         self._questions: OneAtATime[dict[str, object]] = OneAtATime(timeout * (self._metadata.places + 3))
         self.connections = Connections(http_client, timeout)
         self._failure: str | None = None
+
+    def enter(self, site: Site) -> None:
+        """Warn of what is accepted that is refused otherwise."""
+        warn_of(site.name, self.issuer, self._accepted)
 
     async def verify(self, token: str, audience: str) -> Grant:
         """Return what a token grants, as its issuer says now.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..state.meter import fetching
@@ -32,6 +32,7 @@ class IssuerMetadata:
         http_client: A client of the author's.
         clock: The time in Unix seconds.
         is_openid: Whether it is looked for first where OpenID Connect has it, as some issuers have two documents.
+        accepts_http: As `check_url` has it.
 
     Attributes:
         places: How many places it may be in.
@@ -48,27 +49,40 @@ class IssuerMetadata:
         http_client: httpx2.AsyncClient | None,
         clock: Callable[[], float],
         is_openid: bool = False,
+        accepts_http: bool = False,
     ) -> None:
-        urls = authorization_server_urls(issuer)
+        urls = authorization_server_urls(issuer, accepts_http=accepts_http)
         self._urls = urls[::-1] if is_openid else urls
         self._issuer = issuer
         self._timeout = timeout
         self._http_client = http_client
+        self._accepts_http = accepts_http
         self._clock = clock
         self._fetches: OneAtATime[AuthorizationServerMetadata] = OneAtATime(timeout * (len(urls) + 1))
         self._kept: AuthorizationServerMetadata | None = None
         self._believed_until = -math.inf
         self._failure: FetchError | MetadataError | None = None
         self._next_fetch = -math.inf
+        self._unread: Sequence[str] = ()  # where it may be besides the place in which it was found
+        self._next_completion = -math.inf
         self.places = len(urls)
 
-    async def read(self) -> AuthorizationServerMetadata:
-        """Return all of it.
+    async def read(self, *needed: str) -> AuthorizationServerMetadata:
+        """Return it; where one document lacks a member, with those of the issuer's other documents.
+
+        Args:
+            needed: Members that are needed, such as `token_endpoint`; whether they are there is not checked.
 
         Raises:
             FetchError: There is none.
             MetadataError: It is of somebody else.
         """
+        metadata = await self._first()
+        if all(map(metadata.has, needed)) or not self._unread or self._clock() < self._next_completion:
+            return metadata
+        return await self._fetches.wait("rest", self._completed)
+
+    async def _first(self) -> AuthorizationServerMetadata:
         kept = self._kept
         now = self._clock()
         if kept is not None and (now < self._believed_until or now < self._next_fetch):
@@ -89,7 +103,7 @@ class IssuerMetadata:
             FetchError: There is no metadata.
             MetadataError: It is of somebody else, or has no such URL.
         """
-        return (await self.read()).endpoint(name)
+        return (await self.read(name)).endpoint(name)
 
     def forget(self) -> None:
         """Have it fetched again when somebody asks in a moment."""
@@ -103,25 +117,53 @@ class IssuerMetadata:
         self._next_fetch = self._clock() + RETRY
         try:
             with fetching("metadata"):
-                self._kept = await self._fetched()
+                self._kept, self._unread = await self._fetched()
         except (FetchError, MetadataError) as error:
             self._failure = error
             raise
         self._believed_until = self._clock() + _BELIEVED
+        self._next_completion = -math.inf
         return self._kept
 
-    async def _fetched(self) -> AuthorizationServerMetadata:
-        what = f"the metadata of {self._issuer}"
-        failures: list[FetchError | MetadataError] = []
-        for url in self._urls:
+    async def _completed(self) -> AuthorizationServerMetadata:
+        """Return what is kept, with what the documents in the other places have more; a missing one does no harm."""
+        metadata = self._kept
+        assert metadata is not None
+        left: list[str] = []
+        for url in self._unread:
             try:
-                document = await fetch_document(
-                    url, what, http_client=self._http_client, patience=self._timeout
-                )
-                return AuthorizationServerMetadata.read(document.members, self._issuer)
+                with fetching("metadata"):
+                    metadata = metadata.completed(await self._read_from(url))
             except FetchError as error:
-                if error.status is None and error.may_pass:
-                    raise  # nobody is there, at none of these
+                if error.may_pass:
+                    left.append(url)
+            except MetadataError:
+                pass  # it is of another issuer, or no metadata
+        self._next_completion = self._clock() + RETRY
+        self._kept, self._unread = metadata, left
+        return metadata
+
+    async def _read_from(self, url: str) -> AuthorizationServerMetadata:
+        document = await fetch_document(
+            url,
+            f"the metadata of {self._issuer}",
+            http_client=self._http_client,
+            patience=self._timeout,
+            accepts_http=self._accepts_http,
+        )
+        return AuthorizationServerMetadata.read(
+            document.members, self._issuer, accepts_http=self._accepts_http
+        )
+
+    async def _fetched(self) -> tuple[AuthorizationServerMetadata, Sequence[str]]:
+        """Return the metadata in the first place that has it, and the places that have not been looked at."""
+        failures: list[FetchError | MetadataError] = []
+        for place, url in enumerate(self._urls, 1):
+            try:
+                return await self._read_from(url), self._urls[place:]
+            except FetchError as error:
+                if error.is_unreachable:
+                    raise
                 failures.append(error)
             except MetadataError as error:
                 failures.append(error)
@@ -132,5 +174,10 @@ class IssuerMetadata:
 def _again(error: FetchError | MetadataError) -> FetchError | MetadataError:
     """Return an error to raise once more, which would grow by each time that it is raised itself."""
     if isinstance(error, FetchError):
-        return FetchError(str(error), status=error.status, may_pass=error.may_pass)
+        return FetchError(
+            str(error),
+            status=error.status,
+            may_pass=error.may_pass,
+            is_unreachable=error.is_unreachable,
+        )
     return MetadataError(str(error))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from ..common.numbers import check_seconds
 from ..state.principal import Principal
+from .accepted import accepted, warn_of
 from .audiences import AudienceCheck, audiences_of
 from .claims import (
     ID_TOKEN,
@@ -30,7 +31,7 @@ from .key_set import ALGORITHMS, KeySet, check_algorithms, given_keys
 from .libraries import check_jose, http_library
 from .published_keys import PublishedKeys
 from .texts import texts_in
-from .verifier import Grant, InvalidTokenError, TokenVerifier
+from .verifier import Grant, InvalidTokenError, Site, TokenVerifier
 
 if TYPE_CHECKING:
     import httpx2
@@ -66,6 +67,8 @@ class JwtOptions(TypedDict, total=False):
     cooldown: float
     timeout: float
     http_client: httpx2.AsyncClient | None
+    accept_plain_http: bool
+    accept_id_tokens: bool
     clock: Callable[[], float]
 
 
@@ -100,6 +103,10 @@ class Jwt(TokenVerifier):
         http_client: A client of your own to fetch with, which says all about TLS and proxies, and is not closed.
         accept_tokens_for_any_audience: Whether `aud` is not looked at: then every API that trusts the issuer can use
             the tokens that it gets here, and be used with those that it gives away.
+        accept_plain_http: Whether issuer and keys may be at URLs of http on other machines, as in a cluster: then
+            everything between can replace the keys, and issue tokens that are taken here.
+        accept_id_tokens: Whether ID tokens of the type `JWT` are taken, of an issuer that has no other tokens that can
+            be verified: then a client that a user has only logged in to can use this server in the user's name.
         clock: The time in Unix seconds.
 
     Attributes:
@@ -131,9 +138,11 @@ class Jwt(TokenVerifier):
         timeout: float = PATIENCE,
         http_client: httpx2.AsyncClient | None = None,
         accept_tokens_for_any_audience: bool = False,
+        accept_plain_http: bool = False,
+        accept_id_tokens: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        authorization_server_urls(issuer)  # for its errors
+        authorization_server_urls(issuer, accepts_http=accept_plain_http)  # for its errors
         check_jose()
         check_seconds("leeway", leeway, may_be_zero=True)
         check_seconds("cooldown", cooldown)
@@ -158,8 +167,24 @@ class Jwt(TokenVerifier):
         else:
             http_library()
             self.published = PublishedKeys(
-                issuer, jwks_uri, cooldown=cooldown, timeout=timeout, http_client=http_client, clock=clock
+                issuer,
+                jwks_uri,
+                cooldown=cooldown,
+                timeout=timeout,
+                http_client=http_client,
+                clock=clock,
+                accepts_http=accept_plain_http,
             )
+        self._accepts_id_tokens = accept_id_tokens
+        self._accepted = accepted(
+            accept_tokens_for_any_audience=accept_tokens_for_any_audience,
+            accept_plain_http=accept_plain_http,
+            accept_id_tokens=accept_id_tokens,
+        )
+
+    def enter(self, site: Site) -> None:
+        """Warn of what is accepted that is refused otherwise."""
+        warn_of(site.name, self.issuer, self._accepted)
 
     async def verify(self, token: str, audience: str) -> Grant:
         """Return what a token grants.
@@ -244,7 +269,7 @@ class Jwt(TokenVerifier):
     def _check_type(self, token: Jws) -> None:
         if (token.type or "") not in self._types:
             raise InvalidTokenError(_TYPE)
-        if token.type != "at+jwt" and self.is_id_token(token.claims):
+        if token.type != "at+jwt" and not self._accepts_id_tokens and self.is_id_token(token.claims):
             raise InvalidTokenError(ID_TOKEN)
 
     async def _is_signed(self, token: Jws) -> bool:

@@ -42,6 +42,7 @@ class _Preset(Jwt):
 
     def enter(self, site: Site) -> None:
         """Say in the log which clients will fail."""
+        super().enter(site)
         if self.hides_pkce:
             logger.warning(_NO_PKCE, site.name, self.issuer)
 

@@ -52,6 +52,7 @@ class PublishedKeys:
         http_client: A client of the author's.
         clock: The time in Unix seconds.
         metadata: The issuer's metadata, where somebody else reads it as well.
+        accepts_http: As `check_url` has it.
 
     Raises:
         MetadataError: The issuer, or the URL, is none that may be asked.
@@ -67,12 +68,16 @@ class PublishedKeys:
         http_client: httpx2.AsyncClient | None,
         clock: Callable[[], float],
         metadata: IssuerMetadata | None = None,
+        accepts_http: bool = False,
     ) -> None:
         self._metadata = metadata or IssuerMetadata(
-            issuer, timeout=timeout, http_client=http_client, clock=clock
+            issuer, timeout=timeout, http_client=http_client, clock=clock, accepts_http=accepts_http
         )
         self._issuer = issuer
-        self._given_uri = None if jwks_uri is None else check_url(jwks_uri, "jwks_uri")
+        self._given_uri = (
+            None if jwks_uri is None else check_url(jwks_uri, "jwks_uri", accepts_http=accepts_http)
+        )
+        self._accepts_http = accepts_http
         self._cooldown = cooldown
         self._timeout = timeout
         self._http_client = http_client
@@ -172,7 +177,11 @@ class PublishedKeys:
             uri = self._given_uri or await self._metadata.endpoint("jwks_uri")
             with fetching("keys"):
                 document = await fetch_document(
-                    uri, f"the keys of {self._issuer}", http_client=self._http_client, patience=self._timeout
+                    uri,
+                    f"the keys of {self._issuer}",
+                    http_client=self._http_client,
+                    patience=self._timeout,
+                    accepts_http=self._accepts_http,
                 )
             try:
                 keys = KeySet(read_keys(document.members))

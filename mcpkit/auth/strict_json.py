@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ..common.errors import ProtocolError
-from ..protocol.jsonrpc import decode
+from ..protocol.jsonrpc import BYTE_ORDER_MARK, decode
 
 
 def read_object(data: bytes) -> dict[str, object]:
@@ -16,9 +16,12 @@ def read_object(data: bytes) -> dict[str, object]:
 
     Raises:
         ValueError: It is something else: not UTF-8, not JSON, nested too deeply, with a number or a text that JSON has
-            not, or with a member twice, of which each reader may take another. The message has nothing of it.
+            not, with a byte order mark, or with a member twice, of which each reader may take another. The message has
+            nothing of it.
     """
     try:
+        if data.startswith(BYTE_ORDER_MARK):  # which `decode` ignores
+            raise ValueError
         value = decode(data)
         json.loads(data, object_pairs_hook=_once)
     except (ProtocolError, ValueError, RecursionError):

@@ -46,12 +46,13 @@ def leads_here(host: str | None) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-def check_url(url: object, what: str) -> str:
+def check_url(url: object, what: str, *, accepts_http: bool = False) -> str:
     """Return a URL to which secrets may be sent: `https`, or `http` to this machine.
 
     Args:
         url: The URL.
         what: What it is, for the message: "the token_endpoint of https://id.example.com".
+        accepts_http: Whether `http` to other machines will do, as an operator has said.
 
     Raises:
         MetadataError: It is none, is not encrypted, or has a user, a password or a fragment.
@@ -66,9 +67,10 @@ def check_url(url: object, what: str) -> str:
         raise MetadataError(f"{what} has a user or a password in it, which no URL that is asked may have")
     if "#" in url:
         raise MetadataError(f"{what} has a fragment, which no URL that is asked may have: {shown}")
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
+    if parts.scheme == "http" and not accepts_http and not is_loopback(parts.hostname):
         raise MetadataError(
-            f"{what} is not encrypted: {shown}; only this machine may be asked by http, others by https"
+            f"{what} is not encrypted: {shown}; only this machine may be asked by http, others by https. In a network "
+            "that nobody else can read, set accept_plain_http=True"
         )
     return url
 

@@ -109,11 +109,20 @@ async def test_what_is_no_object_that_reads_one_way_is_refused(body: bytes) -> N
     assert not error.may_pass
 
 
-async def test_a_page_is_no_document() -> None:
-    error = await refused(sends(b"{}", Content_Type="text/html; charset=utf-8"))
+async def test_a_document_is_known_by_its_content_and_not_by_its_media_type() -> None:
+    error = await refused(sends(b"<h1>Hello</h1>", Content_Type="text/html; charset=utf-8"))
 
-    assert "text/html, and not with application/json" in str(error)
-    assert (await fetched(sends(b"{}", Content_Type=""))).members == {}  # it says nothing else
+    assert "no JSON object" in str(error)
+    assert "(text/html)" in str(error)
+    for media_type in (
+        "",
+        "text/html",
+        "binary/octet-stream",
+        "application/jwk-set+json; charset=utf-8",
+        "no type",
+    ):
+        for body in (b'{"a": 1}', b'\xef\xbb\xbf{"a": 1}'):
+            assert (await fetched(sends(body, Content_Type=media_type))).members == {"a": 1}
 
 
 @pytest.mark.parametrize(

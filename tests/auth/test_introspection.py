@@ -179,7 +179,7 @@ async def test_a_client_of_ones_own_is_not_closed(provider: Provider) -> None:
         (Response(status_code=401), "look at client_id, client_secret and authentication"),
         (Response(status_code=400), "look at client_id, client_secret and authentication"),
         (Response(status_code=302, headers={"Location": "/"}), "has answered 302"),
-        (PlainTextResponse("active"), "not with application/json"),
+        (PlainTextResponse("active"), "in one way alone (text/plain)"),
         (JSONResponse(["active"]), "no JSON object"),
         (Response('{"active": true, "active": false}', media_type="application/json"), "no JSON object"),
     ],

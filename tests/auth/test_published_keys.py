@@ -269,7 +269,7 @@ async def test_metadata_that_is_wrong_is_not_believed(
         (JSONResponse({"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "old"}]}), "no key that could verify"),
         (JSONResponse({"keys": [{}] * 101}), "more than 100 keys"),
         (JSONResponse([]), "no JSON object"),
-        (PlainTextResponse("{}"), "not with application/json"),
+        (PlainTextResponse("{"), "in one way alone (text/plain)"),
         (RedirectResponse("/other"), "redirects"),
         (Response(status_code=404), "has answered 404"),
         (JSONResponse({"keys": ["x" * 600_000]}), "has sent more than"),

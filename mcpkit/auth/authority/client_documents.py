@@ -96,7 +96,11 @@ class ClientDocuments:
         try:
             async with http_client:
                 document = await fetch_document(
-                    url, "the client's metadata document", http_client=http_client, patience=_PATIENCE
+                    url,
+                    "the client's metadata document",
+                    http_client=http_client,
+                    patience=_PATIENCE,
+                    is_typed=True,
                 )
         except FetchError as error:
             if (

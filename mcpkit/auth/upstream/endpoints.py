@@ -91,7 +91,7 @@ class PublishedEndpoints:
             FetchError: There is no metadata.
             MetadataError: It is of somebody else, or says something that cannot be used.
         """
-        metadata = await self._metadata.read()
+        metadata = await self._metadata.read("authorization_endpoint", "token_endpoint")
         return Endpoints(
             metadata.endpoint("authorization_endpoint"),
             metadata.endpoint("token_endpoint"),

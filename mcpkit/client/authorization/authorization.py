@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
+from ...auth.accepted import accepted, warn_of
 from ...auth.urls import MetadataError, canonical, check_url
 from ...protocol.types import Json
 from .authorizer import ResourceAuthorizer
@@ -28,6 +29,11 @@ class Authorization(ABC):
         storage: Where tokens are kept; None for the system's keyring where there is one, else memory.
         issuer: The authorization server that alone may issue tokens; None for the one that the server names.
         dpop: Whether tokens are bound to a key of the client's (RFC 9449).
+        accept_plain_http: Whether servers and authorization servers may be at URLs of http on other machines, as in a
+            cluster: then everything between can read the tokens.
+
+    Attributes:
+        accepts_http: Whether they may.
 
     Raises:
         TypeError: `scopes` is a text.
@@ -44,12 +50,15 @@ class Authorization(ABC):
         storage: TokenStorage | None = None,
         issuer: str | None = None,
         dpop: bool = False,
+        accept_plain_http: bool = False,
     ) -> None:
         if isinstance(scopes, str):
             raise TypeError(f"scopes= is a list of scopes: write {scopes.split()!r}")
         self.scopes = None if scopes is None else tuple(scopes)
         self.storage = default_storage() if storage is None else storage
-        self.issuer = None if issuer is None else check_url(issuer, "issuer=")
+        self.accepts_http = accept_plain_http
+        self.issuer = None if issuer is None else check_url(issuer, "issuer=", accepts_http=accept_plain_http)
+        warn_of(type(self).__name__, issuer or "servers", accepted(accept_plain_http=accept_plain_http))
         self._dpop = dpop
         self._authorizers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, ResourceAuthorizer]] = (
             WeakKeyDictionary()
@@ -67,7 +76,8 @@ class Authorization(ABC):
             ValueError: No token may be sent to that URL, as it is not encrypted.
         """
         try:
-            server = canonical(check_url(url, "the URL of a server that wants tokens"))
+            what = "the URL of a server that wants tokens"
+            server = canonical(check_url(url, what, accepts_http=self.accepts_http))
         except MetadataError as error:
             raise ValueError(str(error)) from None
         of_loop = self._authorizers.setdefault(asyncio.get_running_loop(), {})

@@ -207,7 +207,7 @@ class ResourceAuthorizer:
         self, http: Asker, seen: Tokens | None, challenge: Challenge | None, needed: frozenset[str]
     ) -> None:
         source = self._source
-        web = Web(http.for_others(), self.url, http.own_headers)
+        web = Web(http.for_others(), self.url, http.own_headers, accepts_http=self._source.accepts_http)
         async with source.storage.renewing(self.url, source.client):
             kept = await self._kept() or self.tokens
             if kept is not None and kept != seen and not _has_ended(kept) and kept.scopes >= needed:

@@ -37,6 +37,8 @@ class ClientCredentials(Authorization):
         audience: Whom what is signed is for; None for the issuer. Some want the URL of their token endpoint.
         storage: Where tokens are kept; None for memory.
         dpop: Whether tokens are bound to a key of the client's (RFC 9449).
+        accept_plain_http: Whether servers and authorization servers may be at URLs of http on other machines, as in a
+            cluster: then everything between can read the tokens.
 
     Raises:
         ImportError: `private_key` needs the extra `mcpkit[auth]`.
@@ -58,6 +60,7 @@ class ClientCredentials(Authorization):
         audience: str | None = None,
         storage: TokenStorage | None = None,
         dpop: bool = False,
+        accept_plain_http: bool = False,
     ) -> None:
         self._credentials = Credentials(
             client_id,
@@ -70,7 +73,11 @@ class ClientCredentials(Authorization):
             audience=audience,
         )
         super().__init__(
-            scopes=scopes, storage=MemoryTokens() if storage is None else storage, issuer=issuer, dpop=dpop
+            scopes=scopes,
+            storage=MemoryTokens() if storage is None else storage,
+            issuer=issuer,
+            dpop=dpop,
+            accept_plain_http=accept_plain_http,
         )
 
     def __repr__(self) -> str:

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ...auth.discovery import AuthorizationServerMetadata, authorization_server_urls
+from ...auth.discovery import AuthorizationServerMetadata
 from ...auth.urls import MetadataError, check_url, shortened
 from ...protocol.types import Json
 from .authorization import Authorization
 from .client_authentication import PublicClient, by_method, method_for
 from .credentials import Credentials
 from .errors import AuthorizationFailedError
+from .metadata import authorization_server
 from .presented import Presented, PresentedToken
 from .roles import TokenRequest
 from .storage import MemoryTokens, TokenStorage
 from .token_endpoint import refusal
 from .tokens import Tokens
 from .wanted import Wanted
-from .web import NotThereError
 from .workload_identity import JWT_BEARER
 
 _TYPES: Final = "urn:ietf:params:oauth:token-type:"
@@ -52,6 +52,8 @@ class EnterpriseManaged(Authorization):
         scopes: The scopes to ask for; None for those that the server names.
         storage: Where tokens are kept, of this user alone; None for memory: there are others at any time.
         dpop: Whether tokens are bound to a key of the client's (RFC 9449).
+        accept_plain_http: Whether servers and authorization servers may be at URLs of http on other machines, as in a
+            cluster: then everything between can read the tokens.
 
     Raises:
         ImportError: `private_key` needs the extra `mcpkit[auth]`.
@@ -75,6 +77,7 @@ class EnterpriseManaged(Authorization):
         scopes: Iterable[str] | None = None,
         storage: TokenStorage | None = None,
         dpop: bool = False,
+        accept_plain_http: bool = False,
     ) -> None:
         if identity_type not in {"id_token", "saml2"}:
             raise ValueError(f"identity_type is 'id_token' or 'saml2', not {identity_type!r}")
@@ -87,16 +90,22 @@ class EnterpriseManaged(Authorization):
             key_id=None,
             audience=None,
         )
-        self._idp = check_url(idp, "idp=")
+        self._idp = check_url(idp, "idp=", accepts_http=accept_plain_http)
         self._idp_client_id = idp_client_id
         self._idp_secret = idp_secret
         self._identity = Presented("identity", identity)
         self._identity_type = _TYPES + identity_type
         self._endpoint = (
-            None if idp_token_endpoint is None else check_url(idp_token_endpoint, "idp_token_endpoint=")
+            None
+            if idp_token_endpoint is None
+            else check_url(idp_token_endpoint, "idp_token_endpoint=", accepts_http=accept_plain_http)
         )
         super().__init__(
-            scopes=scopes, storage=MemoryTokens() if storage is None else storage, issuer=issuer, dpop=dpop
+            scopes=scopes,
+            storage=MemoryTokens() if storage is None else storage,
+            issuer=issuer,
+            dpop=dpop,
+            accept_plain_http=accept_plain_http,
         )
 
     def __repr__(self) -> str:
@@ -156,11 +165,6 @@ class EnterpriseManaged(Authorization):
     async def _metadata(self, wanted: Wanted) -> AuthorizationServerMetadata:
         if self._endpoint is not None:
             document: Mapping[str, object] = {"issuer": self._idp, "token_endpoint": self._endpoint}
-            return AuthorizationServerMetadata(self._idp, document)
-        for url in authorization_server_urls(self._idp):
-            try:
-                found = await wanted.web.document(url, "the metadata of the identity provider")
-            except NotThereError:
-                continue
-            return AuthorizationServerMetadata.read(found, self._idp)
-        raise AuthorizationFailedError(f"the identity provider {shortened(self._idp)} publishes no metadata")
+            return AuthorizationServerMetadata(self._idp, document, wanted.web.accepts_http)
+        what = f"the metadata of the identity provider {shortened(self._idp)}"
+        return await authorization_server(wanted.web, self._idp, what)

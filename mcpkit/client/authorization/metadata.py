@@ -14,10 +14,14 @@ from ...auth.discovery import (
 )
 from ...auth.urls import MetadataError, canonical, origin, shortened
 from .errors import AuthorizationFailedError
-from .web import NotThereError, Web
+from .web import NotThereError, UnreachableError, Web
 
 _OLDEST: Final = "2025-03-26"
 """The revision of servers that have no metadata as protected resources."""
+
+_NEEDED: Final = ("authorization_endpoint", "token_endpoint", "code_challenge_methods_supported")
+_DOCUMENTS: Final = "client_id_metadata_document_supported"
+"""Members that clients need; where one is missing, or there is no way to become known, other documents are read."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,18 @@ async def find(web: Web, url: str, named: str | None, issuer: str | None, before
             f"{origin(url)} takes tokens of {', '.join(map(shortened, issuers))}, and not of {shortened(issuer)} "
             "(issuer=), whose credentials go nowhere else"
         )
-    chosen = issuer or (before if before in issuers else None) or issuers[0]
-    return Found(resource.resource, await _server(web, chosen), resource.scopes)
+    if issuer is not None or before in issuers:
+        issuers = (issuer or str(before),)
+    problems: list[AuthorizationFailedError | MetadataError] = []
+    for each in issuers:
+        try:
+            what = f"the authorization server metadata of {shortened(each)}"
+            server = await authorization_server(web, each, what)
+        except (AuthorizationFailedError, MetadataError) as error:
+            problems.append(error)
+        else:
+            return Found(resource.resource, server, resource.scopes)
+    raise problems[0]
 
 
 async def _resource(web: Web, url: str, named: str | None) -> ResourceMetadata | None:
@@ -78,26 +92,62 @@ async def _resource(web: Web, url: str, named: str | None) -> ResourceMetadata |
             raise AuthorizationFailedError(
                 f"{what} is not where the server says that it is: {error}"
             ) from None
+    problems: list[AuthorizationFailedError | MetadataError] = []
     for place in protected_resource_urls(url):
         try:
             return ResourceMetadata.read(await web.document(place, what), url)
         except NotThereError:
             continue
+        except UnreachableError:
+            raise
+        except (AuthorizationFailedError, MetadataError) as error:
+            problems.append(error)
+    if problems:
+        raise problems[0]
     return None
 
 
-async def _server(web: Web, issuer: str) -> AuthorizationServerMetadata:
-    what = f"the authorization server metadata of {shortened(issuer)}"
-    problem: MetadataError | None = None
+async def authorization_server(web: Web, issuer: str, what: str) -> AuthorizationServerMetadata:
+    """Return what an authorization server says of itself, in one document or in several.
+
+    It may have one as RFC 8414 has it and one as OpenID Connect has it, of which each lacks members of the other. So
+    where one lacks a member that clients need, the others are read, too. One that is missing or broken does no harm.
+
+    Args:
+        web: Sends requests.
+        issuer: Its issuer.
+        what: What the metadata is called in messages.
+
+    Raises:
+        AuthorizationFailedError: It cannot be had.
+        MetadataError: It cannot be believed.
+    """
+    found: AuthorizationServerMetadata | None = None
+    misread: list[MetadataError] = []
+    failed: list[AuthorizationFailedError] = []
     said = ""
-    for place in authorization_server_urls(issuer):
+    for place in authorization_server_urls(issuer, accepts_http=web.accepts_http):
         try:
-            return AuthorizationServerMetadata.read(await web.document(place, what), issuer)
+            document = await web.document(place, what)
+            read = AuthorizationServerMetadata.read(document, issuer, accepts_http=web.accepts_http)
         except NotThereError as error:
             said = said or str(error)
         except MetadataError as error:
-            problem = problem or error
-    raise problem or AuthorizationFailedError(f"{what} is not there: {said}")
+            misread.append(error)
+        except UnreachableError:
+            if found is None:
+                raise
+        except AuthorizationFailedError as error:
+            failed.append(error)
+        else:
+            found = read if found is None else found.completed(read)
+            if all(map(found.has, _NEEDED)) and (
+                found.has("registration_endpoint") or found.says(_DOCUMENTS)
+            ):
+                break
+    if found is not None:
+        return found
+    raise (*misread, *failed, AuthorizationFailedError(f"{what} is not there: {said}"))[0]
 
 
 async def _of_the_oldest(web: Web, url: str, issuer: str | None) -> Found:
@@ -110,14 +160,14 @@ async def _of_the_oldest(web: Web, url: str, issuer: str | None) -> Found:
     try:
         document = await web.document(places[0], what, {"MCP-Protocol-Version": _OLDEST})
     except NotThereError:
-        server = AuthorizationServerMetadata.of_origin(url)
+        server = AuthorizationServerMetadata.of_origin(url, accepts_http=web.accepts_http)
     else:
         named = document.get("issuer")
         expected: tuple[str, ...] = names
         # Nobody has named an issuer by which one could know it: whoever speaks for the origin is believed of it.
         if isinstance(named, str) and named.startswith(f"{names[0]}/"):
             expected = (named,)
-        server = AuthorizationServerMetadata.read(document, *expected)
+        server = AuthorizationServerMetadata.read(document, *expected, accepts_http=web.accepts_http)
     if issuer not in {None, server.issuer}:
         raise AuthorizationFailedError(
             f"{origin(url)} has no protected resource metadata, and so is its own authorization server, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+from ...auth.accepted import accepted, warn_of
 from ...auth.urls import check_url, shortened
 from .authorization import Authorization
 from .client_authentication import by_method, method_for
@@ -34,6 +35,10 @@ class OAuth(Authorization):
         storage: Where tokens are kept; None for the system's keyring where there is one, else memory.
         browser: What shows pages to the user; None for the browser of the system, and an answer on this machine.
         dpop: Whether tokens are bound to a key of the client's (RFC 9449).
+        accept_plain_http: Whether servers and authorization servers may be at URLs of http on other machines, as in a
+            cluster: then everything between can read the tokens.
+        accept_unannounced_pkce: Whether users log in at an authorization server whose metadata does not say that it
+            knows PKCE, as that of Microsoft Entra ID and Amazon Cognito does not.
 
     Raises:
         TypeError: `scopes` is a text.
@@ -55,8 +60,15 @@ class OAuth(Authorization):
         storage: TokenStorage | None = None,
         browser: Browser | None = None,
         dpop: bool = False,
+        accept_plain_http: bool = False,
+        accept_unannounced_pkce: bool = False,
     ) -> None:
-        super().__init__(scopes=scopes, storage=storage, issuer=issuer, dpop=dpop)
+        super().__init__(
+            scopes=scopes, storage=storage, issuer=issuer, dpop=dpop, accept_plain_http=accept_plain_http
+        )
+        self._accepts_unannounced_pkce = accept_unannounced_pkce
+        unannounced = accepted(accept_unannounced_pkce=accept_unannounced_pkce)
+        warn_of("OAuth", issuer or "authorization servers", unannounced)
         if client_secret is not None and (client_id is None or authentication is not None):
             raise ValueError(
                 "client_secret= is the secret of the client that client_id= names, and needs nothing else"
@@ -94,7 +106,7 @@ class OAuth(Authorization):
 
     async def obtain(self, wanted: Wanted) -> Tokens:
         """Have the user log in."""
-        wanted.server.check_pkce()
+        wanted.server.check_pkce(may_be_unannounced=self._accepts_unannounced_pkce)
         for endpoint in ("authorization_endpoint", "token_endpoint"):
             wanted.server.endpoint(endpoint)  # before anybody registers, or is asked
         before = await self._known(wanted)

@@ -19,6 +19,8 @@ class Source(Protocol):
     scopes: tuple[str, ...] | None
     storage: TokenStorage
     issuer: str | None
+    accepts_http: bool
+    """Whether URLs of http on other machines may be asked."""
 
     @property
     def client(self) -> str:

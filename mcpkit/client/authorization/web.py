@@ -25,6 +25,10 @@ class NotThereError(Exception):
     """There is no document at a URL; the message says what is there."""
 
 
+class UnreachableError(AuthorizationFailedError):
+    """There is no connection to a server, so that none of its documents can be had."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What an endpoint has answered.
@@ -51,9 +55,16 @@ class Web:
         url: The server that tokens are wanted for. Where it is another machine, what is named in its name may not
             be this one: else it could have this machine's programs asked.
         headers: What goes along to its origin.
+        accepts_http: As `check_url` has it.
+
+    Attributes:
+        accepts_http: As given.
     """
 
-    def __init__(self, client: httpx2.AsyncClient, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, client: httpx2.AsyncClient, url: str, headers: Mapping[str, str], *, accepts_http: bool = False
+    ) -> None:
+        self.accepts_http = accepts_http
         self._client = client
         self._headers = headers
         self._origin = origin(url)
@@ -65,7 +76,7 @@ class Web:
             MetadataError: It is not encrypted, or of this machine, though the server is not.
             AuthorizationFailedError: It is of this machine, though the server is not.
         """
-        checked = check_url(url, what)
+        checked = check_url(url, what, accepts_http=self.accepts_http)
         if leads_here(urlsplit(checked).hostname) and not leads_here(urlsplit(self._origin).hostname):
             raise AuthorizationFailedError(
                 f"{what} is of this machine, {shortened(checked)}, though {self._origin} is another "
@@ -188,5 +199,7 @@ class Web:
             ) from None
         except FetchError as error:
             raise AuthorizationFailedError(str(error)) from None
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
+            raise UnreachableError(f"{what}: {failure(error, url)}", may_pass=True) from error
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise AuthorizationFailedError(f"{what}: {failure(error, url)}", may_pass=True) from error

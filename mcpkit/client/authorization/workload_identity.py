@@ -31,6 +31,8 @@ class WorkloadIdentity(Authorization):
         scopes: The scopes to ask for; None for those that the server names.
         storage: Where tokens are kept; None for memory.
         dpop: Whether tokens are bound to a key of the client's (RFC 9449).
+        accept_plain_http: Whether servers and authorization servers may be at URLs of http on other machines, as in a
+            cluster: then everything between can read the tokens.
 
     Raises:
         TypeError: `token` is none of these.
@@ -46,11 +48,16 @@ class WorkloadIdentity(Authorization):
         scopes: Iterable[str] | None = None,
         storage: TokenStorage | None = None,
         dpop: bool = False,
+        accept_plain_http: bool = False,
     ) -> None:
         self._client_id = client_id
         self._token = Presented("token", token)
         super().__init__(
-            scopes=scopes, storage=MemoryTokens() if storage is None else storage, issuer=issuer, dpop=dpop
+            scopes=scopes,
+            storage=MemoryTokens() if storage is None else storage,
+            issuer=issuer,
+            dpop=dpop,
+            accept_plain_http=accept_plain_http,
         )
 
     def __repr__(self) -> str:

@@ -296,3 +296,47 @@ async def test_headers_for_the_server_go_to_its_origin_and_nowhere_else() -> Non
         with pytest.raises(AuthorizationFailedError, match="is not there"):
             await find(web.Web(client, url, {"X-Gateway-Key": "secret"}), url, None, None, None)
     assert keys == [("mcp.example.com", "secret"), ("id.example.com", None), ("id.example.com", None)]
+
+
+async def test_a_server_that_does_not_announce_pkce_is_for_the_user_to_accept(
+    server: Granting, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.metadata = {"code_challenge_methods_supported": None}
+    auth = clicking(accept_unannounced_pkce=True)
+    assert "OAuth: accept_unannounced_pkce=True: users log in at authorization servers" in caplog.text
+    async with Client(server.url, auth=auth) as client:
+        assert (await client.call("whoami")).text == "ada: notes:read"
+    assert server.of("authorize")[0]["code_challenge_method"] == "S256"
+    server.metadata = {"code_challenge_methods_supported": ["plain"]}
+    with pytest.raises(AuthorizationError, match="by 'plain' alone"):
+        async with Client(server.url, auth=clicking(accept_unannounced_pkce=True)):
+            pass
+
+
+async def test_plain_http_to_another_machine_is_for_the_user_to_accept(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inside = "http://notes.team.svc/mcp"
+    with pytest.raises(ValueError, match=r"is not encrypted.* set accept_plain_http=True"):
+        clicking().authorizer(inside)
+    auth = clicking(accept_plain_http=True, issuer="http://id.team.svc")
+    assert auth.authorizer(inside).url == inside
+    assert "OAuth: accept_plain_http=True: requests to http://id.team.svc may be unencrypted" in caplog.text
+
+    def answered(request: httpx2.Request) -> httpx2.Response:
+        documents = {
+            "http://notes.team.svc/.well-known/oauth-protected-resource/mcp": {
+                "resource": inside,
+                "authorization_servers": ["http://broken.team.svc", "http://id.team.svc"],
+            },
+            "http://id.team.svc/.well-known/openid-configuration": {
+                "issuer": "http://id.team.svc",
+                "token_endpoint": "http://id.team.svc/token",
+            },
+        }
+        document = documents.get(str(request.url))
+        return httpx2.Response(302) if document is None else httpx2.Response(200, json=document)
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answered)) as http:
+        found = await find(web.Web(http, inside, {}, accepts_http=True), inside, None, None, None)
+        assert found.server.endpoint("token_endpoint") == "http://id.team.svc/token"
