@@ -288,6 +288,8 @@ class Methods:
             from . import provider
 
             found = await provider.find(registry.providers, self._lifespans, call, kind, key)
+            if found is None and kind in ("resources", "resource_templates"):
+                found = await provider.find_spelled(registry.providers, self._lifespans, call, kind, key)
             if found is not None and found.is_visible(call.principal):
                 return found
         if kind == "resources":

@@ -15,6 +15,7 @@ from ..calls.lifespan import Lifespans
 from ..calls.limits import run_limited
 from ..common.errors import INTERNAL_ERROR, ProtocolError, RegistrationError
 from ..common.listeners import Listeners
+from ..common.uris import normalized_template, spellings, template_spellings
 from ..components.catalog import Catalog
 from ..components.component import Listed
 from ..components.prefix import prefixed, without_prefix
@@ -231,6 +232,20 @@ async def find(
             found: Listed | None = await _ask(provided, lifespans, call, provided.find, kind, key)
             if found is not None:
                 return found
+    return None
+
+
+async def find_spelled(
+    providers: Iterable[Provided], lifespans: Lifespans, call: Call, kind: Kind, key: str
+) -> Listed | None:
+    """Return what providers list under another spelling of a URI; arguments and errors are those of `find`."""
+    form = normalized_template(key)
+    for provided in providers:
+        if kind in provided.kinds:
+            for each in await _ask(provided, lifespans, call, provided.list, kind):
+                if form in (template_spellings if kind == "resource_templates" else spellings)(each.key):
+                    found: Listed = each
+                    return found
     return None
 
 

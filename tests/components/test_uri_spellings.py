@@ -10,14 +10,14 @@ import os
 import random
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from pydantic import AnyUrl, ValidationError
 
-from mcpkit import ProtocolError, RegistrationError, Server
+from mcpkit import Context, ProtocolError, Provider, RegistrationError, Resource, Server
 from mcpkit.common.uris import spellings, template_spellings
 from mcpkit.testing import Client, connect
 from node import node_search_path
@@ -188,7 +188,7 @@ async def test_every_spelling_of_an_expanded_template_reads_it_with_the_same_val
         server = Server("spellings")
 
         @server.resource(text)
-        def resource(one: str = "", two: str = "") -> list[str]:
+        async def resource(one: str = "", two: str = "") -> list[str]:
             return [one, two]
 
         async with connect(server, revision=REVISIONS[tried % 2]) as client:
@@ -203,10 +203,10 @@ async def test_every_spelling_of_an_expanded_template_reads_it_with_the_same_val
     assert tried > EXAMPLES * 2
 
 
-def returning(text: str) -> Callable[[], str]:
+def returning(text: str) -> Callable[[], Awaitable[str]]:
     """Return a resource's function."""
 
-    def resource() -> str:
+    async def resource() -> str:
         return text
 
     return resource
@@ -333,3 +333,26 @@ async def test_a_template_completes_under_every_spelling() -> None:
             completion = (await client.request("completion/complete", params))["completion"]
             assert completion["values"] == ["Oslo"], spelled
         assert await client.complete("FILE:///caf%c3%a9/{name}", "name", "O") == ["Oslo"]
+
+
+async def test_what_a_provider_lists_is_read_under_every_spelling() -> None:
+    uris = ["notes://café", "https://Example.com"]
+
+    class Shelf(Provider):
+        kinds = frozenset({"resources"})
+
+        async def list(self, kind: str, ctx: Context) -> Any:
+            return [Resource(returning(uri), uri) for uri in uris]
+
+        async def find(self, kind: str, key: str, ctx: Context) -> Any:
+            return Resource(returning(key), key) if key in uris else None
+
+    server = Server("spellings")
+    server.include(Shelf())
+    async with connect(server) as client:
+        for uri in uris:
+            for spelled in variants(uri, None):
+                contents = await read(client, spelled)
+                assert contents is not None, spelled
+                assert (contents["text"], contents["uri"]) == (uri, spelled)
+        assert await read(client, "notes://Caf%C3%A9") is None

@@ -247,17 +247,14 @@ class Changes:
         wanted = self._templates
         if len(wanted) < len(registered):
             found = [(text, registered.spelled(text)) for text in tuple(wanted)]
-        elif wanted:
-            alike = [
-                (self._spelled.get(form, ()), each)
-                for each in registered
-                for form in template_spellings(each.key)
-            ]
-            found = [
-                (text, each if each.is_enabled else None) for texts, each in alike for text in tuple(texts)
-            ]
         else:
-            found = []
+            alike = [
+                (text, each.key)
+                for each in (registered if wanted else ())
+                for form in template_spellings(each.key)
+                for text in tuple(self._spelled.get(form, ()))
+            ]
+            found = [(text, registered.get(key)) for text, key in alike]
         for text, template in found:
             if template is not None and template.template.match(uri) is not None:
                 yield text
