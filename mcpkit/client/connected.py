@@ -6,11 +6,12 @@ from types import TracebackType
 
 from typing_extensions import Self
 
+from ..common.loops import require_loop
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
 from .asking.questions import Questions, Roots
 from .link.agreed import Negotiated
-from .link.errors import NOT_OPEN
+from .link.errors import FOR_OTHERS, NOT_OPEN
 from .link.link import Link
 
 
@@ -33,7 +34,14 @@ class Connected:
     # Its life
 
     async def __aenter__(self) -> Self:
-        """Connect, and agree with the server upon a revision, unless another block has done so."""
+        """Connect, and agree with the server upon a revision, unless another block has done so.
+
+        Raises:
+            RuntimeError: No event loop of asyncio runs here, or the client is open in another one.
+            Exception: What keeps it from the server.
+        """
+        require_loop("the client", FOR_OTHERS)
+        self._check_here()
         self._entered += 1
         try:
             await self._begin()
@@ -55,14 +63,19 @@ class Connected:
         await self._leave()
 
     async def _leave(self) -> None:
+        self._check_here()
         self._entered -= 1
         if self._entered <= 0:
             await self.close()
 
     async def close(self) -> None:
         """End all that waits, and leave the server, for whichever blocks it is open; called again it does nothing."""
+        self._check_here()
         self._entered = 0
         await self._link.close()
+
+    def _check_here(self) -> None:
+        self._link.check_here(is_leaving=True)
 
     # What was agreed upon
 

@@ -102,6 +102,9 @@ class Roof(Client, is_of_several=True):
         await _all(client.close() for client in self._clients.values())
         self._failures.clear()
 
+    def _check_here(self) -> None:
+        """Leave it to the clients of the servers."""
+
     async def _reach(self, name: str) -> Client:
         """Return the client of a server; where it could not be reached, it is tried once more."""
         client = self._clients[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -15,6 +16,7 @@ from typing import Any, Concatenate, TypeVar
 from typing_extensions import ParamSpec, Self
 
 from ..common.current import running_loop
+from ..common.loops import refuse_loop
 from ..protocol.types import Json
 from .asking.questions import Roots
 from .changes.changes import Change, Watch
@@ -76,6 +78,7 @@ class SyncClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._entered = 0
+        self._process = os.getpid()
         self._changing = threading.RLock()
 
     # Its life
@@ -84,14 +87,13 @@ class SyncClient:
         """Connect, and agree with the server upon a revision, unless another block has done so.
 
         Raises:
-            RuntimeError: An event loop runs in this thread, which would stand still; in a notebook it may.
+            RuntimeError: An event loop runs in this thread, which would stand still; in a notebook it may. Or it was
+                opened by the process that this one was forked from.
             Exception: Whatever entering `Client` raises.
         """
-        if running_loop() is not None and not _is_notebook():
-            raise RuntimeError(
-                "SyncClient waits, and an event loop is running in this thread, which would stand still: "
-                "write `async with Client(...)`"
-            )
+        if running_loop() is None or not _is_notebook():
+            refuse_loop("SyncClient waits", "it would stand still; write `async with Client(...)`")
+        self._check_process()
         with self._changing:
             self._entered += 1
             if self._loop is None:
@@ -104,6 +106,7 @@ class SyncClient:
         return self
 
     def _begin(self) -> None:
+        self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._run, args=(self._loop,), name="mcpkit-client", daemon=True
@@ -120,6 +123,9 @@ class SyncClient:
         self._leave()
 
     def _leave(self) -> None:
+        self._check_thread()
+        if self._process != os.getpid():  # it is open in the process that this one was forked from
+            return
         with self._changing:
             self._entered -= 1
             if self._entered <= 0:
@@ -128,11 +134,12 @@ class SyncClient:
     def close(self) -> None:
         """End all that waits, leave the server, and end the thread; called again it does nothing.
 
-        It is closed for whichever blocks it is open.
+        It is closed for whichever blocks it is open. In a process that was forked since it was opened nothing is done.
         """
         self._check_thread()
-        with self._changing:
-            self._close()
+        if self._process == os.getpid():
+            with self._changing:
+                self._close()
 
     def _close(self) -> None:
         self._entered = 0
@@ -170,11 +177,13 @@ class SyncClient:
             begin: Called there; what it returns is awaited. It is cancelled where waiting for it is interrupted.
 
         Raises:
-            RuntimeError: It was called in the client's own thread, which cannot wait for itself.
+            RuntimeError: It was called in the client's own thread, which cannot wait for itself, or the client was
+                opened by the process that this one was forked from.
             ConnectionError: The client is not open.
             BaseException: Whatever it raises.
         """
         self._check_thread()
+        self._check_process()
 
         async def run() -> T:
             return await begin()
@@ -193,6 +202,13 @@ class SyncClient:
         except BaseException:
             future.cancel()
             raise
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid() and self._loop is not None:
+            raise RuntimeError(
+                "this SyncClient was opened by the process that this one was forked from, and its event loop runs "
+                "there alone: make another one here, by `with SyncClient(...) as client:`"
+            )
 
     def _check_thread(self) -> None:
         if threading.current_thread() is self._thread:

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic_core import from_json
 
-from ..common.current import running_loop
+from ..common.loops import require_loop
 from ..engine.connection import Connection
 from ..engine.engine import Served
 from ..protocol import jsonrpc
@@ -85,10 +85,7 @@ async def serve_objects(
         BaseException: Whatever entering or leaving the server's lifespan raised, or a stream, unless it was one of
             anyio's errors that say that its other end has gone.
     """
-    if running_loop() is None:
-        raise RuntimeError(
-            "mcpkit serves in an event loop of asyncio, and none runs here: with anyio, take that backend"
-        )
+    require_loop("mcpkit")
     from anyio import CancelScope
 
     # A cancel scope of anyio cancels what it holds over and over; in a task of its own the end is reached in order.

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 
-from ..common.current import running_loop
 from ..common.errors import ProtocolError
+from ..common.loops import refuse_loop, require_loop
 from ..common.numbers import check_count, check_seconds
 from ..engine.connection import Connection
 from ..engine.engine import Engine, Served
@@ -86,11 +86,11 @@ def run_stdio(
         RuntimeError: An event loop is running in this thread, or standard input or output is closed.
     """
     _check(grace, max_line, principal)
-    if running_loop() is not None:
-        raise RuntimeError(
-            "run() starts an event loop, but one is already running in this thread: call run() from code that"
-            " is not async, or write `await serve_stdio(server)` (from mcpkit.transports.stdio) in its place"
-        )
+    refuse_loop(
+        "run() starts an event loop",
+        "call run() from code that is not async, or write `await serve_stdio(server)` (from mcpkit.transports.stdio) "
+        "in its place",
+    )
     if principal == ANYONE and (scopes := server.engine.runtime.scopes.table):
         import logging
 
@@ -127,9 +127,10 @@ async def serve_stdio(
     Raises:
         TypeError: An option is of another type.
         ValueError: An option is out of range.
-        RuntimeError: Standard input or output is closed.
+        RuntimeError: Standard input or output is closed, or no event loop of asyncio runs here.
     """
     _check(grace, max_line, principal)
+    require_loop("serve_stdio")
     with hold_standard_descriptors(), take_over_standard_streams() as streams:
         await _serve(server, streams, grace, max_line, principal, None)
 

@@ -110,6 +110,8 @@ class Processes:
                 worker = self._idle.pop()
             except IndexError:
                 return None
+            if worker.is_of_parent:
+                continue
             if worker.is_alive:
                 return worker
             worker.kill()  # what it may have started
@@ -199,6 +201,11 @@ class Worker:
         theirs.close()
 
     @property
+    def is_of_parent(self) -> bool:
+        """Whether it belongs to the process that this one was forked from."""
+        return os.getpid() != self._parent
+
+    @property
     def is_alive(self) -> bool:
         """Whether it can be asked."""
         return not self._is_killed and self._process.is_alive()
@@ -254,7 +261,7 @@ class Worker:
         """End it, and what it has started, at once; from any thread."""
         _workers.discard(self)
         with self._lock:
-            if self._is_killed or os.getpid() != self._parent:  # a fork of this process has no workers
+            if self._is_killed or self.is_of_parent:
                 return
             self._is_killed = True  # from now on its number may be another's
             pid = self._process.pid

@@ -50,6 +50,11 @@ class Threads:
         self.limit = limit
         self.stuck = stuck
         self.keep = 10.0
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Begin without threads, as also a process does that was forked from one that had some."""
+        self._process = os.getpid()
         self.given_up = 0
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._lock = threading.Lock()
@@ -76,6 +81,8 @@ class Threads:
             BaseException: Whatever the function raises.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._process != os.getpid():
+            self._begin_anew()
         with self._lock:
             if self.given_up > self.stuck:
                 raise self._stuck()

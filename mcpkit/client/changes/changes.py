@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from typing_extensions import Self
 
+from ...common.loops import Home, require_loop
 from ...state.change import LIST_NAMES, ListName
 
 Kind = Literal["tools", "prompts", "resources", "resource"]
@@ -205,12 +206,16 @@ class Watch:
         self._listen = listen
         self._pending: Pending | None = None
         self._listening: asyncio.Task[None] | None = None
+        self._home = Home("the watch", "make another one there, by client.watch()")
 
     async def _begin(self) -> Pending:
         """Listen, and return once the server has said that it tells of changes from now on."""
+        if self._listening is not None:
+            self._home.check()
         if self._pending is not None:
             return self._pending
-        loop = asyncio.get_running_loop()
+        loop = require_loop("the watch")
+        self._home.settle(loop)
         self._pending = pending = Pending(self._wanted)
         joined: asyncio.Future[None] = loop.create_future()
         self._listening = loop.create_task(_listening(self._listen, pending, joined))
@@ -258,7 +263,8 @@ class Watch:
         if self._pending is None:
             self._pending = Pending(self._wanted)
         self._pending.drop()
-        if self._listening is not None and not self._listening.done():
+        if self._listening is not None and not self._listening.done() and not self._home.is_lost:
+            self._home.check()
             self._listening.cancel()
             await asyncio.wait((self._listening,))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import marshal
 import time
-from asyncio import Future, get_running_loop, sleep, wait
+from asyncio import Future, sleep, wait
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, NamedTuple
 
+from ...common.loops import require_loop
 from ...protocol import jsonrpc
 from ...protocol.types import Json
 
@@ -74,7 +75,7 @@ class _Asking:
 
     question: _Question
     number: int
-    answered: Future[bytes | None] = field(default_factory=lambda: get_running_loop().create_future())
+    answered: Future[bytes | None] = field(default_factory=lambda: require_loop("the client").create_future())
     """The answer for all who wait for it; None where it is for nobody else."""
     is_stale: bool = False
     """Whether a change was heard since it was sent."""

@@ -12,10 +12,8 @@ if TYPE_CHECKING:
 
 CLOSED: Final = "the client has been closed"
 NOT_OPEN: Final = "the client is not open: write `async with Client(...) as client:`"
-ELSEWHERE: Final = (
-    "the client is open in another event loop, and can be used there alone: give each loop a client of its own, or use "
-    "SyncClient, which all threads may use"
-)
+FOR_OTHERS: Final = "or use SyncClient in a thread, which needs no event loop"
+FOR_EACH_LOOP: Final = "give each loop a client of its own, or use SyncClient, which all threads may use"
 
 
 class TransportError(ConnectionError):

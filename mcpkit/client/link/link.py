@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from ...common.errors import INTERNAL_ERROR, ProtocolError
 from ...common.listeners import Listeners
+from ...common.loops import Home, require_loop
 from ...protocol.client import (
     NO_HEADERS,
     Answered,
@@ -28,7 +29,7 @@ from ...protocol.types import Json
 from .agreed import Negotiated
 from .answerer import Answerer
 from .awaited import Awaited, Progress, opened
-from .errors import CLOSED, ELSEWHERE, NOT_OPEN, TransportError
+from .errors import CLOSED, FOR_EACH_LOOP, FOR_OTHERS, NOT_OPEN, TransportError
 from .transport import Stay, Transport, is_authorizing
 
 logger = logging.getLogger("mcpkit")
@@ -86,6 +87,7 @@ class Link:
         self.is_open = False
         self.is_closed = True
         self._loop: asyncio.AbstractEventLoop
+        self._home = Home("the client", FOR_EACH_LOOP)
         self._negotiate = negotiate
         self._stay = stay
         self._opening: asyncio.Task[None] | None = None
@@ -100,12 +102,12 @@ class Link:
 
     async def begin(self) -> None:
         """Open it, for the first time or after it was closed; raises what `ready` raises."""
-        loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        if not self.is_closed and self._loop is not loop:
-            raise RuntimeError(ELSEWHERE)
+        loop = require_loop("the client", FOR_OTHERS)
+        self.check_here()
         while self._closing is not None:
             await asyncio.wait((self._closing,))
         self._loop = loop
+        self._home.settle(loop)
         self.is_closed = False
         await self.ready()
 
@@ -121,6 +123,7 @@ class Link:
             return
         if self.is_closed:
             raise ConnectionError(NOT_OPEN)
+        self._home.check()
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._has_opened)
@@ -171,14 +174,32 @@ class Link:
         self.wire.revision = revision
         self.wire.capabilities = self.answerer.capabilities(revision)
 
+    def check_here(self, *, is_leaving: bool = False) -> None:
+        """Check that it is not open elsewhere, or, to leave it, in another event loop that can still close it.
+
+        Raises:
+            RuntimeError: It is.
+        """
+        if not self.is_closed and not (is_leaving and self._home.is_lost):
+            self._home.check()
+
     async def close(self) -> None:
-        """End all that waits, and close the transport; called again it does nothing."""
+        """End all that waits, and close the transport; called again it does nothing.
+
+        In a forked process, and once its event loop has been closed, it does nothing either.
+
+        Raises:
+            RuntimeError: It is open in another event loop.
+        """
+        self.check_here(is_leaving=True)
+        if not self.is_closed and self._home.is_lost:
+            return
         given_up = self._given_up()
         self.is_closed = True
         self.lost(ConnectionError(CLOSED))
         for message in given_up:
             self.send_soon(message)
-        closing = self._closing = asyncio.get_running_loop().create_future()
+        closing = self._closing = require_loop("the client", FOR_OTHERS).create_future()
         try:
             await self._say_farewell()
             if self._opening is not None:
@@ -260,8 +281,7 @@ class Link:
         What `begins` is, is called with the id of the request before that is sent.
         """
         generation = self.generation
-        if asyncio.get_running_loop() is not self._loop:
-            raise RuntimeError(ELSEWHERE)
+        self._home.check()
         request = self.wire.request(method, params, reports_progress=progress is not None, headers=headers)
         answer: asyncio.Future[Json] = self._loop.create_future()
         self._waiting[request.id] = answer
@@ -321,6 +341,7 @@ class Link:
         """
         if self.is_closed:
             raise ConnectionError(NOT_OPEN)
+        self._home.check()
         return self.send_soon(self.wire.notification(method, params))
 
     def send_soon(self, message: Outgoing) -> asyncio.Future[None]:

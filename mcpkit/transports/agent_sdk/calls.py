@@ -6,6 +6,7 @@ import asyncio
 from itertools import count
 
 from ...common.errors import ProtocolError
+from ...common.loops import require_loop
 from ...engine.connection import Connection
 from ...engine.engine import Served
 from ...protocol import jsonrpc
@@ -37,7 +38,7 @@ class Calls:
             ProtocolError: It was refused, with its text.
             BaseException: Whatever entering the server's lifespan raised.
         """
-        loop = asyncio.get_running_loop()
+        loop = require_loop("a tool of mcpkit")
         session = self._sessions.get(loop)
         if session is None or session.staying.done():
             for each in [each for each in tuple(self._sessions) if each.is_closed()]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from ...common.errors import BusyError, ProtocolError
+from ...common.loops import require_loop
 from ...protocol import jsonrpc
 from ...protocol.request_headers import JoinedHeaders
 from ...state.owner import owner_of
@@ -136,7 +137,11 @@ class Door:
         is_post = scope["method"] == "POST"
         if not is_post:  # nobody reads its body
             receive, send = watch(scope, headers, receive, send)
-        service = self._services.get(asyncio.get_running_loop())
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = require_loop("the ASGI app of mcpkit")
+        service = self._services.get(loop)
         try:
             if service is None or not service.is_open:
                 service = await self._open()
@@ -276,7 +281,7 @@ class Door:
             self._protection.announce(self._own, [path for path, _ in self._mounted])
 
     def _begin(self) -> Service:
-        loop = asyncio.get_running_loop()
+        loop = require_loop("the ASGI app of mcpkit")
         service = self._services.get(loop)
         if service is None:
             environment = Environment(self._engine, self._settings)

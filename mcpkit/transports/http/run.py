@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
+from ...common.loops import refuse_loop
 from ...common.safe_output import SafeOutput
 from ...protocol.types import Json
 from .uvicorn_server import decline_upgrades
@@ -73,8 +74,14 @@ def run_app(
         listening: What is bound to address and port already, if anything is.
 
     Raises:
+        RuntimeError: An event loop is running in this thread.
         ValueError: One of them is for several processes.
     """
+    refuse_loop(
+        "run() starts an event loop",
+        "call run() from code that is not async, or write `await uvicorn.Server(uvicorn.Config(server.asgi())).serve()`"
+        " in its place",
+    )
     workers = options.get("workers") or 1
     if workers != 1 or options.get("reload"):
         flag = "--reload" if options.get("reload") else f"--workers {workers}"

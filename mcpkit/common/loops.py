@@ -1,0 +1,120 @@
+"""Checks that code runs in the event loop, and the process, that it belongs to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+from .current import running_loop
+
+
+def require_loop(what: str, instead: str = "") -> asyncio.AbstractEventLoop:
+    """Return the event loop of asyncio that runs in this thread.
+
+    Args:
+        what: What needs it, for the message.
+        instead: What needs none, for the message.
+
+    Raises:
+        RuntimeError: None runs; the message says what to write instead.
+    """
+    loop = running_loop()
+    if loop is not None:
+        return loop
+    if is_trio_running():
+        raise RuntimeError(
+            f"{what} needs an event loop of asyncio, and trio runs here: start the program by asyncio.run(main()), "
+            f"in tests with anyio's pytest plugin let the fixture anyio_backend return 'asyncio'{instead and ', '}"
+            f"{instead}"
+        )
+    raise RuntimeError(
+        f"{what} needs an event loop of asyncio, and none runs in this thread: call it from asyncio.run(main()). A "
+        "process that was forked inside of one has none: start another process instead, for example by the 'spawn' "
+        "method of multiprocessing"
+    )
+
+
+def refuse_loop(what: str, instead: str) -> None:
+    """Check that nothing runs in this thread that a function which waits would hold up.
+
+    Args:
+        what: The function, for the message.
+        instead: What to write in an event loop of asyncio.
+
+    Raises:
+        RuntimeError: An event loop of asyncio or trio runs here.
+    """
+    if running_loop() is not None:
+        raise RuntimeError(f"{what}, and an event loop is running in this thread: {instead}")
+    if is_trio_running():
+        raise RuntimeError(
+            f"{what}, and trio runs in this thread, which would stand still: call it in a thread, by "
+            "`await trio.to_thread.run_sync(function)`, or from code that is not async"
+        )
+
+
+def is_trio_running() -> bool:
+    """Say whether this is called from a task of trio."""
+    lowlevel: Any = getattr(sys.modules.get("trio"), "lowlevel", None)
+    if lowlevel is None:
+        return False
+    try:
+        lowlevel.current_task()
+    except RuntimeError:
+        return False
+    return True
+
+
+class Home:
+    """The event loop and the process that something open belongs to.
+
+    Args:
+        what: Its name, for messages: such as "the client".
+        instead: What to write where it is used elsewhere.
+    """
+
+    __slots__ = ("_instead", "_loop", "_process", "_what")
+
+    def __init__(self, what: str, instead: str) -> None:
+        self._what = what
+        self._instead = instead
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
+
+    def settle(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let it belong to an event loop of this process."""
+        self._loop = loop
+        self._process = os.getpid()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can be done with it any more: its event loop was closed, or this process was forked since."""
+        return self._is_forked or (self._loop is not None and self._loop.is_closed())
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._process not in (0, os.getpid())
+
+    def check(self) -> None:
+        """Check that its event loop runs here.
+
+        Raises:
+            RuntimeError: It does not; the message says what to write instead.
+        """
+        if running_loop() is self._loop:
+            return
+        if self._is_forked:
+            raise RuntimeError(
+                f"{self._what} was opened by the process that this one was forked from, and belongs to that one: "
+                "make another one here"
+            )
+        if self.is_lost:
+            raise RuntimeError(
+                f"{self._what} was opened in an event loop that has been closed since: make another one, and open, "
+                "use and leave it within one asyncio.run(main())"
+            )
+        raise RuntimeError(
+            f"{self._what} is open in another event loop, and can be used there alone: {self._instead}"
+        )
