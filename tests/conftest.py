@@ -87,6 +87,7 @@ _SLOW = {
         "client/changes/test_watch_rounds.py",
         "client/targets/test_targets_run.py",
         "client/transports/processes/test_ending.py",
+        "client/test_elsewhere.py",
         "client/transports/processes/test_reopening.py",
         "client/transports/processes/test_stdio_client.py",
         "engine/subscriptions/test_watched_folder.py",

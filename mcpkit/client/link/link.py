@@ -186,12 +186,8 @@ class Link:
     async def close(self) -> None:
         """End all that waits, and close the transport; called again it does nothing.
 
-        In a forked process, and once its event loop has been closed, it does nothing either.
-
-        Raises:
-            RuntimeError: It is open in another event loop.
+        In a forked process, and once its event loop has been closed, it does nothing either; see `check_here`.
         """
-        self.check_here(is_leaving=True)
         if not self.is_closed and self._home.is_lost:
             return
         given_up = self._given_up()
