@@ -263,7 +263,7 @@ class Client(Caller):
         try:
             if self._cache.keeps_any and method in METHODS and link.wire.revision in STATELESS:
                 is_shared = progress is None and timeout is None and max_timeout is None
-                link.check_here()  # before it waits for what another loop is answered
+                link.home.check()  # before it waits for what another loop is answered
                 once = partial(link.request, method, told, progress, quiet, longest, headers)
                 result = await self._cache.answer(
                     method, params or {}, once, fresh=fresh, is_shared=is_shared
@@ -411,7 +411,7 @@ class Client(Caller):
 
     async def _list(self, method: str, member: str, fresh: bool) -> list[Json]:
         cache, link = self._cache, self._link
-        link.check_here()
+        link.home.check()
 
         async def page(params: Json) -> Json:
             told = self._log.params(params)

@@ -75,7 +75,7 @@ class Connected:
         await self._link.close()
 
     def _check_here(self) -> None:
-        self._link.check_here(is_leaving=True)
+        self._link.home.check(is_leaving=True)
 
     # What was agreed upon
 

@@ -83,29 +83,40 @@ class Home:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
 
-    def settle(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let it belong to an event loop of this process."""
+    def settle(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Let it belong to an event loop of this process, or to none, once it is closed."""
         self._loop = loop
         self._process = os.getpid()
 
     @property
     def is_lost(self) -> bool:
         """Whether nothing can be done with it any more: its event loop was closed, or this process was forked since."""
-        return self._is_forked or (self._loop is not None and self._loop.is_closed())
+        return self._loop is not None and (self._process != os.getpid() or self._loop.is_closed())
 
-    @property
-    def _is_forked(self) -> bool:
-        return self._process not in (0, os.getpid())
-
-    def check(self) -> None:
-        """Check that its event loop runs here.
+    def here(self) -> asyncio.AbstractEventLoop:
+        """Return its event loop, which runs here.
 
         Raises:
-            RuntimeError: It does not; the message says what to write instead.
+            RuntimeError: It does not.
         """
-        if running_loop() is self._loop:
+        loop = running_loop()
+        if loop is None or loop is not self._loop:
+            self.check()
+            return require_loop(self._what)
+        return loop
+
+    def check(self, *, is_leaving: bool = False) -> None:
+        """Check that its event loop runs here, if it belongs to one.
+
+        Args:
+            is_leaving: Whether it is to be closed, for which it need not run if it is lost.
+
+        Raises:
+            RuntimeError: It does not run here; the message says what to write instead.
+        """
+        if self._loop is None or running_loop() is self._loop or (is_leaving and self.is_lost):
             return
-        if self._is_forked:
+        if self._process != os.getpid():
             raise RuntimeError(
                 f"{self._what} was opened by the process that this one was forked from, and belongs to that one: "
                 "make another one here"

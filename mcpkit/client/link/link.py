@@ -86,8 +86,7 @@ class Link:
         self.frames: list[Callable[[Direction, bytes], object]] = []
         self.is_open = False
         self.is_closed = True
-        self._loop: asyncio.AbstractEventLoop
-        self._home = Home("the client", FOR_EACH_LOOP)
+        self.home = Home("the client", FOR_EACH_LOOP)
         self._negotiate = negotiate
         self._stay = stay
         self._opening: asyncio.Task[None] | None = None
@@ -102,12 +101,10 @@ class Link:
 
     async def begin(self) -> None:
         """Open it, for the first time or after it was closed; raises what `ready` raises."""
-        loop = require_loop("the client", FOR_OTHERS)
-        self.check_here()
+        self.home.check()
         while self._closing is not None:
             await asyncio.wait((self._closing,))
-        self._loop = loop
-        self._home.settle(loop)
+        self.home.settle(require_loop("the client", FOR_OTHERS))
         self.is_closed = False
         await self.ready()
 
@@ -123,9 +120,8 @@ class Link:
             return
         if self.is_closed:
             raise ConnectionError(NOT_OPEN)
-        self._home.check()
         if self._opening is None:
-            self._opening = asyncio.create_task(self._open())
+            self._opening = self.home.here().create_task(self._open())
             self._opening.add_done_callback(self._has_opened)
         try:
             await asyncio.shield(self._opening)
@@ -174,21 +170,9 @@ class Link:
         self.wire.revision = revision
         self.wire.capabilities = self.answerer.capabilities(revision)
 
-    def check_here(self, *, is_leaving: bool = False) -> None:
-        """Check that it is not open elsewhere, or, to leave it, in another event loop that can still close it.
-
-        Raises:
-            RuntimeError: It is.
-        """
-        if not self.is_closed and not (is_leaving and self._home.is_lost):
-            self._home.check()
-
     async def close(self) -> None:
-        """End all that waits, and close the transport; called again it does nothing.
-
-        In a forked process, and once its event loop has been closed, it does nothing either; see `check_here`.
-        """
-        if not self.is_closed and self._home.is_lost:
+        """End all that waits, and close the transport; when it is closed, or its home is lost, nothing is done."""
+        if self.home.is_lost:
             return
         given_up = self._given_up()
         self.is_closed = True
@@ -210,6 +194,7 @@ class Link:
                 closing.set_result(None)
                 if self._closing is closing:
                     self._closing = None
+                    self.home.settle(None)
 
     async def _say_farewell(self) -> None:
         """Send what is still to be sent, as far as it is taken in time."""
@@ -272,14 +257,11 @@ class Link:
         headers: Mapping[str, str] = NO_HEADERS,
         begins: Callable[[RequestId], object] | None = None,
     ) -> Json:
-        """Do what `request` does on a transport that is open, whether or not anything has been negotiated.
-
-        What `begins` is, is called with the id of the request before that is sent.
-        """
+        """Do what `request` does, on a transport that is open; `begins` gets the id before the request is sent."""
         generation = self.generation
-        self._home.check()
+        loop = self.home.here()
         request = self.wire.request(method, params, reports_progress=progress is not None, headers=headers)
-        answer: asyncio.Future[Json] = self._loop.create_future()
+        answer: asyncio.Future[Json] = loop.create_future()
         self._waiting[request.id] = answer
         watch: Awaited | None = None
         try:
@@ -337,7 +319,6 @@ class Link:
         """
         if self.is_closed:
             raise ConnectionError(NOT_OPEN)
-        self._home.check()
         return self.send_soon(self.wire.notification(method, params))
 
     def send_soon(self, message: Outgoing) -> asyncio.Future[None]:
@@ -346,7 +327,7 @@ class Link:
         Returns:
             What is done when it has been sent, or could not be: the server has gone then, as others hear.
         """
-        return self._keep(self._loop.create_task(self._send_if_possible(message)))
+        return self._keep(self.home.here().create_task(self._send_if_possible(message)))
 
     async def _send_if_possible(self, message: Outgoing) -> None:
         try:
@@ -406,7 +387,7 @@ class Link:
             if (watch := self._watched.get(event.id)) is not None:
                 watch.has_come(event)
         elif isinstance(event, Asked):
-            task = self._asked[event.id] = self._loop.create_task(self._reply(event))
+            task = self._asked[event.id] = self.home.here().create_task(self._reply(event))
             self._keep(task).add_done_callback(lambda _: self._asked.pop(event.id, None))
         elif isinstance(event, Misasked):
             self.send_soon(self.wire.refuse(event.id, event.code, event.message))
