@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, redirect_stdout
 from dataclasses import replace
 from functools import wraps
@@ -239,7 +239,8 @@ def _played(word: str, user: str, scopes: str, options: Json) -> MemoryTransport
     os.environ.update(options["env"] or {})
     with redirect_stdout(sys.stderr):  # of what a module prints while it is imported
         server = found(word).server
-    headers = {name.lower().encode(): value.encode() for name, value in (options["headers"] or {}).items()}
+    given: Mapping[str, str] = options["headers"] or {}
+    headers = {name.lower().encode(): value.encode() for name, value in given.items()}
     return MemoryTransport(server, principal=Principal(user, scopes.split()), headers=headers)
 
 

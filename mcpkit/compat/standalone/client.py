@@ -36,7 +36,9 @@ _WHOLE = """
 session initialize_result server_info server_capabilities instructions protocol_version new set_roots close initialize
 set_sampling_callback set_elicitation_callback set_logging_level
 """
-_ATTRIBUTES = dict.fromkeys(_WHOLE.split(), "use mcpkit.Client(server.served), which has all of a client")
+_ATTRIBUTES: dict[str, str] = dict.fromkeys(
+    _WHOLE.split(), "use mcpkit.Client(server.served), which has all of a client"
+)
 _ASKED = {
     **dict.fromkeys(("version", "cache_mode"), "ask by the name alone"),
     **dict.fromkeys(("task", "task_id", "ttl"), _TASKS),

@@ -57,12 +57,18 @@ class Registry:
     def add_tool(self, tool: Incomplete, *positional: object, **said: Incomplete) -> Tool:
         """Add a tool, or a function as one."""
         check_positional("add_tool()", positional, "name=, description=")
-        return self._add(tool if isinstance(tool, Tool) and not said else Tool(tool, **said))
+        if isinstance(tool, Tool):
+            check("add_tool()", said, (), {})
+            return self._add(tool)
+        return self._add(Tool(tool, **said))
 
     def add_prompt(self, prompt: Incomplete, *positional: object, **said: Incomplete) -> Prompt:
         """Add a prompt, or a function as one."""
         check_positional("add_prompt()", positional, "name=, description=")
-        return self._add(prompt if isinstance(prompt, Prompt) and not said else Prompt(prompt, **said))
+        if isinstance(prompt, Prompt):
+            check("add_prompt()", said, (), {})
+            return self._add(prompt)
+        return self._add(Prompt(prompt, **said))
 
     def add_resource(self, resource: Incomplete, *positional: object) -> Resource | ResourceTemplate:
         """Add a resource or a template."""

@@ -218,7 +218,9 @@ class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  #
         with self._serving(prompt, f"rendering prompt {name!r}", PromptError):
             return await prompt.render(arguments)
 
-    async def get_prompt(self, name: str, version: object = None) -> Incomplete:
+    async def get_prompt(  # pyright: ignore[reportIncompatibleMethodOverride]  # as fastmcp has it
+        self, name: str, version: object = None
+    ) -> Incomplete:
         """Return a prompt. Raises NotFoundError if there is none of that name."""
         check("get_prompt()", {"version": version}, (), ASKED)
         return self._find(Prompt, name)
@@ -288,7 +290,7 @@ class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  #
 
     async def run_http_async(
         self,
-        show_banner: bool | None = None,
+        show_banner: Incomplete = None,
         transport: str = "http",
         host: str | None = None,
         port: int | None = None,
@@ -319,7 +321,7 @@ class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  #
         """Serve streamable HTTP at a host and a port."""
         await self.run_http_async(None, "http", host, port, log_level, path, uvicorn_config)
 
-    async def run_sse_async(
+    async def run_sse_async(  # pyright: ignore[reportIncompatibleMethodOverride]  # as fastmcp 2 has it
         self,
         host: str | None = None,
         port: int | None = None,
