@@ -17,7 +17,7 @@ from .common.errors import RegistrationError
 from .common.numbers import check_count, check_seconds
 from .common.to_the_end import to_the_end
 from .components.catalog import ServerCatalog
-from .components.checks import check_icons
+from .components.checks import check_icons, check_text
 from .components.component import optional
 from .engine.engine import Engine, family
 from .engine.error_hooks import ErrorHooks
@@ -147,8 +147,15 @@ class Server(Serving, Registry, ServerCatalog):
             raise TypeError(f"offers must be a set such as {{{offers!r}}}, got {offers!r}")
         _check("offers", set(offers) - CAPABILITIES.keys(), CAPABILITIES)
         _check("cache", set(cache or ()) - CACHEABLE, sorted(CACHEABLE))
-        _check_text("name", name)
-        _check_text("version", version)
+        for argument, value in {
+            "name": name,
+            "version": version,
+            "title": title,
+            "description": description,
+            "instructions": instructions,
+            "website_url": website_url,
+        }.items():
+            _check_text(argument, value, is_required=argument in ("name", "version"))
         check_icons("Server", icons)
         if lifespan is not None and not callable(lifespan):  # pyright: ignore[reportUnnecessaryComparison]  # untyped authors
             raise ValueError(
@@ -422,9 +429,10 @@ def _verifier_of(auth: TokenVerifier | Sequence[TokenVerifier] | None) -> TokenV
     return verifier_of(auth)
 
 
-def _check_text(argument: str, value: object) -> None:
-    if not isinstance(value, str) or not value:
+def _check_text(argument: str, value: object, *, is_required: bool) -> None:
+    if is_required and (not isinstance(value, str) or not value):
         raise ValueError(f"{argument} must be a string that is not empty, got {value!r}")
+    check_text(f"Server: {argument}", value)
 
 
 def _check(argument: str, unknown: Collection[str], known: Collection[str]) -> None:

@@ -13,6 +13,7 @@ from typing_extensions import is_typeddict
 from ..common.errors import ArgumentsError, RegistrationError
 from ..common.installation import install_command
 from ..common.members import without
+from ..content.data import check_sendable
 from ..content.wording import Steps, shown
 from ..protocol.jsonrpc import is_object
 from ..protocol.types import Json
@@ -65,6 +66,7 @@ class JSONSchemaArguments(Arguments):
     """Arguments that fit a JSON Schema of the author, with all that the dialect knows."""
 
     def __init__(self, schema: Json) -> None:
+        check_sendable("", "input_schema", schema)
         super().__init__(lambda: published(schema), core_schema.any_schema())
         self._checked = CheckedSchema(schema, "input_schema")
         self.mirrored = mirrored("input_schema", schema)
@@ -122,6 +124,8 @@ class CheckedSchema:
             self.fits = self._compiled(self.schema)
         except self._library.ValidationError as error:
             raise RegistrationError(f"{name}: {_refusal(error, schema)}") from None
+        except (TypeError, ValueError) as error:
+            raise RegistrationError(f"{name}: {error}; use strings as keys, and values of JSON") from error
 
     def _compiled(self, schema: Json) -> Any:
         """Return what fits; a pattern that cannot be read in linear time has so many steps for a text, and no more."""

@@ -19,6 +19,7 @@ from ..common.built import validator
 from ..common.errors import ArgumentsError, Problem, RegistrationError, UnresolvedHint
 from ..common.members import without
 from ..content import foreign
+from ..content.data import check_sendable
 from ..content.wording import path
 from ..protocol.jsonrpc import is_object
 from . import hints, written_form
@@ -280,6 +281,7 @@ def _parameters(owner: str, parameters: Sequence[Parameter], build: Callable[[Js
 def _model(cls: Any) -> _Source:
     described = hints.describe(cls)
     schema = described.schema
+    check_sendable("", "schema", schema)
     if "$ref" in schema:  # a class that contains itself
         schema = target(schema, {"$defs": described.definitions})
     validates = validator(described.core)

@@ -141,7 +141,9 @@ class Field(NamedTuple):
         if default is None:
             keywords.pop("default", None)
         elif problems(schema, default):
-            raise RegistrationError(f"{where} has the default {default!r}, which is no answer to it")
+            raise RegistrationError(
+                f"{where} has the default {default!r}, which does not fit it; change the default, or leave it out"
+            )
         if kind == "integer":
             _include_limits(keywords)
         return cls(kind, schema, keywords, tuple(choices), "enumNames" in schema, may_be_null)

@@ -228,16 +228,14 @@ class _Generator(GenerateJsonSchema):
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         try:
             return super().default_schema(schema)
-        except (
-            ValueError
-        ):  # pydantic writes a default that it leaves out into a warning, which may be impossible
+        except (ValueError, RecursionError):  # of the text of a default that pydantic says it leaves out
             return self.generate_inner(schema["schema"])
 
     def encode_default(self, dft: Any) -> Any:
         try:
             encoded = dft if isinstance(dft, (set, frozenset, bytes)) else super().encode_default(dft)
             return values.default(encoded)
-        except ValueError as error:  # pydantic leaves the default out of the schema
+        except (ValueError, RecursionError) as error:  # pydantic leaves the default out of the schema
             raise PydanticSerializationError(str(error)) from error
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:

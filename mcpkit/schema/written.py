@@ -8,6 +8,7 @@ from typing import Any
 from pydantic_core import CoreSchema, core_schema
 
 from ..common.members import without
+from ..content.data import check_sendable
 from ..protocol.jsonrpc import SCALARS, is_array, is_object
 from . import from_schema
 from .described import Described
@@ -42,6 +43,7 @@ def described(option: str, schema: Json) -> Described:
     Raises:
         RegistrationError: It is not valid, or refers to what is not there; or it needs jsonschema, which is missing.
     """
+    check_sendable("", option, schema)
     core = from_schema.core(schema) if knows(schema) else _core(CheckedSchema(schema, option))
     return Described(without(schema, "$defs"), core, definitions=schema.get("$defs", {}))
 

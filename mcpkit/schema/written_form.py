@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..common.errors import RegistrationError
+from ..content.data import check_sendable
 from ..protocol.jsonrpc import is_array, is_object
 from . import inline
 from .expectations import expected
@@ -37,6 +38,7 @@ def checked(schema: Json) -> Json:
     Raises:
         RegistrationError: It is not the schema of a form; the message says where, and what to change.
     """
+    check_sendable("", "form", schema)
     if schema.get("type") != "object" or not is_object(schema.get("properties")):
         raise RegistrationError(
             'the JSON Schema of a form says {"type": "object", "properties": {...}}; for another type, give the type'

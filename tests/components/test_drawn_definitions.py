@@ -13,22 +13,38 @@ import os
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from drawn_definitions import Argument, Part, arguments, leaves, metadata, texts, word
-from mcpkit import RegistrationError, Server
+from drawn_definitions import (
+    DEFAULTS,
+    SURROGATE,
+    Argument,
+    Leaf,
+    Part,
+    arguments,
+    leaves,
+    metadata,
+    structures,
+    texts,
+    wire_names,
+    word,
+)
+from mcpkit import Ask, RegistrationError, Server
 from mcpkit.testing import connect
 
 DRAWN = settings(
     max_examples=int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200")),
     deadline=None,
     derandomize=True,
+    phases=[Phase.generate, Phase.shrink],
     suppress_health_check=list(HealthCheck),
 )
+pytestmark = pytest.mark.timeout(7200)
 REVISIONS = st.sampled_from(["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
 CURES = (
     *(
@@ -60,6 +76,7 @@ class Definition(NamedTuple):
         returns: The annotation of its result.
         is_good: Whether it must be accepted.
         words: What its listed form must contain.
+        blamed: The parameter that a refusal must name.
     """
 
     kind: str
@@ -69,6 +86,7 @@ class Definition(NamedTuple):
     returns: Any
     is_good: bool
     words: tuple[str, ...]
+    blamed: tuple[str, ...]
 
 
 @st.composite
@@ -78,7 +96,8 @@ def definitions(draw: st.DrawFn) -> Definition:
     drawn = [] if kind == "resource" else draw(st.lists(arguments(of_texts=of_texts), max_size=3))
     unique = list({each.parameter.name: each for each in drawn}.values())
     names = [each.name for each in unique]
-    is_good = all(each.is_good for each in unique) and len(set(names)) == len(names)
+    bad = [each.parameter.name for each in unique if not each.is_good]
+    is_good = len(set(names)) == len(names)
     if kind == "resource template":
         is_good &= all(re.fullmatch("[A-Za-z0-9_]+", name) for name in names)
     if not unique and kind == "resource template":
@@ -101,12 +120,11 @@ def definitions(draw: st.DrawFn) -> Definition:
         if parts := draw(st.lists(metadata(), max_size=1)):
             returns = _annotated(returns, parts)
             is_good &= parts[0].is_good
-    return Definition(kind, options, unique, docstring, returns, is_good, tuple(words))
+    blamed = tuple(bad) if is_good and len(bad) == 1 else ()
+    return Definition(kind, options, unique, docstring, returns, is_good and not bad, tuple(words), blamed)
 
 
 def _annotated(annotation: Any, parts: list[Part]) -> Any:
-    from typing import Annotated
-
     return Annotated[(annotation, *(part.value for part in parts))]
 
 
@@ -153,10 +171,11 @@ def register(server: Server, definition: Definition) -> list[dict[str, Any]]:
     return calls
 
 
-def check_refusal(definition: Definition, error: RegistrationError) -> None:
+def check_message(error: RegistrationError, is_good: bool, *names: str) -> None:
+    """Check that a refusal was right, names the place and says what to do."""
     message = str(error)
-    assert not definition.is_good, f"refused: {message}"
-    assert "subject" in message, f"no component: {message}"
+    assert not is_good, f"refused: {message}"
+    assert [name for name in names if name not in message] == [], f"no place: {message}"
     assert any(cure in message for cure in CURES), f"no cure: {message}"
     message.encode()  # it can be printed
 
@@ -230,6 +249,113 @@ def test_a_definition_works_over_the_wire_or_is_refused_where_it_is_registered(
             warnings.simplefilter("ignore")
             calls = register(server, definition)
     except RegistrationError as error:
-        check_refusal(definition, error)
+        check_message(error, definition.is_good, "subject", *definition.blamed)
         return
     asyncio.run(check_wire(server, definition, calls, revision))
+
+
+@st.composite
+def json_schemas(draw: st.DrawFn) -> tuple[Any, bool, list[str]]:
+    """Draw an `input_schema=`: a JSON Schema, or names with types."""
+    names = draw(st.lists(wire_names, min_size=1, max_size=3, unique=True))
+    is_good, words, members = True, [], {}
+    is_mapping = draw(st.booleans())
+    for name in names:
+        text = draw(texts())
+        default = draw(st.sampled_from(DEFAULTS))()
+        has_default = draw(st.integers(0, 3)) == 0 and not is_mapping
+        if is_mapping:
+            members[name] = Annotated[draw(st.sampled_from([int, str, list[int]])), text.value]
+        else:
+            members[name] = {"type": ["string", "integer"], "description": text.value}
+            members[name] |= {"default": default} if has_default else {}
+        is_good &= text.is_good and SURROGATE not in name and not has_default
+        words += text.words
+    if is_mapping:
+        return members, is_good and "type" not in members and "$schema" not in members, words
+    return {"type": "object", "properties": members}, is_good, words
+
+
+@DRAWN
+@given(json_schemas(), REVISIONS)
+def test_an_input_schema_works_over_the_wire_or_is_refused_where_it_is_registered(
+    drawn: tuple[Any, bool, list[str]], revision: str
+) -> None:
+    schema, is_good, words = drawn
+    server = Server("drawn")
+
+    def subject(arguments: dict[str, Any]) -> str:
+        return "done"
+
+    try:
+        server.tool(input_schema=schema)(subject)
+    except RegistrationError as error:
+        check_message(error, is_good, "input_schema")
+        return
+
+    async def check() -> None:
+        async with connect(server, revision=revision) as client:
+            (entry,) = await client.list_tools()
+            written = json.dumps(json.loads(json.dumps(entry, allow_nan=False)), ensure_ascii=False)
+            assert [each for each in words if each not in written] == []
+
+    asyncio.run(check())
+
+
+@DRAWN
+@given(
+    structures(is_form=True),
+    texts(),
+    st.sampled_from(["2025-06-18", "2025-11-25", "2026-07-28"]),
+)
+def test_a_question_works_over_the_wire_or_is_refused_where_it_is_registered(
+    leaf: Leaf, message: Part, revision: str
+) -> None:
+    server = Server("drawn")
+    received: list[Any] = []
+
+    def subject(form: Any) -> str:
+        received.append(form)
+        return "done"
+
+    subject.__annotations__ = {"form": Annotated[leaf.annotation, Ask(message.value)], "return": str}
+    try:
+        server.tool(subject)
+    except RegistrationError as error:
+        check_message(error, False, "subject", "form")
+        return
+    asked: list[str] = []
+
+    def answer(_method: str, params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(json.dumps(json.loads(json.dumps(params, allow_nan=False)), ensure_ascii=False))
+        return {"action": "accept", "content": leaf.wire}
+
+    async def check() -> None:
+        async with connect(server, revision=revision, answers=answer) as client:
+            result = await client.call("subject", {})
+            if not asked:  # a revision that has no words for it
+                assert "cannot be asked" in result.text, result.text
+                return
+            assert [each for each in (*leaf.words, *message.words) if each not in asked[0]] == []
+            assert not result.is_error, result.text
+            assert received
+
+    asyncio.run(check())
+
+
+@DRAWN
+@given(texts(), st.sampled_from(["name", "title", "version", "instructions", "website_url"]), REVISIONS)
+def test_a_text_of_the_server_arrives_or_is_refused_at_once(text: Part, option: str, revision: str) -> None:
+    try:
+        server = Server(**{"name": "drawn", option: text.value})
+    except RegistrationError as error:
+        check_message(error, text.is_good, option)
+        return
+
+    async def check() -> None:
+        async with connect(server, revision=revision) as client:
+            written = json.dumps([client.server_info, client.instructions], ensure_ascii=False)
+            if option in ("name", "version", "instructions"):  # the others are newer
+                assert text.words[0] in written
+
+    asyncio.run(check())

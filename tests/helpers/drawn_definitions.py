@@ -233,8 +233,13 @@ def leaves(draw: st.DrawFn) -> Leaf:
 
 
 @st.composite
-def structures(draw: st.DrawFn) -> Leaf:
-    """Draw a class with fields, some of which hold another, and a value of it; its words are in its texts."""
+def structures(draw: st.DrawFn, *, is_form: bool = False) -> Leaf:
+    """Draw a class with fields and a value of it; its words are in its texts.
+
+    Args:
+        draw: Of Hypothesis.
+        is_form: Whether its value is that of a form, which is flat most of the time.
+    """
     kind = draw(st.sampled_from(["model", "dataclass", "TypedDict", "NamedTuple"]))
     names = wire_names.filter(lambda name: SURROGATE not in name)
     if kind != "TypedDict":
@@ -243,10 +248,10 @@ def structures(draw: st.DrawFn) -> Leaf:
     wire: dict[str, Any] = {}
     about = word()
     words: list[str] = []
-    inner_leaves = st.one_of(st.sampled_from(LEAVES), structures())
+    inner_leaves = st.sampled_from(LEAVES[:8] if is_form else LEAVES)
     is_aliased = kind == "model" and draw(st.booleans())
     for name in draw(st.lists(names, min_size=1, max_size=3, unique=True)):
-        inner = draw(inner_leaves)
+        inner = draw(structures() if draw(st.integers(0, 5 if is_form else 3)) == 0 else inner_leaves)
         annotation: Any = inner.annotation
         words += inner.words
         shape = draw(st.integers(0, 4))
@@ -262,8 +267,10 @@ def structures(draw: st.DrawFn) -> Leaf:
                 annotation = Annotated[annotation, draw(st.sampled_from([Option(), {"a": 1}, Unfriendly()]))]
         fields[name] = annotation
         wire[f"{name}-alias" if is_aliased else name] = inner.wire
-    # Fields with defaults come last: dataclasses and NamedTuples want it so.
+    # Fields with defaults come last: dataclasses and NamedTuples want it so. To pydantic `...` is not a default.
     defaults = {"extra": draw(st.sampled_from(DEFAULTS))()} if draw(st.booleans()) else {}
+    if defaults.get("extra") is ...:
+        defaults = {}
     fields |= dict.fromkeys(defaults, int)
     if kind == "model":
         cls: Any = pydantic.create_model("Thing", __doc__=about, **{
@@ -281,7 +288,8 @@ def structures(draw: st.DrawFn) -> Leaf:
         cls.__new__.__defaults__ = tuple(defaults.values())
         cls._field_defaults = defaults
         cls.__doc__ = about
-        return Leaf(cls, [*wire.values()], inspect.Parameter.empty, words=tuple(words), about=(about,))
+        value = wire if is_form else [*wire.values()]
+        return Leaf(cls, value, inspect.Parameter.empty, words=tuple(words), about=(about,))
     return Leaf(cls, wire, inspect.Parameter.empty, words=tuple(words), about=(about,))
 
 

@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, cast, overload
 from typing_extensions import TypeForm, TypeVar
 
 from ...common.errors import AnswerError, ArgumentsError, ElicitationError, InvalidAnswerError
+from ...content.data import check_sendable
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import ELICITATION_IDS, knows
 from ...protocol.types import Json
@@ -280,4 +281,5 @@ def check_key(key: object) -> None:
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, got {value!r}")
+    check_sendable("", name, value)
     return value
