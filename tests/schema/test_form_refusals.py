@@ -87,7 +87,7 @@ def test_older_revisions_have_no_forms(revision):
         (Annotated[float, at.Gt(0)], "a form has no `exclusiveMinimum` for a number; use `ge`"),
         (Annotated[int, at.MultipleOf(3)], "a form has no `multipleOf` for an integer"),
         (Annotated[str, Field(examples=["a"])], "a form has no `examples` for a text; leave it out"),
-        (Annotated[dt.date, Field(default="soon")], "has the default 'soon', which is no answer to it"),
+        (Annotated[dt.date, Field(default="soon")], "has the default 'soon', which does not fit it"),
         (
             Annotated[Literal["a", "b"], Field(json_schema_extra={"enumNames": ["A"]})],
             "has 1 enumNames for 2 choices",

@@ -121,7 +121,7 @@ FIELD: dict[str, Any] = {"type": "string"}
         ({"properties": {"a": {**FIELD, "pattern": "("}}}, "`pattern` is a regular expression"),
         ({"properties": {"a": {**FIELD, "enum": "x"}}}, "`enum` is an array"),
         ({"properties": {"a": {"type": "integer", "maximum": None}}}, "`maximum` is a number"),
-        ({"properties": {"a": {**FIELD, "default": 1}}}, "has the default 1, which is no answer to it"),
+        ({"properties": {"a": {**FIELD, "default": 1}}}, "has the default 1, which does not fit it"),
         ({"properties": {"a": {**FIELD, "format": "password"}}}, "a secret|has no format 'password'"),
         ({"properties": {"a": {**FIELD, "minimum": 1}}}, "has no `minimum` for a text"),
         ({"properties": {"a": {"type": "integer", "enum": [1, 2]}}}, "offers choices that are no texts"),
