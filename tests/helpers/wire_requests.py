@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from typing import Any
 
 import uvicorn
@@ -130,4 +131,6 @@ def start(app: Any, **options: Any) -> tuple[uvicorn.Server, threading.Thread, t
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", **options))
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
+    while not server.started:  # an old uvicorn that is told to stop before that does not
+        time.sleep(0.005)
     return server, thread, listening.getsockname()

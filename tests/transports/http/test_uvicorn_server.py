@@ -85,6 +85,8 @@ async def test_an_app_is_served_again_in_the_same_loop_and_beside_another_server
         listening = socket.create_server(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None))
         serving = asyncio.create_task(server.serve([listening]))
+        while not server.started:
+            await asyncio.sleep(0.005)
         connection = await asyncio.to_thread(opened, listening.getsockname(), "listen")
         server.should_exit = True
         await asyncio.wait_for(serving, PATIENCE)
