@@ -146,7 +146,7 @@ def take_over_standard_streams() -> Generator[StandardStreams]:
     private.update(restored.values())
     _private.update(private)
     for descriptor, other in instead.items():
-        os.dup2(other, descriptor, descriptor < 2)
+        os.dup2(other, descriptor, descriptor <= 2)
     replace_lost_stderr()
     try:
         _flush_output()
@@ -158,7 +158,7 @@ def take_over_standard_streams() -> Generator[StandardStreams]:
         with _lock:
             _private.difference_update(private)
             for descriptor, copy in restored.items():
-                os.dup2(copy, descriptor, descriptor < 2)
+                os.dup2(copy, descriptor, descriptor <= 2)
         for descriptor in (*private, empty):
             os.close(descriptor)
 
@@ -181,7 +181,9 @@ def replace_lost_stderr() -> None:
 
 def _copies(descriptor: int, *streams: object) -> set[int]:
     """Return the descriptors of streams that are copies of another, as `os.fdopen(os.dup(1), "w")` has one."""
-    found = {number for number in map(descriptor_of, streams) if number is not None and number > 2}
+    # Where Python found 2 closed at its start, that is the first number that a copy gets.
+    known = (0, 1) if sys.__stderr__ is None else (0, 1, 2)
+    found = {number for number in map(descriptor_of, streams) if number is not None and number not in known}
     return {number for number in found if is_open(number) and os.path.sameopenfile(number, descriptor)}
 
 
