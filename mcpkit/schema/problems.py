@@ -282,7 +282,8 @@ class Reader:
             if name in properties:
                 for fault in self.read(properties[name], item, inner, is_hidden):
                     hint = "; leave it out instead" * (item is None and name not in required)
-                    yield fault._replace(message=fault.message + hint)
+                    more = (fault.within, fault.text, fault.guess)
+                    yield Fault(fault.steps, fault.value, fault.message + hint, *more)
             elif additional is False:
                 self._left -= 1 + len(properties)  # with each of which the name is compared
                 yield _unknown_member(name, schema, steps)

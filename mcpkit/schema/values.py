@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import binascii
 import enum
-import json
 import re
 import sys
 from collections import Counter
@@ -405,6 +404,8 @@ def items_of_tuple(schemas: list[Json]) -> Json:
 
     It allows and refuses nothing there. Some hosts drop `prefixItems`, and model APIs refuse an array without `items`.
     """
+    import json  # not part of the start of a server without tuples
+
     distinct: list[Json] = []
     distinct += (schema for schema in schemas if schema not in distinct)
     items = distinct[0] if len(distinct) == 1 else {"anyOf": distinct} if distinct else {}
