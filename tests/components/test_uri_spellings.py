@@ -221,6 +221,8 @@ def returning(text: str) -> Callable[[], Awaitable[str]]:
         ("notes://a/x/../b", "notes://a/b"),
         ("https://h/a/%2e%2e/b", "https://h/b"),
         ("notes://Host/a", "notes://host/a"),
+        ("ftp://Host/a", "ftp://HOST/a"),
+        ("file://Host/a", "file://HOST/a"),
         ("https://h/Docs", "https://h/docs"),
         ("https://h/a", "https://h/a/"),
         ("https://h:8080/", "https://h/"),

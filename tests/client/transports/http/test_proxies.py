@@ -44,6 +44,7 @@ EXEMPT = [
     "::1",
     "[::1]",
     ".localhost",
+    "*",
     "other.example",
     "*.x",
     "http://",
@@ -51,7 +52,7 @@ EXEMPT = [
     "",
     " ",
 ]
-HOSTS = ["127.0.0.1", "127.0.0.2", "localhost", "[::1]"]
+HOSTS = ["127.0.0.1", "127.0.0.2", "localhost", "[::1]", "a.localhost"]
 
 
 @asynccontextmanager
