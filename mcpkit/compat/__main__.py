@@ -17,9 +17,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
-from inspect import iscoroutine
 from pathlib import Path
-from types import FunctionType, MethodType, ModuleType
+from types import CoroutineType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..transports.standard_streams import divert_standard_output
@@ -112,13 +111,10 @@ def _is_module(name: str, *, is_run: bool) -> bool:
 def _serve(found: Mapping[str, object], path: str, name: str) -> None:
     """Serve the object of that name over stdio; without a name, the one that is there and has not been served."""
     for value in map(found.get, [name] if name else NAMES):
-        server: Any = value
-        if name and isinstance(value, FunctionType):  # as `fastmcp run FILE:FUNCTION` does
-            server = value()
-            if iscoroutine(server):
-                import asyncio
-
-                server = asyncio.run(server)
+        # A function is called, as `fastmcp run FILE:FUNCTION` does.
+        server: Any = value() if name and isinstance(value, FunctionType) else value
+        if isinstance(server, CoroutineType):
+            server = import_module("asyncio").run(server)
         engine = getattr(server, "_mcp_server", None)
         if engine is not None and isinstance(run := getattr(server, "run", None), MethodType):
             if "served" not in vars(engine):

@@ -6,14 +6,14 @@ import asyncio
 import inspect
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
 from ...client.targets.existing import existing
 from ...common.nearest import nearest
@@ -165,16 +165,16 @@ def is_server(found: object) -> TypeGuard[Server]:
 
 
 def _only(module: ModuleType, word: str, *, calls_unnamed: bool) -> Found:
-    servers: Mapping[str, object] = servers_in(module)
-    if not servers and calls_unnamed:
-        servers = _factories_in(module)
-    if not servers:
+    servers = servers_in(module)
+    factories = _factories_in(module) if calls_unnamed and not servers else {}
+    names = [*servers, *factories]
+    if not names:
         raise NoServerInError(module, word)
-    if len(servers) > 1:
-        named = " or ".join(f"{word}:{name}" for name in servers)
-        raise CommandError(f"{word} has {len(servers)} servers: write {named}", Status.NO_SUCH_THING)
-    [(name, server)] = servers.items()
-    return Found(server, name, module) if is_server(server) else _made(server, name, module)
+    if len(names) > 1:
+        named = " or ".join(f"{word}:{name}" for name in names)
+        raise CommandError(f"{word} has {len(names)} servers: write {named}", Status.NO_SUCH_THING)
+    [name] = names
+    return _made(factories[name], name, module) if factories else Found(servers[name], name, module)
 
 
 def _named(module: ModuleType, name: str, word: str) -> Found:
@@ -194,11 +194,11 @@ def _named(module: ModuleType, name: str, word: str) -> Found:
     return Found(value, name, module)
 
 
-def _factories_in(module: ModuleType) -> dict[str, object]:
+def _factories_in(module: ModuleType) -> dict[str, Callable[..., object]]:
     """Return the functions of a module that are annotated to return a server and can be called without arguments."""
     from ...server import Server
 
-    factories: dict[str, object] = {}
+    factories: dict[str, Callable[..., object]] = {}
     for name, value in vars(module).items():
         if inspect.isfunction(value) and value.__module__ == module.__name__ and _takes_nothing(value):
             with suppress(Exception):  # annotations may name what is imported for type checkers alone
@@ -208,7 +208,7 @@ def _factories_in(module: ModuleType) -> dict[str, object]:
     return factories
 
 
-def _made(factory: Any, name: str, module: ModuleType) -> Found:
+def _made(factory: Callable[..., object], name: str, module: ModuleType) -> Found:
     """Call a function that returns a server, `async` or not.
 
     Raises:
