@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
@@ -57,17 +57,19 @@ def as_text(value: object) -> str:
 def _loggable(value: object, holders: tuple[int, ...]) -> Any:
     if isinstance(value, str):
         return as_text(value)
+    group = value
     if not isinstance(value, (Mapping, list, tuple, set, frozenset)):
-        return _plain(value)
-    if len(holders) >= _DEEPEST or id(value) in holders:
-        return as_text(value)
-    holders = (*holders, id(value))
+        return _plain(group)
+    if len(holders) >= _DEEPEST or id(group) in holders:
+        return as_text(group)
+    holders = (*holders, id(group))
     try:
         if isinstance(value, Mapping):
-            return {as_text(name): _loggable(each, holders) for name, each in value.items()}
-        return [_loggable(each, holders) for each in value]
+            entries = cast("Mapping[object, object]", value).items()
+            return {as_text(name): _loggable(each, holders) for name, each in entries}
+        return [_loggable(each, holders) for each in cast("Collection[object]", value)]
     except Exception:  # noqa: BLE001 - a value's class may raise anything
-        return as_text(value)
+        return as_text(group)
 
 
 def _plain(value: object) -> Any:

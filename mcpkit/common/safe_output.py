@@ -92,8 +92,8 @@ class SafeStream(io.TextIOWrapper):
 
     def reconfigure(self, **options: Any) -> None:
         """Change options as `io.TextIOWrapper` does, but for error handlers that may fail."""
-        errors = options.get("errors") or self.errors
-        super().reconfigure(**{**options, "errors": errors if errors in _NEVER_FAIL else _ESCAPE})
+        errors = options.pop("errors", None) or self.errors
+        super().reconfigure(**options, errors=errors if errors in _NEVER_FAIL else _ESCAPE)
 
 
 class _Descriptor(io.FileIO):
@@ -154,7 +154,7 @@ def _escape(stream: object) -> Callable[[], None] | None:
     if isinstance(stream, codecs.StreamWriter):
         return _escape_writer(stream)
     if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, SafeStream):
-        text = stream
+        text: io.TextIOWrapper[Any] = stream  # pyright: ignore[reportUnknownVariableType]  # on any buffer
         with suppress(ValueError, OSError):  # it has been closed or detached
             before = text.errors, text.line_buffering
             safe = before[0] if before[0] in _NEVER_FAIL else _ESCAPE
@@ -181,7 +181,7 @@ def _escape_writer(writer: codecs.StreamWriter) -> Callable[[], None]:
     return undo
 
 
-def _reconfigure(stream: io.TextIOWrapper, errors: str | None, line_buffering: bool) -> None:
+def _reconfigure(stream: io.TextIOWrapper[Any], errors: str | None, line_buffering: bool) -> None:
     with suppress(ValueError, OSError):  # it was closed or detached meanwhile
         stream.reconfigure(errors=errors, line_buffering=line_buffering)
 
