@@ -82,7 +82,10 @@ def check_sendable(where: str, part: str, value: Any) -> None:
             return
         problem = unwritten(value)
     if problem is not None:
-        raise RegistrationError(f"{prefix}{part}{str(problem).removeprefix('result')}")
+        reason = str(problem).removeprefix("result")
+        if problem.__cause__ is not None:  # raised by the author's class, whose text is for the log of a call
+            reason = f"{reason.partition(';')[0]}; write it as clients send it"
+        raise RegistrationError(f"{prefix}{part}{reason}") from problem.__cause__
     from .reading import infinite_places
     from .wording import path
 
