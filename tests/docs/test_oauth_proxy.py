@@ -45,7 +45,7 @@ def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pro
     real = httpx2.AsyncClient
 
     def client(**options: Any) -> httpx2.AsyncClient:
-        if "mounts" in options:
+        if options.get("mounts"):
             return real(**options)
         kept = {
             name: options[name]
