@@ -275,6 +275,10 @@ ELSEWHERE = {"memory", "none", "all none", "file", "closes stderr", "redirects"}
 """Treatments after which what is printed comes out nowhere."""
 
 
+OWN = {"tee", "writer", "writer of detached", "reader and writer"}
+"""Treatments whose objects hold on to the first stream, and pass on that the disk is full."""
+
+
 def problem(case: dict[str, str], output: bytes, log: bytes, status: int) -> str | None:
     """Say what is wrong with what a process has answered and logged."""
     try:
@@ -301,6 +305,8 @@ def test_no_stream_costs_an_answer(tmp_path: Path) -> None:
     for number, case in enumerate([FOUND, *cases(PROCESSES)]):
         if case["command"] == "file":
             case["imported"] = "nothing"  # Python has written it before there is a server
+        if case["errors"] == "full" and case["before"] in OWN:
+            case["errors"] = "broken"
         wrong = problem(case, *served(case, script))
         if wrong is not None:
             found.append(f"{number}: {case}: {wrong}")
