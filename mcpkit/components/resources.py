@@ -172,6 +172,7 @@ class ResourceTemplate(Completable):
     ) -> None:
         from ..content.uri_template import UriTemplate  # which servers without templates do not need
 
+        check_text(f"resource template {uri_template!r}: URI", uri_template)
         self.template = UriTemplate(uri_template, unsafe=unsafe)
         self._unsafe = unsafe
         _check_form(f"resource template {uri_template!r}", mime_type, annotations)
