@@ -130,7 +130,8 @@ def _text(value: bytes) -> str:
 
 def _names(name: str) -> Iterator[str]:
     """Go through the names of entries that a host may have: its own, and wildcards for one label or more of it."""
-    yield name
+    if "*" not in name:
+        yield name
     if _LABELS.fullmatch(name):
         while "." in name:
             name = name.partition(".")[2]
