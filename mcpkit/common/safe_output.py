@@ -33,6 +33,10 @@ class SafeOutput:
     def __init__(self) -> None:
         self._undo = ExitStack()
         self._checked: list[object] = [None, None]
+        self._stdout: object = (
+            self  # only what needs no further check, such as a stream that cannot be closed
+        )
+        self._stderr: object = self
 
     def __enter__(self) -> Self:
         replaced: dict[int, SafeStream | None] = {}
@@ -60,13 +64,20 @@ class SafeOutput:
 
     def refresh(self) -> None:
         """Make the streams safe that an author's code has meanwhile put in the place of others, or closed."""
-        for number, name in enumerate(("stdout", "stderr")):
-            stream: object = getattr(sys, name)
-            if is_closed(stream):
-                setattr(sys, name, SafeStream(_DESCRIPTORS[name], "utf-8"))
-            elif stream is not self._checked[number]:
-                self._checked[number] = stream
-                _escape(stream)
+        if sys.stdout is self._stdout and sys.stderr is self._stderr:
+            return  # soon, as this precedes every message
+        self._stdout, self._stderr = self._refreshed(0, "stdout"), self._refreshed(1, "stderr")
+
+    def _refreshed(self, number: int, name: str) -> object:
+        """Make one stream safe; return it if it stays safe, and this object otherwise."""
+        stream: object = getattr(sys, name)
+        if is_closed(stream):
+            stream = SafeStream(_DESCRIPTORS[name], "utf-8")
+            setattr(sys, name, stream)
+        elif stream is not self._checked[number]:
+            self._checked[number] = stream
+            _escape(stream)
+        return stream if stream is None or isinstance(stream, SafeStream) else self
 
 
 class SafeStream(io.TextIOWrapper):
