@@ -56,12 +56,13 @@ def decode(data: bytes) -> Any:
         ProtocolError: -32700, when the bytes are not UTF-8, not JSON, nested too deeply, or hold a
             number that no double can hold (`NaN`, `1e400`) or half of a surrogate pair.
     """
-    if data.startswith(BYTE_ORDER_MARK):
-        data = data[len(BYTE_ORDER_MARK) :]
     try:
         value = from_json(data, allow_inf_nan=False, cache_strings="keys")  # what clients say is not kept
     except ValueError as error:
-        raise ProtocolError(PARSE_ERROR, f"Parse error: {error}") from None
+        text = data.removeprefix(BYTE_ORDER_MARK)
+        if len(text) == len(data) or text.startswith(BYTE_ORDER_MARK):
+            raise ProtocolError(PARSE_ERROR, f"Parse error: {error}") from None
+        return decode(text)
     if len(data) > _LARGE:
         is_out_of_range = _has_infinity(value, data)
     else:

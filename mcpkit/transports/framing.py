@@ -66,7 +66,9 @@ class Framing:
             and end <= self._max_line
         ):
             line = chunk.strip(_BLANK)  # one whole line, as most chunks are
-            if line.startswith(BYTE_ORDER_MARK):
+            if line >= BYTE_ORDER_MARK and line.startswith(
+                BYTE_ORDER_MARK
+            ):  # the first is false for any JSON
                 line = line[len(BYTE_ORDER_MARK) :].lstrip(_BLANK)
             return [line] if line else []
         lines: list[bytes | ProtocolError] = []
