@@ -253,10 +253,11 @@ class Methods:
 
         None where nothing that is registered does.
         """
-        registry, principal = self._registry, call.principal
+        registry = self._registry
         resource = registry.resources.get(uri)
-        if resource is not None and (resource.visible is None or resource.is_visible(principal)):
+        if resource is not None and (resource.visible is None or resource.is_visible(call.principal)):
             return resource, {}, resource.visible is None
+        principal = call.principal
         # What is hidden may serve the URI for others. Were it said of this URI alone, it would be hidden no more.
         is_for_all = not self._listing.conditional.among("resources", "resource_templates")
         templates = [each for each in registry.resource_templates if each.is_enabled]
