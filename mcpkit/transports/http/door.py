@@ -187,7 +187,8 @@ class Door:
         del body  # which would be kept while the message is served
         headers = exchange.request_headers
         if is_stateless(message, headers):
-            _refuse_two_versions(headers)
+            if type(headers) is not dict:
+                _refuse_two_versions(headers)
             await serve_stateless(service, message, exchange)
         else:
             await serve_handshake(service, message, exchange)

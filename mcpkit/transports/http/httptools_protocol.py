@@ -15,6 +15,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 _OFFER = frozenset({b"upgrade", b"http2-settings"})
 """Header fields, and options of `Connection`, that offer an upgrade."""
 
+# Called by these names, as `super()` costs much more, at each request.
+_feed = HttpRequestParser.feed_data
+_begin = HttpToolsProtocol.on_headers_complete
+_end = HttpToolsProtocol.on_message_complete
+
 
 class DecliningProtocol(HttpToolsProtocol):
     """One connection.
@@ -35,18 +40,19 @@ class DecliningProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start to serve the request, unless it is to be parsed again."""
-        self.is_declined = (
-            self.parser.should_upgrade()
-            and not self._should_upgrade()
-            and any(name == b"upgrade" for name, _ in self.headers)  # there is none with CONNECT
-        )
-        if not self.is_declined:
-            super().on_headers_complete()
+        if self.parser.should_upgrade() and self._declines():
+            self.is_declined = True
+        else:
+            _begin(self)
 
     def on_message_complete(self) -> None:
         """Note the end of the body, unless the request is to be parsed again."""
         if not self.is_declined:
-            super().on_message_complete()
+            _end(self)
+
+    def _declines(self) -> bool:
+        # A request of the method CONNECT has no such header.
+        return not self._should_upgrade() and any(name == b"upgrade" for name, _ in self.headers)
 
     def head_without_offer(self) -> bytes:
         """Return the head of the request that is declined, as the client would send it without the offer."""
@@ -76,16 +82,16 @@ class _Parser(HttpRequestParser):
             HttpParserError: It is not HTTP.
             HttpParserUpgrade: The request ends here, and its connection is upgraded.
         """
-        parser, protocol = self, self._protocol
+        parser = self
         while True:  # not recursive: a client may send many such requests at once
             try:
-                HttpRequestParser.feed_data(parser, data)
+                return _feed(parser, data)
             except HttpParserUpgrade as upgrade:
+                protocol = self._protocol
                 if not protocol.is_declined:
                     raise
                 data = memoryview(data)[upgrade.args[0] :]
                 head = protocol.head_without_offer()
                 parser = protocol.parser = _Parser(protocol)
-                HttpRequestParser.feed_data(parser, head)
-            else:
-                return
+                protocol.is_declined = False
+                _feed(parser, head)

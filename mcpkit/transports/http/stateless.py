@@ -34,10 +34,10 @@ def is_stateless(message: Any, headers: Headers) -> bool:
     """
     if names_revision(message):
         return True
-    if is_initialize(message):
-        return False
     version = headers.get(b"mcp-protocol-version")
-    return version is not None and version not in _HANDSHAKE and version.strip() not in _HANDSHAKE
+    if version is None or version in _HANDSHAKE or version.strip() in _HANDSHAKE:
+        return False
+    return not is_initialize(message)
 
 
 def serve_stateless(service: Service, message: Any, exchange: Exchange) -> Awaitable[None]:

@@ -9,9 +9,9 @@ from .refused_body import UnreadError
 
 _USUAL = frozenset(
     b"application/json" + parameter
-    for parameter in (b"", b"; charset=utf-8", b";charset=utf-8", b"; charset=UTF-8", b";charset=UTF-8")
+    for parameter in (b"; charset=utf-8", b";charset=utf-8", b"; charset=UTF-8", b";charset=UTF-8")
 )
-"""Values of Content-Type that need no parsing."""
+"""Values of Content-Type other than `application/json` that need no parsing."""
 
 _known: dict[bytes, bool] = {}
 """Which values of Accept have been found fine, so that each is read once: clients send the same at each call."""
@@ -27,7 +27,8 @@ def may_stream(headers: Mapping[bytes, bytes]) -> bool:
     Raises:
         UnreadError: 415 for what is not one JSON text, 406 for a client that does not take one.
     """
-    if headers.get(b"content-type") not in _USUAL or b"content-encoding" in headers:
+    content_type = headers.get(b"content-type")
+    if (content_type != b"application/json" and content_type not in _USUAL) or b"content-encoding" in headers:
         check_content(headers)
     accept = headers.get(b"accept", b"*/*")
     known = _known.get(accept)
