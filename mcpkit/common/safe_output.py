@@ -19,6 +19,8 @@ _ESCAPE: Final = "backslashreplace"
 
 _NEVER_FAIL: Final = frozenset({_ESCAPE, "ignore", "namereplace", "replace", "xmlcharrefreplace"})
 
+_UNSAFE: Final = object()
+
 _DESCRIPTORS: Final = {"stdout": 1, "__stdout__": 1, "stderr": 2, "__stderr__": 2}
 
 
@@ -33,10 +35,9 @@ class SafeOutput:
     def __init__(self) -> None:
         self._undo = ExitStack()
         self._checked: list[object] = [None, None]
-        self._stdout: object = (
-            self  # only what needs no further check, such as a stream that cannot be closed
-        )
-        self._stderr: object = self
+        # Only what needs no further check, such as a stream that cannot be closed.
+        self._stdout: object = _UNSAFE
+        self._stderr: object = _UNSAFE
 
     def __enter__(self) -> Self:
         replaced: dict[int, SafeStream | None] = {}
@@ -69,7 +70,7 @@ class SafeOutput:
         self._stdout, self._stderr = self._refreshed(0, "stdout"), self._refreshed(1, "stderr")
 
     def _refreshed(self, number: int, name: str) -> object:
-        """Make one stream safe; return it if it stays safe, and this object otherwise."""
+        """Make one stream safe; return it if it stays safe, and `_UNSAFE` otherwise."""
         stream: object = getattr(sys, name)
         if is_closed(stream):
             stream = SafeStream(_DESCRIPTORS[name], "utf-8")
@@ -77,7 +78,7 @@ class SafeOutput:
         elif stream is not self._checked[number]:
             self._checked[number] = stream
             _escape(stream)
-        return stream if stream is None or isinstance(stream, SafeStream) else self
+        return stream if stream is None or isinstance(stream, SafeStream) else _UNSAFE
 
 
 class SafeStream(io.TextIOWrapper):

@@ -10,17 +10,18 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+# Patterns are compiled on first use, by `re` itself: they would cost every server's start.
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _QUOTED = r'"(?:[\t !\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t -\x7e\x80-\xff])*"'
-_ELEMENT = re.compile(rf'(?:[^,"]|{_QUOTED})*')
-_MEDIA_RANGE = re.compile(rf"({_TOKEN}/{_TOKEN})")
-_PARAMETER = re.compile(rf"[ \t]*;[ \t]*(?:({_TOKEN})=({_TOKEN}|{_QUOTED}))?")
-_WEIGHT = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
-_CONTENT_TYPE = re.compile(rf"[ \t]*({_TOKEN}/{_TOKEN})[ \t]*(?:;.*)?", re.DOTALL)
-_SCHEME = re.compile(rf"{_TOKEN}(?=[ \t]|\Z)")
-_TOKEN68 = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9\-._~!$&'()*+,;=]|%[0-9A-Fa-f]{2})+)(?::([0-9]*))?")
-_ORIGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.+)", re.DOTALL)
+_ELEMENT = rf'(?:[^,"]|{_QUOTED})*'
+_MEDIA_RANGE = rf"({_TOKEN}/{_TOKEN})"
+_PARAMETER = rf"[ \t]*;[ \t]*(?:({_TOKEN})=({_TOKEN}|{_QUOTED}))?"
+_WEIGHT = r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?"
+_CONTENT_TYPE = rf"(?s)[ \t]*({_TOKEN}/{_TOKEN})[ \t]*(?:;.*)?"
+_SCHEME = rf"{_TOKEN}(?=[ \t]|\Z)"
+_TOKEN68 = r"[A-Za-z0-9\-._~+/]+=*"
+_HOST = r"(\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9\-._~!$&'()*+,;=]|%[0-9A-Fa-f]{2})+)(?::([0-9]*))?"
+_ORIGIN = r"(?s)([A-Za-z][A-Za-z0-9+.-]*)://(.+)"
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -59,7 +60,7 @@ def media_type(value: str) -> str | None:
     Returns:
         Such as "application/json"; None where the field has another form.
     """
-    found = _CONTENT_TYPE.fullmatch(value)
+    found = re.fullmatch(_CONTENT_TYPE, value)
     return None if found is None else found[1].lower()
 
 
@@ -87,9 +88,10 @@ def accepts(value: str, wanted: str) -> bool:
 
 def _elements(value: str) -> Iterator[str]:
     """Go through the elements of a list that are not empty; a quote that is not closed makes the rest one element."""
+    pattern = re.compile(_ELEMENT)
     place = 0
     while place < len(value):
-        found = _ELEMENT.match(value, place)
+        found = pattern.match(value, place)
         end = place if found is None else found.end()
         if end < len(value) and value[end] != ",":
             end = len(value)
@@ -100,19 +102,20 @@ def _elements(value: str) -> Iterator[str]:
 
 def _weighted_range(element: str) -> tuple[str, float] | None:
     """Return a media range in lower case, with a semicolon behind it if it has parameters, and its weight."""
-    found = _MEDIA_RANGE.match(element)
+    found = re.match(_MEDIA_RANGE, element)
     if found is None:
         return None
     kind, end = found[1].lower(), found.end()
     weight: float | None = None
+    pattern = re.compile(_PARAMETER)
     while end < len(element):
-        parameter = _PARAMETER.match(element, end)
+        parameter = pattern.match(element, end)
         if parameter is None:
             return None
         name, text = parameter.groups()
         end = parameter.end()
         if name is not None and name.lower() == "q" and weight is None:
-            if not _WEIGHT.fullmatch(text):
+            if not re.fullmatch(_WEIGHT, text):
                 return None
             weight = float(text)
         elif name is not None and weight is None:  # behind the weight they are no part of the range
@@ -134,19 +137,19 @@ def token68(value: str, scheme: str) -> str | None:
         ValueError: The field is of this scheme, and its credentials have another form.
     """
     value = value.strip(" \t")
-    found = _SCHEME.match(value)
+    found = re.match(_SCHEME, value)
     if found is None or found[0].lower() != scheme:
         return None
     rest = value[found.end() :]
     token = rest.lstrip(" ")
-    if rest == token or not _TOKEN68.fullmatch(token):
+    if rest == token or not re.fullmatch(_TOKEN68, token):
         raise ValueError(f"the credentials of the scheme {scheme} are not one token")
     return token
 
 
 def host(value: str) -> Host | None:
     """Return the host of a `Host` field (RFC 9110, 7.2; RFC 3986, 3.2.2); None where it has another form."""
-    found = _HOST.fullmatch(value)
+    found = re.fullmatch(_HOST, value)
     if found is None:
         return None
     name, port = found[1].lower(), found[2]
@@ -165,7 +168,7 @@ def host(value: str) -> Host | None:
 
 def origin(value: str) -> Origin | None:
     """Return the origin of an `Origin` field (RFC 6454, 7.1); None for "null" and where it has another form."""
-    found = _ORIGIN.fullmatch(value)
+    found = re.fullmatch(_ORIGIN, value)
     parsed = None if found is None else host(found[2])
     if found is None or parsed is None:
         return None

@@ -182,7 +182,7 @@ def is_id(value: Any) -> TypeGuard[RequestId]:
     return type(value) is str and len(value) <= MAX_ID_LENGTH
 
 
-_DIGITS = re.compile(r"-?[1-9][0-9]{0,18}|0")
+_DIGITS = r"-?[1-9][0-9]{0,18}|0"
 
 
 def whole_number(value: object) -> int | None:
@@ -194,4 +194,4 @@ def whole_number(value: object) -> int | None:
         return value
     if type(value) is float and value.is_integer():
         return int(value)
-    return int(value) if type(value) is str and _DIGITS.fullmatch(value) else None
+    return int(value) if type(value) is str and re.fullmatch(_DIGITS, value) else None

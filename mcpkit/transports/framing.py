@@ -66,9 +66,8 @@ class Framing:
             and end <= self._max_line
         ):
             line = chunk.strip(_BLANK)  # one whole line, as most chunks are
-            if line >= BYTE_ORDER_MARK and line.startswith(
-                BYTE_ORDER_MARK
-            ):  # the first is false for any JSON
+            # The comparison is the faster test, and false for any JSON.
+            if line >= BYTE_ORDER_MARK and line.startswith(BYTE_ORDER_MARK):
                 line = line[len(BYTE_ORDER_MARK) :].lstrip(_BLANK)
             return [line] if line else []
         lines: list[bytes | ProtocolError] = []

@@ -18,13 +18,13 @@ _Ports = frozenset[int | str | None]
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _DEFAULT_PORTS = frozenset({None, 80, 443})
-_ENTRY = re.compile(
+_ENTRY = (
     r"(?:(?P<scheme>[a-z][a-z0-9+.-]*)://)?"
     r"(?P<name>\[[0-9a-f:.]+\]|(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\*)(?::(?P<port>[0-9]{1,5}|\*))?"
 )
 """An entry of either list, and what a message may suggest as one."""
-_ADDRESS = re.compile(r"\*\.(?:.*\.)?[0-9]+\.?")
-_LABELS = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?")
+_ADDRESS = r"\*\.(?:.*\.)?[0-9]+\.?"
+_LABELS = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?"
 _WEB = ("http", "https", "ws", "wss")
 _BARE_ORIGINS = ("null", "file://")
 """Origins without a host: of sandboxed frames, and of pages of a desktop application."""
@@ -132,7 +132,7 @@ def _names(name: str) -> Iterator[str]:
     """Go through the names of entries that a host may have: its own, and wildcards for one label or more of it."""
     if "*" not in name:
         yield name
-    if _LABELS.fullmatch(name):
+    if re.fullmatch(_LABELS, name):
         while "." in name:
             name = name.partition(".")[2]
             yield f"*.{name}"
@@ -144,7 +144,7 @@ def _fits(ports: _Ports | None, port: int | None) -> bool:
 
 def _host_entry(text: str) -> tuple[str, _Ports]:
     """Return the name of a host, and its ports; both port 80 and port 443 go without saying."""
-    found = _ENTRY.fullmatch(text.lower())
+    found = re.fullmatch(_ENTRY, text.lower())
     parsed = None if found is None else _parsed_entry(found)
     if found is None or parsed is None or found["scheme"] is not None or found["name"] == "*":
         raise ValueError(
@@ -158,7 +158,7 @@ def _host_entry(text: str) -> tuple[str, _Ports]:
 
 def _origin_entry(text: str) -> tuple[tuple[str, str], _Ports]:
     """Return the scheme and the host of an origin, and its port."""
-    found = _ENTRY.fullmatch(text.lower())
+    found = re.fullmatch(_ENTRY, text.lower())
     if found is not None and found["name"] == "*" and found["port"] is None and found["scheme"] is not None:
         if found["scheme"] in _WEB:
             raise ValueError(
@@ -182,7 +182,7 @@ def _origin_entry(text: str) -> tuple[tuple[str, str], _Ports]:
 def _parsed_entry(found: re.Match[str]) -> tuple[str, int | str | None] | None:
     """Return the name, as `Host` has it, and the port of an entry; None where they can be none of a host."""
     name, port = found["name"], found["port"]
-    if name.startswith("*") and (name == "*" or _ADDRESS.fullmatch(name)):
+    if name.startswith("*") and (name == "*" or re.fullmatch(_ADDRESS, name)):
         return None
     parsed = header_fields.host(f"{name}:{'' if port in {None, _ANY} else port}")
     if parsed is None:
@@ -193,7 +193,7 @@ def _parsed_entry(found: re.Match[str]) -> tuple[str, int | str | None] | None:
 def _public_origin(url: str) -> str:
     """Return the origin of a URL at which clients reach the server."""
     found = re.match(r"https?://[^/?#]+", url, re.IGNORECASE)
-    entry = None if found is None else _ENTRY.fullmatch(found[0].lower())
+    entry = None if found is None else re.fullmatch(_ENTRY, found[0].lower())
     if (
         found is None
         or entry is None
@@ -215,7 +215,7 @@ def _misdirected(host: bytes | None) -> str:
             'server.asgi(allowed_hosts=["*"])'
         )
     text = _text(host).lower()
-    found = _ENTRY.fullmatch(text) if len(text) <= 255 else None
+    found = re.fullmatch(_ENTRY, text) if len(text) <= 255 else None
     named = text if found is not None and found["scheme"] is None and "*" not in text else "example.com"
     return (
         f"This server does not answer to the host that the request names. If {named} is the server: "
@@ -225,7 +225,7 @@ def _misdirected(host: bytes | None) -> str:
 
 def _foreign(origin: bytes) -> str:
     text = _text(origin).lower()
-    found = _ENTRY.fullmatch(text) if len(text) <= 255 else None
+    found = re.fullmatch(_ENTRY, text) if len(text) <= 255 else None
     is_plausible = found is not None and found["scheme"] is not None and "*" not in text
     named = text if is_plausible or text in _BARE_ORIGINS else "https://example.com"
     return (
