@@ -133,7 +133,7 @@ def problems(message: Any, revision: str | None) -> set[int] | None:
     """
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         return {-32600}
-    if "method" not in message and ("result" in message or "error" in message):
+    if message.get("method") is None and ("result" in message or "error" in message):
         return {-32600} if revision is None else None
     if not isinstance(message.get("method"), str):
         return {-32600}
