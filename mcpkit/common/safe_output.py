@@ -30,14 +30,17 @@ class SafeOutput:
     Inside it, `sys.stdout` and `sys.stderr` write what their encoding lacks as escapes, drop what the system does not
     take, and stay open when they are closed or detached. Streams of an author's own classes stay in place; wrappers of
     Python's classes get the same error handler. All is as before when the block ends.
+
+    Attributes:
+        stdout: What `refresh` has found as `sys.stdout`, if that stays safe, as it cannot be closed.
+        stderr: The same of `sys.stderr`.
     """
 
     def __init__(self) -> None:
         self._undo = ExitStack()
         self._checked: list[object] = [None, None]
-        # Only what needs no further check, such as a stream that cannot be closed.
-        self._stdout: object = _UNSAFE
-        self._stderr: object = _UNSAFE
+        self.stdout: object = _UNSAFE
+        self.stderr: object = _UNSAFE
 
     def __enter__(self) -> Self:
         replaced: dict[int, SafeStream | None] = {}
@@ -65,9 +68,7 @@ class SafeOutput:
 
     def refresh(self) -> None:
         """Make the streams safe that an author's code has meanwhile put in the place of others, or closed."""
-        if sys.stdout is self._stdout and sys.stderr is self._stderr:
-            return  # soon, as this precedes every message
-        self._stdout, self._stderr = self._refreshed(0, "stdout"), self._refreshed(1, "stderr")
+        self.stdout, self.stderr = self._refreshed(0, "stdout"), self._refreshed(1, "stderr")
 
     def _refreshed(self, number: int, name: str) -> object:
         """Make one stream safe; return it if it stays safe, and `_UNSAFE` otherwise."""

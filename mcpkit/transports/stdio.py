@@ -233,7 +233,11 @@ class _Host:
         self._output.close()
 
     def _take(self, chunk: bytes) -> None:
-        self._printing.refresh()
+        printing = self._printing
+        if (
+            sys.stdout is not printing.stdout or sys.stderr is not printing.stderr
+        ):  # seldom; a call costs more
+            printing.refresh()
         if chunk:
             lines = self._framing.feed(chunk)
             if lines:
