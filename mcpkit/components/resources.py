@@ -293,9 +293,15 @@ def _mime_type_of(returns: Any) -> str | None:
         return None
     if issubclass(kind, (str, bytes, bytearray)):
         return media_types.PLAIN_TEXT if issubclass(kind, str) else media_types.BINARY
-    is_model = is_typeddict(kind) or is_dataclass(kind) or hasattr(kind, "__pydantic_core_schema__")
-    is_list = issubclass(kind, Sequence) and all(map(_is_data, get_args(returns)))
-    return media_types.JSON if is_model or is_list or issubclass(kind, (Mapping, Set)) else None
+    if issubclass(kind, (Mapping, Set)) or (
+        issubclass(kind, Sequence) and all(map(_is_data, get_args(returns)))
+    ):
+        return media_types.JSON
+    return media_types.JSON if _is_model(kind) else None
+
+
+def _is_model(kind: Any) -> bool:
+    return is_typeddict(kind) or is_dataclass(kind) or hasattr(kind, "__pydantic_core_schema__")
 
 
 def _is_data(item: Any) -> bool:

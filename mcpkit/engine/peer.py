@@ -108,7 +108,9 @@ class Peer(ABC):
             self._receive_response(read.message, reply)
         else:
             if is_object(message) and message.get("method") is None and "id" in message:
-                self.questions.answer(message)  # which ends the question, malformed as the answer is
+                self.questions.answer(
+                    {"jsonrpc": None, **message}
+                )  # a malformed answer ends its question, too
             self._refuse(read.id, read.problem, reply, is_stateless=names_revision(message))
 
     def _receive_batch(self, batch: list[Any], reply: Reply, channel: Channel, *, where: str) -> None:

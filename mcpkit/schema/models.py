@@ -233,8 +233,9 @@ class _Generator(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         try:
-            encoded = dft if isinstance(dft, (set, frozenset, bytes)) else super().encode_default(dft)
-            return values.default(encoded)
+            if not isinstance(dft, (set, frozenset, bytes)):
+                dft = super().encode_default(dft)
+            return values.default(dft)
         except (ValueError, RecursionError) as error:  # pydantic leaves the default out of the schema
             raise PydanticSerializationError(str(error)) from error
 

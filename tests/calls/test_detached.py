@@ -121,7 +121,7 @@ async def test_what_goes_wrong_is_what_the_client_would_have_got(revision: str) 
     with pytest.raises(ProtocolError, match="no oven") as raised:
         await jobs.run(revision, "fail", how="protocol")
     assert (raised.value.code, raised.value.data) == (-32099, {"ovens": 0})
-    for how in ({"how": 1}, {}):
+    for how in ({"how": 1.5}, {}):
         assert "how: expected a string" in text_of(await jobs.run(revision, "fail", **how))
     with pytest.raises(ProtocolError, match="Unknown tool: nothing"):
         await jobs.run(revision, "nothing")

@@ -190,6 +190,12 @@ ROWS: dict[str, tuple[Any, ...]] = {
 """Of each row the setting, or the constants, whose values are its default."""
 
 NO_BOUNDS = {
+    "client.py:_MOST_GIVEN_UP": "requests of a client that were given up and may still be answered",
+    "docstring_sections.py:_LONGEST_NAMES": "characters of a line of a docstring that may be names of arguments",
+    "loggable.py:_DEEPEST": "levels of what an author logs; deeper ones are sent as text",
+    "problems.py:_LARGEST_TEXT": "whole numbers from there on are not read as text",
+    "repair.py:_MOST_WAYS": "readings of a value that are compared; with more there is no single one",
+    "values.py:_MOST_OF_ITEMS": "characters that `items` may add to the schema of a tuple",
     "token_answers.py:MOST_SAID": "characters that are repeated of what a provider says",
     "record.py:_FEWEST": "what clients are advised",
     "record.py:_MOST": "what clients are advised",

@@ -344,8 +344,6 @@ async def test_what_cannot_be_sent_is_refused_at_once(server: Server, wire: Wire
         for done, total in ((0, 10**400), (-(10**5000), 1)):
             with pytest.raises(ValueError, match=r"below 1\.8e308"):
                 await ctx.progress(done, total)
-        with pytest.raises(ValueError, match="surrogate"):
-            await ctx.progress(2, message="half \ud83d")
         await ctx.progress(2, message="whole")
         return ""
 

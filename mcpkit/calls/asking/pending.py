@@ -219,7 +219,7 @@ class OpenQuestions:
 
 def _settle(future: asyncio.Future[Mapping[str, Any]], message: Mapping[str, Any]) -> None:
     result, error = message.get("result"), message.get("error")
-    if message.get("jsonrpc") != "2.0":
+    if message.get("jsonrpc", "2.0") != "2.0":  # extensions may leave it out
         future.set_exception(InvalidAnswerError('jsonrpc: expected "2.0"'))
     elif is_object(result):
         future.set_result(result)

@@ -161,7 +161,7 @@ class _Reader:
         if text is None and read.keys() - {"uri", "mimeType", "blob", "text", "annotations", "_meta"}:
             raise malformed(self._method, f"text or blob in {place}")
         read = _without(read, "blob")
-        return [item if read == item else read for read in self._texts(text, read)]
+        return [item if is_object(item) and read == item else read for read in self._texts(text, read)]
 
     def flag(self, value: object, place: str) -> bool:
         """Read a boolean."""
@@ -209,7 +209,7 @@ class _Reader:
             blocks = [{"name": uri, **block, "type": kind, "uri": uri}]
         else:
             blocks = [{**block, "type": kind}]
-        return [item if block == item else block for block in blocks]
+        return [item if is_object(item) and block == item else block for block in blocks]
 
     def _object(self, item: object, place: str, expected: str) -> Json:
         """Return an object without members that are null, as their absence means the same; check optional ones."""

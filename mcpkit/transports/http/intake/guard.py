@@ -61,7 +61,7 @@ class Guard:
         allowed_origins: Collection[str] = (),
     ) -> None:
         everywhere: _Ports = frozenset({_ANY})
-        self._hosts = dict.fromkeys(_LOOPBACK, everywhere)
+        self._hosts: dict[str, _Ports] = dict.fromkeys(_LOOPBACK, everywhere)
         self._origins = {(scheme, name): everywhere for scheme in ("http", "https") for name in _LOOPBACK}
         self._bare_origins = frozenset(allowed_origins).intersection(_BARE_ORIGINS)
         self.allows_all_hosts, self.allows_all_origins = "*" in allowed_hosts, "*" in allowed_origins
