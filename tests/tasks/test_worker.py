@@ -186,7 +186,11 @@ REFUSED = {
     "apps:alon": (2, "apps has no alon; did you mean apps:alone?"),
     "apps:number": (2, "apps:number is no Server but of type int; did you mean apps:"),
     "apps:idle.name": (2, "apps:idle.name is no Server but of type str"),
-    "json:dumps": (2, "json:dumps is no Server but of type function, nor has json any"),
+    "json:dumps": (
+        2,
+        "dumps() has parameters without defaults. Name a function that can be called without any",
+    ),
+    "json:dump.__name__": (2, "json:dump.__name__ is no Server but of type str, nor has json any"),
     "apps:alone": (1, "alone keeps its tasks in its own process"),
     "apps.py:idle": (1, "idle has no tool that may be a task: write @server.tool(task=True)"),
 }

@@ -217,7 +217,8 @@ def _made(factory: Callable[..., object], name: str, module: ModuleType) -> Foun
     where = f"{module.__file__}: {name}()"
     if not _takes_nothing(factory):
         raise CommandError(
-            f"{where} has parameters without defaults. Name a function that can be called without any"
+            f"{where} has parameters without defaults. Name a function that can be called without any",
+            Status.NO_SUCH_THING,
         )
     try:
         value = factory()
