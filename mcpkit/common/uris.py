@@ -31,6 +31,9 @@ _NOT_ASCII_ESCAPES: Final = "(?:%[89A-Fa-f][0-9A-Fa-f])+"
 _DOT_SEGMENT: Final = r"(?i)[:/](?:\.|%2e){1,2}(?=[/?#]|\Z)"
 _EXPRESSION: Final = r"\{([+#./;?&]?)[^{}]*\}"
 _FENCE: Final = "\x02"
+_FENCED: Final = "([/?#]?)\x02([0-9]+)\x02"
+_LONGEST_HOST: Final = 255
+"""Longer hosts do not exist in DNS, and punycode takes time that grows with the square of their length."""
 
 
 def in_ascii(uri: str) -> str:
@@ -67,7 +70,8 @@ def normalized_twice(uri: str) -> tuple[str, str]:
                 port = f":{number}" if number and number != _DEFAULT_PORTS[scheme] else ""
             if scheme in _CASELESS_HOSTS:
                 host = re.sub(_NOT_ASCII_ESCAPES, _unescaped, host)
-                host = ".".join(map(_in_punycode, host.split(".")))
+                if len(host) <= _LONGEST_HOST:
+                    host = ".".join(map(_in_punycode, host.split(".")))
             user, host = (_with_large_escapes(in_ascii(each)) for each in (user, host))
             kept = f"//{user}{host}{port}"
             small = f"//{user}{host.lower()}{port}" if scheme in _CASELESS_HOSTS else kept
@@ -103,19 +107,22 @@ def template_spellings(template: str) -> tuple[str, ...]:
 
 def normalized_template(template: str) -> str:
     """Return a URI template with its literal parts normalized."""
-    expressions: dict[str, str] = {}
+    if _FENCE in template:  # which no template may hold
+        return normalized(template)
+    expressions: list[tuple[str, str]] = []
 
     def fenced(found: re.Match[str]) -> str:
         # An expression that begins the path, the query or the fragment ends the authority before it.
         begins = {"/": "/", "+": "/", "?": "?", "#": "#"}.get(found[1], "")
-        fence = f"{begins}{_FENCE}{len(expressions)}{_FENCE}"
-        expressions[fence] = found[0]
-        return fence
+        expressions.append((begins, found[0]))
+        return f"{begins}{_FENCE}{len(expressions) - 1}{_FENCE}"
+
+    def restored(found: re.Match[str]) -> str:
+        begins, expression = expressions[int(found[2])]
+        return found[1].removesuffix(begins) + expression
 
     text = normalized(re.sub(_EXPRESSION, fenced, template))
-    for fence, expression in expressions.items():
-        text = text.replace(fence, expression, 1)
-    return text
+    return re.sub(_FENCED, restored, text)
 
 
 def _groups(pattern: str, text: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import subprocess
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from pydantic import AnyUrl, ValidationError
 
 from mcpkit import Context, ProtocolError, Provider, RegistrationError, Resource, Server
-from mcpkit.common.uris import spellings, template_spellings
+from mcpkit.common.uris import normalized_template, spellings, template_spellings
 from mcpkit.testing import Client, connect
 from node import node_search_path
 from uri_expansion import expand
@@ -358,3 +359,20 @@ async def test_what_a_provider_lists_is_read_under_every_spelling() -> None:
                 assert contents is not None, spelled
                 assert (contents["text"], contents["uri"]) == (uri, spelled)
         assert await read(client, "notes://Caf%C3%A9") is None
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        pytest.param("https://" + "".join(chr(0x4E00 + i % 20_000) for i in range(50_000)), id="host"),
+        pytest.param("x://" + "{}" * 100_000, id="braces"),
+    ],
+)
+def test_a_long_uri_of_a_client_is_normalized_in_linear_time(uri: str) -> None:
+    began = time.process_time()
+    assert normalized_template(uri)
+    assert time.process_time() - began < 5  # in quadratic time both would take minutes
+
+
+def test_control_characters_of_a_client_are_no_expressions() -> None:
+    assert normalized_template("X://a/\x02" + "9" * 5000 + "\x02{b}") == "x://a/\x02" + "9" * 5000 + "\x02{b}"
