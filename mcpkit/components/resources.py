@@ -285,23 +285,30 @@ def _mime_type_of(returns: Any) -> str | None:
     from ..content import media_types
     from ..content.renderers import maker
 
-    while (origin := get_origin(returns)) in (Annotated, Awaitable, Coroutine):
-        returns = get_args(returns)[0 if origin is Annotated else -1]
+    while (origin := get_origin(returns)) in (Annotated, Awaitable, Coroutine) and (
+        inner := get_args(returns)
+    ):
+        returns = inner[0 if origin is Annotated else -1]
     kind = origin or returns
     # An author may have said what makes content of a class, and content has media types of its own.
     if not isinstance(kind, type) or getattr(kind, "__mcp_content__", False) or maker(kind) is not None:
         return None
     if issubclass(kind, (str, bytes, bytearray)):
         return media_types.PLAIN_TEXT if issubclass(kind, str) else media_types.BINARY
-    if issubclass(kind, (Mapping, Set)) or (
-        issubclass(kind, Sequence) and all(map(_is_data, get_args(returns)))
-    ):
-        return media_types.JSON
-    return media_types.JSON if _is_model(kind) else None
+    if issubclass(kind, Sequence) and not _is_model(kind):
+        items = get_args(returns)  # a `list` without brackets may hold content
+        return media_types.JSON if items and all(map(_is_data, items)) else None
+    return media_types.JSON if issubclass(kind, (Mapping, Set)) or _is_model(kind) else None
 
 
 def _is_model(kind: Any) -> bool:
-    return is_typeddict(kind) or is_dataclass(kind) or hasattr(kind, "__pydantic_core_schema__")
+    is_named_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return (
+        is_named_tuple
+        or is_typeddict(kind)
+        or is_dataclass(kind)
+        or hasattr(kind, "__pydantic_core_schema__")
+    )
 
 
 def _is_data(item: Any) -> bool:

@@ -87,6 +87,7 @@ class Arguments:
         fields: dict[str, core_schema.TypedDictField] = {}
         definitions: Json = {}
         cores: dict[str, CoreSchema] = {}
+        supplies_all = any(each.factory_takes_data for each in parameters)
         for parameter in parameters:
             place = f"{owner}: argument {parameter.python_name!r}"
             described = _described(place, parameter)
@@ -94,7 +95,9 @@ class Arguments:
                 check_sendable(place, part, value)
             definitions |= described.definitions
             schemas[parameter.name] = described.schema
-            fields[parameter.python_name] = _field(parameter, _separate(described.core, cores))
+            fields[parameter.python_name] = _field(
+                parameter, _separate(described.core, cores), supplies_all=supplies_all
+            )
         additional: Any = drops_unknown
         behavior: Literal["forbid", "ignore", "allow"] = "ignore" if drops_unknown else "forbid"
         extras: CoreSchema | None = None
@@ -246,13 +249,20 @@ def _property(parameter: Parameter, schema: Json) -> Json:
     return described
 
 
-def _field(parameter: Parameter, core: CoreSchema) -> core_schema.TypedDictField:
+def _field(parameter: Parameter, core: CoreSchema, *, supplies_all: bool) -> core_schema.TypedDictField:
+    """Return the member of a parameter.
+
+    Args:
+        parameter: The parameter.
+        core: The core schema of its type.
+        supplies_all: Whether defaults that Python knows are supplied too, for default factories that take them.
+    """
     if parameter.default_factory is not None:
         takes_data = parameter.factory_takes_data
         core = core_schema.with_default_schema(
             core, default_factory=parameter.default_factory, default_factory_takes_data=takes_data
         )
-    elif parameter.is_supplied and not parameter.is_required:
+    elif (parameter.is_supplied or supplies_all) and parameter.default is not empty:
         core = core_schema.with_default_schema(core, default=parameter.default)
     is_required = parameter.is_required
     alias = parameter.name if parameter.name != parameter.python_name else None

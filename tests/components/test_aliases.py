@@ -80,6 +80,21 @@ async def test_a_default_factory_takes_the_arguments_before_it() -> None:
         assert (await client.call("pair", {"1st": 3})).text == "[3,4]"
 
 
+async def test_a_default_factory_takes_plain_defaults_before_it() -> None:
+    server = Server("aliases")
+
+    @server.tool
+    def page(
+        size: int = 10,
+        last: int = Field(default_factory=lambda data: data["size"] - 1),
+    ) -> list[int]:
+        return [size, last]
+
+    async with connect(server) as client:
+        assert (await client.call("page", {})).text == "[10,9]"
+        assert (await client.call("page", {"size": 5})).text == "[5,4]"
+
+
 def test_an_alias_that_is_a_path_is_refused() -> None:
     with pytest.raises(RegistrationError, match=r"find: .*'start'.*Use an alias that is a single name"):
 

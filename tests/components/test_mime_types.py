@@ -6,7 +6,7 @@ import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Awaitable, Coroutine, Literal, NamedTuple  # noqa: UP035 - also bare
 
 import pytest
 from pydantic import BaseModel
@@ -59,7 +59,7 @@ JSON: list[tuple[Any, Any]] = [
     (Pair, Pair(1, "x")),
     (dict, {"a": 1}),
     (Mapping[str, Any], {"a": None}),
-    (list, [1]),
+    (list[int], [1]),
     (set[int], {1}),
 ]
 TEXT: list[tuple[Any, Any]] = [(str, "é"), (Annotated[str, "doc"], "x"), (Key, Key("x"))]
@@ -73,6 +73,7 @@ NONE: list[tuple[Any, Any]] = [
     (str | bytes, "x"),
     (dict[str, int] | bytes, {"a": 1}),
     (list[Any], [1]),
+    (list, [1]),
 ]
 
 
@@ -164,3 +165,24 @@ async def test_entries_inherit_the_media_type_and_the_description_of_their_templ
         first, second = await client.list_resources()
     assert first == {"uri": "data://a", "name": "a", "mimeType": "text/plain", "description": "Some rows."}
     assert second == {**first, "uri": "data://b", "name": "b", "mimeType": "text/csv"}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "read"),
+    [
+        (list, [b"x"], "application/octet-stream"),
+        (tuple, (b"x",), "application/octet-stream"),
+        (memoryview, memoryview(b"x"), "application/octet-stream"),
+        (Awaitable, "x", "text/plain"),
+        (Coroutine, "x", "text/plain"),
+    ],
+)
+async def test_a_return_type_that_leaves_the_media_type_open_lists_none(
+    annotation: Any, value: Any, read: str
+) -> None:
+    server = Server("types")
+    server.resource("data://open")(returning(annotation, value, is_async=False))
+    async with connect(server) as client:
+        (resource,) = await client.list_resources()
+        assert "mimeType" not in resource
+        assert (await client.read("data://open"))[0]["mimeType"] == read
