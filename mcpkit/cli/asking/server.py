@@ -241,7 +241,8 @@ def _played(word: str, user: str, scopes: str, options: Json) -> MemoryTransport
         server = found(word).server
     given: Mapping[str, str] = options["headers"] or {}
     headers = {name.lower().encode(): value.encode() for name, value in given.items()}
-    return MemoryTransport(server, principal=Principal(user, scopes.split()), headers=headers)
+    principal = Principal(user, scopes.split(), subject=user)
+    return MemoryTransport(server, principal=principal, headers=headers)
 
 
 async def _awaited(asked: Asked, awaitable: Awaitable[int | None]) -> int | None:

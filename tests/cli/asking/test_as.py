@@ -19,7 +19,7 @@ server = Server("notes", auth=StaticTokens({StaticTokens.make()[0]: "backup"}))
 @server.tool(scopes={"write"})
 def write(ctx: Context) -> str:
     """Write."""
-    return f"{ctx.principal.id} {sorted(ctx.principal.scopes)}"
+    return f"{ctx.principal.id}={ctx.principal.subject} {sorted(ctx.principal.scopes)}"
 
 
 @server.resource("notes://mine", visible=lambda principal: principal.id == "ada")
@@ -42,7 +42,7 @@ def test_a_user_has_what_is_granted_and_sees_what_is_theirs(
     mcpkit: Callable[..., tuple[int, str, str]], file: str
 ) -> None:
     status, out, err = mcpkit("call", file, "write", "--as", "ada", "--scopes", "read write")
-    assert (status, out) == (0, "ada ['read', 'write']\n"), err
+    assert (status, out) == (0, "ada=ada ['read', 'write']\n"), err
     assert "imported" in err
     status, out, err = mcpkit("call", file, "write", "--as", "ada", "--scopes", "read")
     assert (status, out) == (5, "")
