@@ -33,7 +33,7 @@ def protected_resource_urls(url: str) -> tuple[str, ...]:
     return (root + parts.path + query, root)
 
 
-def authorization_server_urls(issuer: str, *, accepts_http: bool = False) -> tuple[str, ...]:
+def authorization_server_urls(issuer: str, *, accepts_http: bool | None = None) -> tuple[str, ...]:
     """Return where the metadata of an issuer may be, in the order to ask (RFC 8414, 3.1 and 5).
 
     Args:
@@ -130,10 +130,12 @@ class AuthorizationServerMetadata:
 
     issuer: str
     document: Mapping[str, object] = field(repr=False)
-    accepts_http: bool = False
+    accepts_http: bool | None = None
 
     @classmethod
-    def read(cls, document: object, *issuers: str, accepts_http: bool = False) -> AuthorizationServerMetadata:
+    def read(
+        cls, document: object, *issuers: str, accepts_http: bool | None = None
+    ) -> AuthorizationServerMetadata:
         """Check a metadata document.
 
         Args:
@@ -164,7 +166,7 @@ class AuthorizationServerMetadata:
         return replace(self, document={**other.document, **own})
 
     @classmethod
-    def of_origin(cls, url: str, *, accepts_http: bool = False) -> AuthorizationServerMetadata:
+    def of_origin(cls, url: str, *, accepts_http: bool | None = None) -> AuthorizationServerMetadata:
         """Return what is presumed of a server of 2025-03-26 that is its own authorization server and has no metadata.
 
         Args:

@@ -71,7 +71,7 @@ async def fetch_document(
     *,
     http_client: httpx2.AsyncClient | None = None,
     patience: float = PATIENCE,
-    accepts_http: bool = False,
+    accepts_http: bool | None = None,
     is_typed: bool = False,
 ) -> Document:
     """Fetch a JSON object; no redirect is followed, as another URL is another document.

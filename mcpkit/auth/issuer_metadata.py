@@ -49,7 +49,7 @@ class IssuerMetadata:
         http_client: httpx2.AsyncClient | None,
         clock: Callable[[], float],
         is_openid: bool = False,
-        accepts_http: bool = False,
+        accepts_http: bool | None = None,
     ) -> None:
         urls = authorization_server_urls(issuer, accepts_http=accepts_http)
         self._urls = urls[::-1] if is_openid else urls

@@ -68,7 +68,7 @@ class PublishedKeys:
         http_client: httpx2.AsyncClient | None,
         clock: Callable[[], float],
         metadata: IssuerMetadata | None = None,
-        accepts_http: bool = False,
+        accepts_http: bool | None = None,
     ) -> None:
         self._metadata = metadata or IssuerMetadata(
             issuer, timeout=timeout, http_client=http_client, clock=clock, accepts_http=accepts_http

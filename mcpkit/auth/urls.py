@@ -46,13 +46,14 @@ def leads_here(host: str | None) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-def check_url(url: object, what: str, *, accepts_http: bool = False) -> str:
+def check_url(url: object, what: str, *, accepts_http: bool | None = None) -> str:
     """Return a URL to which secrets may be sent: `https`, or `http` to this machine.
 
     Args:
         url: The URL.
         what: What it is, for the message: "the token_endpoint of https://id.example.com".
-        accepts_http: Whether `http` to other machines will do, as an operator has said.
+        accepts_http: The setting `accept_plain_http`, which allows `http` to other machines; None if there is no such
+            setting, so that the message does not name it.
 
     Raises:
         MetadataError: It is none, is not encrypted, or has a user, a password or a fragment.
@@ -68,9 +69,13 @@ def check_url(url: object, what: str, *, accepts_http: bool = False) -> str:
     if "#" in url:
         raise MetadataError(f"{what} has a fragment, which no URL that is asked may have: {shown}")
     if parts.scheme == "http" and not accepts_http and not is_loopback(parts.hostname):
+        way_out = (
+            ""
+            if accepts_http is None
+            else ". In a network that nobody else can read, set accept_plain_http=True"
+        )
         raise MetadataError(
-            f"{what} is not encrypted: {shown}; only this machine may be asked by http, others by https. In a network "
-            "that nobody else can read, set accept_plain_http=True"
+            f"{what} is not encrypted: {shown}; only this machine may be asked by http, others by https{way_out}"
         )
     return url
 

@@ -72,6 +72,17 @@ def test_a_url_that_secrets_cannot_be_sent_to_is_refused(url: object, wrong: str
         check_url(url, "the door")
 
 
+@pytest.mark.parametrize("accepts_http", [None, False, True])
+def test_a_plain_url_names_the_setting_where_there_is_one(accepts_http: bool | None) -> None:
+    url = "http://id.example.com/token"
+    if accepts_http:
+        assert check_url(url, "the door", accepts_http=accepts_http) == url
+        return
+    with pytest.raises(MetadataError) as refused:
+        check_url(url, "the door", accepts_http=accepts_http)
+    assert ("accept_plain_http" in str(refused.value)) is (accepts_http is False)
+
+
 def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
     with pytest.raises(MetadataError) as refused:
         check_url("https://user:hunter2@id.example.com/", "the door")

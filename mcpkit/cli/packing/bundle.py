@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import inspect
 import json
 import re
 import sys
@@ -183,17 +182,20 @@ def _content(
             content |= {f"{LIBRARIES}/{each.name}": each.path for each in vendored.files_of(distribution)}
     elif not project.has_pyproject:
         content["pyproject.toml"] = _pyproject(project, told)
-    made = ""
-    if named.factory is not None:
-        is_async = inspect.iscoroutinefunction(named.factory)
-        made = (
-            "\nimport asyncio  # noqa: E402\n\nserver = asyncio.run(server())"
-            if is_async
-            else "\nserver = server()"
-        )
-    launcher = _LAUNCHER.format(folders=folders, module=module, name=named.name, made=made)
-    content[LAUNCHER] = launcher.encode()
+    content[LAUNCHER] = _launcher(named, folders).encode()
     return content
+
+
+def _launcher(named: Found, folders: Sequence[str]) -> str:
+    """Return the program that starts the server of a bundle."""
+    first, dot, inner = named.name.partition(
+        "."
+    )  # of an object in another, only the outer one can be imported
+    server = f"server{dot}{inner}" + ("()" if named.factory else "")
+    made = "" if server == "server" else f"\nserver = {server}"
+    if named.is_awaited:
+        made = f"\nimport asyncio  # noqa: E402\n\nserver = asyncio.run({server})"
+    return _LAUNCHER.format(folders=list(folders), module=named.module.__name__, name=first, made=made)
 
 
 def _warn(project: Project, file: Path, root: Path, files: ProjectFiles, *, is_vendored: bool) -> None:

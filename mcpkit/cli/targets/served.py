@@ -50,12 +50,14 @@ class Found(NamedTuple):
         name: The object's name in its module.
         module: The module.
         factory: The function of that name that has made the server; None where the object is the server.
+        is_awaited: Whether what the function returns has to be awaited.
     """
 
     server: Server
     name: str
     module: ModuleType
     factory: Callable[[], object] | None = None
+    is_awaited: bool = False
 
 
 class NoServerInError(CommandError):
@@ -222,6 +224,7 @@ def _made(factory: Callable[..., object], name: str, module: ModuleType) -> Foun
         )
     try:
         value = factory()
+        is_awaited = inspect.isawaitable(value)
         if inspect.isawaitable(value):
             with ThreadPoolExecutor(
                 1
@@ -231,7 +234,7 @@ def _made(factory: Callable[..., object], name: str, module: ModuleType) -> Foun
         raise CommandError(broken(error)) from error
     if not is_server(value):
         raise CommandError(f"{where} returns {described(value)}, and not a Server", Status.NO_SUCH_THING)
-    return Found(value, name, module, factory)
+    return Found(value, name, module, factory, is_awaited)
 
 
 async def _result(value: Awaitable[object]) -> object:

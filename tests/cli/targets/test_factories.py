@@ -105,12 +105,23 @@ def test_a_function_is_served_that_makes_a_server_of_another_sdk(
     assert call(" ".join(run), "price") == "tea\n"
 
 
-@pytest.mark.parametrize("keyword", ["def", "async def"])
-def test_a_bundle_calls_the_function(write: Callable[[str], str], keyword: str, tmp_path: Path) -> None:
-    file = write(f"{HEAD}\n{keyword} create() -> Server:{BODY}")
+@pytest.mark.parametrize(
+    ("keyword", "more", "name"),
+    [
+        ("def", "", "create"),
+        ("async def", "", "create"),
+        ("async def", "later = lambda: create()", "later"),
+        ("async def", "class Shop: create = staticmethod(create)", "Shop.create"),
+        ("def", "class Shop: server = create()", "Shop.server"),
+    ],
+)
+def test_a_bundle_starts_the_server_that_a_name_leads_to(
+    write: Callable[[str], str], keyword: str, more: str, name: str, tmp_path: Path
+) -> None:
+    file = write(f"{HEAD}\n{keyword} create() -> Server:{BODY}\n\n{more}\n")
     bundle = tmp_path / "shop.mcpb"
     subprocess.run(
-        mcpkit_command("bundle", f"{file}:create", "-o", str(bundle)), check=True, capture_output=True
+        mcpkit_command("bundle", f"{file}:{name}", "-o", str(bundle)), check=True, capture_output=True
     )
     subprocess.run(
         [sys.executable, "-m", "zipfile", "-e", str(bundle), str(tmp_path / "unpacked")], check=True
