@@ -130,7 +130,8 @@ def is_there(host: Host, made: Collection[Path] = ()) -> bool:
         return True
     folder = path.parent
     if folder != Path.home() and folder.is_dir():
-        others = (each for each in folder.iterdir() if each not in made)
-        if folder not in made or any(not each.name.startswith(path.name) for each in others):
+        if folder not in made:
+            return True
+        if any(each not in made and not each.name.startswith(path.name) for each in folder.iterdir()):
             return True
     return bool(host.program and shutil.which(host.program))

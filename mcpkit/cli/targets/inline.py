@@ -152,10 +152,16 @@ def uv() -> str:
     Raises:
         CommandError: There is none on the PATH.
     """
-    program = shutil.which("uv")
+    program = _installed_uv()
     if program is None:
         raise CommandError("there is no uv on the PATH. https://docs.astral.sh/uv/ says how to install it")
     return program
+
+
+def _installed_uv() -> str | None:
+    """Return the path of uv; one in the current folder, where Windows looks first, may be anybody's."""
+    folders = filter(os.path.isabs, os.get_exec_path())
+    return next(filter(None, (shutil.which(str(Path(folder, "uv"))) for folder in folders)), None)
 
 
 def is_run_by_uv(path: Path, inline: Inline) -> bool:
@@ -167,7 +173,7 @@ def is_run_by_uv(path: Path, inline: Inline) -> bool:
     if os.environ.get(_VARIABLE) == str(path):  # uv has started this process for it
         return False
     missing = inline.missing()
-    if missing and shutil.which("uv") is None:
+    if missing and _installed_uv() is None:
         raise CommandError(
             f"{path} needs {', '.join(missing)}, by its `# /// script` block, which this Python does not have. "
             "Install uv, which gets it: https://docs.astral.sh/uv/",

@@ -238,7 +238,7 @@ def test_variables_of_a_file_go_by_its_path_where_the_host_reads_it(mcpkit, home
 
 def test_uv_runs_a_server_in_the_environment_of_its_project(mcpkit, file, project, monkeypatch):
     (project / "pyproject.toml").write_text("[project]\nname = 'shop'\n")
-    monkeypatch.setattr("shutil.which", lambda name: f"/opt/{name}")
+    monkeypatch.setattr("shutil.which", lambda name: f"/opt/{Path(name).name}")
     assert mcpkit("install", "cursor", "server.py:mcp", "--uv", "--name", "shop")[0] == 0
     entry = json.loads(file.read_text())["mcpServers"]["shop"]
     command = [entry["command"], *entry["args"]]

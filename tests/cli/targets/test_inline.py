@@ -144,6 +144,21 @@ def test_without_uv_the_missing_dependencies_are_named(folder: Path) -> None:
         assert "cow.py needs cowsay>=1, by its `# /// script` block" in ended.stderr
 
 
+@pytest.mark.parametrize("place", [".", ""])  # as on Windows, where the current folder is on every PATH
+def test_a_uv_in_the_current_folder_is_never_started(
+    folder: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder.parent / "bin" / "uv").rename(folder / "uv")
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{folder.parent / 'bin'}{os.pathsep}{os.defpath}")
+    (folder / "cow.py").write_text(BLOCK.format("") + SERVER)
+    for words in (("run", "cow.py"), ("install", "claude-code", "cow.py", "--print", "--uv")):
+        ended = mcpkit(*words)
+        assert "uv" in ended.stderr
+        assert "moo" not in ended.stdout
+        assert ended.returncode in {1, 2}
+    assert log(folder) == []
+
+
 def test_settings_of_uv_need_a_script_that_runs_itself(folder: Path) -> None:
     file = folder / "cow.py"
     settings = '# [tool.uv.sources]\n# cowsay = { path = "../cowsay" }\n'
