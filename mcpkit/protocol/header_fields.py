@@ -16,7 +16,9 @@ _QUOTED = r'"(?:[\t !\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t -\x7e\x80-\xff])*"'
 _ELEMENT = rf'(?:[^,"]|{_QUOTED})*'
 _MEDIA_RANGE = rf"({_TOKEN}/{_TOKEN})"
 _PARAMETER = rf"[ \t]*;[ \t]*(?:({_TOKEN})=({_TOKEN}|{_QUOTED}))?"
-_WEIGHT = r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?"
+_WEIGHT = (
+    r"0?\.[0-9]+|0\.?|1(?:\.0*)?"  # Java's HttpURLConnection sends .2, and others more than three decimals
+)
 _CONTENT_TYPE = rf"(?s)[ \t]*({_TOKEN}/{_TOKEN})[ \t]*(?:;.*)?"
 _SCHEME = rf"{_TOKEN}(?=[ \t]|\Z)"
 _TOKEN68 = r"[A-Za-z0-9\-._~+/]+=*"
