@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
 
-from ..common.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ProtocolError
+from ..common.errors import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    ProtocolError,
+)
 from . import jsonrpc
 from .eras import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from .jsonrpc import RequestId, is_array, is_id, is_object, whole_number
@@ -130,6 +136,7 @@ class ClientWire:
         self.capabilities = capabilities
         self.pending: dict[RequestId, str] = {}
         self._last_id = 0
+        self._id_before_notification: int | None = None  # of the last notification, until an error answers it
         self._reporting: set[RequestId] = set()
         self._given_up: set[RequestId] = set()  # whose answer may still come
 
@@ -188,6 +195,7 @@ class ClientWire:
 
     def notification(self, method: str, params: Mapping[str, Any] | None = None) -> Outgoing:
         """Make a notification."""
+        self._id_before_notification = self._last_id
         told = None if params is None else dict(params)
         return self._outgoing(jsonrpc.notification(method, told), method, told or {})
 
@@ -288,6 +296,7 @@ class ClientWire:
     def _called(self, message: Json) -> Event:
         """Read a request or a notification of the server."""
         method, id_, params = message["method"], message.get("id"), message.get("params")
+        params = {} if params == [] else params  # as PHP writes an empty object
         problem = None
         if message.get("jsonrpc") != "2.0":
             problem = f'jsonrpc: expected "2.0", got {_shown(message.get("jsonrpc"))}'
@@ -335,6 +344,9 @@ class ClientWire:
             return self._late(id_)
         problem = f"id: expected that of a request, got {_shown(given)} in {_shown(message)}"
         only = self._only_pending(answers)
+        if only is not None and given is answers is None and self._may_refuse_notification(only, error):
+            self._id_before_notification = only = None
+            problem = f"the server seems to refuse a notification: {_shown(error)}"
         if only is None:
             return [Unreadable(problem)]
         self._settled(only)
@@ -359,6 +371,16 @@ class ClientWire:
             return [Unreadable(problem)]
         self._settled(id_)
         return [_malformed(id_, problem)]
+
+    def _may_refuse_notification(self, only: RequestId, error: object) -> bool:
+        """Return whether an error without an id may answer a notification instead of the only pending request.
+
+        Some servers answer a notification that they do not know. Most answer in order: when a request that was sent
+        after the notification has been answered, no error for the notification is to come.
+        """
+        before = self._id_before_notification
+        is_first = before is not None and isinstance(only, int) and only <= before + 1
+        return is_first and is_object(error) and whole_number(error.get("code")) == METHOD_NOT_FOUND
 
     def _was_sent(self, id_: int | None) -> TypeGuard[int]:
         return id_ is not None and 0 < id_ <= self._last_id

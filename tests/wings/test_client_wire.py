@@ -148,7 +148,7 @@ def test_what_belongs_to_no_request_is_reported_and_ends_none(text: bytes, named
     ("message", "code", "named"),
     [
         ({"method": 5}, -32600, "method: "),
-        ({"method": "roots/list", "params": []}, -32600, "params: "),
+        ({"method": "roots/list", "params": ["a"]}, -32600, "params: "),
         ({"method": "roots/list", "jsonrpc": "1.0"}, -32600, "jsonrpc: "),
     ],
 )
@@ -256,6 +256,39 @@ def test_an_answer_that_is_not_json_ends_its_request(result: bytes, is_only: boo
         (event,) = client.receive(b'{"result": %b}' % result)  # which does not show its id
         assert isinstance(event, Refused)
         assert event.id == 2
+
+
+def test_an_error_without_id_ends_no_request_while_it_may_answer_a_notification() -> None:
+    client = wire()
+    unknown = line(id=None, error={"code": -32601, "message": "Method not found"})
+    initialize = client.request("initialize")
+    client.receive(line(id=initialize.id, result={}))
+    client.notification("notifications/initialized")
+    request = client.request("tools/list")
+    (ignored,) = client.receive(unknown)
+    assert isinstance(ignored, Unreadable)
+    assert "notification" in ignored.problem
+    assert client.receive(line(id=request.id, result={})) == [Answered(request.id, {})]
+
+    client.notification("notifications/initialized")
+    client.receive(line(id=client.request("tools/list").id, result={}))
+    later = client.request("tools/list")
+    assert client.receive(unknown) == [Refused(later.id, -32601, "Method not found")]
+
+    client.notification("notifications/initialized")
+    at_once = client.request("tools/list")
+    parse_error = line(id=None, error={"code": -32700, "message": "Parse error"})
+    assert client.receive(parse_error) == [Refused(at_once.id, -32700, "Parse error")]
+
+    over_http = client.request("tools/list")
+    assert client.receive(unknown, over_http.id) == [Refused(over_http.id, -32601, "Method not found")]
+
+
+def test_an_empty_list_of_params_is_an_empty_object() -> None:
+    client = wire()
+    assert client.receive(line(id=1, method="ping", params=[])) == [Asked(1, "ping", {})]
+    changed = "notifications/tools/list_changed"
+    assert client.receive(line(method=changed, params=[])) == [Notified(changed, {})]
 
 
 def test_what_waits_when_the_wire_ends_is_given_back() -> None:
