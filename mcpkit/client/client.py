@@ -279,6 +279,8 @@ class Client(Caller):
                 try:
                     result = await within(max(0.0, began + longest - time.monotonic()), retrying)
                 except TimeoutError:
+                    if time.monotonic() < began + longest:  # a try was quiet for too long (timeout=)
+                        raise
                     raise TimeoutError(f"{method} was not answered within {longest:g} s: {error}") from error
         if result.get("resultType") != "input_required" or not self._rounds:
             return result

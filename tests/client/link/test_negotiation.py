@@ -235,6 +235,24 @@ async def test_max_timeout_bounds_the_opening_and_all_tries_together() -> None:
         assert loop.time() - began < 5
 
 
+async def test_a_try_that_is_quiet_for_too_long_is_not_said_to_exceed_max_timeout() -> None:
+    asked: list[Message] = []
+
+    def script(transport: ScriptedTransport, message: Message) -> list[Message]:
+        if message["method"] == "tools/list":
+            asked.append(message)
+            if len(asked) == 1:
+                transport.die()
+            return []
+        return old(transport, message)
+
+    async with Client(ScriptedTransport(script), timeout=0.05, max_timeout=60, tries=2) as client:
+        with pytest.raises(TimeoutError) as raised:
+            await client.request("tools/list")
+    assert len(asked) == 2
+    assert "60" not in str(raised.value)
+
+
 async def test_it_is_bounded_in_time() -> None:
     with pytest.raises(TimeoutError, match=r"has not answered within 0\.05 s"):
         async with Client(ScriptedTransport(lambda transport, message: []), connect_timeout=0.05):
