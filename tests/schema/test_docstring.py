@@ -124,8 +124,8 @@ def test_a_line_that_only_looks_like_a_header_is_text() -> None:
 def test_the_parser_is_imported_for_sections_only() -> None:
     code = (
         "import sys; from mcpkit.schema.docstring import read; read('Just text.\\n\\nMore.');"
-        "assert 'mcpkit.schema.docstring_sections' not in sys.modules;"
-        "read('X.\\n\\nArgs:\\n    a: b\\n'); assert 'mcpkit.schema.docstring_sections' in sys.modules"
+        "assert 'docstring_parser' not in sys.modules;"
+        "read('X.\\n\\nArgs:\\n    a: b\\n'); assert 'docstring_parser' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -234,8 +234,11 @@ def docstrings(draw: st.DrawFn) -> tuple[str, dict[str, list[str]]]:
         if is_numpy:
             return [f"{name} : int", deeper + text(about), deeper + text(about, "And #.")]
         kind = draw(st.sampled_from(KINDS))
-        lines = [inner + draw(st.sampled_from(MARKS)) + draw(st.sampled_from(DECORATIONS)).format(name)]
-        lines[0] += text(about, kind) + draw(st.sampled_from(COLONS)) + text(about)
+        if is_plain:
+            lines = [inner + name + text(about, kind) + ": " + text(about)]
+        else:
+            lines = [inner + draw(st.sampled_from(MARKS)) + draw(st.sampled_from(DECORATIONS)).format(name)]
+            lines[0] += text(about, kind) + draw(st.sampled_from(COLONS)) + text(about)
         for more in draw(st.lists(st.sampled_from([inner, deeper, deeper + "  ", ""]), max_size=2)):
             lines += [more + text(about, "and #")] if more else ["", deeper + text(about)]
         return lines
@@ -243,12 +246,13 @@ def docstrings(draw: st.DrawFn) -> tuple[str, dict[str, list[str]]]:
     style = draw(st.sampled_from(["google", "numpy", "rest"]))
     lines = [text("", draw(st.sampled_from(["Find.", "Find.\n\nMore #.", ""])))]
     for _ in range(draw(st.integers(1, 2))):
+        is_plain = draw(st.booleans())
         if style == "google":
             lines += ["", draw(st.sampled_from(HEADINGS))]
             for _ in range(draw(st.integers(1, 4))):
                 lines += entry("    ", "        ", is_numpy=False)
         elif style == "numpy":
-            lines += ["", "Parameters", "----------"]
+            lines += ["", "Parameters", "----------", *(["    " + text("")] if is_plain else [])]
             for _ in range(draw(st.integers(1, 4))):
                 lines += entry("", "    ", is_numpy=True)
         else:
