@@ -12,9 +12,9 @@ from . import typed_dict
 if TYPE_CHECKING:
     from .docstring import Documentation
 
-_OF_FIELDS = frozenset(
-    {"alias", "alias_priority", "validation_alias", "serialization_alias", "default_factory", "repr"}
-)
+_OF_FIELDS = frozenset({
+    "alias", "alias_priority", "validation_alias", "serialization_alias", "default", "default_factory", "repr"
+})  # fmt: skip
 """Options of `Field` that a parameter has and a type has not."""
 
 empty: Any = inspect.Parameter.empty
@@ -137,9 +137,10 @@ def parameter(
                 takes_data = bool(item.default_factory_takes_validated_data)
             elif default is empty and not item.is_required():
                 default, is_supplied = item.default, True
-    published = name
-    if alias is not None or takes_data:
-        published = name if alias is None else _published_name(name, alias)
+    published = name if alias is None else _published_name(name, alias)
+    if (
+        alias is not None or is_supplied
+    ):  # pydantic writes the default of a type as text, which may not be possible
         annotation = _as_type(annotation)
     return Parameter(
         published,

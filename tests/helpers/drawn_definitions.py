@@ -6,6 +6,7 @@ Each drawn part says whether it must be accepted: `is_good` is False for what ma
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime as dt
 import decimal
@@ -67,6 +68,7 @@ class Leaf(NamedTuple):
     words: tuple[str, ...] = ()
     about: tuple[str, ...] = ()
     """The text of the class: a nearer description takes its place."""
+    is_good: bool = True
 
 
 LEAVES = [
@@ -247,12 +249,14 @@ def structures(draw: st.DrawFn, *, is_form: bool = False) -> Leaf:
     wire: dict[str, Any] = {}
     about = word()
     words: list[str] = []
+    is_good = True
     inner_leaves = st.sampled_from(LEAVES[:8] if is_form else LEAVES)
     is_aliased = kind == "model" and draw(st.booleans())
     for name in draw(st.lists(names, min_size=1, max_size=3, unique=True)):
         inner = draw(structures() if draw(st.integers(0, 5 if is_form else 3)) == 0 else inner_leaves)
         annotation: Any = inner.annotation
         words += inner.words
+        is_good &= inner.is_good
         shape = draw(st.integers(0, 4))
         words += inner.about if shape > 1 else ()
         match shape:
@@ -271,6 +275,8 @@ def structures(draw: st.DrawFn, *, is_form: bool = False) -> Leaf:
     if defaults.get("extra") is ...:
         defaults = {}
     fields |= dict.fromkeys(defaults, int)
+    if kind in ("model", "NamedTuple"):
+        is_good &= all(map(_is_copied, defaults.values()))
     if kind == "model":
         cls: Any = pydantic.create_model("Thing", __doc__=about, **{
             name: (annotation, Field(defaults.get(name, ...), alias=f"{name}-alias" if is_aliased else None))
@@ -288,8 +294,16 @@ def structures(draw: st.DrawFn, *, is_form: bool = False) -> Leaf:
         cls._field_defaults = defaults
         cls.__doc__ = about
         value = wire if is_form else [*wire.values()]
-        return Leaf(cls, value, inspect.Parameter.empty, words=tuple(words), about=(about,))
-    return Leaf(cls, wire, inspect.Parameter.empty, words=tuple(words), about=(about,))
+        return Leaf(cls, value, inspect.Parameter.empty, words=tuple(words), about=(about,), is_good=is_good)
+    return Leaf(cls, wire, inspect.Parameter.empty, words=tuple(words), about=(about,), is_good=is_good)
+
+
+def _is_copied(default: Any) -> bool:
+    """Tell whether a default is good for each call: it has a hash, or it can be copied."""
+    try:
+        return bool(type(default).__hash__) or copy.deepcopy(default) is not None
+    except RecursionError:
+        return False
 
 
 def _default(defaults: dict[str, Any], name: str) -> dict[str, Any]:
@@ -331,7 +345,7 @@ def arguments(draw: st.DrawFn, *, of_texts: bool = False) -> Argument:
     name = draw(identifiers)
     leaf = draw(st.sampled_from([each for each in LEAVES if each.is_text]) if of_texts else leaves())
     parts = draw(st.lists(metadata(), max_size=3))
-    is_good = all(part.is_good for part in parts)
+    is_good = leaf.is_good and all(part.is_good for part in parts)
     published = name
     default: Any = inspect.Parameter.empty
     added: list[Any] = []
