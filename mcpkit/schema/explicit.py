@@ -15,7 +15,7 @@ from ..common.installation import install_command
 from ..common.members import without
 from ..content.data import check_sendable
 from ..content.wording import Steps, shown
-from ..protocol.jsonrpc import is_object
+from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.types import Json
 from . import choices
 from .arguments import Arguments
@@ -235,11 +235,33 @@ class _AuthorReader(Reader):
             return
         found = list(self._worded(schema, value, steps, is_hidden))
         yield from found
-        rules = without(schema, *_READ)
-        if rules and not found:
+        if not found:
+            rules = without(schema, *_READ) or without(schema, "$defs", "definitions")
             is_hidden = is_hidden or holds_secret(schema, self.root)
             got = kind_of(value) if is_hidden else shown(value)
             yield Fault(steps, value, f"{got} does not fit {shown(rules)}")
+
+    def _in_array(self, schema: Json, value: list[Any], steps: Steps, is_hidden: bool) -> Iterator[Fault]:
+        if is_array(schema.get("items")):  # up to 2019-09 an array here is `prefixItems`
+            prefix, rest = schema["items"], schema.get("additionalItems", True)
+            schema = {**schema, "prefixItems": prefix, "items": rest}
+        yield from super()._in_array(schema, value, steps, is_hidden)
+
+    def _in_object(self, schema: Json, value: Json, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
+        patterns: Json = schema.get("patternProperties", {})
+        matched: set[str] = set()
+        for name, item in value.items() if patterns else ():
+            if self._left <= 0:
+                return
+            for pattern, inner in patterns.items():
+                if self._matches(pattern, name):
+                    matched.add(name)
+                    yield from self.read(inner, item, (*steps, name), is_hidden)
+        matched -= schema.get("properties", {}).keys()
+        rest = {name: item for name, item in value.items() if name not in matched}
+        for fault in super()._in_object(schema, rest, steps, is_hidden):
+            if not matched.intersection(map(str, fault.steps[len(steps) : len(steps) + 1])):
+                yield fault  # those left out are only called missing
 
     def _worded(self, schema: Json, value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
         yield from super().read(schema, value, steps, is_hidden)

@@ -172,3 +172,45 @@ def test_a_wrong_key_is_told_by_the_engine_that_refused_it() -> None:
     assert lines(explicit.arguments(schema), {"a": {"4": 1}}) == [
         r"a.4: the key is not a string that matches ^(?=\p{L})x"
     ]
+
+
+PAIR = {"type": "array", "prefixItems": [{"type": "integer"}], "items": False}
+OLD_PAIR = {"items": [{"type": "integer"}, {"type": "string"}]}
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"),
+    [
+        ({"properties": {"a": PAIR}}, {"a": [1, 2]}, ["a: [1,2] does not fit "]),
+        ({"properties": {"a": {"anyOf": [PAIR, {"type": "null"}]}}}, {"a": [1, 2]}, ["a: expected "]),
+        (
+            {"$schema": DRAFT_7, "properties": {"a": OLD_PAIR}},
+            {"a": [1, True]},
+            ["a[1]: expected a string, got true"],
+        ),
+        (
+            {"patternProperties": {"^x-": {"type": "integer"}}, "additionalProperties": False},
+            {"x-1": 1, "x-2": "q", "y": 1},
+            ["x-2: expected an integer", "y: unknown argument"],
+        ),
+        (
+            {"patternProperties": {"^x-": {"type": "integer"}}, "required": ["x-1", "x-2"]},
+            {"x-1": "q"},
+            ["x-1: expected an integer", "x-2: expected a value, but it is missing"],
+        ),
+    ],
+)
+def test_every_value_that_does_not_fit_has_a_problem_at_its_place(
+    schema: dict[str, Any], value: dict[str, Any], expected: list[str]
+) -> None:
+    found = lines(explicit.arguments({"type": "object", **schema}), value)
+    assert len(found) == len(expected)
+    assert all(line.startswith(start) for line, start in zip(sorted(found), expected, strict=True)), found
+
+
+def test_values_by_pattern_and_by_place_are_repaired() -> None:
+    by_pattern = {"patternProperties": {"^x-": {"type": "integer"}}, "additionalProperties": False}
+    assert explicit.arguments({"type": "object", **by_pattern}).validate({"x-1": "5"}) == {"x-1": 5}
+    by_place = {"$schema": DRAFT_7, "type": "object", "properties": {"a": OLD_PAIR}}
+    assert explicit.arguments(by_place).validate({"a": ["1", 2]}) == {"a": [1, "2"]}
