@@ -18,7 +18,7 @@ def require_loop(what: str, instead: str = "") -> asyncio.AbstractEventLoop:
         instead: What needs none, for the message.
 
     Raises:
-        RuntimeError: None runs; the message says what to write instead.
+        RuntimeError: None runs; the message gives what to write instead.
     """
     loop = running_loop()
     if loop is not None:
@@ -56,7 +56,7 @@ def refuse_loop(what: str, instead: str) -> None:
 
 
 def is_trio_running() -> bool:
-    """Say whether this is called from a task of trio."""
+    """Return whether this is called from a task of trio."""
     lowlevel: Any = getattr(sys.modules.get("trio"), "lowlevel", None)
     if lowlevel is None:
         return False
@@ -112,7 +112,7 @@ class Home:
             is_leaving: Whether it is to be closed, for which it need not run if it is lost.
 
         Raises:
-            RuntimeError: It does not run here; the message says what to write instead.
+            RuntimeError: It does not run here; the message gives what to write instead.
         """
         if self._loop is None or running_loop() is self._loop or (is_leaving and self.is_lost):
             return

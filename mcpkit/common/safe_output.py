@@ -205,7 +205,7 @@ def _restore(name: str, safe: SafeStream, stream: object) -> None:
 
 
 def is_open(descriptor: int) -> bool:
-    """Say whether a descriptor is open."""
+    """Return whether a descriptor is open."""
     try:
         os.fstat(descriptor)
     except OSError:
@@ -214,7 +214,7 @@ def is_open(descriptor: int) -> bool:
 
 
 def is_closed(stream: object) -> bool:
-    """Say whether a stream was closed or detached, so that it can be used no more."""
+    """Return whether a stream was closed or detached, so that it can be used no more."""
     try:
         return bool(getattr(stream, "closed", False))
     except ValueError:  # detached

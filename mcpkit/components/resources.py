@@ -290,7 +290,7 @@ def _mime_type_of(returns: Any) -> str | None:
     ):
         returns = inner[0 if origin is Annotated else -1]
     kind = origin or returns
-    # An author may have said what makes content of a class, and content has media types of its own.
+    # An author may have registered a renderer of a class, and its content has media types of its own.
     if not isinstance(kind, type) or getattr(kind, "__mcp_content__", False) or maker(kind) is not None:
         return None
     if issubclass(kind, (str, bytes, bytearray)):
@@ -312,7 +312,7 @@ def _is_model(kind: Any) -> bool:
 
 
 def _is_data(item: Any) -> bool:
-    """Say whether an item of a list is data, and no content, which would have a media type of its own."""
+    """Return whether an item of a list is data, and no content, which would have a media type of its own."""
     if get_origin(item) in (Union, UnionType):
         return all(map(_is_data, get_args(item)))
     found = _mime_type_of(item)
