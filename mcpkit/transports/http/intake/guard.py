@@ -25,6 +25,9 @@ _ENTRY = (
 """An entry of either list, and what a message may suggest as one."""
 _ADDRESS = r"\*\.(?:.*\.)?[0-9]+\.?"
 _LABELS = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?"
+_LONGEST_HOST = 255
+"""Longer names do not exist in DNS; of one with thousands of labels it would take seconds to go through them."""
+
 _WEB = ("http", "https", "ws", "wss")
 _BARE_ORIGINS = ("null", "file://")
 """Origins without a host: of sandboxed frames, and of pages of a desktop application."""
@@ -132,7 +135,7 @@ def _names(name: str) -> Iterator[str]:
     """Go through the names of entries that a host may have: its own, and wildcards for one label or more of it."""
     if "*" not in name:
         yield name
-    if re.fullmatch(_LABELS, name):
+    if len(name) <= _LONGEST_HOST and re.fullmatch(_LABELS, name):
         while "." in name:
             name = name.partition(".")[2]
             yield f"*.{name}"

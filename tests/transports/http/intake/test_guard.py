@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -322,6 +323,17 @@ def test_a_wildcard_stands_for_one_label_or_more(name: str, ports: tuple[str, st
     on_default = entry_port == "" and port in {"", ":443"}
     expected = is_below and scheme == "https" and (on_default or entry_port == port or entry_port == ":*")
     assert passes(guard, origin=f"{scheme}://{name}{port}") == expected
+
+
+def test_a_host_of_very_many_labels_is_refused_at_once():
+    guard = Guard(allowed_hosts=["*.example.com"], allowed_origins=["https://*.example.com"])
+    longest = "a." * 121 + "example.com"
+    assert passes(guard, longest)
+    assert passes(guard, origin=f"https://{longest}")
+    began = time.process_time()
+    assert not passes(guard, "a." * 100_000 + "example.com")
+    assert not passes(guard, origin="https://" + "a." * 100_000 + "example.com")
+    assert time.process_time() - began < 2  # a step for each label of each name below would take minutes
 
 
 @pytest.mark.parametrize("scheme", ["moz-extension", "vscode-webview", "chrome-extension"])
