@@ -6,7 +6,6 @@ has made them follow JSON Schema, and as JSON Schema, which is made shorter and 
 
 from __future__ import annotations
 
-import copy
 import inspect
 import warnings
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from pydantic.warnings import ArbitraryTypeWarning
 from pydantic_core import PydanticSerializationError, SchemaError, core_schema
 
 from ..common.core_nodes import copied, is_named_tuple, nodes
-from ..common.errors import RegistrationError, UnresolvedHint, said_by
+from ..common.errors import RegistrationError, UnresolvedHint
 from ..content.data import json_value
 from ..content.foreign import is_struct
 from ..content.serializing import serializing
@@ -39,7 +38,7 @@ from . import (
     wire,
 )
 from .described import Described, Mode, NotInTable
-from .parameters import last_text
+from .parameters import check_copied, last_text
 from .types import KINDS, enumeration, one_of
 
 _KNOWS_NOT_ALL = ConfigDict(arbitrary_types_allowed=True)
@@ -48,9 +47,6 @@ _OF_PYTHON = frozenset({"python_schema", "strict_schema", "lax_schema", "metadat
 
 _NO_SCHEMAS = frozenset({"default", "metadata", "serialization"})
 """Where a core schema holds no schemas of what is validated."""
-
-_LEVELS_OF_A_CALL = 50
-"""How many levels less a default may have than can be copied here: a call comes from further down the stack."""
 
 # Subscribed with what is only known at run time, which no type checker follows.
 _TUPLE: Any = tuple
@@ -94,28 +90,10 @@ def describe(annotation: Any, mode: Mode) -> Described:
         raise RegistrationError(f"{named(annotation)} cannot be described: {error.message}") from error
 
 
-def _check_defaults(annotation: Any, core: Any) -> None:
-    """Refuse a class with a default that pydantic-core must copy for each call, as it has no hash, and cannot."""
+def _check_defaults(annotation: object, core: object) -> None:
     for node in nodes(core, _NO_SCHEMAS):
-        if node["type"] == "default" and "default" in node and not _has_hash(node["default"]):
-            copied_later = node["default"]
-            for _ in range(_LEVELS_OF_A_CALL):
-                copied_later = [copied_later]
-            try:
-                copy.deepcopy(copied_later)
-            except Exception as error:
-                raise RegistrationError(
-                    f"{named(annotation)} holds a default that cannot be copied for each call: "
-                    f"{said_by(error) or type(error).__name__}; use a `default_factory`, or a simpler value"
-                ) from error
-
-
-def _has_hash(value: Any) -> bool:
-    try:
-        hash(value)
-    except Exception:  # noqa: BLE001 - of the author's class
-        return False
-    return True
+        if node["type"] == "default" and "default" in node:
+            check_copied(named(annotation), node["default"])
 
 
 def _generated(core: Any, mode: Mode) -> Json:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
-from ..common.errors import RegistrationError
+from ..common.errors import RegistrationError, said_by
 from . import typed_dict
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ _OF_FIELDS = frozenset({
     "alias", "alias_priority", "validation_alias", "serialization_alias", "default", "default_factory", "repr"
 })  # fmt: skip
 """Options of `Field` that a parameter has and a type has not."""
+
+_LEVELS_OF_A_CALL = 50
+"""How many levels less a default may have than can be copied here: a call comes from further down the stack."""
 
 empty: Any = inspect.Parameter.empty
 """Stands where nothing is written: no annotation, no default."""
@@ -137,6 +141,7 @@ def parameter(
                 takes_data = bool(item.default_factory_takes_validated_data)
             elif default is empty and not item.is_required():
                 default, is_supplied = item.default, True
+                check_copied(f"argument {name!r}", default)
     published = name if alias is None else _published_name(name, alias)
     if (
         alias is not None or is_supplied
@@ -155,6 +160,26 @@ def parameter(
         python_name=name,
         factory_takes_data=takes_data,
     )
+
+
+def check_copied(where: str, default: object) -> None:
+    """Refuse a default that pydantic-core must copy for each call, as it has no hash, and cannot.
+
+    Raises:
+        RegistrationError: It is nested too deeply, or holds what has no copy.
+    """
+    try:
+        hash(default)
+    except Exception:  # noqa: BLE001 - of the author's class
+        for _ in range(_LEVELS_OF_A_CALL):
+            default = [default]
+        try:
+            copy.deepcopy(default)
+        except Exception as error:
+            raise RegistrationError(
+                f"{where}: a default cannot be copied for each call: {said_by(error) or type(error).__name__}. "
+                "Use a `default_factory`, or a simpler value"
+            ) from error
 
 
 def last_text(metadata: Iterable[object]) -> str | None:

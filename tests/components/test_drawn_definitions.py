@@ -7,24 +7,29 @@ do. A list is never broken by one of its entries, and no text is lost.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import json
 import os
 import re
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
+import pydantic
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from pydantic import Field
 
 from drawn_definitions import (
     DEFAULTS,
     SURROGATE,
     Argument,
     Leaf,
+    Model,
     Part,
     arguments,
     leaves,
@@ -357,5 +362,56 @@ def test_a_text_of_the_server_arrives_or_is_refused_at_once(text: Part, option: 
             written = json.dumps([client.server_info, client.instructions], ensure_ascii=False)
             if option in ("name", "version", "instructions"):  # the others are newer
                 assert text.words[0] in written
+
+    asyncio.run(check())
+
+
+DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(5000), [])  # fmt: skip
+
+
+class Deep(pydantic.BaseModel):
+    a: int = 1
+    extra: Any = DEEP
+
+
+class Locked(NamedTuple):
+    extra: Any = [threading.Lock()]
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (list[Deep], ["Deep"]),
+        (Annotated[list[Locked], "text"], ["Locked"]),
+        (Annotated[Model, Field(default=DEEP)], []),
+        (Annotated[list[int], Field(default=[threading.Lock()])], []),
+    ],
+)
+def test_a_default_that_calls_cannot_copy_is_refused_where_it_is_registered(
+    hint: Any, words: list[str]
+) -> None:
+    def subject(query: Any) -> str:
+        return "done"
+
+    subject.__annotations__["query"] = hint
+    with pytest.raises(RegistrationError) as error:
+        Server("drawn").tool(subject)
+    check_message(error.value, False, "subject", "query", "default_factory", *words)
+
+
+@pytest.mark.parametrize("options", [{}, {"alias": "q"}])
+def test_a_default_that_cannot_be_written_leaves_an_argument_of_a_class_optional(options: Any) -> None:
+    server = Server("drawn")
+
+    def subject(query: Any) -> str:
+        assert query == 10**5000
+        return "done"
+
+    subject.__annotations__["query"] = Annotated[Model, Field(default=10**5000, **options)]
+    server.tool(subject)
+
+    async def check() -> None:
+        async with connect(server) as client:
+            assert (await client.call("subject", {})).text == "done"
 
     asyncio.run(check())

@@ -370,6 +370,7 @@ def arguments(draw: st.DrawFn, *, of_texts: bool = False) -> Argument:
                 lambda: Field(default=written), lambda: Field(default_factory=lambda: written),
                 lambda: Field(default_factory=lambda data: written),
             ]))())  # fmt: skip
+            is_good &= added[-1].default_factory is not None or _is_copied(written)
             default = inspect.Parameter.empty
     annotation: Any = leaf.annotation
     values = [*(part.value for part in parts), *added]
