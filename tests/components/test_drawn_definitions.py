@@ -366,7 +366,7 @@ def test_a_text_of_the_server_arrives_or_is_refused_at_once(text: Part, option: 
     asyncio.run(check())
 
 
-DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(5000), [])  # fmt: skip
+DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(5000), [])
 
 
 class Deep(pydantic.BaseModel):
