@@ -13,7 +13,7 @@ _CONSEQUENCES: Final = {
     ),
     "accept_plain_http": (
         "requests to %s may be unencrypted, so that everything between can read secrets and replace keys and answers; "
-        "use it in a network that nobody else can reach"
+        "use it in a private network alone"
     ),
     "accept_id_tokens": (
         "ID tokens of %s are taken, which say who has logged in, and were issued to a client for itself"

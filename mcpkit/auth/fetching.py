@@ -82,7 +82,8 @@ async def fetch_document(
         http_client: A client of the caller's, which says all about TLS and proxies, and is not closed.
         patience: Seconds in which it must have come.
         accepts_http: As `check_url` has it.
-        is_typed: Whether a document of another media type than JSON is refused: anybody may have put it there.
+        is_typed: Whether a document of another media type than JSON is refused, as for a URL that
+            any client can name.
 
     Raises:
         MetadataError: The URL is none that may be asked.

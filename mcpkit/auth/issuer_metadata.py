@@ -127,7 +127,7 @@ class IssuerMetadata:
 
     async def _completed(self) -> AuthorizationServerMetadata:
         """Return what is kept, with what the documents in the other places have more; a missing one does no harm."""
-        metadata = self._kept
+        first = metadata = self._kept
         assert metadata is not None
         left: list[str] = []
         for url in self._unread:
@@ -139,8 +139,9 @@ class IssuerMetadata:
                     left.append(url)
             except MetadataError:
                 pass  # it is of another issuer, or no metadata
-        self._next_completion = self._clock() + RETRY
-        self._kept, self._unread = metadata, left
+        if self._kept is first:  # else it has been fetched anew meanwhile
+            self._next_completion = self._clock() + RETRY
+            self._kept, self._unread = metadata, left
         return metadata
 
     async def _read_from(self, url: str) -> AuthorizationServerMetadata:

@@ -69,11 +69,7 @@ def check_url(url: object, what: str, *, accepts_http: bool | None = None) -> st
     if "#" in url:
         raise MetadataError(f"{what} has a fragment, which no URL that is asked may have: {shown}")
     if parts.scheme == "http" and not accepts_http and not is_loopback(parts.hostname):
-        way_out = (
-            ""
-            if accepts_http is None
-            else ". In a network that nobody else can read, set accept_plain_http=True"
-        )
+        way_out = "" if accepts_http is None else ". In a private network, set accept_plain_http=True"
         raise MetadataError(
             f"{what} is not encrypted: {shown}; only this machine may be asked by http, others by https{way_out}"
         )

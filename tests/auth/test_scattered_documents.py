@@ -18,6 +18,7 @@ from starlette.responses import Response
 from clock import Clock
 from mcpkit import Server
 from mcpkit.auth import Introspection, InvalidTokenError, Jwt, VerifierUnavailableError
+from mcpkit.auth.issuer_metadata import IssuerMetadata
 from mcpkit.client.authorization.metadata import authorization_server
 from mcpkit.client.authorization.web import Web
 from provider import INTROSPECTION, KEYS, METADATA, OPENID, providing
@@ -135,6 +136,26 @@ async def test_what_one_document_says_is_found_whatever_there_is_at_the_other_pl
 
 
 INSIDE = "http://id.auth.svc.cluster.local:8080/realms/notes"
+
+
+async def test_metadata_that_is_fetched_while_another_document_is_read_is_kept() -> None:
+    issuer = "https://id.example.com"
+    clock = Clock(NOW)
+    version = 0
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        nonlocal version
+        if request.url.path == OPENID:
+            clock.now += 24 * 3600  # what is kept is too old by now
+            await metadata.read()
+            return httpx2.Response(200, json={"issuer": issuer, "jwks_uri": f"{issuer}/keys"})
+        version += 1
+        return httpx2.Response(200, json={"issuer": issuer, "token_endpoint": f"{issuer}/token/{version}"})
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http_client:
+        metadata = IssuerMetadata(issuer, timeout=5, http_client=http_client, clock=clock)
+        assert await metadata.endpoint("jwks_uri") == f"{issuer}/keys"
+        assert await metadata.endpoint("token_endpoint") == f"{issuer}/token/2"
 
 
 async def test_plain_http_to_another_machine_is_for_an_operator_to_accept(
