@@ -191,11 +191,13 @@ def _asked(given: Json) -> Asked:
     }
     user, scopes = given.pop("user"), given.pop("scopes")
     played = None
+    if user == "":
+        raise click.UsageError("--as has no user. Write a name, such as --as ada")
     if user is not None:
-        played = _played(given["target"], user, scopes or "", {**options, "http or sse": given["way"]})
+        played = _played(given["target"], user, scopes or "", {**options, "way": given["way"]})
         options["env"] = options["headers"] = None
     elif scopes is not None:
-        raise click.UsageError("--scopes is what the user of --as has been granted: say --as USER, too")
+        raise click.UsageError("--scopes is what the user of --as has been granted. Add --as USER")
     conversation = None
     if "answer" in given:
         conversation = Conversation(
@@ -230,11 +232,11 @@ def _played(word: str, user: str, scopes: str, options: Json) -> MemoryTransport
         raise click.UsageError(
             f"--as plays a user of a server in a Python file or module, and {word} is none: give --token for a URL"
         )
-    for option in ("token", "auth", "cwd", "http or sse"):
+    names = {"token": "--token", "auth": "--login", "cwd": "--cwd", "way": f"--{options['way']}"}
+    for option, name in names.items():
         if options[option] is not None:
-            name = "login" if option == "auth" else option
             raise click.UsageError(
-                f"--{name} is for servers in other processes, and --as for one in this process"
+                f"{name} is for servers in other processes, and --as for one in this process"
             )
     os.environ.update(options["env"] or {})
     with redirect_stdout(sys.stderr):  # of what a module prints while it is imported

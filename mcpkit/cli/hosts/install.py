@@ -125,9 +125,12 @@ def _check_literal(host: Host, entry: Json) -> None:
     """Refuse an entry with values that the host would not pass on as they are; no value is shown."""
     for place, spelling in variables_in(host, entry):
         way_out = " with --env-file FILE" if host.started.env_file and place.startswith("env.") else ""
+        instead = f"pass the value in a file{way_out}"
+        if place == host.started.cwd or place.partition("[")[0] in {host.started.command, "args"}:
+            instead = "use a path or an argument without $"
         raise CommandError(
             f"{host.title} would replace what is spelled like {spelling} in {place}, and has no way to write it as it "
-            f"is. Add --expand to have it replaced, or pass the value in a file{way_out}"
+            f"is. Add --expand to have it replaced, or {instead}"
         )
 
 

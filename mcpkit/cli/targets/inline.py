@@ -159,7 +159,7 @@ def uv() -> str:
 
 
 def _installed_uv() -> str | None:
-    """Return the path of uv; one in the current folder, where Windows looks first, may be anybody's."""
+    """Return the path of uv; one in the current folder, where Windows looks first, is not trusted."""
     folders = filter(os.path.isabs, os.get_exec_path())
     return next(filter(None, (shutil.which(str(Path(folder, "uv"))) for folder in folders)), None)
 

@@ -67,7 +67,9 @@ def test_a_user_has_what_is_granted_and_sees_what_is_theirs(
         ),
         (["call", "FILE", "write", "--as", "ada", "--login"], "--login is for servers in other processes"),
         (["call", "FILE", "write", "--as", "ada", "--cwd", "."], "--cwd is for servers in other processes"),
-        (["call", "FILE", "write", "--scopes", "read"], "say --as USER, too"),
+        (["call", "FILE", "write", "--scopes", "read"], "Add --as USER"),
+        (["call", "FILE", "write", "--as", "ada", "--sse"], "--sse is for servers in other processes"),
+        (["call", "FILE", "write", "--as", ""], "--as has no user"),
         (["doctor", "FILE", "--as", "ada"], "doctor looks at servers from outside"),
     ],
 )

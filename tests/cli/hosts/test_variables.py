@@ -112,6 +112,10 @@ def test_a_value_is_read_as_its_host_reads_it(name, home, project, monkeypatch) 
         (["gemini-cli", "-e", "KEY=pa$word"], "would replace what is spelled like $NAME in env.KEY"),
         (["claude-code", "-e", "KEY=a${B}c"], "spelled like ${NAME} in env.KEY"),
         (["vscode", "-e", "KEY=${env:B}"], "pass the value in a file with --env-file FILE"),
+        (
+            ["gemini-cli", "--cwd", "a$b"],
+            "in cwd, and has no way to write it as it is. Add --expand to have it replaced, or use a path",
+        ),
         (["cursor", "--cwd", "."], "--cwd"),
     ],
 )
