@@ -47,7 +47,7 @@ def undeclared(
     from packaging.utils import canonicalize_name
 
     modules = {_name_of(file.relative_to(root)): file for file in files if file.is_relative_to(root)}
-    own = {name.partition(".")[0] for name in modules}
+    own = {"__main__", *(name.partition(".")[0] for name in modules)}
     brought, is_complete = _brought(tuple(dependencies))
     distributions = _distributions()
     found: dict[str, UndeclaredImport] = {}

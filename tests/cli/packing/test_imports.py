@@ -74,7 +74,7 @@ def test_undeclared_imports_are_found_wherever_the_server_comes_to(tmp_path: Pat
 
 def test_a_dependency_that_is_not_installed_may_bring_a_module_that_is_not(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
-    file.write_text("import no_such_module\nimport redis\n")
+    file.write_text("import no_such_module\nimport redis\nimport __main__\n")
     found = undeclared(file, tmp_path, [file], ["no-such-distribution"])
     assert [(each.module, each.line) for each in found] == [("redis", 2)]
     assert undeclared(file, tmp_path, [file], ["no-such-module", "redis"]) == []
