@@ -344,7 +344,7 @@ class ClientWire:
             return self._late(id_)
         problem = f"id: expected that of a request, got {_shown(given)} in {_shown(message)}"
         only = self._only_pending(answers)
-        if only is not None and given is answers is None and self._may_refuse_notification(only, error):
+        if given is answers is None and self._may_refuse_notification(only, error):
             self._id_before_notification = only = None
             problem = f"the server seems to refuse a notification: {_shown(error)}"
         if only is None:
@@ -372,14 +372,14 @@ class ClientWire:
         self._settled(id_)
         return [_malformed(id_, problem)]
 
-    def _may_refuse_notification(self, only: RequestId, error: object) -> bool:
-        """Return whether an error without an id may answer a notification instead of the only pending request.
+    def _may_refuse_notification(self, only: RequestId | None, error: object) -> bool:
+        """Return whether an error without an id may answer a notification instead of the only pending request, if any.
 
         Some servers answer a notification that they do not know. Most answer in order: when a request that was sent
         after the notification has been answered, no error for the notification is to come.
         """
         before = self._id_before_notification
-        is_first = before is not None and isinstance(only, int) and only <= before + 1
+        is_first = before is not None and (only is None or (isinstance(only, int) and only <= before + 1))
         return is_first and is_object(error) and whole_number(error.get("code")) == METHOD_NOT_FOUND
 
     def _was_sent(self, id_: int | None) -> TypeGuard[int]:

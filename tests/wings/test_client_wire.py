@@ -276,6 +276,11 @@ def test_an_error_without_id_ends_no_request_while_it_may_answer_a_notification(
     assert client.receive(unknown) == [Refused(later.id, -32601, "Method not found")]
 
     client.notification("notifications/initialized")
+    client.receive(unknown)
+    after_it = client.request("tools/list")
+    assert client.receive(unknown) == [Refused(after_it.id, -32601, "Method not found")]
+
+    client.notification("notifications/initialized")
     at_once = client.request("tools/list")
     parse_error = line(id=None, error={"code": -32700, "message": "Parse error"})
     assert client.receive(parse_error) == [Refused(at_once.id, -32700, "Parse error")]
