@@ -296,7 +296,7 @@ class ClientWire:
     def _called(self, message: Json) -> Event:
         """Read a request or a notification of the server."""
         method, id_, params = message["method"], message.get("id"), message.get("params")
-        params = {} if params == [] else params  # as PHP writes an empty object
+        params = Json() if params == [] else params  # as PHP writes an empty object
         problem = None
         if message.get("jsonrpc") != "2.0":
             problem = f'jsonrpc: expected "2.0", got {_shown(message.get("jsonrpc"))}'
