@@ -77,7 +77,9 @@ class ProjectFiles:
             if is_ignored:
                 continue
             if path.is_dir():
-                yield from self._walk(path, rules)
+                is_loop = path.is_symlink() and folder.resolve().is_relative_to(path.resolve())
+                if not is_loop:
+                    yield from self._walk(path, rules)
             elif path.is_file():
                 is_asked_for = self._takes_large or is_ignored is False
                 if is_asked_for or path.stat().st_size <= LARGE:

@@ -82,3 +82,11 @@ def test_large_files_are_left_out_unless_they_are_asked_for(tmp_path: Path) -> N
     assert [path.name for path in files.paths] == [".mcpbignore", "fits.bin", "server.py", "whole.bin"]
     assert files.large == [tmp_path / "model.bin"]
     assert Path("model.bin") in ProjectFiles(tmp_path, takes_large=True).paths
+
+
+def test_a_link_to_a_folder_above_is_not_followed(tmp_path: Path) -> None:
+    (folder := tmp_path / "shop" / "data").mkdir(parents=True)
+    (folder / "tea.csv").touch()
+    (folder / "up").symlink_to("..")
+    (folder / "here").symlink_to(".")
+    assert ProjectFiles(tmp_path / "shop").paths == [Path("data/tea.csv")]
