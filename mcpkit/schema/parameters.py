@@ -228,13 +228,15 @@ def _as_type(annotation: Any) -> object:
         from pydantic import Field
         from pydantic_core import PydanticUndefined
 
-        written = item.asdict()
+        # pydantic 2.12.0 has no `FieldInfo.asdict()`.
         attributes = {
             key: value
-            for key, value in written["attributes"].items()
+            for key in item.__slots__
+            if not key.startswith("_") and key not in ("annotation", "metadata")
+            for value in [getattr(item, key)]
             if key not in _OF_FIELDS and value is not None and value is not PydanticUndefined
         }
-        parts += [*written["metadata"], Field(**attributes)]
+        parts += [*item.metadata, Field(**attributes)]
     return Annotated.__class_getitem__(tuple(parts))  # type: ignore[attr-defined]  # its arguments are known at run time only
 
 

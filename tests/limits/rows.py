@@ -190,6 +190,8 @@ ROWS: dict[str, tuple[Any, ...]] = {
 """Of each row the setting, or the constants, whose values are its default."""
 
 NO_BOUNDS = {
+    "guard.py:_LONGEST_HOST": "characters of a host; longer names match no wildcard",
+    "uris.py:_LONGEST_HOST": "characters of a host; longer names are compared as they are",
     "client.py:_MOST_GIVEN_UP": "requests of a client that were given up and may still be answered",
     "docstring_sections.py:_LONGEST_NAMES": "characters of a line of a docstring that may be names of arguments",
     "loggable.py:_DEEPEST": "levels of what an author logs; deeper ones are sent as text",

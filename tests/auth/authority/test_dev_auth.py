@@ -101,7 +101,7 @@ async def test_without_documents_clients_register_themselves() -> None:
 
 async def test_what_is_not_installed_is_missed_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "joserfc.jwk", None)
-    with pytest.raises(ImportError, match=r"mcpkit\[auth\]"):
+    with pytest.raises(ImportError, match=r"authorization needs joserfc\. Run: .*\[auth\]"):
         DevAuth().enter(site())
 
 
