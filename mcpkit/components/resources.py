@@ -289,22 +289,26 @@ def _mime_type_of(returns: Any) -> str | None:
         inner := get_args(returns)
     ):
         returns = inner[0 if origin is Annotated else -1]
-    kind = origin or returns
+    kind: Any = origin or returns
     # An author may have registered a renderer of a class, and its content has media types of its own.
-    if not isinstance(kind, type) or getattr(kind, "__mcp_content__", False) or maker(kind) is not None:
+    if not _is_a(kind, object) or getattr(kind, "__mcp_content__", False) or maker(kind) is not None:
         return None
-    if issubclass(kind, (str, bytes, bytearray)):
-        return media_types.PLAIN_TEXT if issubclass(kind, str) else media_types.BINARY
-    if issubclass(kind, Sequence) and not _is_model(kind):
+    if _is_a(kind, str, bytes, bytearray):
+        return media_types.PLAIN_TEXT if _is_a(kind, str) else media_types.BINARY
+    if _is_a(kind, Sequence) and not _is_model(kind):
         items = get_args(returns)  # a `list` without brackets may hold content
         return media_types.JSON if items and all(map(_is_data, items)) else None
-    return media_types.JSON if issubclass(kind, (Mapping, Set)) or _is_model(kind) else None
+    return media_types.JSON if _is_a(kind, Mapping, Set) or _is_model(kind) else None
+
+
+def _is_a(kind: Any, *classes: Any) -> bool:
+    """Return whether an annotation is a class, and a subclass of one of these."""
+    return isinstance(kind, type) and issubclass(kind, classes)
 
 
 def _is_model(kind: Any) -> bool:
-    is_named_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
     return (
-        is_named_tuple
+        (_is_a(kind, tuple) and hasattr(kind, "_fields"))
         or is_typeddict(kind)
         or is_dataclass(kind)
         or hasattr(kind, "__pydantic_core_schema__")
