@@ -29,7 +29,7 @@ KEEPING := env -u PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab notes weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http bench-client bench-protected bench-tasks bench-scale-out bench-compat bench-cli hosts day servers compat house soak pairs bent chaos chaos-clients clean $(VERSIONS:%=test-%)
+.PHONY: help setup lab notes weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http bench-client bench-protected bench-tasks bench-scale-out bench-compat bench-cli hosts day servers compat house soak pairs bent generated chaos chaos-clients clean $(VERSIONS:%=test-%)
 
 help:
 	@echo 'make setup         the development environment: .venv, node_modules, and clients and servers of others in .servers'
@@ -60,6 +60,7 @@ help:
 	@echo 'make chaos         replicas and workers that are killed, and a Redis in trouble: half an hour (ARGS="7 kills redis")'
 	@echo 'make chaos-clients clients of servers that fail and are killed: 10,000 rounds, and 300 with processes'
 	@echo 'make bent          50,000 messages with one thing wrong, to a server over a pipe and over HTTP, and to clients'
+	@echo 'make generated     the generated tests with 20,000 cases each, for hours (EXAMPLES=2000 for fewer, ARGS=... goes to pytest)'
 	@echo 'make clean         remove what the targets above have made'
 
 setup: .venv/.dev node_modules/.installed $(CLIENTS)
@@ -251,6 +252,9 @@ pairs: .venv/.dev
 
 bent: .venv/.dev
 	@MCPKIT_TEST_EXAMPLES=$(or $(EXAMPLES),50000) $(PY) -m pytest -q --timeout 0 tests/wire/test_bent.py tests/client/test_bent_servers.py $(ARGS)
+
+generated: setup
+	@MCPKIT_TEST_EXAMPLES=$(or $(EXAMPLES),20000) $(PY) -m pytest -q --timeout 0 $$(grep -rl MCPKIT_TEST_EXAMPLES tests --include='test_*.py') $(ARGS)
 
 chaos: .venv/.dev
 	$(PY) tests/chaos/run.py $(ARGS)

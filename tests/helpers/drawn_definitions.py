@@ -275,6 +275,7 @@ def structures(draw: st.DrawFn, *, is_form: bool = False) -> Leaf:
     if defaults.get("extra") is ...:
         defaults = {}
     fields |= dict.fromkeys(defaults, int)
+    is_good &= not any(map(_is_deep, defaults.values()))
     if kind in ("model", "NamedTuple"):
         is_good &= all(map(_is_copied, defaults.values()))
     if kind == "model":
@@ -296,6 +297,14 @@ def structures(draw: st.DrawFn, *, is_form: bool = False) -> Leaf:
         value = wire if is_form else [*wire.values()]
         return Leaf(cls, value, inspect.Parameter.empty, words=tuple(words), about=(about,), is_good=is_good)
     return Leaf(cls, wire, inspect.Parameter.empty, words=tuple(words), about=(about,), is_good=is_good)
+
+
+def _is_deep(default: Any) -> bool:
+    """Tell whether a default is nested so deeply that the stack of the caller decides whether it can be walked."""
+    levels = 0
+    while type(default) is list and default and levels <= 100:
+        default, levels = default[0], levels + 1
+    return levels > 100
 
 
 def _is_copied(default: Any) -> bool:
