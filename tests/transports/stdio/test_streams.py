@@ -19,7 +19,7 @@ import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="has /dev/full")
 
-PROCESSES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "36"))
+PROCESSES = min(2000, int(os.environ.get("MCPKIT_TEST_EXAMPLES", "36")))
 
 SERVER = r"""
 import codecs, contextlib, ctypes, io, json, logging, os, subprocess, sys, warnings
