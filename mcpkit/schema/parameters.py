@@ -18,7 +18,7 @@ _OF_FIELDS = frozenset({
 })  # fmt: skip
 """Options of `Field` that a parameter has and a type has not."""
 
-_LEVELS_OF_A_CALL = 50
+_LEVELS_OF_A_CALL = 250
 """How many levels less a default may have than can be copied here: a call comes from further down the stack."""
 
 empty: Any = inspect.Parameter.empty
