@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn.server  # noqa: F401  # the app looks for servers of uvicorn where it is loaded
 
 from asgi_client import serving
 from engines import ENGINES, Engine, close, make_engine

@@ -125,13 +125,17 @@ def _running_servers() -> set[uvicorn.Server]:
     """Return the uvicorn servers of the running event loop: `self` in the coroutines that its tasks wait in."""
     from uvicorn import Server
 
+    own_file = Server.serve.__code__.co_filename
     servers: set[Server] = set()
     for task in asyncio.all_tasks():
         waiting: Any = task.get_coro()
         while waiting is not None:
             frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
-            if frame is not None and isinstance(server := frame.f_locals.get("self"), Server):
-                servers.add(server)
-                break
+            # Before Python 3.13, `f_locals` of a frame keeps what its variables were: no frame of others is read.
+            if frame is not None and frame.f_code.co_filename == own_file:
+                server = frame.f_locals.get("self")
+                if isinstance(server, Server):
+                    servers.add(server)
+                    break
             waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
     return servers
