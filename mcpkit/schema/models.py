@@ -166,7 +166,9 @@ def named(annotation: Any) -> str:
     """Return a type as a message names it, without the metadata of `Annotated`."""
     if get_origin(annotation) is Annotated:
         return named(annotation.__origin__)
-    if isinstance(annotation, type):
+    if (
+        isinstance(annotation, type) and get_origin(annotation) is None
+    ):  # `list[int]` is a type in Python 3.10
         return annotation.__qualname__
     try:
         return str(annotation)
@@ -231,7 +233,13 @@ class _Generator(GenerateJsonSchema):
         return self._without_title(super().model_schema(schema), schema)
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
-        return self._without_title(super().dataclass_schema(schema), schema)
+        result = self._without_title(super().dataclass_schema(schema), schema)
+        cls = schema["cls"]
+        text = inspect.cleandoc(cls.__doc__ or "")
+        # pydantic 2.12.0 drops docstrings of dataclasses; the decorator writes "Name(...)" where there is none.
+        if text and "description" not in result and not text.startswith(f"{cls.__name__}("):
+            result["description"] = text
+        return result
 
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
         return self._without_title(super().typed_dict_schema(schema), schema)

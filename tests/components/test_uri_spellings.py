@@ -51,7 +51,7 @@ SEGMENTS = [
     "%2F",
     "x%2fy",
     "日本",
-    "a:b",
+    "ab:c",  # a single letter and a colon may be a drive of Windows
     "@",
     "~'()",
     "...",

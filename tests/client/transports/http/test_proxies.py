@@ -110,7 +110,11 @@ async def test_requests_go_through_the_same_proxy_as_with_httpx2_and_one_that_ca
             exempt = {"NO_PROXY": ",".join(draw.choices(EXEMPT, k=draw.randrange(4)))}
             url = f"{draw.choice(['http', 'https'])}://{draw.choice(HOSTS)}:{closed}/"
             environment(monkeypatch, {**usable, **exempt})
-            expected = await route(httpx2.AsyncClient(trust_env=True, verify=False), url, hits)
+            try:
+                judge = httpx2.AsyncClient(trust_env=True, verify=False)
+            except httpx2.InvalidURL:  # httpx2 2.0 does not know IPv6 addresses in brackets in NO_PROXY
+                continue
+            expected = await route(judge, url, hits)
             environment(monkeypatch, {**usable, **unusable, **exempt})
             found = await route(proxies.client(False, trust_env=True, limits=limits), url, hits)
             seen.add(expected)
