@@ -262,8 +262,10 @@ def _field(parameter: Parameter, core: CoreSchema, *, supplies_all: bool) -> cor
         core = core_schema.with_default_schema(
             core, default_factory=parameter.default_factory, default_factory_takes_data=takes_data
         )
-    elif (parameter.is_supplied or supplies_all) and parameter.default is not empty:
+    elif parameter.is_supplied and parameter.default is not empty:
         core = core_schema.with_default_schema(core, default=parameter.default)
+    elif supplies_all and parameter.default is not empty:  # uncopied, as Python itself supplies it
+        core = core_schema.with_default_schema(core, default_factory=lambda: parameter.default)
     is_required = parameter.is_required
     alias = parameter.name if parameter.name != parameter.python_name else None
     return core_schema.typed_dict_field(core, required=is_required, validation_alias=alias)

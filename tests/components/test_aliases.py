@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Annotated, Any
 
 import pytest
@@ -93,6 +94,20 @@ async def test_a_default_factory_takes_plain_defaults_before_it() -> None:
     async with connect(server) as client:
         assert (await client.call("page", {})).text == "[10,9]"
         assert (await client.call("page", {"size": 5})).text == "[5,4]"
+
+
+async def test_a_plain_default_before_a_default_factory_is_not_copied() -> None:
+    server, guards = Server("aliases"), [threading.Lock()]
+
+    @server.tool
+    def count(
+        held: list[int] = guards,  # type: ignore[assignment]  # what cannot be copied
+        last: int = Field(default_factory=lambda data: len(data["held"])),
+    ) -> list[bool | int]:
+        return [held is guards, last]
+
+    async with connect(server) as client:
+        assert (await client.call("count", {})).text == "[true,1]"
 
 
 def test_an_alias_that_is_a_path_is_refused() -> None:
