@@ -121,7 +121,8 @@ def definitions(draw: st.DrawFn) -> Definition:
         words += [] if "description" in options else said
     returns: Any = str
     if kind == "tool" and draw(st.booleans()):
-        returns = draw(leaves()).annotation
+        result = draw(leaves())
+        returns, is_good = result.annotation, is_good and result.is_good
         if parts := draw(st.lists(metadata(), max_size=1)):
             returns = _annotated(returns, parts)
             is_good &= parts[0].is_good
