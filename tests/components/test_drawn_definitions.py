@@ -397,7 +397,9 @@ def test_a_default_that_calls_cannot_copy_is_refused_where_it_is_registered(
     subject.__annotations__["query"] = hint
     with pytest.raises(RegistrationError) as error:
         Server("drawn").tool(subject)
-    check_message(error.value, False, "subject", "query", "default_factory", *words)
+    check_message(error.value, False, "subject", "query", *words)
+    # How much room there is on the stack decides whether pydantic or the copy fails first.
+    assert re.search("Use a `default_factory`|change the type", str(error.value))
 
 
 @pytest.mark.parametrize("options", [{}, {"alias": "q"}])
