@@ -26,7 +26,7 @@ empty: Any = inspect.Parameter.empty
 
 
 Documented = Callable[[], "Documentation"]
-"""Takes a docstring apart when somebody asks: to register a function takes no such thing."""
+"""Parses a docstring on first use: registering a function does not need its texts."""
 
 
 class Parameter:

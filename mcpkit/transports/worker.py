@@ -1,4 +1,4 @@
-"""A process that serves nobody and runs the tasks of a server: `mcpkit worker server:server`."""
+"""A process that serves no client and runs the tasks of a server: `mcpkit worker server:server`."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ class Changes:
         return None if change.uri is None else self._conditional.guards(change.uri)
 
     def _interested(self, change: Change) -> dict[ChangeListener, list[Change]]:
-        """Return who wants to hear of a change, with the change under each URI by which the listener knows it."""
+        """Return the listeners of a change, each with the change under the URIs that it subscribed to."""
         found = {listener: [change] for listener in self._listeners.get(change, ())}
         uri = change.uri
         if uri is None:
