@@ -205,13 +205,13 @@ bench-protected: .venv/.dev
 	$(PY) bench/protected.py $(ARGS)
 
 bench-tasks: .venv/.dev
-	@PYTHONPATH=tests/helpers $(PY) bench/tasks.py $(ARGS)
+	@PYTHONPATH=. $(PY) bench/tasks.py $(ARGS)
 
 bench-scale-out: .venv/.dev
-	@PYTHONPATH=tests/helpers $(PY) bench/scale_out.py $(ARGS)
+	@PYTHONPATH=. $(PY) bench/scale_out.py $(ARGS)
 
 servers: .venv/.dev .servers/.installed $(SERVERS:%=.servers/%/.installed)
-	@PYTHONPATH=tests/helpers $(PY) tests/servers/run.py $(ARGS)
+	@PYTHONPATH=. $(PY) tests/servers/run.py $(ARGS)
 
 # Published servers that were written for other libraries: an environment for each, with mcpkit beside, at the versions
 # that are written down. `mcp` is 1.30.0 there whatever they ask for, so nothing is resolved.
@@ -225,7 +225,7 @@ COMPAT := $(basename $(notdir $(wildcard tests/compat_servers/requirements/*.txt
 	@touch $@
 
 compat: .venv/.dev $(COMPAT:%=.compat/%/.installed)
-	@PYTHONPATH=tests/helpers:tests $(PY) tests/compat_servers/run.py $(or $(ARGS),--held-out --suites --migrated)
+	@PYTHONPATH=. $(PY) tests/compat_servers/run.py $(or $(ARGS),--held-out --suites --migrated)
 
 bench-compat: .venv/.package .compat/bench/.installed
 	@$(PY) bench/compat.py --python .compat/bench/bin/python $(ARGS)
@@ -234,11 +234,11 @@ bench-cli: .venv/.dev .servers/fastmcp/.installed
 	@$(PY) bench/cli.py $(ARGS)
 
 hosts: setup .hosts/.installed $(AGENTS:%=.hosts/%/.installed)
-	@PYTHONPATH=tests/helpers:tests $(PY) tests/hosts/run.py
+	@PYTHONPATH=. $(PY) tests/hosts/run.py
 	@$(MAKE) --no-print-directory day
 
 day: setup .hosts/.installed
-	@PYTHONPATH=tests/helpers:tests $(PY) tests/hosts/day.py
+	@PYTHONPATH=. $(PY) tests/hosts/day.py
 
 house: .venv/.package
 	@$(PY) bench/house/counts.py
@@ -248,7 +248,7 @@ soak: .venv/.dev
 	$(PY) tests/soak/run.py $(SECONDS)
 
 pairs: .venv/.dev
-	PYTHONPATH=tests/helpers $(PY) tests/soak/run_pairs.py $(ARGS)
+	PYTHONPATH=. $(PY) tests/soak/run_pairs.py $(ARGS)
 
 bent: .venv/.dev
 	@MCPKIT_TEST_EXAMPLES=$(or $(EXAMPLES),50000) $(PY) -m pytest -q --timeout 0 tests/wire/test_bent.py tests/client/test_bent_servers.py $(ARGS)

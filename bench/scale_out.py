@@ -22,9 +22,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from cluster.clients import ENDED, Client, Session, end
-from cluster.cluster import Cluster
-from cluster.processes import Process
+from tests.helpers.cluster.clients import ENDED, Client, Session, end
+from tests.helpers.cluster.cluster import Cluster
+from tests.helpers.cluster.processes import Process
 
 _LINE = re.compile(rb'^\+[\d.]+ \[\d+ (\S+)\] "([^"]+)"')
 _IDLE = {"XREAD", "PING", "INFO", "HELLO", "CLIENT", "SELECT", "AUTH", "CONFIG", "SCRIPT"}

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from tasks_server import add_tool, make_server
 
 from mcpkit.testing import connect
-from redis_server import RedisServer
+from tests.helpers.redis_server import RedisServer
 
 HERE = Path(__file__).parent
 TASKS = "io.modelcontextprotocol/tasks"

@@ -14,12 +14,12 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "types.md"
-sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+sys.path.insert(0, str(ROOT))
 
-from echoed import REVISIONS, Echo  # noqa: E402
 from mcpkit.schema import formats  # noqa: E402
-from supported import Supported  # noqa: E402
-from supported_foreign import EVERY  # noqa: E402
+from tests.helpers.echoed import REVISIONS, Echo  # noqa: E402
+from tests.helpers.supported import Supported  # noqa: E402
+from tests.helpers.supported_foreign import EVERY  # noqa: E402
 
 INTRODUCTION = """\
 <!-- Written by bench/types_page.py: change that, or tests/helpers/supported.py, and run it again. -->

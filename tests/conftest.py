@@ -15,8 +15,8 @@ from typing import Any
 import httpcore2
 import pytest
 
-from browser import Browser, browsing
-from identity_provider import IdentityProvider, providing
+from tests.helpers.browser import Browser, browsing
+from tests.helpers.identity_provider import IdentityProvider, providing
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -26,105 +26,7 @@ _OTHERS = re.compile(
     r"^\s*(?:from|import) (?:django|fastapi|litestar|matplotlib|mcp|PIL|sentry_sdk)\b", re.MULTILINE
 )
 
-_IMPORTS = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
-
-_LONG = {
-    HERE / name
-    for name in (
-        "auth/authority/test_processes.py",
-        "auth/proxy/test_bounds.py",
-        "auth/proxy/test_provider_trouble.py",
-        "auth/proxy/test_races.py",
-        "auth/proxy/test_secret_rotation.py",
-        "auth/proxy/test_stored_bytes.py",
-        "auth/proxy/test_workers.py",
-        "calls/test_exits.py",
-        "calls/workers/test_forks.py",
-        "chaos/test_scenarios.py",
-        "client/chaos/test_processes.py",
-        "client/chaos/test_scripted.py",
-        "client/transports/processes/test_orphans.py",
-        "limits/test_arguments.py",
-        "limits/test_messages.py",
-        "limits/test_results.py",
-        "limits/test_running.py",
-        "limits/test_sessions.py",
-        "schema/test_bounds.py",
-        "schema/test_corpus.py",
-        "schema/test_round_trip.py",
-        "state/test_broker_expiry.py",
-        "tasks/test_ends.py",
-        "tasks/test_leases.py",
-        "tasks/test_worker.py",
-        "transports/http/intake/test_posted_bodies.py",
-        "transports/http/protection/test_rotation.py",
-        "transports/http/sessions/test_kept_events.py",
-        "transports/http/test_edge_properties.py",
-        "transports/http/test_endurance.py",
-        "transports/http/test_exits.py",
-        "transports/http/test_garbage.py",
-        "transports/http/test_reporting.py",
-        "transports/http/test_result_sizes.py",
-        "transports/http/test_shutdown.py",
-        "transports/http/test_unshared.py",
-        "transports/http/test_workers.py",
-        "transports/stdio/test_processes.py",
-        "transports/stdio/test_reporting.py",
-        "transports/stdio/test_streams.py",
-        "transports/stdio/test_shutdown.py",
-        "transports/stdio/test_lasting_tasks.py",
-        "transports/test_large_messages.py",
-    )
-}
-"""What takes seconds on its own: many processes, megabytes, all types there are."""
-
-_SLOW = {
-    HERE / name
-    for name in (
-        "auth/proxy/attacks/test_mix_up.py",
-        "auth/test_hostile_tokens.py",
-        "auth/upstream/test_hostile_answers.py",
-        "client/changes/test_watch_rounds.py",
-        "client/targets/test_targets_run.py",
-        "client/transports/processes/test_ending.py",
-        "client/test_elsewhere.py",
-        "client/transports/processes/test_reopening.py",
-        "client/transports/processes/test_stdio_client.py",
-        "engine/subscriptions/test_watched_folder.py",
-        "examples/test_extension.py",
-        "examples/test_lab.py",
-        "examples/test_unix_socket.py",
-        "house/test_house.py",
-        "house/test_lazy.py",
-        "schema/test_cost_of_faults.py",
-        "schema/test_types_page.py",
-        "state/test_closing.py",
-        "state/test_processes.py",
-        "state/test_queue_kills.py",
-        "state/test_redis_failover.py",
-        "state/test_redis_listening.py",
-        "state/test_redis_listing.py",
-        "state/test_redis_trouble.py",
-        "tasks/test_draining.py",
-        "tasks/test_handshake_elsewhere.py",
-        "tasks/test_orphans.py",
-        "tasks/test_refused.py",
-        "tasks/test_runner.py",
-        "test_pytest_contract.py",
-        "test_pytest_plugin.py",
-        "transports/http/protection/test_conformance_contract.py",
-        "transports/http/protection/test_leases.py",
-        "transports/http/protection/test_pairs.py",
-        "transports/http/test_killed_replica.py",
-        "transports/http/test_redis_away.py",
-        "transports/http/test_redis_costs.py",
-        "transports/http/test_replicas.py",
-        "transports/http/test_shared_file.py",
-        "transports/http/test_web_concurrency.py",
-        "transports/test_terminal.py",
-    )
-}
-"""Of what most tests take a good part of a second, mostly since they start processes."""
+_IMPORTS = re.compile(r"^\s*from tests\.helpers\.(\w+) import", re.MULTILINE)
 
 
 def pytest_configure() -> None:
@@ -145,11 +47,9 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is long or slow: some files, and properties, which are tried with hundreds of values."""
+    """Mark generated tests as long: each runs hundreds of examples."""
     for item in items:
-        if item.path in _SLOW:
-            item.add_marker(pytest.mark.slow)
-        if item.path in _LONG or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.long)
 
 

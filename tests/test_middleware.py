@@ -12,10 +12,10 @@ from mcpkit import ProtocolError, RegistrationError, Server
 from mcpkit.engine.connection import Connection
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import connect
-from typed.middleware import server as typed_server
-from waiting import over
-from work import Work
-from wrapped import ELICITING, EVERY, Recorder, make_server
+from tests.helpers.waiting import over
+from tests.helpers.work import Work
+from tests.helpers.wrapped import ELICITING, EVERY, Recorder, make_server
+from tests.typed.middleware import server as typed_server
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import pytest
 from mcpkit import Context, ProtocolError, Server, ToolError
 from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall, ToolCallResult
 from mcpkit.testing import connect
-from wrapped import EVERY, Recorder, make_server
+from tests.helpers.wrapped import EVERY, Recorder, make_server
 
 pytestmark = pytest.mark.anyio
 

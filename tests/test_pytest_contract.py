@@ -8,6 +8,8 @@ import pytest
 
 from .test_pytest_plugin import SERVER, run
 
+pytestmark = pytest.mark.slow
+
 TESTS = """
 import pytest
 import server

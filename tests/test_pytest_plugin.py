@@ -7,6 +7,10 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 SERVER = '''
 from mcpkit import Server
 

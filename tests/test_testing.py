@@ -12,7 +12,7 @@ import pytest
 from mcpkit import Context, FromHeader, ProtocolError, Server, ToolError
 from mcpkit.protocol.revisions import ALL
 from mcpkit.testing import Client, connect
-from work import Work
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

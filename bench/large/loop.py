@@ -8,7 +8,6 @@ from typing import Any
 
 import payloads
 from pydantic_core import from_json, to_json
-
 from serving import serve
 
 TYPE = (b"content-type", b"application/json")

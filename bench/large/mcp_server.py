@@ -7,7 +7,6 @@ import sys
 import payloads
 from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.mcpserver import Image, MCPServer
-
 from serving import serve
 
 server = MCPServer("large", log_level="WARNING")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 import payloads
+from serving import serve
 
 from mcpkit import Image, Server
-from serving import serve
 
 server = Server("large")
 

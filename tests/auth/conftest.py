@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from clock import Clock
 from mcpkit.auth import Jwt
-from provider import Provider, providing
-from signed_tokens import NOW
-from taken import OLD
+from tests.helpers.clock import Clock
+from tests.helpers.provider import Provider, providing
+from tests.helpers.signed_tokens import NOW
+from tests.helpers.taken import OLD
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from clock import Clock
 from mcpkit.auth import InvalidTokenError, Jwt
 from mcpkit.auth.issuer_metadata import RETRY
 from mcpkit.auth.jwt import COOLDOWN
-from provider import KEYS, Provider
-from signed_tokens import AUDIENCE, Signer
-from taken import HOUR, NEW, NEWEST, OLD, is_taken, token, unavailable
+from tests.helpers.clock import Clock
+from tests.helpers.provider import KEYS, Provider
+from tests.helpers.signed_tokens import AUDIENCE, Signer
+from tests.helpers.taken import HOUR, NEW, NEWEST, OLD, is_taken, token, unavailable
 
 pytestmark = pytest.mark.anyio
 

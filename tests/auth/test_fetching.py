@@ -12,10 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from certificates import Authority
 from mcpkit.auth.fetching import MAX_DOCUMENT, FetchError, fetch_document, max_age_of
 from mcpkit.auth.urls import MetadataError
-from scripted_http import Asked, Reply, scripted
+from tests.helpers.certificates import Authority
+from tests.helpers.scripted_http import Asked, Reply, scripted
 
 pytestmark = pytest.mark.anyio
 

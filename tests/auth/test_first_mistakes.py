@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from mcpkit import Client, OAuth, RegistrationError, Scope, Server, Sqlite
 from mcpkit.auth import DevAuth, DevClient, DevUser, Jwt, StaticTokens, Upstream
-from serving import ROOT
+from tests.helpers.serving import ROOT
 
 ISSUER = "https://id.example.com"
 HERE = "http://127.0.0.1:8000/mcp"

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clock import Clock
-from hostile_tokens import CANARY, Hostile
 from mcpkit.auth import InvalidTokenError
 from mcpkit.auth.jwt import Jwt
-from signed_tokens import AUDIENCE, ISSUER, NOW, Signer
+from tests.helpers.clock import Clock
+from tests.helpers.hostile_tokens import CANARY, Hostile
+from tests.helpers.signed_tokens import AUDIENCE, ISSUER, NOW, Signer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 SIGNERS = [Signer("RS256", "one"), Signer("ES256", "two"), Signer("EdDSA", "three"), Signer("PS256", "four")]
 KEYS = {"keys": [each.public() for each in SIGNERS]}

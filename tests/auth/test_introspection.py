@@ -12,12 +12,12 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from clock import Clock
 from mcpkit.auth import Grant, Introspection, InvalidTokenError, VerifierUnavailableError
 from mcpkit.auth.issuer_metadata import RETRY
-from provider import INTROSPECTION, METADATA, Provider, providing
-from signed_tokens import AUDIENCE, NOW
-from waiting import until
+from tests.helpers.clock import Clock
+from tests.helpers.provider import INTROSPECTION, METADATA, Provider, providing
+from tests.helpers.signed_tokens import AUDIENCE, NOW
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

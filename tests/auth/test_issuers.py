@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from clock import Clock
 from mcpkit import Principal
 from mcpkit.auth import Grant, Introspection, InvalidTokenError, Jwt, StaticTokens, TokenVerifier
 from mcpkit.auth.issuers import Issuers
-from provider import Provider
-from signed_tokens import AUDIENCE, NOW, Signer
+from tests.helpers.clock import Clock
+from tests.helpers.provider import Provider
+from tests.helpers.signed_tokens import AUDIENCE, NOW, Signer
 
 pytestmark = pytest.mark.anyio
 

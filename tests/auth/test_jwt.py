@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from clock import Clock
 from mcpkit import Principal
 from mcpkit.auth import Grant, InvalidTokenError
 from mcpkit.auth.jws import MAX_TOKEN
 from mcpkit.auth.jwt import Jwt
 from mcpkit.auth.key_set import ALGORITHMS
-from signed_tokens import AUDIENCE, ISSUER, NOW, Signer, claims_of
+from tests.helpers.clock import Clock
+from tests.helpers.signed_tokens import AUDIENCE, ISSUER, NOW, Signer, claims_of
 
 pytestmark = pytest.mark.anyio
 

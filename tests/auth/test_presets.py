@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from clock import Clock
 from mcpkit import Server
 from mcpkit.auth import Auth0, Cognito, Entra, Grant, InvalidTokenError, Jwt, Keycloak, Okta
-from serving import in_thread
-from signed_tokens import NOW, Signer
+from tests.helpers.clock import Clock
+from tests.helpers.serving import in_thread
+from tests.helpers.signed_tokens import NOW, Signer
 
 pytestmark = pytest.mark.anyio
 

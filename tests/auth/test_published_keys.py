@@ -11,14 +11,14 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from clock import Clock
 from mcpkit.auth import Jwt
 from mcpkit.auth.issuer_metadata import RETRY
 from mcpkit.auth.published_keys import LONGEST, SHORTEST, STALE
-from provider import KEYS, METADATA, OPENID, Provider, providing
-from signed_tokens import NOW
-from taken import HOUR, NEW, OLD, is_taken, token, unavailable
-from waiting import until
+from tests.helpers.clock import Clock
+from tests.helpers.provider import KEYS, METADATA, OPENID, Provider, providing
+from tests.helpers.signed_tokens import NOW
+from tests.helpers.taken import HOUR, NEW, OLD, is_taken, token, unavailable
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -15,15 +15,15 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from clock import Clock
 from mcpkit import Server
 from mcpkit.auth import Introspection, InvalidTokenError, Jwt, VerifierUnavailableError
 from mcpkit.auth.issuer_metadata import IssuerMetadata
 from mcpkit.client.authorization.metadata import authorization_server
 from mcpkit.client.authorization.web import Web
-from provider import INTROSPECTION, KEYS, METADATA, OPENID, providing
-from signed_tokens import AUDIENCE, NOW
-from taken import OLD
+from tests.helpers.clock import Clock
+from tests.helpers.provider import INTROSPECTION, KEYS, METADATA, OPENID, providing
+from tests.helpers.signed_tokens import AUDIENCE, NOW
+from tests.helpers.taken import OLD
 
 pytestmark = pytest.mark.anyio
 

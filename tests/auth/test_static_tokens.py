@@ -14,7 +14,7 @@ import pytest
 
 from mcpkit import Principal, Server
 from mcpkit.auth import InvalidTokenError, StaticTokens
-from serving import in_thread
+from tests.helpers.serving import in_thread
 
 pytestmark = pytest.mark.anyio
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS / "helpers")]
+sys.path[:0] = [str(TESTS.parent)]
 
-from cluster import scenarios  # noqa: E402 - it is found there
+from tests.helpers.cluster import scenarios  # noqa: E402 - it is found there
 
 RECOVERY = 10.0
 """Seconds in which all must be well again after a trouble of Redis."""

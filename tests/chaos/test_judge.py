@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.judge import changes_unheard, effects_wrong, promises_broken
+from tests.helpers.cluster.judge import changes_unheard, effects_wrong, promises_broken
 
 MADE = {"what": "created", "key": "k", "id": "1", "tool": "works"}
 

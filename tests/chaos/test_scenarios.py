@@ -16,11 +16,11 @@ if sys.platform != "linux":
     pytest.skip("looks at /proc", allow_module_level=True)
 pytest.importorskip("redis", reason='redis-py is not installed: pip install "mcpkit[redis]"')
 
-from cluster import scenarios
+from tests.helpers.cluster import scenarios
 
 SEED = int(os.environ.get("MCPKIT_SEED", "1"))
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
 def test_no_task_is_lost_or_done_twice_whatever_is_killed() -> None:

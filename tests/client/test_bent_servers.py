@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-import bent_server
-from bent import EXAMPLES
-from bent_server import OPERATIONS, STATELESS, BentServer
 from mcpkit import Client, FormRequest, InvalidResultError, ProtocolError, ToolError, TransportError
 from mcpkit.client.link.transport import Receiver
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.client.transports.processes.stdio import StdioTransport
 from mcpkit.protocol.client import Outgoing
 from mcpkit.protocol.jsonrpc import is_id
+from tests.helpers import bent_server
+from tests.helpers.bent import EXAMPLES
+from tests.helpers.bent_server import OPERATIONS, STATELESS, BentServer
 
 pytestmark = pytest.mark.anyio
 
@@ -161,6 +161,6 @@ async def test_requests_to_bent_processes_end(schema_dir: Path) -> None:
         case.kind = "process"  # so that nothing is expected of this copy of it
         command = [sys.executable, bent_server.__file__, str(schema_dir), str(number)]
         fault = await run(
-            case, StdioTransport(command, env={"PYTHONPATH": str(Path(bent_server.__file__).parent)})
+            case, StdioTransport(command, env={"PYTHONPATH": str(Path(bent_server.__file__).parents[2])})
         )
         assert fault is None, f"case {number}: {fault}"

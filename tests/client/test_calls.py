@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, Context, ProtocolError, Server
-from scripted_transport import Message, ScriptedTransport, discovered, text
-from waiting import until
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, text
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 REVISIONS = ["2025-11-25", "2026-07-28"]

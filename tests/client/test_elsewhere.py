@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-import elsewhere
+from tests.helpers import elsewhere
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork"), pytest.mark.slow]
 
 LEAVING = {"exit", "close"}
 """Operations that do nothing where nothing can be left."""

@@ -12,8 +12,8 @@ import pytest
 
 from mcpkit import Client, Context, Server, SyncClient
 from mcpkit.protocol.client import Outgoing
-from scripted_transport import Message, ScriptedTransport, discovered
-from waiting import PATIENCE, until
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered
+from tests.helpers.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.anyio
 

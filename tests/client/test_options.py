@@ -9,7 +9,7 @@ import pytest
 
 from mcpkit import Client, Sampler, Server, TransportError
 from mcpkit.client.transports.http.streamable_http import HttpTransport
-from waiting import PATIENCE
+from tests.helpers.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 server = Server("bakery")

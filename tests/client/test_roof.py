@@ -14,8 +14,8 @@ import pytest
 
 from mcpkit import Client, Context, ProtocolError, Server, SyncClient
 from mcpkit.client.roof import Roof
-from scripted_transport import Message, ScriptedTransport
-from serving import in_thread
+from tests.helpers.scripted_transport import Message, ScriptedTransport
+from tests.helpers.serving import in_thread
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compat.migrate.judge import LISTS, answer, entry, key
-from published.compare import Difference, compare
-from published.journey import Kit, Plan, Step
-from published.peers import Message
-from servers import INSTALLED, Server
+from tests.compat.migrate.judge import LISTS, answer, entry, key
+from tests.helpers.published.compare import Difference, compare
+from tests.helpers.published.journey import Kit, Plan, Step
+from tests.helpers.published.peers import Message
+from tests.servers import INSTALLED, Server
 
 MARK = re.compile(r"^(?P<file>.*\.py):(?P<line>\d+): ")
 ERROR = re.compile(r"\b(\w*(?:Error|Exception): [^│\n]*)")

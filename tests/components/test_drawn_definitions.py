@@ -24,7 +24,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import Field
 
-from drawn_definitions import (
+from mcpkit import Ask, RegistrationError, Server
+from mcpkit.testing import connect
+from tests.helpers.drawn_definitions import (
     DEFAULTS,
     SURROGATE,
     Argument,
@@ -39,8 +41,6 @@ from drawn_definitions import (
     wire_names,
     word,
 )
-from mcpkit import Ask, RegistrationError, Server
-from mcpkit.testing import connect
 
 DRAWN = settings(
     max_examples=int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200")),

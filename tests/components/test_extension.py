@@ -21,7 +21,7 @@ from mcpkit import (
 )
 from mcpkit.common.errors import OutputError
 from mcpkit.testing import Client, connect
-from typed.extension import server as typed_server
+from tests.typed.extension import server as typed_server
 
 pytestmark = pytest.mark.anyio
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from contents import PNG, encoded
 from mcpkit import Image, ProtocolError, ResourceLink, Server, assistant, user
 from mcpkit.common.errors import OutputError
 from mcpkit.components.prompts import to_messages
 from mcpkit.testing import connect
+from tests.helpers.contents import PNG, encoded
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from mcpkit import Context, MissingCapabilityError, ProtocolError, RegistrationE
 from mcpkit.protocol.eras import Client
 from mcpkit.protocol.revisions import ALL, HANDSHAKE, STATELESS
 from mcpkit.testing import connect
-from pipe import open_pipe
+from tests.helpers.pipe import open_pipe
 
 MISSING = -32021
 INVALID_PARAMS = -32602

@@ -21,8 +21,8 @@ from pydantic import AnyUrl, ValidationError
 from mcpkit import Context, ProtocolError, Provider, RegistrationError, Resource, Server
 from mcpkit.common.uris import normalized_template, spellings, template_spellings
 from mcpkit.testing import Client, connect
-from node import node_search_path
-from uri_expansion import expand
+from tests.helpers.node import node_search_path
+from tests.helpers.uri_expansion import expand
 
 pytestmark = pytest.mark.anyio
 

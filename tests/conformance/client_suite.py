@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from conformance.run import FAILED, NODE_MODULES, find_node
+from tests.conformance.run import FAILED, NODE_MODULES, find_node
 
 CLIENT = Path(__file__).parent / "client.py"
 OLD, NEW = "conformance-0-1", "conformance-0-2"

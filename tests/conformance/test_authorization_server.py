@@ -13,13 +13,13 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from authority_site import Forms
-from browser import Browser
-from conformance.run import FAILED, NODE_MODULES, find_node, free_port
-from interop.authorization.proxy.proxied import proxied
 from mcpkit import Server
 from mcpkit.auth import DevAuth
-from serving import in_thread_at
+from tests.conformance.run import FAILED, NODE_MODULES, find_node, free_port
+from tests.helpers.authority_site import Forms
+from tests.helpers.browser import Browser
+from tests.helpers.serving import in_thread_at
+from tests.interop.authorization.proxy.proxied import proxied
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("MCPKIT_TEST_NODE") == "0", reason="left out on purpose: MCPKIT_TEST_NODE=0"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.client_suite import NEW, OLD, Run, said_of, suite
+from tests.conformance.client_suite import NEW, OLD, Run, said_of, suite
 
 pytestmark = [
     pytest.mark.skipif(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.client_suite import NEW, OLD, Run, said_of, suite
+from tests.conformance.client_suite import NEW, OLD, Run, said_of, suite
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("MCPKIT_TEST_NODE") == "0", reason="left out on purpose: MCPKIT_TEST_NODE=0"

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from conformance import run
-from conformance.run import Run, judge, read_results
+from tests.conformance import run
+from tests.conformance.run import Run, judge, read_results
 
 GOOD = {"id": "ping", "status": "SUCCESS"}
 SKIPPED = {"id": "ping", "status": "SKIPPED"}

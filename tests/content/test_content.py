@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from contents import MAGIC, PNG, Point, Shape, Station, encoded, shows, text
 from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
 from mcpkit.common.errors import OutputError
 from mcpkit.content.values import holds_content, to_content, to_contents
+from tests.helpers.contents import MAGIC, PNG, Point, Shape, Station, encoded, shows, text
 
 
 class Color(enum.Enum):

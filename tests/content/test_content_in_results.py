@@ -15,9 +15,9 @@ from PIL import Image as Pillow
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from contents import PNG, encoded, shows
 from mcpkit import Audio, File, Image, Server, ToolResult
 from mcpkit.testing import connect
+from tests.helpers.contents import PNG, encoded, shows
 
 pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])

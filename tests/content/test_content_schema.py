@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from contents import MAGIC, PNG, shows
 from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Text
 from mcpkit.content.values import to_content, to_contents
+from tests.helpers.contents import MAGIC, PNG, shows
 
 REVISION = "2026-07-28"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from contents import PNG, encoded, shows, text
 from mcpkit.content.values import to_content, to_contents
+from tests.helpers.contents import PNG, encoded, shows, text
 
 
 def bundle(data: Any) -> Any:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from contents import MAGIC, PNG, encoded
 from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Server, Text, ToolError
 from mcpkit.common.errors import OutputError
 from mcpkit.content.values import to_content, to_contents
 from mcpkit.testing import connect
+from tests.helpers.contents import MAGIC, PNG, encoded
 
 
 def test_an_image_is_read_when_it_is_converted(tmp_path: Path) -> None:

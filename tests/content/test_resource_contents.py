@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from contents import PNG, Point, Shape, encoded
 from mcpkit import EmbeddedResource, File, Image, ResourceLink, ToolResult
 from mcpkit.common.errors import OutputError
 from mcpkit.content.values import to_contents
+from tests.helpers.contents import PNG, Point, Shape, encoded
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pytest
 from pydantic import BaseModel, computed_field, field_serializer
 from typing_extensions import TypedDict
 
-from contents import PNG
 from mcpkit import Image, ProtocolError, Server, Text, ToolError, ToolResult, user
 from mcpkit.testing import Client, connect
+from tests.helpers.contents import PNG
 
 pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mcpkit.common.errors import RegistrationError
 from mcpkit.components.checks import is_template
 from mcpkit.content.uri_template import UriTemplate
-from uri_expansion import expand
+from tests.helpers.uri_expansion import expand
 
 # The variables of RFC 6570 sections 1.2 and 3.2.
 VALUES = {

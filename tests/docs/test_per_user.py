@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from serving import in_thread
+from tests.helpers.serving import in_thread
 
 from .pages import ROOT, Runner
 

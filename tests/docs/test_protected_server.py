@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from identity_provider import providing
-from serving import HELPERS, ROOT, Served
+from tests.helpers.identity_provider import providing
+from tests.helpers.serving import ROOT, Served
 
 from .pages import Block, blocks_of
 
@@ -26,7 +26,7 @@ import sys
 
 import httpx2
 
-from authority_site import Forms
+from tests.helpers.authority_site import Forms
 
 with httpx2.Client() as browser:
     page = browser.get(sys.argv[1])
@@ -69,7 +69,7 @@ def test_a_new_user_logs_in_and_grants_more_as_the_page_shows(tmp_path: Path) ->
         browser.write_text(_BROWSER)
         settings = {
             "BROWSER": f"{sys.executable} {browser} %s",
-            "PYTHONPATH": os.pathsep.join((str(ROOT), str(HELPERS))),
+            "PYTHONPATH": str(ROOT),
             "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
         }
         done = subprocess.run(

@@ -19,8 +19,8 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 
-from browser import NAMES
-from node import node_search_path
+from tests.helpers.browser import NAMES
+from tests.helpers.node import node_search_path
 
 from .pages import ROOT
 

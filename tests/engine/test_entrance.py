@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from impatient import ImpatientClient
 from mcpkit import Context, ProtocolError, Registry, Server
 from mcpkit.middleware import CallNext, Request
-from waiting import LoopClock, until
+from tests.helpers.impatient import ImpatientClient
+from tests.helpers.waiting import LoopClock, until
 
 pytestmark = pytest.mark.anyio
 

@@ -20,8 +20,8 @@ from starlette.routing import Mount
 
 from mcpkit import Context, Header, Server
 from mcpkit.middleware import CallNext, Request
-from serving import from_text, in_thread, serving
-from stdio.host import META, PATIENCE, environment, line
+from tests.helpers.serving import from_text, in_thread, serving
+from tests.helpers.stdio.host import META, PATIENCE, environment, line
 
 PROGRAM = """
 import anyio.to_thread, os, sqlite3

@@ -10,8 +10,6 @@ from typing import Any
 import anyio
 import pytest
 
-from asgi_client import serving
-from failing import BOTH, CALLS, BrokenError, make_server, told
 from mcpkit import (
     CallTimeoutError,
     Context,
@@ -28,9 +26,11 @@ from mcpkit import (
 from mcpkit.common.errors import OutputError
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import Client, connect
-from process_work import fail
-from waiting import over
-from work import Work
+from tests.helpers.asgi_client import serving
+from tests.helpers.failing import BOTH, CALLS, BrokenError, make_server, told
+from tests.helpers.process_work import fail
+from tests.helpers.waiting import over
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

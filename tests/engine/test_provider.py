@@ -25,7 +25,7 @@ from mcpkit import (
     Tool,
 )
 from mcpkit.testing import Client, connect
-from waiting import until
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

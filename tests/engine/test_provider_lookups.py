@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import pytest
 
-from asgi_client import serving
 from mcpkit import Context, Header, ProtocolError, Provider, Server, Tool
 from mcpkit.testing import connect
+from tests.helpers.asgi_client import serving
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from stdio.host import ROOT, environment, line
+from tests.helpers.stdio.host import ROOT, environment, line
+
+pytestmark = pytest.mark.slow
 
 EXAMPLE = ROOT / "examples" / "extension" / "server.py"
 ID = "com.example/receipts"

@@ -17,8 +17,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from mcpkit import Client
-from serving import PATIENCE, ROOT
-from stdio.host import environment
+from tests.helpers.serving import PATIENCE, ROOT
+from tests.helpers.stdio.host import environment
 
 if sys.platform == "win32":
     pytest.skip("Ctrl-C is sent as on POSIX", allow_module_level=True)
@@ -26,7 +26,7 @@ pytest.importorskip("redis", reason='redis-py is not installed: pip install "mcp
 if shutil.which("redis-server") is None:
     pytest.skip("there is no redis-server: apt-get install redis-server", allow_module_level=True)
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 EXAMPLE = ROOT / "examples" / "lab"
 PROTOCOL = "io.modelcontextprotocol/"

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from identity_provider import providing
-from logging_in import User
 from mcpkit import Client
-from serving import ROOT, Served
+from tests.helpers.identity_provider import providing
+from tests.helpers.logging_in import User
+from tests.helpers.serving import ROOT, Served
 
 pytestmark = pytest.mark.anyio
 

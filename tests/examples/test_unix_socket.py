@@ -14,11 +14,12 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pytest
 
-from stdio.host import PATIENCE, ROOT, call, environment, line, text_of
+from tests.helpers.stdio.host import PATIENCE, ROOT, call, environment, line, text_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="has no Unix sockets"),
     pytest.mark.usefixtures("hear_interrupts"),
+    pytest.mark.slow,
 ]
 
 EXAMPLE = ROOT / "examples" / "unix_socket" / "server.py"

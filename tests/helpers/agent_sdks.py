@@ -51,7 +51,7 @@ def _outcomes(environment: Environment, script: Path, arguments: tuple[str, ...]
         if not needed.exists():
             pytest.fail(f"{needed} is not there: run `make setup`", pytrace=False)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    path = (ROOT, ROOT / "tests" / "helpers", SDKS)
+    path = (ROOT, SDKS)
     finished = subprocess.run(
         [environment.python, script, environment.sdk, *arguments],
         capture_output=True,

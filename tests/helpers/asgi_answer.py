@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from official import official
+from tests.helpers.official import official
 
 App = Callable[..., Awaitable[None]]
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from asgi_answer import Answer, App, Judge, within
 from mcpkit import Server
-from pipe import HANDSHAKE, STATELESS, settle, stateless_meta
+from tests.helpers.asgi_answer import Answer, App, Judge, within
+from tests.helpers.pipe import HANDSHAKE, STATELESS, settle, stateless_meta
 
 Headers = Mapping[str, str | bytes | None]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from asgi_answer import Answer, Judge
-from asgi_client import Client, Session
 from mcpkit import Context, Server
-from official import official
-from session_server import SECRET
-from work import Work
+from tests.helpers.asgi_answer import Answer, Judge
+from tests.helpers.asgi_client import Client, Session
+from tests.helpers.official import official
+from tests.helpers.session_server import SECRET
+from tests.helpers.work import Work
 
 CAPABILITIES: dict[str, dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}}
 DECLARED = {"io.modelcontextprotocol/clientCapabilities": CAPABILITIES}

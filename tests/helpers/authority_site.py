@@ -13,7 +13,6 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 import httpx2
 from starlette.applications import Starlette
 
-from clock import Clock
 from mcpkit import Scope
 from mcpkit.auth import Audit, DevClient, DevUser, Grant, Site
 from mcpkit.auth.authority.client_documents import ClientDocuments
@@ -21,6 +20,7 @@ from mcpkit.auth.authority.dev_auth import made
 from mcpkit.state.keys import Keys
 from mcpkit.state.memory import Memory
 from mcpkit.state.scopes import Scopes
+from tests.helpers.clock import Clock
 
 ORIGIN = "http://127.0.0.1:8000"
 MCP = f"{ORIGIN}/mcp"

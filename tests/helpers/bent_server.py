@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from bent import REVISIONS, Bent, Message, Schema, bend, schema_of
 from mcpkit import Client
+from tests.helpers.bent import REVISIONS, Bent, Message, Schema, bend, schema_of
 
 STATELESS = REVISIONS[-1]
 INFO = {"name": "bent", "version": "1"}

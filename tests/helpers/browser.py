@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from node_process import NodeProcess
+from tests.helpers.node_process import NodeProcess
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 LOG_IN, ALLOW, DENY = "[name=log-in]", "[name=allow]", "[name=deny]"

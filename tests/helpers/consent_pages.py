@@ -15,12 +15,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from authority_site import Login
-from clock import Clock
 from mcpkit import Scope, Server
 from mcpkit.auth import OAuthProxy
-from serving import in_thread, in_thread_at
-from stand_in import StandIn
+from tests.helpers.authority_site import Login
+from tests.helpers.clock import Clock
+from tests.helpers.serving import in_thread, in_thread_at
+from tests.helpers.stand_in import StandIn
 
 LOGO = Path(__file__).with_name("logo.svg")
 DOCUMENT = "https://claude.ai/oauth/mcp-oauth-client-metadata"

@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 from PIL import Image
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parents[1]), str(HERE)]
+sys.path[:0] = [str(HERE.parents[1])]
 
-from browser import browsing  # noqa: E402 - found by the line above
-from consent_pages import consent_pages  # noqa: E402
+from tests.helpers.browser import browsing  # noqa: E402 - found by the line above
+from tests.helpers.consent_pages import consent_pages  # noqa: E402
 
 DRAWN = HERE.parents[1] / "docs" / "assets"
 PICTURES = {

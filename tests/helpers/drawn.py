@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import AwareDatetime, BaseModel, Field, NaiveDatetime
 from typing_extensions import NotRequired, TypedDict
 
-from structures import Color, Point
+from tests.helpers.structures import Color, Point
 
 
 class Level(enum.IntEnum):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from mcpkit.schema.hints import describe
-from supported import Supported
-from supported_foreign import EVERY
+from tests.helpers.supported import Supported
+from tests.helpers.supported_foreign import EVERY
 
 
 def _held(

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from mcpkit import Broker, Memory, Redis, Sqlite, Store, Stored
 from mcpkit.state.sqlite import _tidy
-from redis_server import Dated, common_server, kept
-from waiting import PATIENCE
+from tests.helpers.redis_server import Dated, common_server, kept
+from tests.helpers.waiting import PATIENCE
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcpkit import Server
-from serving import in_thread
+from tests.helpers.serving import in_thread
 
 META = "io.modelcontextprotocol/"
 SUBSCRIPTION = META + "subscriptionId"

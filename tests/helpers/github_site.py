@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from upstream_site import CLIENT, Login, UpstreamSite, serving_site
+from tests.helpers.upstream_site import CLIENT, Login, UpstreamSite, serving_site
 
 USER = "/api/v3/user"
 TOKEN = "/login/oauth/access_token"

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from mcpkit import Cache, Context, MemoryTokens, OAuth, Scope, Server
 from mcpkit.auth import Grant, InvalidTokenError, Site, TokenVerifier
 from mcpkit.state.principal import Principal
-from serving import in_thread_at
+from tests.helpers.serving import in_thread_at
 
 WELL_KNOWN = "/.well-known/oauth-authorization-server"
 RESOURCE = "/.well-known/oauth-protected-resource/mcp"

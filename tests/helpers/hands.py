@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from engines import done
 from mcpkit import Memory, Sqlite
 from mcpkit.state.queue import Job, Queue, Taken
 from mcpkit.tasks.leases import Hold
 from mcpkit.tasks.runner import Runner
+from tests.helpers.engines import done
 
 LINE = "s/task/a"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpkit import Principal, Server, Task
-from pipe import Pipe, open_pipe
+from tests.helpers.pipe import Pipe, open_pipe
 
 REVISION = "2025-11-25"
 RELATED = "io.modelcontextprotocol/related-task"

@@ -11,9 +11,9 @@ import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from openid_site import TOKEN, OpenIdSite
-from signed_tokens import Signer
-from upstream_site import CLIENT, Login, serving_site
+from tests.helpers.openid_site import TOKEN, OpenIdSite
+from tests.helpers.signed_tokens import Signer
+from tests.helpers.upstream_site import CLIENT, Login, serving_site
 
 CLIENT_ID, CLIENT_SECRET = CLIENT
 USER = "ada"

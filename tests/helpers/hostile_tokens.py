@@ -10,7 +10,7 @@ import string
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from signed_tokens import AUDIENCE, ISSUER, NOW, Signer, claims_of, encoded
+from tests.helpers.signed_tokens import AUDIENCE, ISSUER, NOW, Signer, claims_of, encoded
 
 Made = Callable[[random.Random], str]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engines import done
 from mcpkit.state.queue import Added, Job, Message, Queue, Taken
+from tests.helpers.engines import done
 
 LINE = "s/task/a"
 

@@ -10,10 +10,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lab_server import make_server
 from mcpkit import Server
-from redis_server import common_server
-from waiting import until
+from tests.helpers.lab_server import make_server
+from tests.helpers.redis_server import common_server
+from tests.helpers.waiting import until
 
 HELPERS = Path(__file__).parent
 
@@ -44,7 +44,7 @@ class Lab:
 
     async def start(self, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
         """Start Python with some arguments."""
-        paths = os.pathsep.join(map(str, (HELPERS, HELPERS.parent.parent)))
+        paths = str(HELPERS.parent.parent)
         lab = {"LAB_SHARED": self.shared, "LAB_LEDGER": str(self.ledger), "PYTHONPATH": paths}
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -60,7 +60,9 @@ class Lab:
 
     async def worker(self, *options: str, **environment: str) -> asyncio.subprocess.Process:
         """Start a worker, and wait until it is ready."""
-        process = await self.start("-m", "mcpkit", "worker", "lab_server:server", *options, **environment)
+        process = await self.start(
+            "-m", "mcpkit", "worker", "tests.helpers.lab_server:server", *options, **environment
+        )
         await self.heard(process, b"is ready")
         return process
 

@@ -6,8 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 
-from authority_site import Forms
 from mcpkit import Loopback, MemoryTokens, OAuth
+from tests.helpers.authority_site import Forms
 
 
 class User:

@@ -16,10 +16,10 @@ from typing import Literal
 
 import httpx2
 
-from held_provider import CLIENT_ID
 from mcpkit import Context, Redis, Server, Sqlite
 from mcpkit.auth import OAuthProxy, Upstream
 from mcpkit.auth.proxy import logins
+from tests.helpers.held_provider import CLIENT_ID
 
 logging.basicConfig(level=logging.DEBUG)
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import httpx2
 
-from authority_site import CALLBACK, code_of
-from cluster.processes import Process, free_port
-from event_streams import stateless_meta
-from held_provider import CLIENT_SECRET, SUBJECT, HeldProvider
-from proxy_flow import ProxyFlow, form_of
-from redis_server import RedisServer
-from upstream_site import log_in
-from waiting import PATIENCE
+from tests.helpers.authority_site import CALLBACK, code_of
+from tests.helpers.cluster.processes import Process, free_port
+from tests.helpers.event_streams import stateless_meta
+from tests.helpers.held_provider import CLIENT_SECRET, SUBJECT, HeldProvider
+from tests.helpers.proxy_flow import ProxyFlow, form_of
+from tests.helpers.redis_server import RedisServer
+from tests.helpers.upstream_site import log_in
+from tests.helpers.waiting import PATIENCE
 
 ORIGIN = "https://mcp.example.com"
 MCP = f"{ORIGIN}/mcp"
@@ -73,7 +73,9 @@ class Workers:
     def _process(self, folder: Path, number: int) -> Process:
         port = free_port()
         command = [sys.executable, "-m", "uvicorn", "--port", str(port), "--log-level", "debug"]
-        return Process(f"worker-{number}", [*command, "login_worker:app"], folder, self.settings, port=port)
+        return Process(
+            f"worker-{number}", [*command, "tests.helpers.login_worker:app"], folder, self.settings, port=port
+        )
 
     async def __aenter__(self) -> Workers:
         try:

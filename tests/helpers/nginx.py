@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from certificates import Authority
+from tests.helpers.certificates import Authority
 
 _PATIENCE = 10
 """Seconds in which it has to end."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from node import node_search_path
+from tests.helpers.node import node_search_path
 
 SCRIPT = Path(__file__).with_suffix(".mjs")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from node import node_search_path
+from tests.helpers.node import node_search_path
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0

@@ -11,8 +11,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from signed_tokens import Signer
-from upstream_site import Login, UpstreamSite, serving_site
+from tests.helpers.signed_tokens import Signer
+from tests.helpers.upstream_site import Login, UpstreamSite, serving_site
 
 METADATA = "/.well-known/openid-configuration"
 AUTHORIZE = "/authorize"

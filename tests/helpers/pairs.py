@@ -17,14 +17,14 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from asgi_answer import Answer, within
-from asgi_client import Client, Session, initialize, lifespan
-from asking_server import DECLARED, accept
 from mcpkit import Principal, Server, Sqlite
 from mcpkit.state.principal import client as client_by_itself
 from mcpkit.state.principal import user
-from pairs_server import ISSUERS, NOBODY, SCOPES, box_of, make_server, mark_of
-from protected import Lenient
+from tests.helpers.asgi_answer import Answer, within
+from tests.helpers.asgi_client import Client, Session, initialize, lifespan
+from tests.helpers.asking_server import DECLARED, accept
+from tests.helpers.pairs_server import ISSUERS, NOBODY, SCOPES, box_of, make_server, mark_of
+from tests.helpers.protected import Lenient
 
 URL = "https://mcp.example.com/mcp"
 MARK = re.compile(r"who=<([^>]*)>")

@@ -12,7 +12,7 @@ from typing import Any
 from mcpkit import Server
 from mcpkit.engine.connection import Connection
 from mcpkit.state.principal import ANYONE, Principal
-from official import official
+from tests.helpers.official import official
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS = ("2026-07-28",)

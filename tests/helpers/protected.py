@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from asgi_answer import Answer, Judge
-from asgi_client import Client, Headers, Session, initialize
-from asking_server import AskingJudge
+from tests.helpers.asgi_answer import Answer, Judge
+from tests.helpers.asgi_client import Client, Headers, Session, initialize
+from tests.helpers.asking_server import AskingJudge
 
 REVISION = "2025-11-25"
 PING = {"jsonrpc": "2.0", "id": "ping", "method": "ping"}

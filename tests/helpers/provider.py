@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from serving import in_thread
-from signed_tokens import Signer
+from tests.helpers.serving import in_thread
+from tests.helpers.signed_tokens import Signer
 
 METADATA = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"

@@ -14,8 +14,8 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from recorded_providers import ENTRA, GITHUB, GOOGLE, TENANT, Recorded
-from signed_tokens import Signer
+from tests.helpers.recorded_providers import ENTRA, GITHUB, GOOGLE, TENANT, Recorded
+from tests.helpers.signed_tokens import Signer
 
 CLIENT_ID = "11111111-2222-3333-4444-555555555555"
 CLIENT_SECRET = "GOCSPX-given_out_once"

@@ -7,11 +7,11 @@ from typing import Any
 import httpx2
 from starlette.applications import Starlette
 
-from authority_site import site
-from clock import Clock
 from mcpkit.auth import Grant, Ground, OAuthProxy
-from proxy_flow import ProxyFlow, browser_at
-from stand_in import StandIn
+from tests.helpers.authority_site import site
+from tests.helpers.clock import Clock
+from tests.helpers.proxy_flow import ProxyFlow, browser_at
+from tests.helpers.stand_in import StandIn
 
 ORIGIN = "https://mcp.example.com"
 MCP = f"{ORIGIN}/mcp"

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 
-from authority_site import Forms, Login, code_of, said
+from tests.helpers.authority_site import Forms, Login, code_of, said
 
 Visit = Callable[[str], Awaitable[str]]
 """Logs in at the provider: from where the browser is sent there to where it is sent back."""

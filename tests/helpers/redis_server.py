@@ -19,7 +19,7 @@ import pytest
 
 from mcpkit import Redis, Stored
 from mcpkit.state.queue import Added, Job, Message, Taken, Waiting
-from waiting import PATIENCE
+from tests.helpers.waiting import PATIENCE
 
 SCALE = 100_000
 """Seconds of Redis in a second of the test's clock, so that what really passes is none of it."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx2
 
-from event_streams import EventStream
-from serving import PATIENCE
+from tests.helpers.event_streams import EventStream
+from tests.helpers.serving import PATIENCE
 
 BOTH = {"accept": "application/json, text/event-stream"}
 CLIENT = {

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
-from asgi_client import Client, lifespan
-from engines import Engine, close, make_engine
 from mcpkit import Memory, Server
-from pipe import settle
+from tests.helpers.asgi_client import Client, lifespan
+from tests.helpers.engines import Engine, close, make_engine
+from tests.helpers.pipe import settle
 
 REPLICAS = 3
 

@@ -6,9 +6,9 @@ import asyncio
 import json
 from typing import Any
 
-from asgi_answer import Answer, Event
-from asgi_client import Session
 from mcpkit import Context, Memory, Server, Sqlite
+from tests.helpers.asgi_answer import Answer, Event
+from tests.helpers.asgi_client import Session
 
 OLDER = ["2025-03-26", "2025-06-18"]
 """Revisions whose clients do not come back."""

@@ -212,8 +212,8 @@ def serving(command: Sequence[str], **settings: object) -> Iterator[Served]:
 
 
 def from_file(app: str, *options: str) -> list[str]:
-    """Return the command for an app such as `busy:app`, from a file in `tests/helpers`."""
-    return [sys.executable, "-m", "uvicorn", "--app-dir", str(HELPERS), "--port", "0", *options, app]
+    """Return the command for an app such as `tests.helpers.busy:app`."""
+    return [sys.executable, "-m", "uvicorn", "--app-dir", str(ROOT), "--port", "0", *options, app]
 
 
 def from_text(program: str) -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from asgi_client import Session
 from mcpkit import Context, Memory, Server
-from pipe import HANDSHAKE
-from work import Work
+from tests.helpers.asgi_client import Session
+from tests.helpers.pipe import HANDSHAKE
+from tests.helpers.work import Work
 
 SESSIONS = [revision for revision in HANDSHAKE if revision != "2024-11-05"]
 """Revisions whose sessions have an id."""

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from asgi_answer import Answer
-from asgi_client import Serve, Session
 from mcpkit import Memory, Server, Stored
 from mcpkit.transports.http.sessions.record import Record
-from session_server import SECRET
-from work import Work
+from tests.helpers.asgi_answer import Answer
+from tests.helpers.asgi_client import Serve, Session
+from tests.helpers.session_server import SECRET
+from tests.helpers.work import Work
 
 
 class Shared(Memory):

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from clock import Clock
 from mcpkit.auth import Upstream
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from mcpkit.auth.upstream.tokens import Identity, UpstreamTokens
+from tests.helpers.clock import Clock
 
 ISSUER = "https://id.example.com"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from mcpkit import Context, Header, ProtocolError, ResourceError, Server, ToolError
-from pipe import stateless_meta
-from work import Work
+from tests.helpers.pipe import stateless_meta
+from tests.helpers.work import Work
 
 REVISION = "2026-07-28"
 LATER = 3600.0

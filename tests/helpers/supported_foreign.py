@@ -15,7 +15,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from hypothesis import strategies as st
 
 from mcpkit import json_type
-from supported import SUPPORTED, TEXT, Supported
+from tests.helpers.supported import SUPPORTED, TEXT, Supported
 
 
 class Money:

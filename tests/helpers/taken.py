@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mcpkit.auth import InvalidTokenError, Jwt, VerifierUnavailableError
-from provider import Provider
-from signed_tokens import AUDIENCE, Signer
+from tests.helpers.provider import Provider
+from tests.helpers.signed_tokens import AUDIENCE, Signer
 
 OLD, NEW, NEWEST = (Signer("ES256", name) for name in ("old", "new", "newest"))
 HOUR = 3600.0

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from mcpkit.testing import Client
-from waiting import PATIENCE
+from tests.helpers.waiting import PATIENCE
 
 TASKS = "io.modelcontextprotocol/tasks"
 KNOWS_TASKS = {"extensions": {TASKS: {}}, "elicitation": {"form": {}, "url": {}}}

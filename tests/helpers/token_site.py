@@ -17,7 +17,7 @@ from starlette.routing import Route
 from mcpkit import Context, Scope, Server
 from mcpkit.auth import Grant, InvalidTokenError, TokenVerifier
 from mcpkit.state.principal import client
-from serving import in_thread_at
+from tests.helpers.serving import in_thread_at
 
 SCOPES = {"notes:read": Scope("Read", default=True), "notes:write": Scope("Write")}
 METADATA = "/.well-known/oauth-authorization-server"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from asgi_answer import within
 from mcpkit import Context, Server
 from mcpkit.client.client import Client
 from mcpkit.client.link.transport import Transport
+from tests.helpers.asgi_answer import within
 
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 FIRST_WITH_FORMS = "2025-06-18"

@@ -22,11 +22,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from authority_site import Forms, Login
 from mcpkit import Scope, Server
 from mcpkit.auth import Ground, InvalidTokenError, OAuthProxy, Site, Upstream
 from mcpkit.state.memory import Memory
-from signed_tokens import Signer
+from tests.helpers.authority_site import Forms, Login
+from tests.helpers.signed_tokens import Signer
 
 ORIGIN = "https://mcp.example.com"
 MCP = f"{ORIGIN}/mcp"

@@ -8,7 +8,7 @@ from hashlib import sha256
 from mcpkit.auth import Upstream
 from mcpkit.auth.base64url import encode
 from mcpkit.auth.upstream.tokens import Identity, UpstreamTokens
-from upstream_site import log_in
+from tests.helpers.upstream_site import log_in
 
 CALLBACK = "http://127.0.0.1:1/callback"
 """Where nobody listens: what is sent there is read from the redirect."""

@@ -28,7 +28,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from serving import in_thread
+from tests.helpers.serving import in_thread
 
 CLIENT = ("proxy", "the secret of the proxy")
 """The one client, and its secret."""

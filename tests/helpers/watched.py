@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from mcpkit import Server
-from pipe import settle
+from tests.helpers.pipe import settle
 
 
 class Source:

@@ -11,7 +11,7 @@ from typing import Any
 
 from models import calling
 
-from serving import in_thread
+from tests.helpers.serving import in_thread
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

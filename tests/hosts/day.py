@@ -24,7 +24,7 @@ from terminals import terminals, until
 
 from mcpkit.cli.configurations.places import file_of, host_of
 from mcpkit.cli.configurations.reading import Document
-from serving import in_thread
+from tests.helpers.serving import in_thread
 
 MCPB = Path(__file__).parents[2] / "node_modules" / ".bin" / "mcpb"
 QWEN, CLAUDE = HOSTS

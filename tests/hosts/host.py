@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from node import node_search_path
+from tests.helpers.node import node_search_path
 
 PACKAGES = Path(__file__).parents[2] / ".hosts" / "node_modules"
 TIME_OUT = 120.0

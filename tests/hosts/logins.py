@@ -19,14 +19,14 @@ from pathlib import Path
 from host import Host
 from models import app
 
-from browser import Browser
-from documented import documented
-from identity_provider import providing
-from interop.authorization.guarded import Guarded, ours
-from interop.authorization.proxy.proxied import proxied
-from interop.authorization.user import User
-from launched import Launched
-from serving import in_thread
+from tests.helpers.browser import Browser
+from tests.helpers.documented import documented
+from tests.helpers.identity_provider import providing
+from tests.helpers.launched import Launched
+from tests.helpers.serving import in_thread
+from tests.interop.authorization.guarded import Guarded, ours
+from tests.interop.authorization.proxy.proxied import proxied
+from tests.interop.authorization.user import User
 
 TIME_OUT = 120.0
 CLAUDE_CODE = "https://claude.ai/oauth/claude-code-client-metadata"

@@ -22,8 +22,8 @@ from host import Finished, Host
 from installed import PLAIN, SETTINGS, Given, Qodercli, listed, targets
 from logins import at_a_provider, by_a_proxy, logs_in
 
-from browser import browsing
-from serving import serving
+from tests.helpers.browser import browsing
+from tests.helpers.serving import serving
 
 ROOT = Path(__file__).parents[2]
 WEATHER = [sys.executable, str(ROOT / "examples" / "weather" / "server.py"), "--sample"]

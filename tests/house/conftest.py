@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from imports import Graph, Trees
-from package_graph import package_graph, package_trees
+from tests.helpers.package_graph import package_graph, package_trees
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ from counts import counts, kept
 from floors import Floors, rooms
 from imports import PACKAGE, Graph, Trees, circles, entries, reaches
 
+pytestmark = pytest.mark.slow
+
 MOST_ENTRIES = 20
 
 

@@ -14,6 +14,8 @@ from mcpkit.components.injection.plan import Injection
 from mcpkit.content.uri_template import UriTemplate
 from mcpkit.engine.chain import through
 
+pytestmark = pytest.mark.slow
+
 SERVER = '''
 import sys
 from mcpkit import Server

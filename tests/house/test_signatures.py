@@ -12,9 +12,9 @@ import docstring_parser
 import pytest
 
 import mcpkit
-from language_server import Editor, editor
 from mcpkit import Extension, Method, Prompt, Resource, ResourceTemplate, Server, Tool
 from mcpkit.components.function import FunctionOptions
+from tests.helpers.language_server import Editor, editor
 
 FREE = {"tool": mcpkit.tool, "resource": mcpkit.resource, "prompt": mcpkit.prompt}
 DECORATORS: dict[str, tuple[Callable[..., Any], tuple[type, ...]]] = {

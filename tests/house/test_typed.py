@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcpkit.testing import connect
-from typed.author import server
+from tests.typed.author import server
 
 
 @pytest.mark.anyio

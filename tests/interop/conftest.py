@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from interop.journey import COMMAND
-from node import node_search_path
-from serving import Served, serving
+from tests.helpers.node import node_search_path
+from tests.helpers.serving import Served, serving
+from tests.interop.journey import COMMAND
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent

@@ -25,8 +25,12 @@ from mcp.types import (
     ToolUseContent,
 )
 
-from interop import asking_server
-from interop.asking_journey import (
+from mcpkit import ProtocolError
+from mcpkit.protocol.revisions import ALL
+from mcpkit.testing import connect
+from tests.helpers.serving import serving
+from tests.interop import asking_server
+from tests.interop.asking_journey import (
     ANSWERS,
     CASES,
     COMMAND,
@@ -38,11 +42,7 @@ from interop.asking_journey import (
     Case,
     check,
 )
-from interop.journey import HANDSHAKE, STATELESS, TRANSPORTS
-from mcpkit import ProtocolError
-from mcpkit.protocol.revisions import ALL
-from mcpkit.testing import connect
-from serving import serving
+from tests.interop.journey import HANDSHAKE, STATELESS, TRANSPORTS
 
 TIME_OUT = 90
 Reach = Callable[[str], "list[str]"]

@@ -15,9 +15,9 @@ import pytest
 from mcp import Client
 from mcp.types import ElicitResult
 
-from interop.asking_journey import COMMAND, FORMS
-from pipe import stateless_meta
-from serving import PATIENCE, Served
+from tests.helpers.pipe import stateless_meta
+from tests.helpers.serving import PATIENCE, Served
+from tests.interop.asking_journey import COMMAND, FORMS
 
 SECRET = "a secret of sixteen bytes and more"
 

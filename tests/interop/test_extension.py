@@ -13,8 +13,8 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.extension import ClaimContext, ClientExtension, NotificationBinding, ResultClaim
 from mcp.types import CallToolResult, NotificationParams, Request, RequestParams, Result
 
-from interop.conftest import ROOT
-from serving import Served, serving
+from tests.helpers.serving import Served, serving
+from tests.interop.conftest import ROOT
 
 COMMAND = [sys.executable, str(ROOT / "examples" / "extension" / "server.py")]
 ID = "com.example/receipts"

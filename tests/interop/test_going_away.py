@@ -10,9 +10,9 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from interop.cutting_proxy import cutting
-from interop.journey import COMMAND
-from serving import serving
+from tests.helpers.serving import serving
+from tests.interop.cutting_proxy import cutting
+from tests.interop.journey import COMMAND
 
 TIME_OUT = 60
 

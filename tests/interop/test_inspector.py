@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interop.journey import COMMAND, TOOLS, TRANSPORTS, text_of
+from tests.interop.journey import COMMAND, TOOLS, TRANSPORTS, text_of
 
 MODULES = Path(__file__).parents[2] / "node_modules"
 INSPECTOR_0 = [MODULES / "inspector-0" / "cli" / "build" / "cli.js", "--cli"]

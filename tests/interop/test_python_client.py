@@ -22,8 +22,8 @@ from mcp.types import (
     ToolListChangedNotification,
 )
 
-from interop.cutting_proxy import cutting
-from interop.journey import HANDSHAKE, STATELESS, TRANSPORTS, check, check_end, check_identity
+from tests.interop.cutting_proxy import cutting
+from tests.interop.journey import HANDSHAKE, STATELESS, TRANSPORTS, check, check_end, check_identity
 
 TIME_OUT = 60
 GREETING = "interop://greeting"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from interop.cutting_proxy import cutting
-from interop.journey import HANDSHAKE, STATELESS, TRANSPORTS, check, check_end, check_identity
+from tests.interop.cutting_proxy import cutting
+from tests.interop.journey import HANDSHAKE, STATELESS, TRANSPORTS, check, check_end, check_identity
 
 CLIENT_2 = {"not_found": -32602}  # this client makes one error of both eras' codes
 

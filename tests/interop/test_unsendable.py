@@ -10,7 +10,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.sse import sse_client
 
-from serving import serving
+from tests.helpers.serving import serving
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("unsendable_server.py"))]
 TOLD = {

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Client, Serve, serving
-from limits.ways import WAYS, asking
 from mcpkit import Server
-from pipe import Pipe, open_pipe
-from wire.conftest import Wire
-from work import Work
+from tests.helpers.asgi_client import Client, Serve, serving
+from tests.helpers.pipe import Pipe, open_pipe
+from tests.helpers.work import Work
+from tests.limits.ways import WAYS, asking
+from tests.wire.conftest import Wire
 
 Ask = Callable[..., AbstractAsyncContextManager[Any]]
 

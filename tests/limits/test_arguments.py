@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, model_validator
 
-from limits.conftest import Ask
-from limits.ways import around, asking, limit
 from mcpkit import Context, ProtocolError, Server
 from mcpkit.calls.asking.multi_round import _MAX_ANSWERS, MAX_STATE
 from mcpkit.common.errors import ArgumentsError
@@ -24,8 +22,10 @@ from mcpkit.schema.problems import MOST_PROBLEMS
 from mcpkit.schema.recursion import _MOST_TRIES
 from mcpkit.schema.values import MOST_COLLISIONS
 from mcpkit.testing import connect
+from tests.limits.conftest import Ask
+from tests.limits.ways import around, asking, limit
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 
 @limit("URI that is read")

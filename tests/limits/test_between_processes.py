@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve, initialize
-from clock import Clock
-from limits.ways import around, limit
-from listening import hearing
 from mcpkit import Memory, Redis, Server, Sqlite
 from mcpkit.engine.subscriptions.relay import MOST_ASKED, MOST_WAITING, Publisher
 from mcpkit.state.bulletin import _MOST_MESSAGES
 from mcpkit.state.redis_log import LONG, MOST_MESSAGES
-from pipe import settle
-from redis_server import RedisServer
-from waiting import until
+from tests.helpers.asgi_client import Serve, initialize
+from tests.helpers.clock import Clock
+from tests.helpers.listening import hearing
+from tests.helpers.pipe import settle
+from tests.helpers.redis_server import RedisServer
+from tests.helpers.waiting import until
+from tests.limits.ways import around, limit
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asgi_answer import Answer, Judge
-from asgi_client import Serve, initialize
-from limits.conftest import Ask
-from limits.ways import LONG, Asker, around, limit, peak
 from mcpkit import Server
 from mcpkit.common.errors import ProtocolError
 from mcpkit.engine.peer import MAX_BATCH
@@ -21,10 +17,14 @@ from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH
 from mcpkit.transports.framing import Framing
 from mcpkit.transports.http.intake import refused_body as unread
 from mcpkit.transports.http.sessions.token import MAX_LENGTH
-from pipe import settle, stateless_meta
-from wire.conftest import Wire
+from tests.helpers.asgi_answer import Answer, Judge
+from tests.helpers.asgi_client import Serve, initialize
+from tests.helpers.pipe import settle, stateless_meta
+from tests.limits.conftest import Ask
+from tests.limits.ways import LONG, Asker, around, limit, peak
+from tests.wire.conftest import Wire
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 BODY = 4096
 LEVELS = 201

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from limits.rows import NO_BOUNDS, ROWS, numbers_in, settings, value_of
+from tests.limits.rows import NO_BOUNDS, ROWS, numbers_in, settings, value_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "limits.md").read_text()

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from asgi_answer import within
-from asgi_client import Serve, initialize
-from asking_server import asked
-from limits.ways import around, limit
 from mcpkit import Context, ProtocolError, Server
 from mcpkit.calls.asking import multi_round as rounds
 from mcpkit.calls.asking.pending import _TRIES, MOST_OPEN
 from mcpkit.engine.connection import Connection
 from mcpkit.testing import connect
+from tests.helpers.asgi_answer import within
+from tests.helpers.asgi_client import Serve, initialize
+from tests.helpers.asking_server import asked
+from tests.limits.ways import around, limit
 
 pytestmark = pytest.mark.anyio
 

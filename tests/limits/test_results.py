@@ -12,10 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asgi_client import Serve
-from limits.conftest import Ask
-from limits.ways import around, limit, peak
-from log_records import author_log, calling
 from mcpkit import Context, LogHandler, Server
 from mcpkit.calls.reports import BURST, MOST_UNREAD, MOST_WAITING
 from mcpkit.content.lazy import MOST_ITEMS
@@ -23,10 +19,14 @@ from mcpkit.content.plain import DEEPEST
 from mcpkit.middlewares import SizeLimit
 from mcpkit.transports.http import exchange as exchanges
 from mcpkit.transports.http.sessions.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
-from pipe import META
-from waiting import until
+from tests.helpers.asgi_client import Serve
+from tests.helpers.log_records import author_log, calling
+from tests.helpers.pipe import META
+from tests.helpers.waiting import until
+from tests.limits.conftest import Ask
+from tests.limits.ways import around, limit, peak
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 LINE = "x" * 1000
 

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from limits.conftest import Ask
-from limits.ways import limit
 from mcpkit import Server
 from mcpkit.calls.workers import processes
 from mcpkit.calls.workers.processes import Processes
 from mcpkit.common.errors import ProcessEndedError
-from pipe import settle
-from process_work import add, wait_at_gate
-from waiting import until
-from wire.conftest import Wire
+from tests.helpers.pipe import settle
+from tests.helpers.process_work import add, wait_at_gate
+from tests.helpers.waiting import until
+from tests.limits.conftest import Ask
+from tests.limits.ways import limit
+from tests.wire.conftest import Wire
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 
 class Hall:

@@ -13,9 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asgi_client import Client, Serve, initialize
-from limits.ways import LATEST, around, limit
-from listening import hearing
 from mcpkit import Memory, ProtocolError, Server, resource_dir
 from mcpkit.calls.shares import Shares
 from mcpkit.engine.connection import Connection
@@ -23,12 +20,15 @@ from mcpkit.engine.subscriptions.listen import MAX_URI_LENGTH, MAX_URIS, MAX_URI
 from mcpkit.engine.subscriptions.mailbox import Pending
 from mcpkit.state.change import Change
 from mcpkit.testing import connect
-from pipe import settle, stateless_meta
-from session_server import PING
-from waiting import LoopClock, until
-from wire.conftest import Wire
+from tests.helpers.asgi_client import Client, Serve, initialize
+from tests.helpers.listening import hearing
+from tests.helpers.pipe import settle, stateless_meta
+from tests.helpers.session_server import PING
+from tests.helpers.waiting import LoopClock, until
+from tests.limits.ways import LATEST, around, limit
+from tests.wire.conftest import Wire
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 FAR = 1_000_000.0
 

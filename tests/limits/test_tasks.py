@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from limits.ways import limit
 from mcpkit import Context, Principal, ProtocolError, Server, Sqlite, Task, Tasks
 from mcpkit.tasks import ledger
 from mcpkit.testing import connect
-from task_client import KNOWS_TASKS, answer, begin, look, until
+from tests.helpers.task_client import KNOWS_TASKS, answer, begin, look, until
+from tests.limits.ways import limit
 
 pytestmark = pytest.mark.anyio
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from asgi_answer import Judge
-from asgi_client import Client, Serve, initialize
-from limits.conftest import Ask
-from limits.ways import Asker, PipeAsker, Told, WebAsker, limit, told
 from mcpkit import Context, Server
 from mcpkit.transports.http import exchange as exchanges
-from pipe import META, settle
-from waiting import LoopClock, until
+from tests.helpers.asgi_answer import Judge
+from tests.helpers.asgi_client import Client, Serve, initialize
+from tests.helpers.pipe import META, settle
+from tests.helpers.waiting import LoopClock, until
+from tests.limits.conftest import Ask
+from tests.limits.ways import Asker, PipeAsker, Told, WebAsker, limit, told
 
 pytestmark = pytest.mark.anyio
 

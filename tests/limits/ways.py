@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from asgi_answer import Answer, Judge
-from asgi_client import Client, Session, serving
 from mcpkit import Server
-from pipe import Pipe, open_pipe, stateless_meta
+from tests.helpers.asgi_answer import Answer, Judge
+from tests.helpers.asgi_client import Client, Session, serving
+from tests.helpers.pipe import Pipe, open_pipe, stateless_meta
 
 WAYS = ("a pipe, handshake", "a pipe, stateless", "HTTP, handshake", "HTTP, stateless")
 LATEST = {"handshake": "2025-11-25", "stateless": "2026-07-28"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpkit import Context, Server
 from mcpkit.engine.connection import Connection
-from pipe import HANDSHAKE, META, Pipe, stateless_meta
+from tests.helpers.pipe import HANDSHAKE, META, Pipe, stateless_meta
 
 MODES = [None, *HANDSHAKE]
 """The revision of the session, or None before there is one."""

@@ -20,10 +20,10 @@ from jsonschema.exceptions import ValidationError as InvalidError
 from jsonschema.validators import extend
 from pydantic_core import ValidationError
 
-from drawn import ANNOTATIONS, fitting
 from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Output
-from structures import arguments_of, holds_integer, holds_json
+from tests.helpers.drawn import ANNOTATIONS, fitting
+from tests.helpers.structures import arguments_of, holds_integer, holds_json
 
 CHECKER = Draft202012Validator.FORMAT_CHECKER
 

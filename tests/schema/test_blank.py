@@ -20,7 +20,7 @@ from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments
 from mcpkit.schema.form import Form
 from mcpkit.testing import connect
-from structures import Color, Place, parameter
+from tests.helpers.structures import Color, Place, parameter
 
 EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
 

@@ -27,7 +27,9 @@ from typing_extensions import TypedDict
 from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments, Output, explicit
 from mcpkit.schema.problems import MOST_PROBLEMS
-from structures import arguments_of, calls_of
+from tests.helpers.structures import arguments_of, calls_of
+
+pytestmark = pytest.mark.long
 
 MODULUS = sys.hash_info.modulus
 visits = [0]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 CORPUS = runpy.run_path(str(Path(__file__).parents[2] / "bench" / "corpus.py"))
 CASES = CORPUS["cases"]()
 CALLS = [f"{case['tool']} {json.dumps(case['sent'])}" for case in CASES]

@@ -10,7 +10,7 @@ import pytest
 
 from mcpkit.schema.problems import Reader
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 PATTERN = r"^(\w+\s?)+$"

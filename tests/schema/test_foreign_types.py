@@ -24,7 +24,7 @@ from mcpkit import ArgumentsError, RegistrationError, Server
 from mcpkit.protocol.revisions import LATEST, LATEST_HANDSHAKE
 from mcpkit.schema import Output
 from mcpkit.testing import connect
-from structures import arguments_of
+from tests.helpers.structures import arguments_of
 
 pytestmark = pytest.mark.anyio
 

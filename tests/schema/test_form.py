@@ -15,7 +15,10 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from form_types import (
+from mcpkit.schema.form import Form
+from mcpkit.schema.form_fields import FORMATS, FORMS
+from mcpkit.schema.texts import Email, Uri
+from tests.helpers.form_types import (
     NEWEST,
     OLDEST,
     REVISIONS,
@@ -31,10 +34,7 @@ from form_types import (
     asked,
     lines,
 )
-from mcpkit.schema.form import Form
-from mcpkit.schema.form_fields import FORMATS, FORMS
-from mcpkit.schema.texts import Email, Uri
-from official import official
+from tests.helpers.official import official
 
 
 class Nothing(TypedDict):

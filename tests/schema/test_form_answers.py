@@ -13,8 +13,8 @@ import pydantic
 import pytest
 from pydantic import BaseModel, Field, RootModel
 
-from form_types import NEWEST, Box, City, Color, Order, Place, Point, Size, Span, lines
 from mcpkit.schema.form import Form
+from tests.helpers.form_types import NEWEST, Box, City, Color, Order, Place, Point, Size, Span, lines
 
 
 def test_an_answer_becomes_a_value_of_the_type():

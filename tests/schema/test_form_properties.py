@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 from typing_extensions import TypedDict
 
-from form_types import Color, Plan, Size
 from mcpkit.common.errors import ArgumentsError, Problem
 from mcpkit.schema.form import Form
+from tests.helpers.form_types import Color, Plan, Size
 
 FIELDS: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (str, st.text(max_size=5)),

@@ -14,11 +14,11 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr
 from typing_extensions import TypedDict
 
-from form_types import OLDEST, City, Color, Order, Place, Point
 from mcpkit.common.errors import RegistrationError
 from mcpkit.schema import UnresolvedHint
 from mcpkit.schema.form import Form
 from mcpkit.schema.texts import Format
+from tests.helpers.form_types import OLDEST, City, Color, Order, Place, Point
 
 
 class Level(enum.IntEnum):

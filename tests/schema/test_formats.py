@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, AnyUrl, AwareDatetime, Field, HttpUrl, NaiveDatetime, PastDatetime
 
 from mcpkit.schema import formats, values
-from structures import Case, check_type
+from tests.helpers.structures import Case, check_type
 
 
 def _even(value: int) -> int:

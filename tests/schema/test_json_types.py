@@ -20,7 +20,7 @@ from mcpkit.content import foreign
 from mcpkit.protocol.revisions import LATEST, LATEST_HANDSHAKE
 from mcpkit.schema import declared as declarations
 from mcpkit.testing import connect
-from structures import arguments_of
+from tests.helpers.structures import arguments_of
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from pydantic_core import from_json
 from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments, Output
 from mcpkit.schema.texts import Email, Uri
-from structures import arguments_of, calls_of
+from tests.helpers.structures import arguments_of, calls_of
 
 
 def refused(arguments: Arguments, value: Any) -> ArgumentsError:

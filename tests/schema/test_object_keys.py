@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from mcpkit.common.errors import ArgumentsError, OutputError, RegistrationError
 from mcpkit.schema import Output, formats
-from structures import Color, arguments_of
+from tests.helpers.structures import Color, arguments_of
 
 INTEGER = {"pattern": "^-?[0-9]+$"}
 UUID_TEXT = "123e4567-e89b-12d3-a456-426614174000"

@@ -22,7 +22,7 @@ from mcpkit.common.errors import OutputError, RegistrationError
 from mcpkit.protocol.jsonrpc import encode
 from mcpkit.schema import Output, UnresolvedHint
 from mcpkit.schema.parameters import empty
-from structures import Place, Point
+from tests.helpers.structures import Place, Point
 
 
 class Content:

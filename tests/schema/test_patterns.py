@@ -20,8 +20,8 @@ from mcpkit.schema.form import Form
 from mcpkit.schema.patterns import read
 from mcpkit.schema.values import matches
 from mcpkit.testing import connect
-from node_judge import NodeJudge, node_judge
-from structures import arguments_of
+from tests.helpers.node_judge import NodeJudge, node_judge
+from tests.helpers.structures import arguments_of
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from mcpkit.content.wording import path
 from mcpkit.schema import Arguments
 from mcpkit.schema.parameters import parameter
 from mcpkit.schema.problems import problems
-from structures import arguments_of
+from tests.helpers.structures import arguments_of
 
 COUNTRIES = [f"{first}{second}" for first in "ABCDE" for second in "KLMNO"]
 Country = enum.Enum("Country", {name: name for name in COUNTRIES})

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, RootModel, field_validator, model_validator
 
 from mcpkit.common.errors import ArgumentsError
-from structures import arguments_of, calls_of
+from tests.helpers.structures import arguments_of, calls_of
 
 
 class Node(BaseModel):

@@ -20,11 +20,11 @@ from pydantic import BaseModel, BeforeValidator, model_validator
 from pydantic_core import ValidationError, from_json
 from typing_extensions import NotRequired, TypedDict
 
-from drawn import ANNOTATIONS, JSON, fitting
 from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments, explicit, repair
 from mcpkit.schema.parameters import parameter
-from structures import Color, Place, Point, arguments_of
+from tests.helpers.drawn import ANNOTATIONS, JSON, fitting
+from tests.helpers.structures import Color, Place, Point, arguments_of
 
 EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
 

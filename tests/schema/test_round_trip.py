@@ -14,12 +14,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from drawn_json import allowed
-from drawn_types import HOLDERS, TYPES
-from echoed import REVISIONS, Echo
-from node_judge import NodeJudge, node_judge
-from supported import Supported, is_same
-from supported_foreign import EVERY
+from tests.helpers.drawn_json import allowed
+from tests.helpers.drawn_types import HOLDERS, TYPES
+from tests.helpers.echoed import REVISIONS, Echo
+from tests.helpers.node_judge import NodeJudge, node_judge
+from tests.helpers.supported import Supported, is_same
+from tests.helpers.supported_foreign import EVERY
+
+pytestmark = pytest.mark.long
 
 CHECKER = Draft202012Validator.FORMAT_CHECKER
 QUICKLY = settings(

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, Field, SecretBytes, SecretStr
 
 from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import explicit
-from structures import arguments_of
+from tests.helpers.structures import arguments_of
 
 HIDDEN = Field(json_schema_extra={"writeOnly": True})
 LONG = ": expected a string of at least 12 characters, got a string"

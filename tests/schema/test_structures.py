@@ -16,7 +16,7 @@ from typing_extensions import NotRequired, Required, Self
 from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments
 from mcpkit.schema.parameters import parameter
-from structures import Case, Color, Place, Point, arguments_of, check_type
+from tests.helpers.structures import Case, Color, Place, Point, arguments_of, check_type
 
 T = TypeVar("T")
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field, WithJsonSchema
 
-from drawn import ANNOTATIONS, fitting
 from mcpkit.client.contract.verdict import Effect, of_input, of_output
 from mcpkit.schema import Output, explicit
 from mcpkit.schema.hints import describe
-from structures import Point, arguments_of
+from tests.helpers.drawn import ANNOTATIONS, fitting
+from tests.helpers.structures import Point, arguments_of
 
 EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from mcpkit.common.errors import RegistrationError
 from mcpkit.schema import Arguments, UnresolvedHint
 from mcpkit.schema.parameters import parameter
-from structures import Case, Color, arguments_of, check_type
+from tests.helpers.structures import Case, Color, arguments_of, check_type
 
 NULL = {"type": "null"}
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_the_page_says_what_happens() -> None:
     script = runpy.run_path(str(Path(__file__).parents[2] / "bench" / "types_page.py"))

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from asked import ELICITING, Person, outcome, tool
-from form_types import NEWEST, OLDEST, Color, lines
 from mcpkit import Context, RegistrationError
 from mcpkit.schema.form import CannotAskError, Form
+from tests.helpers.asked import ELICITING, Person, outcome, tool
+from tests.helpers.form_types import NEWEST, OLDEST, Color, lines
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pairs import AT_ONCE, World
+from tests.helpers.pairs import AT_ONCE, World
 
 TOLD = 20 * AT_ONCE
 

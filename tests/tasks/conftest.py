@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from engines import ENGINES, close, make_engine
-from handshake_tasks import Speak, speaking
 from mcpkit import Memory, Sqlite
 from mcpkit.tasks import runner
+from tests.helpers.engines import ENGINES, close, make_engine
+from tests.helpers.handshake_tasks import Speak, speaking
 
 
 @pytest.fixture(params=ENGINES)

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import pytest
 
-from engines import ENGINES, close, make_engine
 from mcpkit import Ask, Context, Elicit, ProtocolError, Server, Task
 from mcpkit.testing import Client, connect
-from task_client import KNOWS_TASKS, accepted, answer, begin, look, until
+from tests.helpers.engines import ENGINES, close, make_engine
+from tests.helpers.task_client import KNOWS_TASKS, accepted, answer, begin, look, until
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ from mcpkit import Context, Memory, ProtocolError, Server, Task, Tasks
 from mcpkit.state.queue import Message
 from mcpkit.tasks import ledger
 from mcpkit.testing import connect
-from task_client import KNOWS_TASKS, answer, begin, look, until
-from waiting import until as eventually
+from tests.helpers.task_client import KNOWS_TASKS, answer, begin, look, until
+from tests.helpers.waiting import until as eventually
 
 pytestmark = pytest.mark.anyio
 

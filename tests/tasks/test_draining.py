@@ -8,13 +8,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from hands import Between, Hands, Rival, add, forever, look, runner_of, take
 from mcpkit import Memory, Sqlite
 from mcpkit.state.queue import Job
 from mcpkit.tasks.leases import Hold
-from waiting import until
+from tests.helpers.hands import Between, Hands, Rival, add, forever, look, runner_of, take
+from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 async def test_what_runs_is_cancelled_and_handed_back(engine: Memory | Sqlite) -> None:

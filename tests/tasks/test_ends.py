@@ -11,24 +11,33 @@ from typing import Any
 
 import pytest
 
-from lab import Lab
 from mcpkit.testing import connect
-from redis_server import free_port
-from task_client import KNOWS_TASKS, begin, look, until
+from tests.helpers.lab import Lab
+from tests.helpers.redis_server import free_port
+from tests.helpers.task_client import KNOWS_TASKS, begin, look, until
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(sys.platform == "win32", reason="has other signals"),
+    pytest.mark.long,
 ]
 
-RUN = "from lab_server import server; server.run({})"
+RUN = "from tests.helpers.lab_server import server; server.run({})"
 
 WAYS = {
     "run": ["-c", RUN.format("'http', port={port}, grace=4")],
-    "uvicorn": ["-m", "uvicorn", "lab_server:app", "--port", "{port}"],
-    "uvicorn workers": ["-m", "uvicorn", "lab_server:app", "--port", "{port}", "--workers", "2"],
+    "uvicorn": ["-m", "uvicorn", "tests.helpers.lab_server:app", "--port", "{port}"],
+    "uvicorn workers": [
+        "-m",
+        "uvicorn",
+        "tests.helpers.lab_server:app",
+        "--port",
+        "{port}",
+        "--workers",
+        "2",
+    ],
     "gunicorn": [
-        *("-m", "gunicorn", "lab_server:app", "-k", "uvicorn_worker.UvicornWorker"),
+        *("-m", "gunicorn", "tests.helpers.lab_server:app", "-k", "uvicorn_worker.UvicornWorker"),
         *("-w", "2", "-b", "127.0.0.1:{port}"),
     ],
     "stdio": ["-c", RUN.format("grace=4")],

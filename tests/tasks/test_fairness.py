@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Client, serving
-from engines import ENGINES, close, make_engine
 from mcpkit import Server, Tasks
-from pipe import stateless_meta
-from task_client import KNOWS_TASKS
-from waiting import until
+from tests.helpers.asgi_client import Client, serving
+from tests.helpers.engines import ENGINES, close, make_engine
+from tests.helpers.pipe import stateless_meta
+from tests.helpers.task_client import KNOWS_TASKS
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

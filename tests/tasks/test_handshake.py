@@ -9,8 +9,6 @@ from typing import Annotated, Any
 
 import pytest
 
-import task_client
-from handshake_tasks import ADA, BOB, RELATED, Speak, begin, ended, look, server_of
 from mcpkit import (
     AnswerError,
     Ask,
@@ -24,8 +22,10 @@ from mcpkit import (
     Task,
 )
 from mcpkit.testing import connect
-from pipe import Pipe
-from task_client import KNOWS_TASKS
+from tests.helpers import task_client
+from tests.helpers.handshake_tasks import ADA, BOB, RELATED, Speak, begin, ended, look, server_of
+from tests.helpers.pipe import Pipe
+from tests.helpers.task_client import KNOWS_TASKS
 
 pytestmark = pytest.mark.anyio
 

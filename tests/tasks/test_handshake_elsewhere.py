@@ -13,10 +13,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from engines import close, make_engine
-from handshake_tasks import RELATED
 from mcpkit import Context, Server, Task
-from serving import PATIENCE, in_thread
+from tests.helpers.engines import close, make_engine
+from tests.helpers.handshake_tasks import RELATED
+from tests.helpers.serving import PATIENCE, in_thread
+
+pytestmark = pytest.mark.slow
 
 SECRET = "a secret of sixteen and more"
 REVISION = "2025-11-25"

@@ -11,13 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from clock import Clock
 from mcpkit import Context, Memory, Server, Task
 from mcpkit.state.queue import Job
 from mcpkit.tasks.handshake import TasksOfBoth
 from mcpkit.tasks.runner import DRAINED, LOST
 from mcpkit.testing import connect
-from task_client import KNOWS_TASKS, OVER, accepted, begin, look
+from tests.helpers.clock import Clock
+from tests.helpers.task_client import KNOWS_TASKS, OVER, accepted, begin, look
 
 T = TypeVar("T")
 

@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from hands import LEASE, Between, Hands, Rival, add, end, forever, look, runner_of, take
 from mcpkit import Memory, Sqlite
 from mcpkit.state.queue import Job
 from mcpkit.tasks.leases import Hold, Leases
-from waiting import until
+from tests.helpers.hands import LEASE, Between, Hands, Rival, add, end, forever, look, runner_of, take
+from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 
 async def test_nobody_else_gets_a_job_while_it_holds_up_the_event_loop(engine: Memory | Sqlite) -> None:

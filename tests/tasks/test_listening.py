@@ -11,10 +11,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from engines import close, make_engine
 from mcpkit import Context, Server, Task, ToolError
 from mcpkit.auth import StaticTokens
-from serving import PATIENCE, in_thread
+from tests.helpers.engines import close, make_engine
+from tests.helpers.serving import PATIENCE, in_thread
 
 SECRET = "a secret of sixteen and more"
 REVISION = "2026-07-28"

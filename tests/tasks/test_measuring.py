@@ -14,15 +14,15 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from engines import ENGINES, Engine, close, make_engine
 from mcpkit import Context, Memory, Principal, Server, Task, Tasks
 from mcpkit.auth import AuditEvent
 from mcpkit.middlewares import Telemetry
 from mcpkit.state.task_meter import TaskMeter
 from mcpkit.tasks.measuring import Watched
 from mcpkit.testing import connect
-from task_client import KNOWS_TASKS, answer, begin, look, until
-from waiting import until as eventually
+from tests.helpers.engines import ENGINES, Engine, close, make_engine
+from tests.helpers.task_client import KNOWS_TASKS, answer, begin, look, until
+from tests.helpers.waiting import until as eventually
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import pytest
 from mcpkit import Context, Server, Task, ToolError
 from mcpkit.middlewares import AccessLog, RateLimit, SizeLimit
 from mcpkit.testing import connect
-from task_client import KNOWS_TASKS, answer, begin, until
+from tests.helpers.task_client import KNOWS_TASKS, answer, begin, until
 
 pytestmark = pytest.mark.anyio
 

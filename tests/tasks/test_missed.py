@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from losing import Losing
 from mcpkit import Memory, Principal, ProtocolError, Scope, Server
 from mcpkit.testing import connect
-from task_client import KNOWS_TASKS, begin, look, until
+from tests.helpers.losing import Losing
+from tests.helpers.task_client import KNOWS_TASKS, begin, look, until
 
 pytestmark = pytest.mark.anyio
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from clock import Clock
-from engines import ENGINES, close, make_engine
-from hands import LEASE, Hands, add, look, runner_of
 from mcpkit import Memory, Sqlite
 from mcpkit.tasks.orphans import Orphans
-from waiting import until
+from tests.helpers.clock import Clock
+from tests.helpers.engines import ENGINES, close, make_engine
+from tests.helpers.hands import LEASE, Hands, add, look, runner_of
+from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 GONE = "s/task/gone"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from handshake_tasks import Speak, begin, server_of
 from mcpkit import Context, Task
+from tests.helpers.handshake_tasks import Speak, begin, server_of
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,9 @@ import pytest
 
 from mcpkit import Context, Server, Task
 from mcpkit.testing import connect
-from task_client import KNOWS_TASKS, begin, until
-from task_work import add, note_and_sleep
-from waiting import until as eventually
+from tests.helpers.task_client import KNOWS_TASKS, begin, until
+from tests.helpers.task_work import add, note_and_sleep
+from tests.helpers.waiting import until as eventually
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,11 @@ import pytest
 
 from mcpkit import Context, ProtocolError, Server, Task, Tasks
 from mcpkit.testing import Client, connect
-from refusing_engine import Refusing, When
-from task_client import KNOWS_TASKS, OVER, accepted
-from waiting import PATIENCE
+from tests.helpers.refusing_engine import Refusing, When
+from tests.helpers.task_client import KNOWS_TASKS, OVER, accepted
+from tests.helpers.waiting import PATIENCE
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 async def again(client: Client, method: str, params: dict[str, Any]) -> dict[str, Any]:

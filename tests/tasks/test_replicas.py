@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from engines import ENGINES, close, make_engine
 from mcpkit import Context, Memory, Server, Sqlite, Task, Tasks
 from mcpkit.testing import connect
-from task_client import KNOWS_TASKS, answer, begin, look, until
+from tests.helpers.engines import ENGINES, close, make_engine
+from tests.helpers.task_client import KNOWS_TASKS, answer, begin, look, until
 
 pytestmark = pytest.mark.anyio
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from hands import LINE, Between, Hands, add, forever, look, runner_of, take
 from mcpkit import Memory, Sqlite
 from mcpkit.state.queue import Job
 from mcpkit.tasks.leases import Hold
 from mcpkit.tasks.runner import Runner
-from waiting import until
+from tests.helpers.hands import LINE, Between, Hands, add, forever, look, runner_of, take
+from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 OTHER = "s/task/b"
 
@@ -195,7 +195,7 @@ async def test_several_runners_share_the_jobs(engine: Memory | Sqlite) -> None:
 
 FORKING = """
 import asyncio, os, sys
-from hands import Hands, add, runner_of
+from tests.helpers.hands import Hands, add, runner_of
 from mcpkit import Sqlite
 
 async def main(engine):
@@ -235,7 +235,7 @@ asyncio.run(main(Sqlite(sys.argv[1])))
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="has no fork")
 async def test_a_forked_child_runs_nothing(tmp_path: Path) -> None:
-    paths = {"PYTHONPATH": os.pathsep.join(map(str, (HELPERS, HELPERS.parent.parent)))}
+    paths = {"PYTHONPATH": str(HELPERS.parent.parent)}
     ended = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING, tmp_path / "shared.db"],

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from engines import ENGINES, make_engine
 from mcpkit import Principal, Server, Tasks
 from mcpkit.auth import StaticTokens
 from mcpkit.testing import connect
-from task_client import KNOWS_TASKS, begin, until
+from tests.helpers.engines import ENGINES, make_engine
+from tests.helpers.task_client import KNOWS_TASKS, begin, until
 
 pytestmark = pytest.mark.anyio
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from engines import ENGINES, close, make_engine
 from mcpkit import Context, Principal, ProtocolError, Scope, Server, Task, Tasks, ToolError
 from mcpkit.testing import connect
-from task_client import KNOWS_TASKS, TASKS, begin, look, until
+from tests.helpers.engines import ENGINES, close, make_engine
+from tests.helpers.task_client import KNOWS_TASKS, TASKS, begin, look, until
 
 pytestmark = pytest.mark.anyio
 

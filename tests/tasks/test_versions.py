@@ -11,7 +11,7 @@ import pytest
 from mcpkit import Memory, Server, Task, Tasks
 from mcpkit.tasks import ledger, orphans
 from mcpkit.testing import connect
-from task_client import KNOWS_TASKS, begin, look, until
+from tests.helpers.task_client import KNOWS_TASKS, begin, look, until
 
 pytestmark = pytest.mark.anyio
 

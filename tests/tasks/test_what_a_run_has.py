@@ -29,7 +29,7 @@ from mcpkit import (
 from mcpkit.common.errors import OutputError
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import connect
-from task_client import KNOWS_TASKS, begin, look, until
+from tests.helpers.task_client import KNOWS_TASKS, begin, look, until
 
 pytestmark = pytest.mark.anyio
 

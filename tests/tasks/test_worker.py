@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from engines import ENGINES
-from lab import Lab
 from mcpkit.testing import Client, connect
-from task_client import KNOWS_TASKS, begin, look, until
+from tests.helpers.engines import ENGINES
+from tests.helpers.lab import Lab
+from tests.helpers.task_client import KNOWS_TASKS, begin, look, until
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(sys.platform == "win32", reason="has other signals"),
+    pytest.mark.long,
 ]
 
 
@@ -57,7 +58,7 @@ async def test_it_runs_what_replicas_take(lab: Lab) -> None:
 async def test_it_says_what_it_is_and_runs_so_many_at_a_time(lab: Lab) -> None:
     async with knowing(lab) as client:
         tasks = [await begin(client, "who", {"seconds": 0.1}) for _ in range(12)]
-        worker = await lab.start("-m", "mcpkit", "worker", "lab_server:server", "--slots", "3")
+        worker = await lab.start("-m", "mcpkit", "worker", "tests.helpers.lab_server:server", "--slots", "3")
         line = await lab.heard(worker, b"is ready")
         assert b"a worker of lab is ready: 3 slots, " in line
         assert (b"Sqlite(" in line) is not (b"Redis(" in line)

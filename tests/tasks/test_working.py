@@ -13,8 +13,8 @@ from mcpkit import Memory, Server, Sqlite, Task, Tasks
 from mcpkit.engine.engine import Engine
 from mcpkit.state.queue import Taken
 from mcpkit.testing import connect
-from task_client import KNOWS_TASKS, begin, look, until
-from waiting import until as eventually
+from tests.helpers.task_client import KNOWS_TASKS, begin, look, until
+from tests.helpers.waiting import until as eventually
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from serving import Served
-from stdio.host import HELPERS, META, environment, line
+from tests.helpers.serving import Served
+from tests.helpers.stdio.host import HELPERS, META, environment, line
+
+pytestmark = pytest.mark.long
 
 SERVER = HELPERS / "large_server.py"
 SIZE = 3_000_000

@@ -13,8 +13,8 @@ import pytest
 
 from mcpkit import Context, Server
 from mcpkit.transports.object_streams import serve_objects
-from pipe import stateless_meta
-from waiting import LoopClock, over, until
+from tests.helpers.pipe import stateless_meta
+from tests.helpers.waiting import LoopClock, over, until
 
 pytestmark = pytest.mark.anyio
 

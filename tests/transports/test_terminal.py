@@ -16,7 +16,10 @@ from mcpkit import Server
 from mcpkit.common.start import module_command
 from mcpkit.transports.terminal import offer
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it takes a pseudo-terminal")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="it takes a pseudo-terminal"),
+    pytest.mark.slow,
+]
 
 PROGRAM = """
 from mcpkit import Server

@@ -9,7 +9,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from serving import serving
+from tests.helpers.serving import serving
 
 from .conftest import EXAMPLE
 

@@ -10,7 +10,7 @@ import pytest
 
 from mcpkit import Context, ProtocolError, Server
 from mcpkit.testing import connect
-from waiting import until
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ class Shop:
 
     async def start(self, name: str) -> tuple[Any, Any]:
         """Begin a task, and leave."""
-        from wings.background import running
+        from tests.wings.background import running
 
         async with connect(self.server, capabilities=KNOWS) as client:
             meta = {"progressToken": "p"}
@@ -54,7 +54,7 @@ class Shop:
 
 @pytest.fixture
 async def shop() -> AsyncIterator[Shop]:
-    from wings.background import tasks
+    from tests.wings.background import tasks
 
     shop = Shop(tasks)
     async with shop.server.running():
@@ -98,7 +98,7 @@ async def test_it_counts_among_what_runs(shop: Shop) -> None:
 
 
 async def test_it_ends_with_the_server() -> None:
-    from wings.background import tasks
+    from tests.wings.background import tasks
 
     shop = Shop(tasks)
     async with shop.server.running():

@@ -18,7 +18,7 @@ from mcpkit.protocol.client import (
     Refused,
     Unreadable,
 )
-from package_graph import package_graph
+from tests.helpers.package_graph import package_graph
 
 STATELESS = "2026-07-28"
 

@@ -14,8 +14,8 @@ from starlette.routing import Mount, Route
 
 from mcpkit import ProtocolError
 from mcpkit.testing import connect
-from pipe import stateless_meta
-from serving import in_thread
+from tests.helpers.pipe import stateless_meta
+from tests.helpers.serving import in_thread
 
 
 class Web:
@@ -54,7 +54,7 @@ class Web:
 
 @pytest.fixture(scope="module")
 def web() -> Iterator[Web]:
-    from wings.gate import build
+    from tests.wings.gate import build
 
     app = build().asgi()
     site = Starlette(routes=[Mount("/api", app), Route("/", lambda request: PlainTextResponse("home"))])
@@ -64,7 +64,7 @@ def web() -> Iterator[Web]:
 
 @pytest.fixture(scope="module")
 def gated() -> Iterator[Web]:
-    from wings.gate import build, who
+    from tests.wings.gate import build, who
 
     app = build().asgi(principal=who)
     site = Starlette(routes=[Mount("/api", app), Route("/", lambda request: PlainTextResponse("home"))])
@@ -113,7 +113,7 @@ def test_what_has_been_sent_is_not_taken_back(gated: Web) -> None:
 
 
 async def challenged() -> None:
-    from wings.gate import build
+    from tests.wings.gate import build
 
     async with connect(build()) as client:
         with pytest.raises(ProtocolError, match="insufficient_scope"):

@@ -13,8 +13,8 @@ import pytest
 
 from mcpkit import Memory, Principal, Server
 from mcpkit.transports import Connection
-from pipe import META, stateless_meta
-from serving import in_thread
+from tests.helpers.pipe import META, stateless_meta
+from tests.helpers.serving import in_thread
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +35,7 @@ def make(jobs: Any, **options: Any) -> Server:
 
 @pytest.fixture
 def jobs() -> Any:
-    from wings.jobs import Jobs
+    from tests.wings.jobs import Jobs
 
     return Jobs()
 

@@ -10,14 +10,14 @@ import pytest
 
 from mcpkit import ProtocolError, Server
 from mcpkit.testing import Client, connect
-from waiting import until
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 def notes() -> Any:
-    from wings.notes import Notes
+    from tests.wings.notes import Notes
 
     return Notes({"milk": "buy milk", "bread": "buy bread"})
 

@@ -37,7 +37,7 @@ async def answer(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_results_pass_untouched() -> None:
-    from wings.proxy import ProxyTool
+    from tests.wings.proxy import ProxyTool
 
     server = Server("front")
     server.add(ProxyTool(answer, LISTED))
@@ -53,7 +53,7 @@ async def test_results_pass_untouched() -> None:
 
 @pytest.mark.parametrize("revision", ERAS)
 async def test_it_asks_and_reports(revision: str) -> None:
-    from wings.proxy import AskingProxy
+    from tests.wings.proxy import AskingProxy
 
     server = Server("front")
     server.add(AskingProxy(answer, LISTED))
@@ -72,7 +72,7 @@ async def test_it_asks_and_reports(revision: str) -> None:
 
 
 async def test_it_is_cancelled() -> None:
-    from wings.proxy import ProxyTool
+    from tests.wings.proxy import ProxyTool
 
     begun, ended = asyncio.Event(), asyncio.Event()
 
@@ -93,7 +93,7 @@ async def test_it_is_cancelled() -> None:
 
 
 async def test_limits_and_middleware_hold_for_it() -> None:
-    from wings.proxy import ProxyTool
+    from tests.wings.proxy import ProxyTool
 
     async def hang(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return await asyncio.get_running_loop().create_future()
@@ -115,7 +115,7 @@ async def test_limits_and_middleware_hold_for_it() -> None:
 
 
 async def test_what_the_framework_validates_never_leaves() -> None:
-    from wings.proxy import Operation
+    from tests.wings.proxy import Operation
 
     sent: list[tuple[str, str]] = []
 

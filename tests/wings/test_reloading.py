@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit import Server
 from mcpkit.transports import Connection
-from pipe import META, stateless_meta
+from tests.helpers.pipe import META, stateless_meta
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +20,7 @@ class Host:
     """The other end of the pipe."""
 
     def __init__(self, server: Server) -> None:
-        from wings.reloading import Reloader
+        from tests.wings.reloading import Reloader
 
         self.messages: asyncio.Queue[Any] = asyncio.Queue()
         self.connection = Connection(server, lambda line: self.messages.put_nowait(json.loads(line)))

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from clock import Clock
 from mcpkit import Server
 from mcpkit.testing import connect
+from tests.helpers.clock import Clock
 
 pytestmark = pytest.mark.anyio
 
 
 def sharing(store: Any) -> Server:
-    from wings.ledger import append
+    from tests.wings.ledger import append
 
     server = Server("ledger", shared=store)
 

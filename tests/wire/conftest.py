@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from handshake_tasks import Speak, speaking
 from mcpkit import Server
-from pipe import REVISIONS, Pipe, open_pipe
+from tests.helpers.handshake_tasks import Speak, speaking
+from tests.helpers.pipe import REVISIONS, Pipe, open_pipe
 
 Wire = Callable[..., AbstractAsyncContextManager[Pipe]]
 

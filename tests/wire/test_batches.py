@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Server
-from wire.conftest import Wire
+from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 

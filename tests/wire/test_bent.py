@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from asgi_client import lifespan
-from bent import EXAMPLES, REVISIONS, Bent, Message, Schema, bend, schema_of
 from mcpkit import Context, Server
 from mcpkit.engine.connection import Connection
-from pipe import stateless_meta
-from serving import in_thread
+from tests.helpers.asgi_client import lifespan
+from tests.helpers.bent import EXAMPLES, REVISIONS, Bent, Message, Schema, bend, schema_of
+from tests.helpers.pipe import stateless_meta
+from tests.helpers.serving import in_thread
 
 pytestmark = pytest.mark.anyio
 
@@ -370,9 +370,8 @@ async def test_the_messages_are_good_before_they_are_bent(schema_dir: Path) -> N
 
 
 def test_a_process_survives_bent_messages(schema_dir: Path) -> None:
-    code = "from wire.test_bent import make_server; make_server().run()"
-    tests = Path(__file__).parents[1]
-    paths = os.pathsep.join([str(tests), str(tests / "helpers")])
+    code = "from tests.wire.test_bent import make_server; make_server().run()"
+    paths = str(Path(__file__).parents[2])
     cases = [case for number in range(60) if (case := Case(schema_dir, number)).asks is None]
     lines = [case.bent.text.replace(b"\n", b" ") for case in cases] + [json.dumps(probe()).encode()]
     server = subprocess.run(

@@ -12,8 +12,8 @@ import pytest
 
 from mcpkit import Server
 from mcpkit.transports import Connection
-from pipe import HANDSHAKE, settle
-from wire.conftest import Wire
+from tests.helpers.pipe import HANDSHAKE, settle
+from tests.wire.conftest import Wire
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("revision", HANDSHAKE)]
 

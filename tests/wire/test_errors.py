@@ -21,8 +21,8 @@ from mcpkit import (
     ToolResult,
 )
 from mcpkit.engine.connection import Connection
-from pipe import stateless_meta
-from wire.conftest import Wire
+from tests.helpers.pipe import stateless_meta
+from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ import pytest
 
 from mcpkit import Context, ProtocolError, Server
 from mcpkit.middleware import CallNext, Request, Result
-from pipe import HANDSHAKE
-from wire.conftest import Wire
+from tests.helpers.pipe import HANDSHAKE
+from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 

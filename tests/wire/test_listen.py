@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from listening import hearing
 from mcpkit import Server
 from mcpkit.transports import Connection
-from pipe import META, Pipe, settle, stateless_meta
-from wire.conftest import Wire
+from tests.helpers.listening import hearing
+from tests.helpers.pipe import META, Pipe, settle, stateless_meta
+from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 
@@ -225,7 +225,7 @@ async def test_a_stream_does_not_keep_the_connection_from_draining(server: Serve
 
 async def test_both_eras_hear_of_a_change_on_one_pipe(server: Server, wire: Wire) -> None:
     async with wire(server, "2025-06-18") as pipe:
-        from pipe import stateless_meta
+        from tests.helpers.pipe import stateless_meta
 
         params = {"notifications": {"toolsListChanged": True}, "_meta": stateless_meta()}
         pipe.send({"jsonrpc": "2.0", "id": "s", "method": "subscriptions/listen", "params": params})

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Server
-from pipe import HANDSHAKE, REVISIONS
-from wire.conftest import Wire
+from tests.helpers.pipe import HANDSHAKE, REVISIONS
+from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ import pytest
 from mcpkit import Context, Principal, Provider, RegistrationError, Server
 from mcpkit.protocol import jsonrpc
 from mcpkit.transports import Connection
-from pipe import META, Pipe, settle, stateless_meta
-from wire.conftest import Wire
+from tests.helpers.pipe import META, Pipe, settle, stateless_meta
+from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 

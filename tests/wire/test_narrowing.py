@@ -21,8 +21,8 @@ from mcpkit import (
     user,
 )
 from mcpkit.protocol import content
-from pipe import META
-from wire.conftest import Wire
+from tests.helpers.pipe import META
+from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Server, Tool
-from pipe import Pipe
-from wire.conftest import Wire
+from tests.helpers.pipe import Pipe
+from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ from mcpkit.calls import reporting
 from mcpkit.calls.reports import BURST, INTERVAL
 from mcpkit.engine.connection import Connection
 from mcpkit.testing import connect
-from pipe import Pipe, settle
-from waiting import kept_busy
-from wire.conftest import Wire
+from tests.helpers.pipe import Pipe, settle
+from tests.helpers.waiting import kept_busy
+from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, Server
-from pipe import HANDSHAKE, META, settle
-from wire.conftest import Wire
+from tests.helpers.pipe import HANDSHAKE, META, settle
+from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ import pytest
 
 from mcpkit import Context, Server
 from mcpkit.transports import Connection
-from official import Official
-from pipe import settle, stateless_meta
-from wire.conftest import Wire
+from tests.helpers.official import Official
+from tests.helpers.pipe import settle, stateless_meta
+from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Cache, Context, Server
-from pipe import HANDSHAKE, META, REMOVED, stateless_meta
-from wire.conftest import Wire
+from tests.helpers.pipe import HANDSHAKE, META, REMOVED, stateless_meta
+from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator
 from typing_extensions import TypedDict
 
 from mcpkit import Server, ToolResult
-from pipe import REVISIONS
-from wire.conftest import Wire
+from tests.helpers.pipe import REVISIONS
+from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,19 @@ from typing import Any
 
 import pytest
 
-from handshake_tasks import ADA, RELATED, REVISION, Speak, begin, ended, look, server_of, working
 from mcpkit import Context, Principal, ProtocolError, Server, Task, ToolError
-from pipe import HANDSHAKE, Pipe
+from tests.helpers.handshake_tasks import (
+    ADA,
+    RELATED,
+    REVISION,
+    Speak,
+    begin,
+    ended,
+    look,
+    server_of,
+    working,
+)
+from tests.helpers.pipe import HANDSHAKE, Pipe
 
 pytestmark = pytest.mark.anyio
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from mcpkit import Server
 from mcpkit.protocol.unreadable import _BEGINNING, id_of_answer, id_of_unreadable, is_call
 from mcpkit.transports import Framing
-from pipe import REVISIONS
-from stdio.host import Host, call
-from wire.conftest import Wire
-from work import Work
+from tests.helpers.pipe import REVISIONS
+from tests.helpers.stdio.host import Host, call
+from tests.helpers.work import Work
+from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 

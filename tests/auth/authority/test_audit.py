@@ -7,9 +7,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from authority_site import CALLBACK, ORIGIN, Forms, Here, clicked
 from mcpkit.auth import DevAuth, DevClient, DevUser
 from mcpkit.state.audit import AuditEvent
+from tests.helpers.authority_site import CALLBACK, ORIGIN, Forms, Here, clicked
 
 pytestmark = pytest.mark.anyio
 

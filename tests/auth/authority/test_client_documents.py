@@ -13,12 +13,12 @@ import anyio
 import httpx2
 import pytest
 
-from authority_site import CALLBACK, Here, Login
-from certificates import Authority
 from mcpkit.auth.authority.client_documents import ClientDocuments, check_client_url
 from mcpkit.auth.authority.errors import OAuthError
 from mcpkit.auth.authority.public_internet import PublicTransport, is_public
-from scripted_http import Asked, Reply, scripted
+from tests.helpers.authority_site import CALLBACK, Here, Login
+from tests.helpers.certificates import Authority
+from tests.helpers.scripted_http import Asked, Reply, scripted
 
 pytestmark = pytest.mark.anyio
 

@@ -11,10 +11,10 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
-from authority_site import MCP, ORIGIN, SCOPES, SECRET, SSE, Here, Login, clicked, code_of, said
-from clock import Clock
 from mcpkit.auth import DevUser, InvalidTokenError
 from mcpkit.state.memory import Memory
+from tests.helpers.authority_site import MCP, ORIGIN, SCOPES, SECRET, SSE, Here, Login, clicked, code_of, said
+from tests.helpers.clock import Clock
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from authority_site import CALLBACK, Forms, Here, Login, code_of
 from mcpkit import Scope
 from mcpkit.auth import DevClient
+from tests.helpers.authority_site import CALLBACK, Forms, Here, Login, code_of
 
 pytestmark = pytest.mark.anyio
 

@@ -11,12 +11,12 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from authority_site import CALLBACK, MCP, ORIGIN, Login, clicked, code_of, site
 from mcpkit import Server
 from mcpkit.auth import DevAuth, DevClient, DevUser, Site
 from mcpkit.common.errors import RegistrationError
-from nginx import free_ports, proxying
-from serving import in_thread_at
+from tests.helpers.authority_site import CALLBACK, MCP, ORIGIN, Login, clicked, code_of, site
+from tests.helpers.nginx import free_ports, proxying
+from tests.helpers.serving import in_thread_at
 
 pytestmark = pytest.mark.anyio
 

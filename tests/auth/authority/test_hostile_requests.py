@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from authority_site import CALLBACK, MCP, ORIGIN, Here, Login
-from clock import Clock
 from mcpkit.auth import DevClient, DevUser
+from tests.helpers.authority_site import CALLBACK, MCP, ORIGIN, Here, Login
+from tests.helpers.clock import Clock
 
 HERE = Here(
     [DevUser("ada"), DevUser("bob", password="the password of bob")],

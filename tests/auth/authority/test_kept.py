@@ -9,11 +9,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from asgi_client import initialize
-from authority_site import SECRET, Here, Login, clicked, code_of
 from mcpkit import Server, Sqlite
 from mcpkit.auth import DevAuth, DevUser, InvalidTokenError, VerifierUnavailableError
 from mcpkit.state.sealed import Sealed
+from tests.helpers.asgi_client import initialize
+from tests.helpers.authority_site import SECRET, Here, Login, clicked, code_of
 
 pytestmark = pytest.mark.anyio
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from authority_site import ORIGIN, Here
 from mcpkit.auth.discovery import AuthorizationServerMetadata, authorization_server_urls
+from tests.helpers.authority_site import ORIGIN, Here
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from authority_site import CALLBACK, Forms, Login, code_of
-from event_streams import stateless_meta
-from serving import Served, from_file
+from tests.helpers.authority_site import CALLBACK, Forms, Login, code_of
+from tests.helpers.event_streams import stateless_meta
+from tests.helpers.serving import Served, from_file
+
+pytestmark = pytest.mark.long
 
 
 class Site:
@@ -22,7 +24,7 @@ class Site:
 
     def __init__(self, folder: Path, port: int) -> None:
         self.origin = f"http://127.0.0.1:{port}"
-        self._command = from_file("dev_auth_server:app", "--workers", "2", "--port", str(port))
+        self._command = from_file("tests.helpers.dev_auth_server:app", "--workers", "2", "--port", str(port))
         self._settings = {"ORIGIN": self.origin, "FILE": folder / "shared.db"}
 
     @contextmanager

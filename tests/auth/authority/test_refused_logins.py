@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from authority_site import CALLBACK, ORIGIN, Forms, Here, Login, clicked, code_of, said
-from clock import Clock
 from mcpkit.auth import DevUser
+from tests.helpers.authority_site import CALLBACK, ORIGIN, Forms, Here, Login, clicked, code_of, said
+from tests.helpers.clock import Clock
 
 pytestmark = pytest.mark.anyio
 

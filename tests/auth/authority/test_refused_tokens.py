@@ -8,10 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
-from authority_site import MCP, ORIGIN, Here, Login
-from clock import Clock
 from mcpkit.auth import DevClient, InvalidTokenError, VerifierUnavailableError
 from mcpkit.state.memory import Memory
+from tests.helpers.authority_site import MCP, ORIGIN, Here, Login
+from tests.helpers.clock import Clock
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from authority_site import CALLBACK, Here, Login
 from mcpkit.state.memory import Memory
+from tests.helpers.authority_site import CALLBACK, Here, Login
 
 pytestmark = pytest.mark.anyio
 

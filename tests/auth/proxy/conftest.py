@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from held_provider import HeldProvider, held_provider
-from login_workers import Workers
-from redis_server import RedisServer
+from tests.helpers.held_provider import HeldProvider, held_provider
+from tests.helpers.login_workers import Workers
+from tests.helpers.redis_server import RedisServer
 
 
 @pytest.fixture(scope="module")

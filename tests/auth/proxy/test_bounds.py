@@ -8,10 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from held_provider import HeldProvider
-from login_workers import Journey, Workers
+from tests.helpers.held_provider import HeldProvider
+from tests.helpers.login_workers import Journey, Workers
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 MANY = 30
 

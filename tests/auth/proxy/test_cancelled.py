@@ -7,11 +7,11 @@ import asyncio
 import anyio
 import pytest
 
-from clock import Clock
 from mcpkit.auth.upstream.tokens import UpstreamTokens
 from mcpkit.state.principal import Principal
-from proxied import Proxied
-from stand_in import StandIn
+from tests.helpers.clock import Clock
+from tests.helpers.proxied import Proxied
+from tests.helpers.stand_in import StandIn
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,6 @@ import httpx2
 import pytest
 from starlette.routing import Route
 
-from authority_site import Login
 from mcpkit import Server
 from mcpkit.auth import DevUser, Grant, Site, TokenVerifier
 from mcpkit.auth.authority.client_documents import ClientDocuments
@@ -16,7 +15,8 @@ from mcpkit.auth.authority.dev_auth import made
 from mcpkit.auth.authority.look import Look
 from mcpkit.auth.proxy.edge import at_the_edge
 from mcpkit.auth.proxy.limits import Limits
-from serving import in_thread_at
+from tests.helpers.authority_site import Login
+from tests.helpers.serving import in_thread_at
 
 FOREIGN = {"Origin": "https://client.example"}
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from authority_site import said, site
-from clock import Clock
 from mcpkit import Sqlite
 from mcpkit.auth import OAuthProxy
 from mcpkit.tasks.record import read, written
-from proxied import ORIGIN, Proxied
-from stand_in import StandIn
+from tests.helpers.authority_site import said, site
+from tests.helpers.clock import Clock
+from tests.helpers.proxied import ORIGIN, Proxied
+from tests.helpers.stand_in import StandIn
 
 pytestmark = pytest.mark.anyio
 

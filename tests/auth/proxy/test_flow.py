@@ -6,9 +6,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from authority_site import said
 from mcpkit.auth import InvalidTokenError
-from proxied import MCP, ORIGIN, Proxied
+from tests.helpers.authority_site import said
+from tests.helpers.proxied import MCP, ORIGIN, Proxied
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ import pytest
 from mcpkit import Sqlite
 from mcpkit.auth import InvalidTokenError, VerifierUnavailableError
 from mcpkit.state.memory import Memory
-from proxied import Proxied
-from stand_in import StandIn
+from tests.helpers.proxied import Proxied
+from tests.helpers.stand_in import StandIn
 
 pytestmark = pytest.mark.anyio
 

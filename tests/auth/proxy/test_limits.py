@@ -8,12 +8,12 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
-from authority_site import CALLBACK, ORIGIN, Forms, Here
 from mcpkit.auth.authority.look import Look
 from mcpkit.auth.proxy.edge import at_the_edge
 from mcpkit.auth.proxy.limits import PAGES, REGISTRATIONS, TOKENS, Limits
 from mcpkit.state.audit import AuditEvent
 from mcpkit.state.memory import Memory
+from tests.helpers.authority_site import CALLBACK, ORIGIN, Forms, Here
 
 pytestmark = pytest.mark.anyio
 

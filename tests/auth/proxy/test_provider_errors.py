@@ -11,10 +11,10 @@ from urllib.parse import parse_qsl, urlsplit
 import anyio
 import pytest
 
-from authority_site import said
 from mcpkit.auth import InvalidTokenError
 from mcpkit.state.principal import Principal
-from proxied import ORIGIN, Proxied
+from tests.helpers.authority_site import said
+from tests.helpers.proxied import ORIGIN, Proxied
 
 pytestmark = pytest.mark.anyio
 

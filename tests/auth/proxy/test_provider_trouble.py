@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from cluster.processes import Process
-from held_provider import HeldProvider
-from login_workers import Journey, Workers, result_of, text_of
-from waiting import PATIENCE
+from tests.helpers.cluster.processes import Process
+from tests.helpers.held_provider import HeldProvider
+from tests.helpers.login_workers import Journey, Workers, result_of, text_of
+from tests.helpers.waiting import PATIENCE
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 SETTINGS = {"LEASE": 3}
 """Seconds after which a refresh is taken for lost, for all processes here; of the product's own they are more."""

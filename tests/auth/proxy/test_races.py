@@ -9,10 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from held_provider import HeldProvider
-from login_workers import Journey, Workers
+from tests.helpers.held_provider import HeldProvider
+from tests.helpers.login_workers import Journey, Workers
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 HOUR = 3600.0
 

@@ -7,12 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
-from clock import Clock
 from mcpkit.auth import InvalidTokenError
 from mcpkit.auth.proxy.logins import LEASE
 from mcpkit.common.errors import LoginNeededError, ProviderUnavailableError
 from mcpkit.state.memory import Memory
-from proxied import Proxied
+from tests.helpers.clock import Clock
+from tests.helpers.proxied import Proxied
 
 pytestmark = pytest.mark.anyio
 

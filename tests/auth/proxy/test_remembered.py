@@ -11,14 +11,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from authority_site import Login, said
-from clock import Clock
 from mcpkit import Scope
 from mcpkit.auth.base64url import encode
 from mcpkit.state.audit import AuditEvent
 from mcpkit.state.revocations import Revocations
-from proxied import MCP, ORIGIN, Proxied
-from proxy_flow import form_of
+from tests.helpers.authority_site import Login, said
+from tests.helpers.clock import Clock
+from tests.helpers.proxied import MCP, ORIGIN, Proxied
+from tests.helpers.proxy_flow import form_of
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from mcpkit.auth.proxy import logins
 from mcpkit.state.memory import Memory
 from mcpkit.state.principal import Principal
 from mcpkit.state.store import Stored
-from proxied import Proxied
+from tests.helpers.proxied import Proxied
 
 pytestmark = pytest.mark.anyio
 

@@ -9,11 +9,11 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from held_provider import HeldProvider
-from login_workers import SECRET, Journey, Workers
-from waiting import until
+from tests.helpers.held_provider import HeldProvider
+from tests.helpers.login_workers import SECRET, Journey, Workers
+from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 NEW = "another secret of the tests, as long"
 STEPS = ("register", "open_page", "allow", "log_in", "come_back", "redeem", "refresh", "ask_provider")

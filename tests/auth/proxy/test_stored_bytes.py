@@ -12,12 +12,12 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from held_provider import EMAIL, HeldProvider, secrets_of
-from leaks import found
-from login_workers import SECRET, Journey, Workers
-from openid_site import REVOKE, TOKEN, USERINFO
+from tests.helpers.held_provider import EMAIL, HeldProvider, secrets_of
+from tests.helpers.leaks import found
+from tests.helpers.login_workers import SECRET, Journey, Workers
+from tests.helpers.openid_site import REVOKE, TOKEN, USERINFO
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 
 PLANTED = "AbCd+/~efGhIjKlMnOpQrStUvWxYz0123"

@@ -16,9 +16,9 @@ from mcpkit.auth import OAuthProxy, StaticTokens, TokenVerifier
 from mcpkit.calls.foreign import ground_of
 from mcpkit.state.principal import Principal
 from mcpkit.testing import connect
-from proxy_flow import ProxyFlow
-from serving import in_thread_at
-from stand_in import StandIn
+from tests.helpers.proxy_flow import ProxyFlow
+from tests.helpers.serving import in_thread_at
+from tests.helpers.stand_in import StandIn
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,9 @@ import secrets
 import httpx2
 import pytest
 
-from authority_site import said
-from proxied import ORIGIN, Proxied
-from proxy_flow import form_of
+from tests.helpers.authority_site import said
+from tests.helpers.proxied import ORIGIN, Proxied
+from tests.helpers.proxy_flow import form_of
 
 pytestmark = pytest.mark.anyio
 

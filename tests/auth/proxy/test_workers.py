@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from held_provider import SUBJECT, HeldProvider
-from login_workers import Journey, Workers, text_of
-from redis_server import RedisServer
-from waiting import until
+from tests.helpers.held_provider import SUBJECT, HeldProvider
+from tests.helpers.login_workers import Journey, Workers, text_of
+from tests.helpers.redis_server import RedisServer
+from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 
 async def test_a_login_survives_that_whoever_has_served_a_step_is_killed_before_the_next(

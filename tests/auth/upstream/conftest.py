@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from mcpkit.auth import Upstream
-from openid_site import OpenIdSite, openid
-from upstream_login import UpstreamLogin
-from upstream_site import CLIENT
+from tests.helpers.openid_site import OpenIdSite, openid
+from tests.helpers.upstream_login import UpstreamLogin
+from tests.helpers.upstream_site import CLIENT
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from github_site import APPLICATION, TOKEN, USER, GitHubSite, github
 from mcpkit.auth import Upstream
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
-from upstream_login import UpstreamLogin
-from upstream_site import CLIENT
+from tests.helpers.github_site import APPLICATION, TOKEN, USER, GitHubSite, github
+from tests.helpers.upstream_login import UpstreamLogin
+from tests.helpers.upstream_site import CLIENT
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,9 @@ from starlette.responses import Response
 from mcpkit.auth import Upstream
 from mcpkit.auth.upstream import openid as of_openid
 from mcpkit.auth.upstream.errors import UpstreamUnavailableError
-from openid_site import KEYS, USERINFO, OpenIdSite
-from upstream_login import UpstreamLogin
-from upstream_site import CLIENT
+from tests.helpers.openid_site import KEYS, USERINFO, OpenIdSite
+from tests.helpers.upstream_login import UpstreamLogin
+from tests.helpers.upstream_site import CLIENT
 
 pytestmark = pytest.mark.anyio
 

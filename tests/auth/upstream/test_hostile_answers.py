@@ -18,12 +18,12 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from mcpkit.auth import Upstream
 from mcpkit.auth.fetching import MAX_DOCUMENT
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
-from openid_site import KEYS, METADATA, REVOKE, TOKEN, USERINFO, OpenIdSite
-from scripted_http import Asked, Reply, scripted
-from upstream_login import UpstreamLogin
-from upstream_site import CLIENT
+from tests.helpers.openid_site import KEYS, METADATA, REVOKE, TOKEN, USERINFO, OpenIdSite
+from tests.helpers.scripted_http import Asked, Reply, scripted
+from tests.helpers.upstream_login import UpstreamLogin
+from tests.helpers.upstream_site import CLIENT
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 WRITTEN = "the+secret+of+the+proxy Basic cHJveHk6dGhlK3NlY3JldCtvZit0aGUrcHJveHk="
 TOKENS = {"access_token": "a", "token_type": "Bearer"}

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from identity_provider import CONFIDENTIAL, IdentityProvider, confidential, providing
 from mcpkit.auth import Upstream
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
-from upstream_login import CALLBACK, UpstreamLogin
+from tests.helpers.identity_provider import CONFIDENTIAL, IdentityProvider, confidential, providing
+from tests.helpers.upstream_login import CALLBACK, UpstreamLogin
 
 pytestmark = pytest.mark.anyio
 

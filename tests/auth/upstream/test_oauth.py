@@ -8,9 +8,9 @@ import pytest
 
 from mcpkit.auth import Upstream
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
-from openid_site import METADATA, OpenIdSite
-from upstream_login import UpstreamLogin
-from upstream_site import CLIENT
+from tests.helpers.openid_site import METADATA, OpenIdSite
+from tests.helpers.upstream_login import UpstreamLogin
+from tests.helpers.upstream_site import CLIENT
 
 pytestmark = pytest.mark.anyio
 

@@ -18,10 +18,10 @@ from mcpkit.auth import Upstream
 from mcpkit.auth.base64url import encode
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from mcpkit.auth.upstream.tokens import UpstreamTokens
-from openid_site import KEYS, METADATA, TOKEN, USERINFO, OpenIdSite, openid
-from signed_tokens import Signer
-from upstream_login import CALLBACK, UpstreamLogin
-from upstream_site import CLIENT
+from tests.helpers.openid_site import KEYS, METADATA, TOKEN, USERINFO, OpenIdSite, openid
+from tests.helpers.signed_tokens import Signer
+from tests.helpers.upstream_login import CALLBACK, UpstreamLogin
+from tests.helpers.upstream_site import CLIENT
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ import pytest
 
 from mcpkit.auth import Upstream
 from mcpkit.auth.upstream.errors import UpstreamUnavailableError
-from signed_tokens import Signer
-from upstream_login import UpstreamLogin
+from tests.helpers.signed_tokens import Signer
+from tests.helpers.upstream_login import UpstreamLogin
 
 pytestmark = pytest.mark.anyio
 

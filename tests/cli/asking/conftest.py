@@ -9,8 +9,8 @@ import pytest
 
 from mcpkit.cli.app import run
 from mcpkit.cli.output import written
-from serving import in_thread
-from workbench_server import server
+from tests.helpers.serving import in_thread
+from tests.helpers.workbench_server import server
 
 
 class Ended(NamedTuple):

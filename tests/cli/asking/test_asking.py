@@ -14,8 +14,8 @@ from mcpkit import Server
 from mcpkit.cli.checking.tokens import tokens
 from mcpkit.cli.statuses import Status
 from mcpkit.common.installation import install_command
-from serving import in_thread
-from workbench_server import PIXEL
+from tests.helpers.serving import in_thread
+from tests.helpers.workbench_server import PIXEL
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import workbench_server
 from mcpkit import Server
 from mcpkit.auth import StaticTokens
-from serving import in_thread_at
-from workbench_server import PIXEL
+from tests.helpers import workbench_server
+from tests.helpers.serving import in_thread_at
+from tests.helpers.workbench_server import PIXEL
 
 Run = Callable[..., tuple[int, str, str]]
 ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from node import node_search_path
+from tests.helpers.node import node_search_path
 
 ROOT = Path(__file__).parents[3]
 INSTALLED = ROOT / ".servers"

@@ -12,8 +12,8 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("pseudo-terminals are POSIX's", allow_module_level=True)
 
-from pseudo_terminal import PATIENCE, PseudoTerminal, at_terminal
-from workbench_server import ended
+from tests.helpers.pseudo_terminal import PATIENCE, PseudoTerminal, at_terminal
+from tests.helpers.workbench_server import ended
 
 
 @contextmanager

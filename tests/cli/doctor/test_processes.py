@@ -12,7 +12,7 @@ import pytest
 from mcpkit.cli.app import run
 from mcpkit.cli.doctor.checks import leaving, starting
 from mcpkit.client.link import negotiation
-from serving import HELPERS, ROOT
+from tests.helpers.serving import HELPERS, ROOT
 
 WEATHER = f"{sys.executable} {ROOT / 'examples' / 'weather' / 'server.py'} --sample"
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from faulty_app import faulty_app
-from granting import granting
 from mcpkit import Server
 from mcpkit.auth import StaticTokens
 from mcpkit.cli.app import run
 from mcpkit.cli.doctor.checks import http, reaching
-from nginx import free_ports, proxying
-from serving import HELPERS, in_thread, in_thread_at
+from tests.helpers.faulty_app import faulty_app
+from tests.helpers.granting import granting
+from tests.helpers.nginx import free_ports, proxying
+from tests.helpers.serving import HELPERS, in_thread, in_thread_at
 
 sys.path.insert(0, str(HELPERS.parents[1] / "examples" / "weather"))
 

@@ -13,13 +13,13 @@ from urllib.request import urlopen
 import keyring
 import pytest
 
-from granting import Granting, granting, notes
-from login_site import Site
 from mcpkit import Server
 from mcpkit.auth import DevAuth
 from mcpkit.cli.app import run
-from memory_keyring import MemoryKeyring
-from serving import HELPERS, in_thread, in_thread_at
+from tests.helpers.granting import Granting, granting, notes
+from tests.helpers.login_site import Site
+from tests.helpers.memory_keyring import MemoryKeyring
+from tests.helpers.serving import HELPERS, in_thread, in_thread_at
 
 
 @pytest.fixture(autouse=True)

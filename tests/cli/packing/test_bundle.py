@@ -13,7 +13,7 @@ import pytest
 
 from mcpkit import SyncClient
 from mcpkit.cli.app import run
-from node import node_search_path
+from tests.helpers.node import node_search_path
 
 MCPB = Path(__file__).parents[3] / "node_modules" / ".bin" / "mcpb"
 

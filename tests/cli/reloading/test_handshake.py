@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mcpkit.cli.reloading import supervisor
-from reloaded import edited
-from waiting import until
+from tests.helpers.reloaded import edited
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

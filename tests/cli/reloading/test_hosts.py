@@ -17,8 +17,8 @@ from mcp import Client as OfficialClient
 from mcp import StdioServerParameters
 
 from mcpkit import Client
-from stdio.host import Host, call, text_of
-from waiting import until
+from tests.helpers.stdio.host import Host, call, text_of
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Client
-from serving import Served
+from tests.helpers.serving import Served
 
 pytestmark = pytest.mark.anyio
 

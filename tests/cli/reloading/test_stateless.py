@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpkit.protocol.eras import SUBSCRIPTION_ID
-from reloaded import HEAD, META, Edited, edited
+from tests.helpers.reloaded import HEAD, META, Edited, edited
 
 pytestmark = pytest.mark.anyio
 

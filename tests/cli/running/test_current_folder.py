@@ -19,8 +19,8 @@ from mcpkit.cli.hosts.wanted import server_at
 from mcpkit.client.targets.meant import meant
 from mcpkit.client.targets.reached import Process
 from mcpkit.common.start import mcpkit_command, module_command
-from redis_server import free_port
-from serving import Served
+from tests.helpers.redis_server import free_port
+from tests.helpers.serving import Served
 
 pytestmark = pytest.mark.anyio
 

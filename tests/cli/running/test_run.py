@@ -11,8 +11,8 @@ import pytest
 
 from mcpkit import Client
 from mcpkit.transports.http.workers import CURE
-from redis_server import free_port
-from serving import Served
+from tests.helpers.redis_server import free_port
+from tests.helpers.serving import Served
 
 pytestmark = pytest.mark.anyio
 

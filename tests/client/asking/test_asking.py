@@ -29,8 +29,8 @@ from mcpkit import (
     UrlRequest,
 )
 from mcpkit.protocol.eras import CLIENT_CAPABILITIES
-from scripted_transport import Message, ScriptedTransport, discovered, initialized
-from waiting import LoopClock, until
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
+from tests.helpers.waiting import LoopClock, until
 
 pytestmark = pytest.mark.anyio
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-import official_asking_server
 from mcpkit import Client, FormRequest, InvalidResultError, Sampler, SampleRequest, ToolError, UrlRequest
-from official_asking_server import make_server
-from serving import in_thread
+from tests.helpers import official_asking_server
+from tests.helpers.official_asking_server import make_server
+from tests.helpers.serving import in_thread
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ import pytest
 
 from mcpkit import Client, FormRequest, ProtocolError, UrlRequest
 from mcpkit.protocol.eras import CLIENT_CAPABILITIES
-from scripted_transport import Message, ScriptedTransport, discovered, error, initialized, text
-from waiting import LoopClock, until
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error, initialized, text
+from tests.helpers.waiting import LoopClock, until
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from granting import Granting, granting
+from tests.helpers.granting import Granting, granting
 
 
 @pytest.fixture

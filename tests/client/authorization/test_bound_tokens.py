@@ -14,7 +14,7 @@ from joserfc.jwk import import_key
 from starlette.responses import JSONResponse, Response
 
 from mcpkit import AuthorizationError, Client, ClientCredentials, FileTokens
-from token_site import TokenRequest, TokenSite
+from tests.helpers.token_site import TokenRequest, TokenSite
 
 pytestmark = pytest.mark.anyio
 

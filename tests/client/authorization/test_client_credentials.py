@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from mcpkit import AuthorizationError, Client, ClientCredentials, TransportError
 from mcpkit.client.authorization.storage import MemoryTokens
-from token_site import TokenSite
+from tests.helpers.token_site import TokenSite
 
 pytestmark = pytest.mark.anyio
 

@@ -10,12 +10,12 @@ import httpx2
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
-from granting import RESOURCE, WELL_KNOWN, Granting, clicking
 from mcpkit import AuthorizationError, Client, TransportError
 from mcpkit.auth.urls import MetadataError
 from mcpkit.client.authorization import web
 from mcpkit.client.authorization.errors import AuthorizationFailedError
 from mcpkit.client.authorization.metadata import find
+from tests.helpers.granting import RESOURCE, WELL_KNOWN, Granting, clicking
 
 pytestmark = pytest.mark.anyio
 ELSEWHERE = "https://evil.example"

@@ -10,8 +10,8 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from mcpkit import AuthorizationError, Client, EnterpriseManaged, MemoryTokens, TransportError
-from memory_keyring import MemoryKeyring
-from token_site import TokenRequest, TokenSite
+from tests.helpers.memory_keyring import MemoryKeyring
+from tests.helpers.token_site import TokenRequest, TokenSite
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from granting import RESOURCE, WELL_KNOWN, Clicks, Granting, clicking
 from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth, SyncClient
 from mcpkit.client.authorization.client_authentication import PublicClient
+from tests.helpers.granting import RESOURCE, WELL_KNOWN, Clicks, Granting, clicking
 
 pytestmark = pytest.mark.anyio
 REVISIONS = ["2025-11-25", "2026-07-28"]

@@ -12,7 +12,7 @@ import pytest
 
 from mcpkit.client.authorization.errors import AuthorizationFailedError
 from mcpkit.client.authorization.loopback import Loopback
-from waiting import over, until
+from tests.helpers.waiting import over, until
 
 pytestmark = pytest.mark.anyio
 

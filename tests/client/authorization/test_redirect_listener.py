@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from mcpkit.client.authorization.redirect_listener import RedirectListener, is_loopback_redirect
-from waiting import over, until
+from tests.helpers.waiting import over, until
 
 pytestmark = pytest.mark.anyio
 

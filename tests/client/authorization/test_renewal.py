@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from granting import RESOURCE, Clicks, Granting, clicking
 from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth, TransportError
 from mcpkit.client.authorization.storage import TokenStorageError
-from waiting import LoopClock
+from tests.helpers.granting import RESOURCE, Clicks, Granting, clicking
+from tests.helpers.waiting import LoopClock
 
 pytestmark = pytest.mark.anyio
 REVISIONS = ["2025-11-25", "2026-07-28"]

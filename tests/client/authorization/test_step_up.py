@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from logging_in import User
 from mcpkit import AuthorizationError, Client, Context, Server
 from mcpkit import Scope as Granted
 from mcpkit.auth import DevAuth
-from serving import in_thread_at
+from tests.helpers.logging_in import User
+from tests.helpers.serving import in_thread_at
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ from mcpkit.client.authorization.storage import (
     TokenStorageError,
 )
 from mcpkit.client.authorization.tokens import VERSION, Registration, Tokens
-from memory_keyring import MemoryKeyring
+from tests.helpers.memory_keyring import MemoryKeyring
 
 pytestmark = pytest.mark.anyio
 

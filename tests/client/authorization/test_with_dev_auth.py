@@ -12,13 +12,13 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 import pytest
 
-from authority_site import Forms
-from granting import notes
-from logging_in import User
 from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth, SyncClient
 from mcpkit.auth import DevAuth
 from mcpkit.client.transports.http.sse import SseTransport
-from serving import in_thread_at
+from tests.helpers.authority_site import Forms
+from tests.helpers.granting import notes
+from tests.helpers.logging_in import User
+from tests.helpers.serving import in_thread_at
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import JSONResponse
 
 from mcpkit import AuthorizationError, Client, WorkloadIdentity
-from token_site import TokenSite
+from tests.helpers.token_site import TokenSite
 
 pytestmark = pytest.mark.anyio
 

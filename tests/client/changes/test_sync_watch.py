@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from changing_server import changing_server
-from listening import hearing
 from mcpkit import Change, ProtocolError, SyncClient
-from waiting import PATIENCE
+from tests.helpers.changing_server import changing_server
+from tests.helpers.listening import hearing
+from tests.helpers.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

@@ -12,8 +12,8 @@ import pytest
 
 from mcpkit import Cache, Change, Client, ProtocolError, Server
 from mcpkit.client.changes.changes import MAX_LENGTH, MOST_WAITING, Pending, Wanted, Watch
-from scripted_transport import ScriptedTransport, discovered
-from waiting import PATIENCE, over, until
+from tests.helpers.scripted_transport import ScriptedTransport, discovered
+from tests.helpers.waiting import PATIENCE, over, until
 
 pytestmark = pytest.mark.anyio
 REVISIONS = ["2024-11-05", "2025-11-25", "2026-07-28"]

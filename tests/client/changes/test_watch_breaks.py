@@ -12,9 +12,9 @@ import pytest
 from mcpkit import Cache, Change, Client, ProtocolError, Server, TransportError
 from mcpkit.client.changes import listening
 from mcpkit.client.changes.changes import Watch
-from restarted import Restarted
-from scripted_transport import Message, ScriptedTransport, discovered, error
-from waiting import PATIENCE, LoopClock, until
+from tests.helpers.restarted import Restarted
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error
+from tests.helpers.waiting import PATIENCE, LoopClock, until
 
 pytestmark = pytest.mark.anyio
 REVISIONS = ["2025-11-25", "2026-07-28"]

@@ -8,14 +8,14 @@ from contextlib import suppress
 
 import pytest
 
-from listening import hearing
 from mcpkit import Client, Server, TransportError
 from mcpkit.client.changes import listening
 from mcpkit.client.changes.changes import Watch
-from restarted import Restarted
-from waiting import PATIENCE, over
+from tests.helpers.listening import hearing
+from tests.helpers.restarted import Restarted
+from tests.helpers.waiting import PATIENCE, over
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 NAMES = "abc"
 
 

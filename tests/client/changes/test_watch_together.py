@@ -10,8 +10,8 @@ import pytest
 
 from mcpkit import Change, Client, ProtocolError, Server
 from mcpkit.client.changes.changes import Watch
-from scripted_transport import Message, ScriptedTransport, error, initialized
-from waiting import PATIENCE, until
+from tests.helpers.scripted_transport import Message, ScriptedTransport, error, initialized
+from tests.helpers.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.anyio
 

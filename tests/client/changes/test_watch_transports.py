@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from mcp.server.lowlevel import NotificationOptions
 
-import changing_server
-from changing_server import changing_server as make_server
-from changing_server import official
-from interop.cutting_proxy import cutting
 from mcpkit import Change, Client, OutcomeUnknownError, ProtocolError
 from mcpkit.client.changes.changes import Watch
 from mcpkit.client.transports.http.sse import SseTransport
-from scripted_http import Asked, Reply, greeting, scripted
-from serving import in_thread
-from waiting import PATIENCE, until
+from tests.helpers import changing_server
+from tests.helpers.changing_server import changing_server as make_server
+from tests.helpers.changing_server import official
+from tests.helpers.scripted_http import Asked, Reply, greeting, scripted
+from tests.helpers.serving import in_thread
+from tests.helpers.waiting import PATIENCE, until
+from tests.interop.cutting_proxy import cutting
 
 pytestmark = pytest.mark.anyio
 REVISIONS = ["2025-11-25", "2026-07-28"]

@@ -15,10 +15,10 @@ from collections import Counter
 from pathlib import Path
 
 TESTS = Path(__file__).parents[2]
-sys.path[:0] = [str(TESTS), str(TESTS / "helpers")]
+sys.path[:0] = [str(TESTS.parent)]
 
-from chaos.process_rounds import play_process_block  # noqa: E402
-from chaos.rounds import PIPE, WAYS, play_block  # noqa: E402 - it is found there
+from tests.helpers.chaos.process_rounds import play_process_block  # noqa: E402
+from tests.helpers.chaos.rounds import PIPE, WAYS, play_block  # noqa: E402 - it is found there
 
 BLOCK = 50
 PROCESS_BLOCK = 25

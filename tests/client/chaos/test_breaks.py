@@ -11,10 +11,10 @@ from mcpkit import Client, OutcomeUnknownError, TransportError
 from mcpkit.client.transports.http.sse import SseTransport
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.protocol.client import Outgoing
-from scripted_http import Asked, Reply, greeting, scripted
-from scripted_http import text as said
-from scripted_transport import Message, ScriptedTransport, discovered, error, initialized, text
-from waiting import LoopClock, until
+from tests.helpers.scripted_http import Asked, Reply, greeting, scripted
+from tests.helpers.scripted_http import text as said
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error, initialized, text
+from tests.helpers.waiting import LoopClock, until
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,10 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("looks at /proc", allow_module_level=True)
 
-from chaos.process_rounds import play_process_block
-from chaos.rounds import WAYS
+from tests.helpers.chaos.process_rounds import play_process_block
+from tests.helpers.chaos.rounds import WAYS
+
+pytestmark = pytest.mark.long
 
 ROUNDS = 3
 

@@ -12,7 +12,9 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("looks at /proc", allow_module_level=True)
 
-from chaos.rounds import PIPE, WAYS, play_block
+from tests.helpers.chaos.rounds import PIPE, WAYS, play_block
+
+pytestmark = pytest.mark.long
 
 BLOCK = 10
 ROUNDS = {way: 80 if way == PIPE else 40 for way in WAYS}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from clock import Clock
 from mcpkit import ProtocolError
 from mcpkit.client.link.cache import MAX_TTL, ResultCache
-from waiting import over
+from tests.helpers.clock import Clock
+from tests.helpers.waiting import over
 
 pytestmark = pytest.mark.anyio
 

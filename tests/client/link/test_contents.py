@@ -17,8 +17,8 @@ import pytest
 
 from mcpkit import CallResult, Client, InvalidResultError, ProtocolError, SyncClient, ToolError
 from mcpkit.common.base64_text import decode_base64_text, is_plain_base64
-from official import Official, official
-from scripted_transport import Message, ScriptedTransport, error, initialized
+from tests.helpers.official import Official, official
+from tests.helpers.scripted_transport import Message, ScriptedTransport, error, initialized
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit import Client, Context, Server
 from mcpkit.client.link.in_turn import MOST_WAITING, InTurn
-from waiting import until
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 server = Server("bakery")

@@ -10,7 +10,7 @@ import pytest
 from mcpkit import Client, ProtocolError, Server, TransportError
 from mcpkit.client.link import negotiation
 from mcpkit.protocol.revisions import ALL, HANDSHAKE
-from scripted_transport import Message, ScriptedTransport, discovered, error, initialized
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error, initialized
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcpkit import AuthorizationError, Client, OutcomeUnknownError, StatusError, TransportError
-from scripted_transport import Message, ScriptedTransport, discovered, initialized, text
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized, text
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, Context, Server
-from scripted_transport import Message, ScriptedTransport, discovered
-from waiting import until
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 Heard = list[tuple[str, dict[str, Any]]]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Client, Server
-from node import node_search_path
+from tests.helpers.node import node_search_path
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 SCRIPT = '''
 import asyncio

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from mcpkit import Client, Header, ProtocolError, Server
-from scripted_http import Asked, Reply, scripted
+from tests.helpers.scripted_http import Asked, Reply, scripted
 
 pytestmark = pytest.mark.anyio
 

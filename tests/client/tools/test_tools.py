@@ -24,7 +24,7 @@ from mcpkit import (
     Text,
     ToolError,
 )
-from scripted_transport import Message, ScriptedTransport, discovered, initialized
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 
 pytestmark = pytest.mark.anyio
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]

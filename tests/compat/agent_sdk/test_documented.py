@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_sdks import AGENTS, Environment
 from mcpkit import Client
+from tests.helpers.agent_sdks import AGENTS, Environment
 
 DOCUMENTED = Path(__file__).parent / "documented.py"
 
@@ -25,8 +25,8 @@ def test_the_agent_sees_the_same(environment: Environment) -> None:
 @pytest.mark.anyio
 async def test_it_is_the_same_over_stdio() -> None:
     expected = Environment("claude", 2).outcomes(DOCUMENTED)["ours"]
-    helpers = str(Path(__file__).parents[2] / "helpers")
-    command = {"command": sys.executable, "args": [str(DOCUMENTED), "stdio"], "env": {"PYTHONPATH": helpers}}
+    root = str(Path(__file__).parents[3])
+    command = {"command": sys.executable, "args": [str(DOCUMENTED), "stdio"], "env": {"PYTHONPATH": root}}
     async with Client(command, revision="2025-11-25") as client:
         assert {each["name"]: each for each in await client.list_tools()} == expected["tools"]
         for (name, arguments), said in expected["calls"]:

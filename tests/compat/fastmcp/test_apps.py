@@ -6,10 +6,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from compat.fastmcp.bakery import bakery
 from mcpkit import Client
 from mcpkit.compat.auth import AccessToken, AuthSettings
-from serving import in_thread
+from tests.compat.fastmcp.bakery import bakery
+from tests.helpers.serving import in_thread
 
 pytestmark = pytest.mark.anyio
 

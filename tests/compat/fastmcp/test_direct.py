@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from compat.fastmcp.told import account
+from tests.compat.fastmcp.told import account
 
 Account = dict[str, Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compat.fastmcp.told import Conversation, Message, python_of, source_for
+from tests.compat.fastmcp.told import Conversation, Message, python_of, source_for
 
 CAPABILITIES = {"elicitation": {"form": {}, "url": {}}}
 

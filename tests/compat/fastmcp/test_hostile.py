@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from compat.fastmcp.bakery import bakery
 from mcpkit import Client, ProtocolError
+from tests.compat.fastmcp.bakery import bakery
 
 pytestmark = pytest.mark.anyio
 REVISIONS = ("2025-11-25", "2026-07-28")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from compat.fastmcp.told import account
+from tests.compat.fastmcp.told import account
 
 EXPLAINED = {
     **{

@@ -3,7 +3,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
-from compat.fastmcp.told import Conversation, Message, python_of, source_for
+from tests.compat.fastmcp.told import Conversation, Message, python_of, source_for
 
 ASKED: tuple[tuple[str, Message | None], ...] = (
     ("tools/list", None),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from compat.fastmcp.told import Conversation, source_for
 from mcpkit import Client
-from serving import Served
+from tests.compat.fastmcp.told import Conversation, source_for
+from tests.helpers.serving import Served
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from mcpkit.compat import types
 from mcpkit.compat.lowlevel.server import Server
 from mcpkit.compat.shared import McpError
 from mcpkit.testing import connect
-from pipe import HANDSHAKE, STATELESS, open_pipe, settle
+from tests.helpers.pipe import HANDSHAKE, STATELESS, open_pipe, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compat.lowlevel.conftest import Message, Talk, lab
+from tests.compat.lowlevel.conftest import Message, Talk, lab
 
 
 def canonical(messages: list[Message]) -> str:

@@ -16,7 +16,6 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from compat.lowlevel.conftest import REFERENCE, ROOT, lab
 from mcpkit import Client
 from mcpkit.compat import types
 from mcpkit.compat.lowlevel.server import Server
@@ -27,7 +26,8 @@ from mcpkit.compat.lowlevel.serving import (
     stdio_server,
 )
 from mcpkit.compat.shared import SessionMessage
-from serving import in_thread
+from tests.compat.lowlevel.conftest import REFERENCE, ROOT, lab
+from tests.helpers.serving import in_thread
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from compat.migrate.judge import differences, seen
 from mcpkit.compat.migrate.command import main
+from tests.compat.migrate.judge import differences, seen
 
 ROOT = Path(__file__).parents[3]
 SNIPPETS = Path(__file__).parent / "snippets"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from published.compare import compare
-from published.journey import Kit, Plan, Step, travel
-from published.peers import Http, Stdio, free_port
+from tests.helpers.published.compare import compare
+from tests.helpers.published.journey import Kit, Plan, Step, travel
+from tests.helpers.published.peers import Http, Stdio, free_port
 
 ROOT = Path(__file__).parents[3]
 MCP_1 = ROOT / ".servers" / "mcp1" / ("Scripts" if sys.platform == "win32" else "bin") / "python"

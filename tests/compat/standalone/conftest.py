@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from standalone_asked import told
+from tests.helpers.standalone_asked import told
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]

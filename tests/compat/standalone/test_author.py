@@ -18,7 +18,7 @@ from mcpkit.compat import shared
 from mcpkit.compat.standalone import Client, Context, FastMCP
 from mcpkit.compat.standalone.exceptions import NotFoundError, ToolError
 from mcpkit.compat.standalone.tools import Tool, ToolResult
-from serving import serving
+from tests.helpers.serving import serving
 
 pytestmark = pytest.mark.anyio
 

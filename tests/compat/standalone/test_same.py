@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from standalone_asked import ASKED, CALLS, LISTS, PROMPTS, READ, named
+from tests.helpers.standalone_asked import ASKED, CALLS, LISTS, PROMPTS, READ, named
 
 ANSWERS = [
     *(named(*each) for each in CALLS),

@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit import Context, Depends, PromptError, ProtocolError, ResourceError, Server, ToolError
 from mcpkit.testing import connect
-from traces import WAYS, Trace, register, traced
+from tests.helpers.traces import WAYS, Trace, register, traced
 
 pytestmark = pytest.mark.anyio
 

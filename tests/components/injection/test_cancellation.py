@@ -11,9 +11,9 @@ import pytest
 from mcpkit import Depends, Server
 from mcpkit.components.injection.run import _left_behind
 from mcpkit.testing import CallResult, Client, connect
-from pipe import settle
-from traces import Trace, register, traced
-from waiting import LoopClock, over
+from tests.helpers.pipe import settle
+from tests.helpers.traces import Trace, register, traced
+from tests.helpers.waiting import LoopClock, over
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ from mcpkit import Depends, Server
 from mcpkit.calls.coroutines import within
 from mcpkit.middleware import CallNext, Request
 from mcpkit.testing import Client, connect
-from pipe import settle
-from waiting import LoopClock, over, until
+from tests.helpers.pipe import settle
+from tests.helpers.waiting import LoopClock, over, until
 
 pytestmark = pytest.mark.anyio
 

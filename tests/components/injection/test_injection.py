@@ -9,10 +9,18 @@ from typing import Annotated, Any, Optional, Union
 
 import pytest
 
-from dependencies import KINDS, Database, async_generator, coroutine, generator, plain, takes_an_argument
 from mcpkit import Ask, Complete, Context, Depends, FromHeader, FromState, Server, prompt, resource, tool
 from mcpkit.components.injection.markers import FromRequest
 from mcpkit.testing import connect
+from tests.helpers.dependencies import (
+    KINDS,
+    Database,
+    async_generator,
+    coroutine,
+    generator,
+    plain,
+    takes_an_argument,
+)
 
 pytestmark = pytest.mark.anyio
 

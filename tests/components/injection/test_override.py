@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import pytest
 
-from dependencies import KINDS, Database, coroutine, generator, plain, takes_an_argument
 from mcpkit import Complete, Depends, RegistrationError, Server
 from mcpkit.testing import connect
+from tests.helpers.dependencies import KINDS, Database, coroutine, generator, plain, takes_an_argument
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from dependencies import Database, plain, takes_an_argument
 from mcpkit import Complete, Context, Depends, FromHeader, FromState, RegistrationError, Server
+from tests.helpers.dependencies import Database, plain, takes_an_argument
 
 
 def takes_by_position(ctx: Context, /) -> str:

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from listening import Ear, hearing
 from mcpkit import Principal, Registry, Server
 from mcpkit.engine.subscriptions.hub import Changes
 from mcpkit.engine.subscriptions.listen import notification
 from mcpkit.engine.subscriptions.mailbox import Pending
 from mcpkit.state.audience import Audience
 from mcpkit.state.change import Change
-from pipe import settle
+from tests.helpers.listening import Ear, hearing
+from tests.helpers.pipe import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from event_streams import site
-from listening import Ear, updated
-from losing import Losing
 from mcpkit import Principal, Server
 from mcpkit.engine.connection import Connection
 from mcpkit.engine.subscriptions.listen import LOST
 from mcpkit.state.change import Change
 from mcpkit.testing import connect
-from pipe import META, settle, stateless_meta
-from waiting import until
+from tests.helpers.event_streams import site
+from tests.helpers.listening import Ear, updated
+from tests.helpers.losing import Losing
+from tests.helpers.pipe import META, settle, stateless_meta
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from listening import Ear
 from mcpkit import Server
 from mcpkit.state.change import Change
 from mcpkit.state.memory import Memory
-from pipe import settle
+from tests.helpers.listening import Ear
+from tests.helpers.pipe import settle
 
 pytestmark = pytest.mark.anyio
 

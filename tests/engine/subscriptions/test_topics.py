@@ -25,8 +25,8 @@ from mcpkit import (
 from mcpkit.common.errors import OutputError
 from mcpkit.testing import Client, connect
 from mcpkit.transports import Connection
-from pipe import META, settle, stateless_meta
-from serving import PATIENCE, in_thread
+from tests.helpers.pipe import META, settle, stateless_meta
+from tests.helpers.serving import PATIENCE, in_thread
 
 pytestmark = pytest.mark.anyio
 

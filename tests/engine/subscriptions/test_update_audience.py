@@ -11,13 +11,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from listening import Ear, updated
 from mcpkit import Memory, Principal, Registry, Server
 from mcpkit.engine.subscriptions.relay import MOST_ASKED
 from mcpkit.testing import Client, connect
-from pipe import settle
-from serving import PATIENCE, in_thread
-from stdio.host import META
+from tests.helpers.listening import Ear, updated
+from tests.helpers.pipe import settle
+from tests.helpers.serving import PATIENCE, in_thread
+from tests.helpers.stdio.host import META
 
 REVISIONS = ["2025-11-25", "2026-07-28"]
 INBOX, NEWS = "mail://inbox", "mail://news"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from listening import Ear, updated
 from mcpkit import Server
 from mcpkit.engine.subscriptions import watching as module
-from pipe import settle
-from watched import Source, read, station, watched_server
+from tests.helpers.listening import Ear, updated
+from tests.helpers.pipe import settle
+from tests.helpers.watched import Source, read, station, watched_server
 
 pytestmark = pytest.mark.anyio
 

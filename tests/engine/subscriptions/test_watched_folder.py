@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from listening import Ear, updated
 from mcpkit import RegistrationError, Server
 from mcpkit.components.resource_dir import resource_dir
 from mcpkit.engine.subscriptions import watching as module
 from mcpkit.state.change import Change
-from pipe import settle
+from tests.helpers.listening import Ear, updated
+from tests.helpers.pipe import settle
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 class Folder:

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from listening import Ear, hearing, updated
 from mcpkit import Context, LogHandler, RegistrationError, Registry, Server, resource
 from mcpkit.components.context import current_context
 from mcpkit.components.resources import Resource, ResourceTemplate
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.state.change import Change
 from mcpkit.testing import connect
-from pipe import META, open_pipe, settle
-from watched import Source, read, station, watched_server
+from tests.helpers.listening import Ear, hearing, updated
+from tests.helpers.pipe import META, open_pipe, settle
+from tests.helpers.watched import Source, read, station, watched_server
 
 pytestmark = pytest.mark.anyio
 

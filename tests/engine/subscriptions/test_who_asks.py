@@ -12,7 +12,7 @@ import pytest
 
 from mcpkit import Context, Principal, RegistrationError, Registry, Server, current_context, resource_dir
 from mcpkit.testing import Client, connect
-from pipe import settle
+from tests.helpers.pipe import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from chaos.peer import OLDEST, Peer
+from tests.helpers.chaos.peer import OLDEST, Peer
 
 
 class Refusal(NamedTuple):

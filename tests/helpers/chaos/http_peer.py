@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from chaos.http_faults import AFTER, BEFORE, REFUSALS, Refusal, faults_of
-from chaos.peer import (
+from mcpkit.client.transports.http.sse import SseTransport
+from mcpkit.client.transports.http.streamable_http import HttpTransport
+from tests.helpers.chaos.http_faults import AFTER, BEFORE, REFUSALS, Refusal, faults_of
+from tests.helpers.chaos.peer import (
     HANDSHAKE,
     STATELESS,
     Message,
@@ -21,10 +23,8 @@ from chaos.peer import (
     progress,
     refusal,
 )
-from mcpkit.client.transports.http.sse import SseTransport
-from mcpkit.client.transports.http.streamable_http import HttpTransport
-from scripted_http import Asked, Reply, ScriptedServer
-from waiting import over
+from tests.helpers.scripted_http import Asked, Reply, ScriptedServer
+from tests.helpers.waiting import over
 
 _LATE = 200.0
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from child import held
+from tests.helpers.child import held
 
 
 @contextmanager

@@ -11,10 +11,19 @@ import json
 from collections.abc import Awaitable
 from typing import Any
 
-from chaos.peer import HANDSHAKE, STATELESS, Message, Peer, acknowledged, changed, note_call, progress
 from mcpkit import TransportError
 from mcpkit.client.link.transport import Receiver
 from mcpkit.protocol.client import Outgoing
+from tests.helpers.chaos.peer import (
+    HANDSHAKE,
+    STATELESS,
+    Message,
+    Peer,
+    acknowledged,
+    changed,
+    note_call,
+    progress,
+)
 
 FAULTS = (
     "dies before", "dies after", "dies having answered", "dies in the stream", "dies and does not start",

@@ -17,15 +17,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from chaos.left_over import nothing_left
-from chaos.peer import HANDSHAKE, OLDEST, STATELESS
-from chaos.proxy import FaultyProxy
-from chaos.rounds import MAY_REPEAT, PIPE, POSTS, SSE, TRIES, Ended, Round, WrongError, require
 from mcpkit import Client, OutcomeUnknownError
 from mcpkit.client.asking.forms import FormRequest
 from mcpkit.client.transports.http.sse import SseTransport
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.client.transports.processes.stdio import StdioTransport
+from tests.helpers.chaos.left_over import nothing_left
+from tests.helpers.chaos.peer import HANDSHAKE, OLDEST, STATELESS
+from tests.helpers.chaos.proxy import FaultyProxy
+from tests.helpers.chaos.rounds import MAY_REPEAT, PIPE, POSTS, SSE, TRIES, Ended, Round, WrongError, require
 
 ROOT = Path(__file__).parents[3]
 SERVER = Path(__file__).with_name("server.py")

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar
 
-from chaos.hasty import HastyLoop, run
-from chaos.http_peer import HttpPeer
-from chaos.left_over import nothing_left
-from chaos.peer import HANDSHAKE, OLDEST, STATELESS, Peer
-from chaos.pipe_peer import PipePeer
 from mcpkit import Client, OutcomeUnknownError, ProtocolError, TransportError
 from mcpkit.client.asking.forms import FormRequest
+from tests.helpers.chaos.hasty import HastyLoop, run
+from tests.helpers.chaos.http_peer import HttpPeer
+from tests.helpers.chaos.left_over import nothing_left
+from tests.helpers.chaos.peer import HANDSHAKE, OLDEST, STATELESS, Peer
+from tests.helpers.chaos.pipe_peer import PipePeer
 
 PIPE, POSTS, SESSIONS, SSE = "pipe", "stateless HTTP", "HTTP with sessions", "HTTP with SSE"
 WAYS = (PIPE, POSTS, SESSIONS, SSE)

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from cluster.processes import PATIENCE
-from cluster.wire import Away, Response, sent
+from tests.helpers.cluster.processes import PATIENCE
+from tests.helpers.cluster.wire import Away, Response, sent
 
 Json = dict[str, Any]
 

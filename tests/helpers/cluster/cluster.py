@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.gateway import Gateway
-from cluster.ledger import Ledger
-from cluster.processes import PATIENCE, Process, free_port
-from cluster.redis_proxy import RedisProxy
-from nginx import executable
-from redis_server import RedisServer
+from tests.helpers.cluster.gateway import Gateway
+from tests.helpers.cluster.ledger import Ledger
+from tests.helpers.cluster.processes import PATIENCE, Process, free_port
+from tests.helpers.cluster.redis_proxy import RedisProxy
+from tests.helpers.nginx import executable
+from tests.helpers.redis_server import RedisServer
 
 KEPT = Path(os.environ.get("MCPKIT_LEDGERS", Path(tempfile.gettempdir()) / "mcpkit-ledgers"))
 """Where the ledgers and logs of a run that has failed are left."""
@@ -79,10 +79,20 @@ class Cluster:
     def _replica(self, number: int) -> Process:
         port = free_port()
         command = [sys.executable, "-m", "uvicorn", "--port", str(port), "--log-level", "warning"]
-        return self._process(f"replica-{number}", number, [*command, "cluster.server:app"], port)
+        return self._process(
+            f"replica-{number}", number, [*command, "tests.helpers.cluster.server:app"], port
+        )
 
     def _worker(self, number: int, name: int) -> Process:
-        command = [sys.executable, "-m", "mcpkit", "worker", "cluster.server:server", "--slots", "8"]
+        command = [
+            sys.executable,
+            "-m",
+            "mcpkit",
+            "worker",
+            "tests.helpers.cluster.server:server",
+            "--slots",
+            "8",
+        ]
         return self._process(f"worker-{name}", number, command, None)
 
     def _process(self, name: str, number: int, command: Sequence[str], port: int | None) -> Process:

@@ -10,9 +10,9 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from cluster.clients import ENDED, FAILED, UNKNOWN, Client, Error, Json, Session
-from cluster.cluster import Cluster
-from cluster.wire import Away
+from tests.helpers.cluster.clients import ENDED, FAILED, UNKNOWN, Client, Error, Json, Session
+from tests.helpers.cluster.cluster import Cluster
+from tests.helpers.cluster.wire import Away
 
 ACCEPTED = {"action": "accept", "content": {"value": "red"}}
 YES = {"action": "accept", "content": {"value": True}}

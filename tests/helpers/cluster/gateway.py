@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.processes import PATIENCE, Process, free_port
+from tests.helpers.cluster.processes import PATIENCE, Process, free_port
 
 CONFIGURATION = """
 daemon off;

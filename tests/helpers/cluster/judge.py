@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from cluster.clients import ENDED, FAILED, UNKNOWN
-from cluster.ledger import Line
+from tests.helpers.cluster.clients import ENDED, FAILED, UNKNOWN
+from tests.helpers.cluster.ledger import Line
 
 _PASSING = {"_meta", "pollIntervalMs", "cacheScope", "ttlSeconds"}
 """Members of an answer that are of the answer, and not of the task."""

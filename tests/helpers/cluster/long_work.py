@@ -7,10 +7,10 @@ import time
 from random import Random
 from typing import Any
 
-from cluster.clients import ENDED, IDEMPOTENCY, UNKNOWN, Client, Error
-from cluster.cluster import Cluster
-from cluster.processes import PATIENCE, Process
-from cluster.wire import Away
+from tests.helpers.cluster.clients import ENDED, IDEMPOTENCY, UNKNOWN, Client, Error
+from tests.helpers.cluster.cluster import Cluster
+from tests.helpers.cluster.processes import PATIENCE, Process
+from tests.helpers.cluster.wire import Away
 
 MIXED = (
     *("works",) * 7,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from serving import HELPERS, ROOT
+from tests.helpers.serving import HELPERS, ROOT
 
 PATIENCE = 60.0
 """Seconds until it is given up that something comes true; nothing is judged by how long it takes before."""
@@ -77,7 +77,7 @@ class Process:
         """Start it; `up` waits until it works."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         settings = {name: str(value) for name, value in self.settings.items()}
-        paths = [ROOT, HELPERS]
+        paths = [ROOT]
         if self.ahead:
             paths.insert(0, _AHEAD)
             settings["CLOCK_AHEAD"] = str(self.ahead)

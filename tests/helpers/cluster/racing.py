@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from cluster.clients import UNKNOWN, Client, Error
-from cluster.cluster import Cluster
-from cluster.elsewhere import ACCEPTED
+from tests.helpers.cluster.clients import UNKNOWN, Client, Error
+from tests.helpers.cluster.cluster import Cluster
+from tests.helpers.cluster.elsewhere import ACCEPTED
 
 AT_A_TIME = 60
 

@@ -6,11 +6,11 @@ import asyncio
 from collections import Counter
 from random import Random
 
-from cluster.clients import Client, Error, Session
-from cluster.cluster import Cluster
-from cluster.long_work import MIXED, Asker
-from cluster.processes import Process
-from cluster.wire import Away
+from tests.helpers.cluster.clients import Client, Error, Session
+from tests.helpers.cluster.cluster import Cluster
+from tests.helpers.cluster.long_work import MIXED, Asker
+from tests.helpers.cluster.processes import Process
+from tests.helpers.cluster.wire import Away
 
 CALLERS = 4
 

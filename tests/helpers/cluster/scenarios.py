@@ -8,17 +8,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from cluster.clients import Client, end
-from cluster.cluster import Cluster
-from cluster.elsewhere import Elsewhere
-from cluster.judge import changes_unheard, effects_wrong, promises_broken
-from cluster.long_work import Asker, work_and_kill
-from cluster.processes import PATIENCE
-from cluster.racing import race_for_a_limit, race_for_one_use
-from cluster.rolling import roll
-from cluster.stopped import stop_and_go_on, write_late, written_late
-from cluster.subscribers import Subscriber
-from cluster.trouble import Toucher, Troubles, settle, trouble
+from tests.helpers.cluster.clients import Client, end
+from tests.helpers.cluster.cluster import Cluster
+from tests.helpers.cluster.elsewhere import Elsewhere
+from tests.helpers.cluster.judge import changes_unheard, effects_wrong, promises_broken
+from tests.helpers.cluster.long_work import Asker, work_and_kill
+from tests.helpers.cluster.processes import PATIENCE
+from tests.helpers.cluster.racing import race_for_a_limit, race_for_one_use
+from tests.helpers.cluster.rolling import roll
+from tests.helpers.cluster.stopped import stop_and_go_on, write_late, written_late
+from tests.helpers.cluster.subscribers import Subscriber
+from tests.helpers.cluster.trouble import Toucher, Troubles, settle, trouble
 
 LEASE = {"LEASE": 2}
 

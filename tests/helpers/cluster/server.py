@@ -21,10 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from cluster.controls import engine
-from cluster.ledger import Ledger
 from mcpkit import Complete, Context, Provider, Server, Task, Tasks
 from mcpkit.middlewares import RateLimit
+from tests.helpers.cluster.controls import engine
+from tests.helpers.cluster.ledger import Ledger
 
 FOLDER = Path(os.environ["FOLDER"])
 VERSION = os.environ.get("VERSION", "1")

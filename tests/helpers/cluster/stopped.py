@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from cluster.cluster import Cluster
-from cluster.ledger import Line
-from cluster.long_work import Asker
-from cluster.processes import Process
+from tests.helpers.cluster.cluster import Cluster
+from tests.helpers.cluster.ledger import Line
+from tests.helpers.cluster.long_work import Asker
+from tests.helpers.cluster.processes import Process
 
 TASKS = {"waits": 6, "waits_once": 2}
 """How many of each kind: the worker that goes on has a slot for each."""

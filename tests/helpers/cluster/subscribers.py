@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from cluster.clients import Client, Error, Session, Stream
-from cluster.cluster import Cluster
-from cluster.wire import Away
+from tests.helpers.cluster.clients import Client, Error, Session, Stream
+from tests.helpers.cluster.cluster import Cluster
+from tests.helpers.cluster.wire import Away
 
 THINGS = ("anvil", "bench", "clamp")
 

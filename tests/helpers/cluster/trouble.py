@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
 
-from cluster.clients import Client, Error, end
-from cluster.cluster import Cluster
-from cluster.long_work import Asker
-from cluster.processes import PATIENCE
-from cluster.subscribers import THINGS, Subscriber
-from cluster.wire import Away
-from redis_server import RedisServer
+from tests.helpers.cluster.clients import Client, Error, end
+from tests.helpers.cluster.cluster import Cluster
+from tests.helpers.cluster.long_work import Asker
+from tests.helpers.cluster.processes import PATIENCE
+from tests.helpers.cluster.subscribers import THINGS, Subscriber
+from tests.helpers.cluster.wire import Away
+from tests.helpers.redis_server import RedisServer
 
 
 class Troubles:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from cluster.processes import PATIENCE
+from tests.helpers.cluster.processes import PATIENCE
 
 
 class Away(Exception):

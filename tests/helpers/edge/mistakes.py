@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from edge.messages import BASES, SESSION, Body, Request
+from tests.helpers.edge.messages import BASES, SESSION, Body, Request
 
 JUNK = st.recursive(
     st.sampled_from(

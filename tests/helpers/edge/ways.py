@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import uvicorn
 
-from edge.messages import Request, Response
+from tests.helpers.edge.messages import Request, Response
 
 PATIENCE = 10.0
 """Seconds after which something hangs; an answer takes milliseconds."""

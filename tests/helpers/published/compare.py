@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from published.journey import Step
+from tests.helpers.published.journey import Step
 
 VARIES = "(differs from run to run)"
 ABSENT = "(absent)"

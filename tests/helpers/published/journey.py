@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from published.peers import ANSWER, CAPABILITIES, START, Http, Message, Stdio
+from tests.helpers.published.peers import ANSWER, CAPABILITIES, START, Http, Message, Stdio
 
 Peer = Stdio | Http
 LISTS = {

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from stdio.host import META
+from tests.helpers.stdio.host import META
 
 FOLDER = Path(sys.argv[1])
 SERVER = Path(__file__).with_name("lasting_server.py")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from browser import Browser
-from identity_provider import IdentityProvider
-from interop.authorization.guarded import Guarded, official, ours
-from interop.authorization.user import User
-from launched import Launched
+from tests.helpers.browser import Browser
+from tests.helpers.identity_provider import IdentityProvider
+from tests.helpers.launched import Launched
+from tests.interop.authorization.guarded import Guarded, official, ours
+from tests.interop.authorization.user import User
 
 Guard = Callable[[str], AbstractContextManager[Guarded]]
 

@@ -19,7 +19,7 @@ from mcp.server.auth.settings import AuthSettings
 
 from mcpkit import Context, Scope, Server
 from mcpkit.auth import Jwt, TokenVerifier
-from serving import in_thread_at
+from tests.helpers.serving import in_thread_at
 
 
 class Exchange(NamedTuple):

@@ -20,8 +20,8 @@ from mcp.shared.auth import (
     OAuthToken,
 )
 
-from browser import Login
-from interop.authorization.user import DOCUMENT
+from tests.helpers.browser import Login
+from tests.interop.authorization.user import DOCUMENT
 
 TIME_OUT = 60
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from identity_provider import IdentityProvider, providing
-from interop.authorization.guarded import official
 from mcpkit import Scope, Server, check_authorization
 from mcpkit.auth import InvalidTokenError, TokenVerifier
-from serving import in_thread_at
+from tests.helpers.identity_provider import IdentityProvider, providing
+from tests.helpers.serving import in_thread_at
+from tests.interop.authorization.guarded import official
 
 pytestmark = pytest.mark.anyio
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from browser import Browser, Login
-from identity_provider import IdentityProvider, providing
-from interop.authorization.conftest import Guard
-from interop.authorization.guarded import Guarded, ours
 from mcpkit import Client, Loopback, MemoryTokens, OAuth, SyncClient, TransportError
+from tests.helpers.browser import Browser, Login
+from tests.helpers.identity_provider import IdentityProvider, providing
+from tests.interop.authorization.conftest import Guard
+from tests.interop.authorization.guarded import Guarded, ours
 
 pytestmark = pytest.mark.anyio
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"

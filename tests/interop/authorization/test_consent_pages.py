@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
-from browser import Browser, Profile
-from consent_pages import ConsentPages, consent_pages
+from tests.helpers.browser import Browser, Profile
+from tests.helpers.consent_pages import ConsentPages, consent_pages
 
 KINDS = ("local", "private", "web", "document", "long", "error")
 ALLOW, DENY, BOX = "button[value=allow]", "button[value=deny]", "input[name=remember]"

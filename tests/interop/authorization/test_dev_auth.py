@@ -17,16 +17,16 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 
 import mcpkit
-from authority_site import SCOPES, Forms
-from browser import Login
-from interop.authorization.test_python_client import Kept, journey
-from interop.authorization.test_typescript import SDK_1, WAYS
-from interop.authorization.test_typescript import journey as in_typescript
 from mcpkit import Context, OAuth, Server
 from mcpkit.auth import DevAuth
 from mcpkit.client.authorization.loopback import Loopback
 from mcpkit.client.authorization.storage import MemoryTokens
-from serving import in_thread_at
+from tests.helpers.authority_site import SCOPES, Forms
+from tests.helpers.browser import Login
+from tests.helpers.serving import in_thread_at
+from tests.interop.authorization.test_python_client import Kept, journey
+from tests.interop.authorization.test_typescript import SDK_1, WAYS
+from tests.interop.authorization.test_typescript import journey as in_typescript
 
 CALLBACK = "http://127.0.0.1:3000/callback"
 

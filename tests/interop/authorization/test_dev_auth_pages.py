@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from authority_site import SCOPES, Login
-from browser import Browser, Profile
 from mcpkit import Server
 from mcpkit.auth import DevAuth, DevUser
-from serving import in_thread, in_thread_at
+from tests.helpers.authority_site import SCOPES, Login
+from tests.helpers.browser import Browser, Profile
+from tests.helpers.serving import in_thread, in_thread_at
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey
 
-from identity_provider import PUBLIC, RESOURCE_SERVER, SERVICE, providing
+from tests.helpers.identity_provider import PUBLIC, RESOURCE_SERVER, SERVICE, providing
 
 RESOURCE = "http://127.0.0.1:1/mcp"
 CALLBACK = "http://127.0.0.1:1/callback"

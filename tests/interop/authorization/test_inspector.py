@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from node import node_search_path
-from serving import Served
+from tests.helpers.node import node_search_path
+from tests.helpers.serving import Served
 
 LAUNCHER = Path(__file__).parents[3] / "node_modules/inspector-2/clients/launcher/build/index.js"
 ERAS = ["legacy", "modern"]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from browser import Browser
-from identity_provider import IdentityProvider, providing
-from interop.authorization.test_machines import served
 from mcpkit import Client, FileTokens, Loopback, OAuth
+from tests.helpers.browser import Browser
+from tests.helpers.identity_provider import IdentityProvider, providing
+from tests.interop.authorization.test_machines import served
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from identity_provider import SERVICE, IdentityProvider, providing
 from mcpkit import AuthorizationError, Client, ClientCredentials, Context, Scope, Server
 from mcpkit.auth import Jwt
-from serving import in_thread_at
+from tests.helpers.identity_provider import SERVICE, IdentityProvider, providing
+from tests.helpers.serving import in_thread_at
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
-from node import node_search_path
+from tests.helpers.node import node_search_path
 
 BRIDGE = Path(__file__).parents[3] / "node_modules" / "mcp-remote" / "dist" / "proxy.js"
 TIME_OUT = 90

@@ -7,8 +7,8 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet
 
-from identity_provider import SERVICE, providing
 from mcpkit.client.authorization.dpop import Proofs
+from tests.helpers.identity_provider import SERVICE, providing
 
 pytestmark = pytest.mark.anyio
 

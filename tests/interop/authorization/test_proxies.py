@@ -16,13 +16,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 
-from asgi_client import initialize
-from browser import Browser
-from identity_provider import IdentityProvider, providing
 from mcpkit import Context, Scope, Server
 from mcpkit.auth import AuditEvent, Jwt
-from nginx import Proxy, free_ports, proxying
-from serving import in_thread
+from tests.helpers.asgi_client import initialize
+from tests.helpers.browser import Browser
+from tests.helpers.identity_provider import IdentityProvider, providing
+from tests.helpers.nginx import Proxy, free_ports, proxying
+from tests.helpers.serving import in_thread
 
 ROOT = "/.well-known/oauth-protected-resource"
 

@@ -8,10 +8,10 @@ import anyio
 import pytest
 from mcp.client.auth import OAuthClientProvider
 
-from identity_provider import providing
-from interop.authorization.guarded import Guarded
-from interop.authorization.python_client import Kept, authorization, connected
-from interop.authorization.user import DOCUMENT, User
+from tests.helpers.identity_provider import providing
+from tests.interop.authorization.guarded import Guarded
+from tests.interop.authorization.python_client import Kept, authorization, connected
+from tests.interop.authorization.user import DOCUMENT, User
 
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 MODES = [("legacy", HANDSHAKE), ("auto", STATELESS), (STATELESS, STATELESS)]

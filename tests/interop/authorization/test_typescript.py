@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from browser import Login
-from identity_provider import providing
-from interop.authorization.user import DOCUMENT
-from node import node_search_path
+from tests.helpers.browser import Login
+from tests.helpers.identity_provider import providing
+from tests.helpers.node import node_search_path
+from tests.interop.authorization.user import DOCUMENT
 
 DRIVERS = Path(__file__).parents[1] / "node"
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"

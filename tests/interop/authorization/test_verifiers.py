@@ -5,10 +5,10 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from clock import Clock
-from identity_provider import RESOURCE_SERVER, SERVICE, IdentityProvider, providing
 from mcpkit.auth import Grant, Introspection, InvalidTokenError, Jwt, VerifierUnavailableError
-from signed_tokens import NOW
+from tests.helpers.clock import Clock
+from tests.helpers.identity_provider import RESOURCE_SERVER, SERVICE, IdentityProvider, providing
+from tests.helpers.signed_tokens import NOW
 
 pytestmark = pytest.mark.anyio
 

@@ -12,12 +12,12 @@ from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuth
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from identity_provider import SERVICE, providing
-from interop.authorization.guarded import ours
-from interop.authorization.python_client import Kept, authorization, connected
 from mcpkit import Context, Scope, Server
 from mcpkit.auth import Jwt
-from serving import in_thread_at
+from tests.helpers.identity_provider import SERVICE, providing
+from tests.helpers.serving import in_thread_at
+from tests.interop.authorization.guarded import ours
+from tests.interop.authorization.python_client import Kept, authorization, connected
 
 MODES = ["legacy", "auto"]
 

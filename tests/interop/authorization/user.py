@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from browser import Login, Profile
-from launched import Launched
+from tests.helpers.browser import Login, Profile
+from tests.helpers.launched import Launched
 
 DOCUMENT = {
     "client_id": "https://client.example.com/about.json",

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from interop.conftest import ROOT, TIME_OUT, RunNode
-from interop.tasks.journey import ADA, COMMAND
-from serving import Served
+from tests.helpers.serving import Served
+from tests.interop.conftest import ROOT, TIME_OUT, RunNode
+from tests.interop.tasks.journey import ADA, COMMAND
 
 HERE = Path(__file__).parent
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interop.tasks.server import TOKENS
+from tests.interop.tasks.server import TOKENS
 
 HANDSHAKE = "2025-11-25"
 STATELESS = "2026-07-28"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from interop.tasks.journey import CASES, HANDSHAKE, JOURNEY, STATELESS, SUPPORT, check_calls
+from tests.interop.tasks.journey import CASES, HANDSHAKE, JOURNEY, STATELESS, SUPPORT, check_calls
 
 WAYS = ["stdio", "http"]
 TOLD = json.dumps(JOURNEY)

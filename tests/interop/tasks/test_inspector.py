@@ -15,10 +15,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from interop.conftest import ROOT, TIME_OUT
-from interop.tasks.journey import STATELESS
-from node import node_search_path
-from waiting import PATIENCE
+from tests.helpers.node import node_search_path
+from tests.helpers.waiting import PATIENCE
+from tests.interop.conftest import ROOT, TIME_OUT
+from tests.interop.tasks.journey import STATELESS
 
 CLIENTS = ROOT / "node_modules" / "inspector-2" / "clients"
 COMMAND_LINE = [CLIENTS / "launcher" / "build" / "index.js", "--cli"]

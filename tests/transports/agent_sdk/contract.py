@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mcpkit import Context, Image, Principal, Server, ToolError
-from sdk_agent import MCP, Agent, agent
+from tests.helpers.sdk_agent import MCP, Agent, agent
 
 SDK = sys.argv[1]
 

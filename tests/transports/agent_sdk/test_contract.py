@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_sdks import AGENTS, Environment
+from tests.helpers.agent_sdks import AGENTS, Environment
 
 CONTRACT = Path(__file__).parent / "contract.py"
 CASES = re.findall(r"^async def (\w+)\(house: House\)", CONTRACT.read_text("utf-8"), re.MULTILINE)

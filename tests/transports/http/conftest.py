@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Client, Serve, serving
 from mcpkit import Server
-from resumed import Steps
-from stateless_server import make_server
-from work import Work
+from tests.helpers.asgi_client import Client, Serve, serving
+from tests.helpers.resumed import Steps
+from tests.helpers.stateless_server import make_server
+from tests.helpers.work import Work
 
 
 @pytest.fixture

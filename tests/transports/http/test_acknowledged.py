@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve
-from pipe import open_pipe, settle
-from shared_memory import Shared, make_server, subscribe, two_places
-from waiting import until
+from tests.helpers.asgi_client import Serve
+from tests.helpers.pipe import open_pipe, settle
+from tests.helpers.shared_memory import Shared, make_server, subscribe, two_places
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from asgi_client import Serve
 from mcpkit import Context, Image, Server
-from pipe import META
-from stateless_server import LATER, text_of
-from work import Work
+from tests.helpers.asgi_client import Serve
+from tests.helpers.pipe import META
+from tests.helpers.stateless_server import LATER, text_of
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Client, Serve, lifespan
-from asking_server import accept, asked, make_server, respond
 from mcpkit import Context, Memory, Server
-from pipe import settle
-from resumed import message_of
-from stateless_server import text_of
-from work import Work
+from tests.helpers.asgi_client import Client, Serve, lifespan
+from tests.helpers.asking_server import accept, asked, make_server, respond
+from tests.helpers.pipe import settle
+from tests.helpers.resumed import message_of
+from tests.helpers.stateless_server import text_of
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

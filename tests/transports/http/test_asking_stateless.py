@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from asgi_answer import Answer
-from asgi_client import BOTH, Client, Serve
-from asking_server import DECLARED, AskingJudge, accept, make_server
 from mcpkit import Server
-from stateless_server import text_of
-from work import Work
+from tests.helpers.asgi_answer import Answer
+from tests.helpers.asgi_client import BOTH, Client, Serve
+from tests.helpers.asking_server import DECLARED, AskingJudge, accept, make_server
+from tests.helpers.stateless_server import text_of
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

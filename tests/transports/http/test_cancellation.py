@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from asgi_client import Client, Serve, lifespan
 from mcpkit import Server
-from pipe import META
-from stateless_server import LATER
-from work import Work
+from tests.helpers.asgi_client import Client, Serve, lifespan
+from tests.helpers.pipe import META
+from tests.helpers.stateless_server import LATER
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Client, Serve, initialize
 from mcpkit import ChallengeError, Context, Depends, Principal, ProtocolError, Server
 from mcpkit.middleware import CallNext, Request
 from mcpkit.protocol.revisions import HANDSHAKE
 from mcpkit.testing import connect
-from serving import in_thread
+from tests.helpers.asgi_client import Client, Serve, initialize
+from tests.helpers.serving import in_thread
 
 pytestmark = pytest.mark.anyio
 

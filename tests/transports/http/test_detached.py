@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Client, Serve, lifespan
 from mcpkit import Context, ProtocolError, Server
 from mcpkit.middleware import Detached
-from waiting import until
-from wings.background import Mailbox
-from work import Work
+from tests.helpers.asgi_client import Client, Serve, lifespan
+from tests.helpers.waiting import until
+from tests.helpers.work import Work
+from tests.wings.background import Mailbox
 
 pytestmark = pytest.mark.anyio
 

@@ -15,10 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge.messages import Request, Response, find
-from edge.mistakes import requests
-from edge.ways import App, Edge, Uvicorn
 from mcpkit import Context, Header, Server, ToolError
+from tests.helpers.edge.messages import Request, Response, find
+from tests.helpers.edge.mistakes import requests
+from tests.helpers.edge.ways import App, Edge, Uvicorn
+
+pytestmark = pytest.mark.long
 
 BODY_TIMEOUT = 0.2
 MAX_BODY = 4_000

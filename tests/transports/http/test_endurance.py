@@ -10,12 +10,15 @@ import socket
 import threading
 from contextlib import asynccontextmanager, suppress
 
+import pytest
 import uvicorn
 
 from mcpkit import Memory, Server
 from mcpkit.transports.http.sessions.session import Session
-from shared_memory import sessions_in
-from waiting import until
+from tests.helpers.shared_memory import sessions_in
+from tests.helpers.waiting import until
+
+pytestmark = pytest.mark.long
 
 CLIENTS = 200
 THREADS = 20

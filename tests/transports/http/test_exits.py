@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve
-from exits import failing, unretrieved
+from tests.helpers.asgi_client import Serve
+from tests.helpers.exits import failing, unretrieved
 
 __all__ = ["unretrieved"]
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 
 @pytest.mark.parametrize("error", [SystemExit, GeneratorExit])

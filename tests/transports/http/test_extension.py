@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from asgi_answer import Answer, Judge
-from asgi_client import Client, Serve
 from mcpkit import Context, ExtensionResult, Principal, ProtocolError, Server
-from official import RESULT_OF, official
+from tests.helpers.asgi_answer import Answer, Judge
+from tests.helpers.asgi_client import Client, Serve
+from tests.helpers.official import RESULT_OF, official
 
 pytestmark = pytest.mark.anyio
 

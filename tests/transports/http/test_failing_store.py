@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
-from asgi_client import Serve, initialize
-from shared_memory import (
+from tests.helpers.asgi_client import Serve, initialize
+from tests.helpers.shared_memory import (
     Shared,
     listen,
     make_server,
@@ -18,7 +18,7 @@ from shared_memory import (
     subscribe,
     two_places,
 )
-from waiting import until
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from asgi_client import Serve, initialize
 from mcpkit import Principal, Server
-from serving import in_thread
-from session_server import PING
-from waiting import until
+from tests.helpers.asgi_client import Serve, initialize
+from tests.helpers.serving import in_thread
+from tests.helpers.session_server import PING
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from asgi_client import Serve
 from mcpkit import Context, Server
 from mcpkit.transports.http.exchange import Exchange
 from mcpkit.transports.http.sessions.response import Answer
+from tests.helpers.asgi_client import Serve
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 
 @pytest.fixture

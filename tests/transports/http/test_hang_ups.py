@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 
-from wire_requests import PATIENCE, make_server, opened, start
+from tests.helpers.wire_requests import PATIENCE, make_server, opened, start
 
 MOMENTS = ("half a body", "wait", "block", "report", "get", "sse", "listen", "unread", "handshake wait")
 

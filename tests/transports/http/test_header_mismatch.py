@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import pytest
 
-from asgi_client import Serve, serving
 from mcpkit import BaseTool, Context, Header, Server
-from stateless_server import REVISION, text_of
+from tests.helpers.asgi_client import Serve, serving
+from tests.helpers.stateless_server import REVISION, text_of
 
 pytestmark = pytest.mark.anyio
 

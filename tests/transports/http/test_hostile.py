@@ -10,11 +10,11 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from asgi_client import Serve, initialize
 from mcpkit import Context, Server
 from mcpkit.transports.http import exchange as exchanges
-from pipe import META
-from work import Work
+from tests.helpers.asgi_client import Serve, initialize
+from tests.helpers.pipe import META
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

@@ -14,11 +14,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from event_streams import EventStream
-from redis_server import common_server
-from serving import PATIENCE, Served, from_text
+from tests.helpers.event_streams import EventStream
+from tests.helpers.redis_server import common_server
+from tests.helpers.serving import PATIENCE, Served, from_text
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes are killed")
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="processes are killed"), pytest.mark.slow]
 
 PROGRAM = """
 import asyncio, os

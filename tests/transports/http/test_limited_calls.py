@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve
 from mcpkit import Server
-from stateless_server import LATER
-from waiting import until
-from work import Work
+from tests.helpers.asgi_client import Serve
+from tests.helpers.stateless_server import LATER
+from tests.helpers.waiting import until
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

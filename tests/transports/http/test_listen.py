@@ -12,10 +12,18 @@ from typing import Any
 import httpx2
 import pytest
 
-from event_streams import ACCEPT, SUBSCRIPTION, EventStream, Site, eventually, site, stateless_meta
-from listening import hearing
 from mcpkit import Server
-from serving import Served, from_text
+from tests.helpers.event_streams import (
+    ACCEPT,
+    SUBSCRIPTION,
+    EventStream,
+    Site,
+    eventually,
+    site,
+    stateless_meta,
+)
+from tests.helpers.listening import hearing
+from tests.helpers.serving import Served, from_text
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 CANCELLED = "notifications/cancelled"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve, initialize
 from mcpkit import Context, Memory, ProtocolError, Server, current_context
 from mcpkit.common.errors import BusyError
 from mcpkit.middleware import CallNext, Request, Result
+from tests.helpers.asgi_client import Serve, initialize
 
 pytestmark = pytest.mark.anyio
 

@@ -16,10 +16,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from asgi_client import Client
 from mcpkit import Context, Server
-from pipe import settle
-from serving import Served, from_text, in_thread
+from tests.helpers.asgi_client import Client
+from tests.helpers.pipe import settle
+from tests.helpers.serving import Served, from_text, in_thread
 
 HEADERS = {
     "Accept": "application/json, text/event-stream",

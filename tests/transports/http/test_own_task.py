@@ -8,9 +8,9 @@ import sys
 import pytest
 
 import mcpkit
-from asgi_client import Client, Serve
 from mcpkit import Server
-from work import Work
+from tests.helpers.asgi_client import Client, Serve
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from asgi_client import Serve
 from mcpkit import Memory, Server
-from waiting import until
+from tests.helpers.asgi_client import Serve
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from asgi_answer import Judge
-from asgi_client import initialize, serving
 from mcpkit import Context, Server
 from mcpkit.middlewares import RateLimit
+from tests.helpers.asgi_answer import Judge
+from tests.helpers.asgi_client import initialize, serving
 
 pytestmark = pytest.mark.anyio
 

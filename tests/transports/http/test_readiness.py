@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Client, Serve, lifespan
-from clock import Clock
 from mcpkit import Memory, Server, Sqlite
 from mcpkit.common.errors import RegistrationError
-from waiting import until
+from tests.helpers.asgi_client import Client, Serve, lifespan
+from tests.helpers.clock import Clock
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

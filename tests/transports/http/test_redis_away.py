@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from engines import eventually
 from mcpkit import Context, Redis, Server
-from redis_server import RedisServer
-from replicas import CLIENT, Replica, call, request
-from serving import in_thread
+from tests.helpers.engines import eventually
+from tests.helpers.redis_server import RedisServer
+from tests.helpers.replicas import CLIENT, Replica, call, request
+from tests.helpers.serving import in_thread
+
+pytestmark = pytest.mark.slow
 
 
 class Site:

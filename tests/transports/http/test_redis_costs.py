@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from engines import eventually
 from mcpkit import Redis, Server
 from mcpkit.testing import connect
-from redis_server import RedisServer
-from task_client import KNOWS_TASKS, begin, look
-from waiting import until
+from tests.helpers.engines import eventually
+from tests.helpers.redis_server import RedisServer
+from tests.helpers.task_client import KNOWS_TASKS, begin, look
+from tests.helpers.waiting import until
 
 HEADERS = {"Accept": "application/json, text/event-stream"}
 CLIENT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "host", "version": "1"}}
@@ -27,7 +27,7 @@ META = {
 SECRET = "a secret of sixteen bytes and more"
 TIMES = 20
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 class Counted:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from asgi_answer import Judge
-from asgi_client import Client, Serve, serving
 from mcpkit import Context, Memory, ProtocolError, Server
 from mcpkit.testing import connect
-from official import official
+from tests.helpers.asgi_answer import Judge
+from tests.helpers.asgi_client import Client, Serve, serving
+from tests.helpers.official import official
 
 pytestmark = pytest.mark.anyio
 

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 
-from engines import ENGINES, close, make_engine
-from event_streams import EventStream
 from mcpkit import Context, Memory, Redis, Server, Sqlite
-from replicas import BOTH, CLIENT, Replica, call, request
-from serving import PATIENCE, in_thread
+from tests.helpers.engines import ENGINES, close, make_engine
+from tests.helpers.event_streams import EventStream
+from tests.helpers.replicas import BOTH, CLIENT, Replica, call, request
+from tests.helpers.serving import PATIENCE, in_thread
+
+pytestmark = pytest.mark.slow
 
 TIMES = 12
 META = {

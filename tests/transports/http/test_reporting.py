@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from event_streams import META, EventStream, stateless_meta
-from reported import (
+from tests.helpers.event_streams import META, EventStream, stateless_meta
+from tests.helpers.reported import (
     TOKEN,
     check_increase,
     check_level,
@@ -21,7 +21,9 @@ from reported import (
     check_track,
     told,
 )
-from serving import HELPERS, Served, serving
+from tests.helpers.serving import ROOT, Served, serving
+
+pytestmark = pytest.mark.long
 
 SESSIONS = ["2025-03-26", "2025-06-18", "2025-11-25"]
 STATELESS = "2026-07-28"
@@ -30,10 +32,10 @@ COMMAND = [
     "-m",
     "uvicorn",
     "--app-dir",
-    str(HELPERS),
+    str(ROOT),
     "--port",
     "0",
-    "reporting_server:app",
+    "tests.helpers.reporting_server:app",
 ]
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Client, Serve
 from mcpkit import Context, LogHandler, Server
-from pipe import HANDSHAKE, META, settle
+from tests.helpers.asgi_client import Client, Serve
+from tests.helpers.pipe import HANDSHAKE, META, settle
 
 pytestmark = pytest.mark.anyio
 

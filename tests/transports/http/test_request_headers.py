@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import pytest
 
-from asgi_answer import Judge
-from asgi_client import Serve, initialize
 from mcpkit import Complete, Context, Depends, FromHeader, Server
-from pipe import stateless_meta
-from stateless_server import text_of
+from tests.helpers.asgi_answer import Judge
+from tests.helpers.asgi_client import Serve, initialize
+from tests.helpers.pipe import stateless_meta
+from tests.helpers.stateless_server import text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -12,14 +12,16 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from asgi_answer import Answer
-from asgi_client import Serve, initialize
 from mcpkit import Context, Server
 from mcpkit.transports.http import exchange
 from mcpkit.transports.http.options import Settings
 from mcpkit.transports.http.sessions import events
-from serving import in_thread
-from waiting import until
+from tests.helpers.asgi_answer import Answer
+from tests.helpers.asgi_client import Serve, initialize
+from tests.helpers.serving import in_thread
+from tests.helpers.waiting import until
+
+pytestmark = pytest.mark.long
 
 BOUNDS = (exchange._PIECE, exchange._MUCH, Settings.max_kept // events.SHARE, exchange.MOST_QUEUED)
 SIZES = st.one_of(

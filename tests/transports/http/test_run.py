@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 
 from mcpkit import Server
-from serving import Served
+from tests.helpers.serving import Served
 
 
 @pytest.fixture

@@ -18,10 +18,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from redis_server import common_server
-from serving import PATIENCE, Served
+from tests.helpers.redis_server import common_server
+from tests.helpers.serving import PATIENCE, Served
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the workers are killed as a group")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="the workers are killed as a group"),
+    pytest.mark.slow,
+]
 needs_gunicorn = pytest.mark.skipif(find_spec("gunicorn") is None, reason="no gunicorn is installed")
 
 PROGRAM = """

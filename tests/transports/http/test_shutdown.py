@@ -19,11 +19,12 @@ import httpx2
 import pytest
 
 from mcpkit import Server
-from serving import HELPERS, PATIENCE, Served, from_file
+from tests.helpers.serving import HELPERS, PATIENCE, Served, from_file
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals"),
     pytest.mark.usefixtures("hear_interrupts"),
+    pytest.mark.long,
 ]
 
 GRACE = 0.5
@@ -68,12 +69,12 @@ def served(runner: str, loop: str = "asyncio", parser: str = "h11", **settings: 
     if runner == "run":
         return Served([sys.executable, str(BUSY), loop, parser], **settings)
     if runner == "mounted":
-        return Served(from_file("busy:mounted", *options), MOUNTED=1, **settings)
+        return Served(from_file("tests.helpers.busy:mounted", *options), MOUNTED=1, **settings)
     if runner == "workers":
-        workers = Served(from_file("busy:app", *options, "--workers", "2"), **settings)
+        workers = Served(from_file("tests.helpers.busy:app", *options, "--workers", "2"), **settings)
         workers.wait_for("Application startup complete", times=2)
         return workers
-    return Served(from_file("busy:app", *options), **settings)
+    return Served(from_file("tests.helpers.busy:app", *options), **settings)
 
 
 class Client:

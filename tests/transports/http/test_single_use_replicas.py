@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from engines import ENGINES, Engine
 from mcpkit import Context, Redis, Server
-from redis_server import RedisServer
-from replicated import REPLICAS, engines, replicas
+from tests.helpers.engines import ENGINES, Engine
+from tests.helpers.redis_server import RedisServer
+from tests.helpers.replicated import REPLICAS, engines, replicas
 
 pytestmark = pytest.mark.anyio
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve
 from mcpkit import Server
-from pipe import META, REMOVED, stateless_meta
-from stateless_server import REVISION, request, standard_headers, text_of
-from work import Work
+from tests.helpers.asgi_client import Serve
+from tests.helpers.pipe import META, REMOVED, stateless_meta
+from tests.helpers.stateless_server import REVISION, request, standard_headers, text_of
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

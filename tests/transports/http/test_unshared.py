@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve
-from asking_server import accept, asked, respond
 from mcpkit import Context, Memory, Server
-from serving import Served
-from session_server import SECRET
-from stateless_server import text_of
+from tests.helpers.asgi_client import Serve
+from tests.helpers.asking_server import accept, asked, respond
+from tests.helpers.serving import Served
+from tests.helpers.session_server import SECRET
+from tests.helpers.stateless_server import text_of
+
+pytestmark = pytest.mark.long
 
 WARNING = "workers serve, and share nothing"
 PROGRAM = """

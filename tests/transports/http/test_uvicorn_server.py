@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from mcpkit import Server
-from wire_requests import LATEST, META, PATIENCE, make_server, message, opened, start
+from tests.helpers.wire_requests import LATEST, META, PATIENCE, make_server, message, opened, start
 
 EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
 GRACE = 1.0

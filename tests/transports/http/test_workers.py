@@ -15,11 +15,13 @@ import pytest
 from mcp import Client as OfficialClient
 from mcp.client.streamable_http import streamable_http_client
 
-from asgi_client import Serve, Session
 from mcpkit import Memory, Server
-from serving import PATIENCE, Served, from_file
-from session_server import SECRET, make_server, said
-from work import Work
+from tests.helpers.asgi_client import Serve, Session
+from tests.helpers.serving import PATIENCE, Served, from_file
+from tests.helpers.session_server import SECRET, make_server, said
+from tests.helpers.work import Work
+
+pytestmark = pytest.mark.long
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 CLIENT = {
@@ -53,7 +55,7 @@ def free_port() -> int:
 
 
 def on_port(port: int) -> Served:
-    server = Served([*from_file("busy:app"), "--port", str(port)], MCPKIT_SECRET=SECRET)
+    server = Served([*from_file("tests.helpers.busy:app"), "--port", str(port)], MCPKIT_SECRET=SECRET)
     server.wait_for("Uvicorn running on")
     return server
 
@@ -106,7 +108,7 @@ def client_name(result: Any) -> str:
 @needs_posix
 @pytest.mark.parametrize("settings", [{"MCPKIT_SECRET": SECRET}, {}], ids=["a secret", "no secret"])
 def test_all_workers_answer_one_session(settings: dict[str, str]) -> None:
-    with Served(from_file("busy:app", "--workers", "2"), **settings) as server:
+    with Served(from_file("tests.helpers.busy:app", "--workers", "2"), **settings) as server:
         server.wait_for("Application startup complete", times=2)
         url = f"{server.origin}/mcp"
         session = post(url, "initialize", CLIENT).headers["mcp-session-id"]
@@ -122,7 +124,7 @@ def test_all_workers_answer_one_session(settings: dict[str, str]) -> None:
 
 @needs_posix
 def test_a_worker_that_takes_the_place_of_a_dead_one_answers_its_sessions() -> None:
-    with Served(from_file("busy:app", "--workers", "2")) as server:
+    with Served(from_file("tests.helpers.busy:app", "--workers", "2")) as server:
         server.wait_for("Application startup complete", times=2)
         url = f"{server.origin}/mcp"
         session = post(url, "initialize", CLIENT).headers["mcp-session-id"]

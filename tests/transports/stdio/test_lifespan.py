@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stdio.host import PATIENCE, environment
+from tests.helpers.stdio.host import PATIENCE, environment
 
 PROGRAM = """
 import asyncio

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from stdio.host import PATIENCE, Host, call, environment, text_of
+from tests.helpers.stdio.host import PATIENCE, Host, call, environment, text_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="waits for processes that are not its children"),
     pytest.mark.usefixtures("hear_interrupts"),
+    pytest.mark.long,
 ]
 
 MODULE = """

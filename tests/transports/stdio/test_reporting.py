@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reported import (
+from tests.helpers.reported import (
     TOKEN,
     check_increase,
     check_level,
@@ -20,12 +20,15 @@ from reported import (
     check_track,
     told,
 )
-from stdio.host import HELPERS, META, Host, environment
+from tests.helpers.stdio.host import META, ROOT, Host, environment
 
 HANDSHAKE = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 STATELESS = "2026-07-28"
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="waits for pipes by select")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="waits for pipes by select"),
+    pytest.mark.long,
+]
 
 
 class ReportingHost(Host):
@@ -38,11 +41,11 @@ class ReportingHost(Host):
     def __init__(self, revision: str) -> None:
         self.revision = revision
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "reporting_server"],
+            [sys.executable, "-m", "tests.helpers.reporting_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            cwd=HELPERS,
+            cwd=ROOT,
             env=environment(),
             bufsize=0,
             start_new_session=True,

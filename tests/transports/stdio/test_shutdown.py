@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from stdio.host import PATIENCE, SERVER, Host, call, environment, line, text_of
+from tests.helpers.stdio.host import PATIENCE, SERVER, Host, call, environment, line, text_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),
     pytest.mark.usefixtures("hear_interrupts"),
+    pytest.mark.long,
 ]
 
 CANCELLABLE: list[tuple[str, dict[str, Any]]] = [("sleep", {"seconds": 3600}), ("block", {"seconds": 3600})]

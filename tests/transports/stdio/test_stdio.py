@@ -18,7 +18,7 @@ import pytest
 
 from mcpkit import Server
 from mcpkit.transports.stdio import run_stdio
-from stdio.host import PATIENCE, Host, call, environment, line, text_of, without
+from tests.helpers.stdio.host import PATIENCE, Host, call, environment, line, text_of, without
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 

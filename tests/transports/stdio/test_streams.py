@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="has /dev/full")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="has /dev/full"), pytest.mark.long]
 
 PROCESSES = min(2000, int(os.environ.get("MCPKIT_TEST_EXAMPLES", "36")))
 

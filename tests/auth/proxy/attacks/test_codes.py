@@ -12,13 +12,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from authority_site import Login
 from mcpkit.auth.authority import grants as grants_module
 from mcpkit.auth.authority.grants import GrantRecord, Grants
 from mcpkit.auth.authority.parts import Parts
 from mcpkit.auth.proxy.transactions import Transactions
 from mcpkit.auth.verifier import InvalidTokenError
-from two_browsers import (
+from tests.helpers.authority_site import Login
+from tests.helpers.two_browsers import (
     EDITOR,
     EVIL,
     MCP,

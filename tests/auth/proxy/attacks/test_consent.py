@@ -14,7 +14,7 @@ from mcpkit.auth.authority.consent import Consent
 from mcpkit.auth.authority.login import Ending
 from mcpkit.auth.authority.parameters import Parameters, of_form
 from mcpkit.auth.proxy.login import ProxyLogin
-from two_browsers import EDITOR, EVIL, ORIGIN, World, form_of
+from tests.helpers.two_browsers import EDITOR, EVIL, ORIGIN, World, form_of
 
 pytestmark = pytest.mark.anyio
 

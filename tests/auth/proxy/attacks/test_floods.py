@@ -8,10 +8,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from authority_site import Login
 from mcpkit.auth.proxy.limits import Limits
 from mcpkit.state.memory import Memory
-from two_browsers import EDITOR, EVIL, MCP, Browser, World, logged_in
+from tests.helpers.authority_site import Login
+from tests.helpers.two_browsers import EDITOR, EVIL, MCP, Browser, World, logged_in
 
 pytestmark = pytest.mark.anyio
 
@@ -136,7 +136,7 @@ def world_registration(world: World, number: int) -> dict[str, Any]:
 
 
 async def test_logins_that_are_begun_and_never_ended_leave_the_store_empty() -> None:
-    from two_browsers import consented
+    from tests.helpers.two_browsers import consented
 
     shared = Memory()
     world = World(shared=shared)

@@ -14,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from authority_site import Login
-from browser import Browser, Profile
 from mcpkit import Server
 from mcpkit.auth import OAuthProxy, Upstream
 from mcpkit.auth.authority.consent import Consent
-from serving import in_thread, in_thread_at
-from two_browsers import form_of
+from tests.helpers.authority_site import Login
+from tests.helpers.browser import Browser, Profile
+from tests.helpers.serving import in_thread, in_thread_at
+from tests.helpers.two_browsers import form_of
 
 PROVIDER = "http://127.0.0.1:9/provider"
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from two_browsers import EDITOR, ORIGIN, World, answer, consented
+from tests.helpers.two_browsers import EDITOR, ORIGIN, World, answer, consented
 
 RELAXED = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from authority_site import CALLBACK
-from canary import Canary
-from canary import listening as canary_listening
-from certificates import Authority
 from mcpkit.auth.authority.client_documents import ClientDocuments
 from mcpkit.auth.authority.errors import OAuthError
 from mcpkit.auth.authority.public_internet import PublicTransport
-from scripted_http import Asked, Reply, scripted
+from tests.helpers.authority_site import CALLBACK
+from tests.helpers.canary import Canary
+from tests.helpers.canary import listening as canary_listening
+from tests.helpers.certificates import Authority
+from tests.helpers.scripted_http import Asked, Reply, scripted
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import pytest
 from mcpkit import Principal
 from mcpkit.auth.proxy.logins import Logins
 from mcpkit.common.errors import LoginNeededError
-from two_browsers import EDITOR, EVIL, MCP, ORIGIN, PROVIDER, World, answer, logged_in
+from tests.helpers.two_browsers import EDITOR, EVIL, MCP, ORIGIN, PROVIDER, World, answer, logged_in
 
 pytestmark = pytest.mark.anyio
 

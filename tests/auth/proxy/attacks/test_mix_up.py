@@ -18,13 +18,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
-from login_site import Site
 from mcpkit import AuthorizationError, Client, Loopback, MemoryTokens, OAuth, TransportError
 from mcpkit.client.authorization.code_flow import AuthorizationRequest
-from serving import in_thread, in_thread_at
-from two_browsers import Browser, Internet, World, form_of
+from tests.helpers.login_site import Site
+from tests.helpers.serving import in_thread, in_thread_at
+from tests.helpers.two_browsers import Browser, Internet, World, form_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 class Attacker:

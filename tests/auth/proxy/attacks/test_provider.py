@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from signed_tokens import Signer, encoded
-from two_browsers import CLIENT, EDITOR, ORIGIN, PROVIDER, World, answer, consented, logged_in
+from tests.helpers.signed_tokens import Signer, encoded
+from tests.helpers.two_browsers import CLIENT, EDITOR, ORIGIN, PROVIDER, World, answer, consented, logged_in
 
 pytestmark = pytest.mark.anyio
 

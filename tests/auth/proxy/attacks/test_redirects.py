@@ -7,9 +7,19 @@ from urllib.parse import quote
 
 import pytest
 
-from authority_site import Forms, Login
 from mcpkit.auth.authority import client as client_module
-from two_browsers import EDITOR, EVIL, ORIGIN, PROVIDER, World, answer, consented, form_of, logged_in
+from tests.helpers.authority_site import Forms, Login
+from tests.helpers.two_browsers import (
+    EDITOR,
+    EVIL,
+    ORIGIN,
+    PROVIDER,
+    World,
+    answer,
+    consented,
+    form_of,
+    logged_in,
+)
 
 pytestmark = pytest.mark.anyio
 

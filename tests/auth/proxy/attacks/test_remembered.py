@@ -13,12 +13,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from authority_site import Login
 from mcpkit.auth.authority.client import Client
 from mcpkit.auth.authority.client_documents import ClientDocuments
 from mcpkit.auth.proxy import remembered as remembered_module
 from mcpkit.auth.proxy.remembered import FIELD, Remembered
-from two_browsers import EDITOR, MCP, ORIGIN, Browser, World, answer, form_of
+from tests.helpers.authority_site import Login
+from tests.helpers.two_browsers import EDITOR, MCP, ORIGIN, Browser, World, answer, form_of
 
 pytestmark = pytest.mark.anyio
 

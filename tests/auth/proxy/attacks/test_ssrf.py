@@ -15,16 +15,16 @@ from typing import Any
 import httpx2
 import pytest
 
-from authority_site import CALLBACK, Login
-from canary import Canary
-from canary import listening as canary_listening
 from mcpkit import Server
 from mcpkit.auth import DevAuth
 from mcpkit.auth.authority import public_internet
 from mcpkit.auth.authority.client_documents import ClientDocuments
 from mcpkit.auth.authority.errors import OAuthError
 from mcpkit.auth.authority.public_internet import PublicTransport, addresses_of, is_public
-from serving import in_thread_at
+from tests.helpers.authority_site import CALLBACK, Login
+from tests.helpers.canary import Canary
+from tests.helpers.canary import listening as canary_listening
+from tests.helpers.serving import in_thread_at
 
 pytestmark = pytest.mark.anyio
 

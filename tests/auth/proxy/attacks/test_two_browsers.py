@@ -12,7 +12,7 @@ import pytest
 
 from mcpkit.auth.authority.grants import Grants
 from mcpkit.auth.proxy.transactions import Transaction, Transactions
-from two_browsers import EDITOR, EVIL, Browser, World, answer, consented, logged_in
+from tests.helpers.two_browsers import EDITOR, EVIL, Browser, World, answer, consented, logged_in
 
 pytestmark = pytest.mark.anyio
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from auth.proxy.providers.journeys import found_directly
 from mcpkit.client.authorization.checking.hosts import HOSTS, hosts_at
-from provider_sites import Entra, GitHub, Google, Provider
+from tests.auth.proxy.providers.journeys import found_directly
+from tests.helpers.provider_sites import Entra, GitHub, Google, Provider
 
 pytestmark = pytest.mark.anyio
 

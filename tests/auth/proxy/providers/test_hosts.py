@@ -6,15 +6,15 @@ import re
 
 import pytest
 
-from auth.proxy.providers.journeys import KINDS, MCP, SCOPES, before, found_directly, upstream_of
-from clock import Clock
 from mcpkit import Server, check_authorization
 from mcpkit.auth import OAuthProxy
 from mcpkit.client.authorization.checking.hosts import hosts_at
-from provider_sites import Provider
-from recorded_providers import ENTRA, GITHUB, GOOGLE
-from serving import ROOT
-from signed_tokens import NOW
+from tests.auth.proxy.providers.journeys import KINDS, MCP, SCOPES, before, found_directly, upstream_of
+from tests.helpers.clock import Clock
+from tests.helpers.provider_sites import Provider
+from tests.helpers.recorded_providers import ENTRA, GITHUB, GOOGLE
+from tests.helpers.serving import ROOT
+from tests.helpers.signed_tokens import NOW
 
 pytestmark = pytest.mark.anyio
 

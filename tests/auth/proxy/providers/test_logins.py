@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from auth.proxy.providers.journeys import KINDS, SCOPES, Journey, before, upstream_of
-from clock import Clock
 from mcpkit import Context, Server
 from mcpkit.auth import OAuthProxy
-from provider_sites import CLIENT_SECRET, Entra, GitHub, Google, Provider, here
-from serving import ROOT
-from signed_tokens import NOW
+from tests.auth.proxy.providers.journeys import KINDS, SCOPES, Journey, before, upstream_of
+from tests.helpers.clock import Clock
+from tests.helpers.provider_sites import CLIENT_SECRET, Entra, GitHub, Google, Provider, here
+from tests.helpers.serving import ROOT
+from tests.helpers.signed_tokens import NOW
 
 pytestmark = pytest.mark.anyio
 

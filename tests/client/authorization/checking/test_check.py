@@ -12,13 +12,13 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from login_site import ISSUER, RESOURCE, Site
 from mcpkit import Server
 from mcpkit.auth import DevAuth
 from mcpkit.client.authorization.checking.catalogue import CATALOGUE, SEVERITIES
 from mcpkit.client.authorization.checking.check import check_authorization
 from mcpkit.client.authorization.checking.finding import Finding, found
-from serving import ROOT, in_thread, in_thread_at
+from tests.helpers.login_site import ISSUER, RESOURCE, Site
+from tests.helpers.serving import ROOT, in_thread, in_thread_at
 
 pytestmark = pytest.mark.anyio
 

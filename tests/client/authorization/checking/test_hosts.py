@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from login_site import Site
 from mcpkit import Server
 from mcpkit.client.authorization.checking.check import check_authorization
 from mcpkit.client.authorization.checking.hosts import HOSTS, hosts_at
-from serving import in_thread
+from tests.helpers.login_site import Site
+from tests.helpers.serving import in_thread
 
 pytestmark = pytest.mark.anyio
 

@@ -22,8 +22,8 @@ from mcpkit.client.client import Client
 from mcpkit.client.link.errors import AuthorizationError, StatusError, TransportError
 from mcpkit.client.transports.http.sse import SseTransport
 from mcpkit.client.transports.http.streamable_http import HttpTransport
-from official_server import official_server
-from toured import REVISIONS, Toured, tour
+from tests.helpers.official_server import official_server
+from tests.helpers.toured import REVISIONS, Toured, tour
 
 pytestmark = pytest.mark.anyio
 

@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from asgi_answer import within
-from asgi_apps import PIECE, body, disconnected, http, start, using
 from mcpkit.client.link.errors import TransportError
-from waiting import until
+from tests.helpers.asgi_answer import within
+from tests.helpers.asgi_apps import PIECE, body, disconnected, http, start, using
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -15,12 +15,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from asgi_answer import within
-from asgi_apps import PIECE, body, disconnected, http, start, using
 from mcpkit.client.link.errors import TransportError
 from mcpkit.client.transports.http import asgi
 from mcpkit.client.transports.http.asgi import AsgiTransport
-from waiting import LoopClock
+from tests.helpers.asgi_answer import within
+from tests.helpers.asgi_apps import PIECE, body, disconnected, http, start, using
+from tests.helpers.waiting import LoopClock
 
 pytestmark = pytest.mark.anyio
 

@@ -19,11 +19,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from asgi_answer import within
 from mcpkit.client.link.errors import TransportError
 from mcpkit.client.transports.http import asgi_lifespan
 from mcpkit.client.transports.http.asgi import AsgiTransport
-from waiting import LoopClock, until
+from tests.helpers.asgi_answer import within
+from tests.helpers.waiting import LoopClock, until
 
 pytestmark = pytest.mark.anyio
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from heard import Heard
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.protocol.client import Outgoing
-from scripted_http import Asked, Reply, scripted
+from tests.helpers.heard import Heard
+from tests.helpers.scripted_http import Asked, Reply, scripted
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ import pytest
 
 from mcpkit import Client, TransportError
 from mcpkit.client.transports.http.streamable_http import HttpTransport
-from scripted_http import Asked, Reply, Script, ScriptedServer, greeting, scripted, text
-from waiting import until
+from tests.helpers.scripted_http import Asked, Reply, Script, ScriptedServer, greeting, scripted, text
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 
 from mcpkit import Client
 from mcpkit.client.transports.http.streamable_http import HttpTransport
-from serving import in_thread
-from waiting import until
+from tests.helpers.serving import in_thread
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

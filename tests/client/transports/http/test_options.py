@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from certificates import Authority
 from mcpkit import AuthorizationError, Client, StatusError, TransportError
 from mcpkit.client.transports.http.streamable_http import HttpTransport
-from scripted_http import Asked, Reply, Script, greeting, scripted, text
+from tests.helpers.certificates import Authority
+from tests.helpers.scripted_http import Asked, Reply, Script, greeting, scripted, text
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from mcpkit import Client, Server, TransportError
 from mcpkit.auth import Jwt
 from mcpkit.auth.fetching import FetchError, fetch_document
 from mcpkit.common import proxies
-from signed_tokens import Signer
+from tests.helpers.signed_tokens import Signer
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ import pytest
 from mcpkit import Client, TransportError
 from mcpkit.client.transports.http import stream as http_stream
 from mcpkit.client.transports.http.streamable_http import HttpTransport
-from scripted_http import SESSION, Asked, Reply, Script, greeting, scripted, text
-from waiting import until
+from tests.helpers.scripted_http import SESSION, Asked, Reply, Script, greeting, scripted, text
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

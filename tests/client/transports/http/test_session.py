@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from heard import Heard
 from mcpkit import Client, StatusError, TransportError
 from mcpkit.client.transports.http import session as http_session
 from mcpkit.client.transports.http import stream as http_stream
 from mcpkit.client.transports.http.streamable_http import HttpTransport
-from scripted_http import SESSION, Asked, Reply, Script, greeting, scripted, text
-from waiting import until
+from tests.helpers.heard import Heard
+from tests.helpers.scripted_http import SESSION, Asked, Reply, Script, greeting, scripted, text
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from asgi_answer import within
 from mcpkit.client.link.errors import AuthorizationError, StatusError, TransportError
 from mcpkit.client.transports.http.sse import SseTransport
 from mcpkit.protocol.client import ClientWire
-from waiting import LoopClock
+from tests.helpers.asgi_answer import within
+from tests.helpers.waiting import LoopClock
 
 pytestmark = pytest.mark.anyio
 

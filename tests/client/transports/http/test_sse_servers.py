@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from starlette.responses import PlainTextResponse
 
-from asgi_answer import within
 from mcpkit.client.client import Client
 from mcpkit.client.link.errors import OutcomeUnknownError
 from mcpkit.client.transports.http.sse import SseTransport
-from official_server import official_server
-from serving import in_thread
-from toured import REVISIONS, Toured, tour
-from waiting import until
+from tests.helpers.asgi_answer import within
+from tests.helpers.official_server import official_server
+from tests.helpers.serving import in_thread
+from tests.helpers.toured import REVISIONS, Toured, tour
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from heard import Heard
 from mcpkit import AuthorizationError, Client, ProtocolError, StatusError, TransportError
 from mcpkit.client.transports.http.streamable_http import HttpTransport
-from scripted_http import Asked, Reply, Script, greeting, scripted, text
+from tests.helpers.heard import Heard
+from tests.helpers.scripted_http import Asked, Reply, Script, greeting, scripted, text
 
 pytestmark = pytest.mark.anyio
 

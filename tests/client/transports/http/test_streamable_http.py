@@ -17,8 +17,8 @@ from mcpkit.client.client import Client
 from mcpkit.client.link.errors import TransportError
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.protocol.revisions import HANDSHAKE, LATEST, STATELESS
-from serving import in_thread
-from waiting import until
+from tests.helpers.serving import in_thread
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from child import ECHO, Received, ask, children, descriptors, is_alive, script, send
 from mcpkit.client.transports.processes.stdio import StdioTransport
-from waiting import until
+from tests.helpers.child import ECHO, Received, ask, children, descriptors, is_alive, script, send
+from tests.helpers.waiting import until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),
+    pytest.mark.slow,
+]
 
 STUBBORN = """
 import signal, sys

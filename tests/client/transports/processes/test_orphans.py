@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from child import ECHO, PATIENCE, is_alive
+from tests.helpers.child import ECHO, PATIENCE, is_alive
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="waits for processes that are not its children"),
     pytest.mark.usefixtures("hear_interrupts"),
+    pytest.mark.long,
 ]
 
 PARENT = """

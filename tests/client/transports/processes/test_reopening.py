@@ -11,10 +11,14 @@ from typing import Any
 
 import pytest
 
-from child import ECHO, Received, ask, children, held, script, send
 from mcpkit.client.transports.processes.stdio import StdioTransport
+from tests.helpers.child import ECHO, Received, ask, children, held, script, send
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),
+    pytest.mark.slow,
+]
 
 MORTAL = ECHO.replace("    if", "    if message.get('params', {}).get('die'): sys.exit(1)\n    if")
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from child import ECHO, Received, ask, descriptors, script, send
 from mcpkit.client.link.errors import TransportError
 from mcpkit.client.transports.processes.standard_error import Stderr
 from mcpkit.client.transports.processes.stdio import StdioTransport
-from waiting import until
+from tests.helpers.child import ECHO, Received, ask, descriptors, script, send
+from tests.helpers.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from child import ECHO, Received, ask, descriptors, held, script
 from mcpkit.client.link.errors import TransportError
 from mcpkit.client.transports.processes.stdio import StdioTransport, _name
+from tests.helpers.child import ECHO, Received, ask, descriptors, held, script
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")]
 

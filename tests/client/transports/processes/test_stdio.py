@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from child import ECHO, Received, ask, script, send
 from mcpkit.client.link.errors import TransportError
 from mcpkit.client.transports.processes.stdio import StdioTransport
+from tests.helpers.child import ECHO, Received, ask, script, send
 
 pytestmark = pytest.mark.anyio
 

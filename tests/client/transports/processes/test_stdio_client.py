@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 
-from child import held
 from mcpkit import Client, OutcomeUnknownError, TransportError
 from mcpkit.client.transports.processes.stdio import StdioTransport
 from mcpkit.protocol.revisions import ALL, LATEST_HANDSHAKE
-from node import node_search_path
+from tests.helpers.child import held
+from tests.helpers.node import node_search_path
 
 ROOT = Path(__file__).parents[3]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),
+    pytest.mark.slow,
+]
 
 SERVER = """
 import os, sys

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from browser import Browser, Profile
-from interop.authorization.proxy.proxied import Proxied, proxied
-from interop.authorization.user import User
+from tests.helpers.browser import Browser, Profile
+from tests.interop.authorization.proxy.proxied import Proxied, proxied
+from tests.interop.authorization.user import User
 
 
 @pytest.fixture

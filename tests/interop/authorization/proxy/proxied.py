@@ -13,13 +13,13 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import Response
 
-from browser import Profile
-from identity_provider import CONFIDENTIAL, IdentityProvider, confidential, providing
-from interop.authorization.guarded import Exchange, Guarded, Recorded, notebook
 from mcpkit import Context, Server
 from mcpkit.auth import AuditEvent, OAuthProxy, Upstream
-from passing import Wire, holds
-from serving import in_thread_at
+from tests.helpers.browser import Profile
+from tests.helpers.identity_provider import CONFIDENTIAL, IdentityProvider, confidential, providing
+from tests.helpers.passing import Wire, holds
+from tests.helpers.serving import in_thread_at
+from tests.interop.authorization.guarded import Exchange, Guarded, Recorded, notebook
 
 USERS = {"ada": {"email": "ada@example.com"}, "bob": {"email": "bob@example.com"}}
 NAME = "directory"

@@ -11,16 +11,16 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import pytest
 
-from browser import DENY, LOG_IN, OUR_ALLOW, OUR_DENY, Profile
-from interop.authorization.proxy.proxied import Proxied
-from interop.authorization.python_client import Kept, authorization, connected
-from interop.authorization.test_client import Bob
-from interop.authorization.test_python_client import MODES
-from interop.authorization.test_python_client import journey as in_python
-from interop.authorization.test_typescript import SDK_1, WAYS
-from interop.authorization.test_typescript import journey as in_typescript
-from interop.authorization.user import User
 from mcpkit import AuthorizationError, Client, Loopback, MemoryTokens, OAuth, SyncClient
+from tests.helpers.browser import DENY, LOG_IN, OUR_ALLOW, OUR_DENY, Profile
+from tests.interop.authorization.proxy.proxied import Proxied
+from tests.interop.authorization.python_client import Kept, authorization, connected
+from tests.interop.authorization.test_client import Bob
+from tests.interop.authorization.test_python_client import MODES
+from tests.interop.authorization.test_python_client import journey as in_python
+from tests.interop.authorization.test_typescript import SDK_1, WAYS
+from tests.interop.authorization.test_typescript import journey as in_typescript
+from tests.interop.authorization.user import User
 
 FIRST, MORE = ["notes:read"], ["notes:read", "notes:write"]
 

@@ -11,14 +11,14 @@ import anyio
 import pytest
 from mcp import StdioServerParameters
 
-from browser import OUR_ALLOW, Profile
-from interop.authorization.proxy.proxied import Proxied
-from interop.authorization.test_inspector import ERAS, LAUNCHER, TIME_OUT, environment, page_of
-from interop.authorization.test_mcp_remote import BRIDGE
-from interop.authorization.test_mcp_remote import journey as by_the_bridge
-from interop.authorization.user import User
-from launched import Launched
-from node import node_search_path
+from tests.helpers.browser import OUR_ALLOW, Profile
+from tests.helpers.launched import Launched
+from tests.helpers.node import node_search_path
+from tests.interop.authorization.proxy.proxied import Proxied
+from tests.interop.authorization.test_inspector import ERAS, LAUNCHER, TIME_OUT, environment, page_of
+from tests.interop.authorization.test_mcp_remote import BRIDGE
+from tests.interop.authorization.test_mcp_remote import journey as by_the_bridge
+from tests.interop.authorization.user import User
 
 FIRST, MORE = ["notes:read"], ["notes:read", "notes:write"]
 

@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 
-from browser import Profile
-from interop.authorization.proxy.proxied import NAME, Proxied, proxied
-from interop.authorization.test_client import Bob
 from mcpkit import Client, Context
 from mcpkit.state.principal import user
+from tests.helpers.browser import Profile
+from tests.interop.authorization.proxy.proxied import NAME, Proxied, proxied
+from tests.interop.authorization.test_client import Bob
 
 pytestmark = pytest.mark.anyio
 PATIENCE = 60.0

@@ -14,19 +14,19 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from browser import LOG_IN, OUR_ALLOW, Profile
-from interop.authorization.guarded import Exchange, Guarded, Recorded
-from interop.authorization.proxy.proxied import Proxied, at_provider, directory, served
-from interop.authorization.proxy.test_clients import seen
-from interop.authorization.python_client import TIME_OUT, Kept, authorization
-from interop.authorization.test_proxies import WHOLE, prefixed_locations
-from interop.authorization.test_typescript import CLIENT_2
-from interop.authorization.test_typescript import journey as in_typescript
-from interop.authorization.user import User
 from mcpkit.auth import OAuthProxy
-from nginx import Proxy, free_ports, proxying
-from passing import Wire
-from serving import in_thread
+from tests.helpers.browser import LOG_IN, OUR_ALLOW, Profile
+from tests.helpers.nginx import Proxy, free_ports, proxying
+from tests.helpers.passing import Wire
+from tests.helpers.serving import in_thread
+from tests.interop.authorization.guarded import Exchange, Guarded, Recorded
+from tests.interop.authorization.proxy.proxied import Proxied, at_provider, directory, served
+from tests.interop.authorization.proxy.test_clients import seen
+from tests.interop.authorization.python_client import TIME_OUT, Kept, authorization
+from tests.interop.authorization.test_proxies import WHOLE, prefixed_locations
+from tests.interop.authorization.test_typescript import CLIENT_2
+from tests.interop.authorization.test_typescript import journey as in_typescript
+from tests.interop.authorization.user import User
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "oauth-proxy.md"
 

@@ -14,21 +14,28 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from authority_site import Login
-from browser import Profile
-from documented import documented
-from interop.authorization.proxy.proxied import Proxied, at_provider, challenge_of, directory, proxied, served
-from interop.authorization.python_client import Kept, authorization, connected
-from interop.authorization.test_client import Bob
-from interop.authorization.test_client import journey as with_ours
-from interop.authorization.test_python_client import journey as in_python
-from interop.authorization.test_typescript import CLIENT_2
-from interop.authorization.test_typescript import journey as in_typescript
-from interop.authorization.test_ways_in import called
-from interop.authorization.user import DOCUMENT, User
 from mcpkit.auth import OAuthProxy
 from mcpkit.client.authorization.dpop import Proofs
-from serving import in_thread_at
+from tests.helpers.authority_site import Login
+from tests.helpers.browser import Profile
+from tests.helpers.documented import documented
+from tests.helpers.serving import in_thread_at
+from tests.interop.authorization.proxy.proxied import (
+    Proxied,
+    at_provider,
+    challenge_of,
+    directory,
+    proxied,
+    served,
+)
+from tests.interop.authorization.python_client import Kept, authorization, connected
+from tests.interop.authorization.test_client import Bob
+from tests.interop.authorization.test_client import journey as with_ours
+from tests.interop.authorization.test_python_client import journey as in_python
+from tests.interop.authorization.test_typescript import CLIENT_2
+from tests.interop.authorization.test_typescript import journey as in_typescript
+from tests.interop.authorization.test_ways_in import called
+from tests.interop.authorization.user import DOCUMENT, User
 
 CALLBACK = "http://127.0.0.1:1/callback"
 

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asgi_client import Serve
-from event_streams import ACCEPT, Site, eventually, site, stateless_meta
 from mcpkit import Server
 from mcpkit.state.principal import Principal
 from mcpkit.transports.http.exchange import Exchange, RefusedError
 from mcpkit.transports.http.intake.body import Bodies
 from mcpkit.transports.http.options import Settings
-from pipe import settle
+from tests.helpers.asgi_client import Serve
+from tests.helpers.event_streams import ACCEPT, Site, eventually, site, stateless_meta
+from tests.helpers.pipe import settle
 
 MOST, TOTAL = 40, 100
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import httpx2
 import pytest
 
-from event_streams import ACCEPT, site, stateless_meta
 from mcpkit import Server
 from mcpkit.calls.channel import NO_HEADERS
 from mcpkit.transports.http.exchange import Exchange, RefusedError
 from mcpkit.transports.http.intake.body import Bodies
 from mcpkit.transports.http.options import Settings
+from tests.helpers.event_streams import ACCEPT, site, stateless_meta
 
 pytestmark = pytest.mark.anyio
 

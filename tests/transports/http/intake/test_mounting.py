@@ -27,7 +27,7 @@ from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
 from mcpkit import Server
-from serving import in_thread
+from tests.helpers.serving import in_thread
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from asgi_client import Serve
 from mcpkit import Server
-from stateless_server import call_params, request, standard_headers, text_of
+from tests.helpers.asgi_client import Serve
+from tests.helpers.stateless_server import call_params, request, standard_headers, text_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from asgi_answer import Judge
-from asgi_client import Client, Serve, Session, initialize, serving
-from event_streams import stateless_meta
 from mcpkit import Context, Header, Principal, Server
 from mcpkit.protocol.revisions import HANDSHAKE, LATEST
 from mcpkit.transports.http.intake.authenticated import principal_of
 from mcpkit.transports.http.sessions.token import read
+from tests.helpers.asgi_answer import Judge
+from tests.helpers.asgi_client import Client, Serve, Session, initialize, serving
+from tests.helpers.event_streams import stateless_meta
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from asgi_client import Serve
-from event_streams import site
 from mcpkit import Server
 from mcpkit.transports.http.intake import refused_body as unread
+from tests.helpers.asgi_client import Serve
+from tests.helpers.event_streams import site
 
 pytestmark = pytest.mark.anyio
 

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from asgi_client import initialize
 from mcpkit import Context, FromHeader, Principal, Server
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.transports.http.app import HttpApp
-from serving import in_thread
+from tests.helpers.asgi_client import initialize
+from tests.helpers.serving import in_thread
 
 PARSERS = ["h11", "httptools"]
 META = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Client, Serve, serving
 from mcpkit import Context, Scope, Server
-from verified import ISSUER, Table
+from tests.helpers.asgi_client import Client, Serve, serving
+from tests.helpers.verified import ISSUER, Table
 
 URL = "https://mcp.example.com/mcp"
 

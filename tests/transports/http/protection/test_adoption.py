@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve
-from asking_server import DECLARED, accept
-from engines import ENGINES, make_engine
 from mcpkit import Context, Memory, Principal, Server
 from mcpkit.auth import AuditEvent
-from protected import Lenient, listening, old_of, session_of, status_of
-from stateless_server import text_of
-from verified import bearer
+from tests.helpers.asgi_client import Serve
+from tests.helpers.asking_server import DECLARED, accept
+from tests.helpers.engines import ENGINES, make_engine
+from tests.helpers.protected import Lenient, listening, old_of, session_of, status_of
+from tests.helpers.stateless_server import text_of
+from tests.helpers.verified import bearer
 
 pytestmark = pytest.mark.anyio
 

@@ -13,11 +13,11 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from asgi_client import Client, Serve
 from mcpkit import Server
 from mcpkit.auth import OAuthProxy, StaticTokens, Upstream
-from serving import HELPERS, Served
-from verified import ISSUER, Table
+from tests.helpers.asgi_client import Client, Serve
+from tests.helpers.serving import ROOT, Served
+from tests.helpers.verified import ISSUER, Table
 
 pytestmark = pytest.mark.anyio
 
@@ -140,7 +140,7 @@ async def test_a_server_without_auth_says_nothing(serve: Serve, said: Callable[[
 
 PROGRAM = """
 from mcpkit import Server
-from verified import ISSUER, Table
+from tests.helpers.verified import ISSUER, Table
 
 server = Server("notes", auth=Table(ISSUER))
 server.route("/open")(lambda request: None)
@@ -150,9 +150,7 @@ server.run("http", port=0)
 
 @pytest.mark.slow
 def test_under_uvicorn_it_stands_among_its_lines() -> None:
-    with Served(
-        [sys.executable, "-c", f"import sys; sys.path.append({str(HELPERS)!r})\n{PROGRAM}"]
-    ) as served:
+    with Served([sys.executable, "-c", f"import sys; sys.path.append({str(ROOT)!r})\n{PROGRAM}"]) as served:
         served.wait_for("MCP is served at")
         lines = [line for line in served._notes.splitlines() if line.startswith("INFO:")]
     told = [

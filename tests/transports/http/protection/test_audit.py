@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve, initialize
 from mcpkit import Context, Server
 from mcpkit.auth import AuditEvent, Grant, InvalidTokenError, Meter, TokenVerifier
 from mcpkit.state.principal import user
 from mcpkit.testing import connect
-from verified import ISSUER, Table, bearer
+from tests.helpers.asgi_client import Serve, initialize
+from tests.helpers.verified import ISSUER, Table, bearer
 
 pytestmark = pytest.mark.anyio
 

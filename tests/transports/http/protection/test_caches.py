@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Client, Serve
 from mcpkit import Cache, Principal, Server
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import connect
-from protected import Lenient
-from verified import bearer
+from tests.helpers.asgi_client import Client, Serve
+from tests.helpers.protected import Lenient
+from tests.helpers.verified import bearer
 
 pytestmark = pytest.mark.anyio
 

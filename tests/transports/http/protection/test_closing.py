@@ -7,10 +7,10 @@ import logging
 
 import pytest
 
-from asgi_client import Serve, initialize
 from mcpkit import Principal, Server
 from mcpkit.auth import Grant, Introspection, TokenVerifier
-from provider import INTROSPECTION, providing
+from tests.helpers.asgi_client import Serve, initialize
+from tests.helpers.provider import INTROSPECTION, providing
 
 pytestmark = pytest.mark.anyio
 

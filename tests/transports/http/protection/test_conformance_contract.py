@@ -14,11 +14,13 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from asgi_client import STATELESS, stateless_meta
 from mcpkit import Context, Server
 from mcpkit.auth import Grant, InvalidTokenError, TokenVerifier
 from mcpkit.state.principal import user
-from serving import in_thread_at
+from tests.helpers.asgi_client import STATELESS, stateless_meta
+from tests.helpers.serving import in_thread_at
+
+pytestmark = pytest.mark.slow
 
 ISSUER = "https://id.example.com"
 LOW, FULL = "mcp-conformance-scope-low", "mcp-conformance-scope-full"

@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount
 
-from asgi_client import Serve
 from mcpkit import RegistrationError, Server
-from serving import in_thread
-from verified import ISSUER, Table, bearer
+from tests.helpers.asgi_client import Serve
+from tests.helpers.serving import in_thread
+from tests.helpers.verified import ISSUER, Table, bearer
 
 pytestmark = pytest.mark.anyio
 

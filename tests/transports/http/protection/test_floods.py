@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Client, Serve, initialize
-from clock import Clock
-from identity_provider import RESOURCE_SERVER, providing
 from mcpkit import Principal, Server
 from mcpkit.auth import Grant, Introspection, TokenVerifier
 from mcpkit.middlewares import RateLimit
@@ -19,8 +16,11 @@ from mcpkit.state.scopes import Scopes
 from mcpkit.transports.http.intake.refused_body import UnreadError
 from mcpkit.transports.http.protection import verification
 from mcpkit.transports.http.protection.verification import Verification
-from verified import Table, bearer
-from waiting import until
+from tests.helpers.asgi_client import Client, Serve, initialize
+from tests.helpers.clock import Clock
+from tests.helpers.identity_provider import RESOURCE_SERVER, providing
+from tests.helpers.verified import Table, bearer
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

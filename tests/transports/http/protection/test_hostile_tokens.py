@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve, initialize
-from clock import Clock
-from hostile_tokens import CANARY, Hostile
 from mcpkit import Context, Server
 from mcpkit.auth import Jwt
-from signed_tokens import ISSUER, NOW, Signer
+from tests.helpers.asgi_client import Serve, initialize
+from tests.helpers.clock import Clock
+from tests.helpers.hostile_tokens import CANARY, Hostile
+from tests.helpers.signed_tokens import ISSUER, NOW, Signer
 
 pytestmark = pytest.mark.anyio
 

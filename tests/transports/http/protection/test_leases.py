@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from asgi_answer import Answer
-from asgi_client import Client, Serve
 from mcpkit import Context, Server
 from mcpkit.transports.http.protection import leases
 from mcpkit.transports.http.protection.leases import Leases
-from protected import listening, old_of, session_of, status_of
-from stateless_server import text_of
-from verified import Table, bearer
-from waiting import until
+from tests.helpers.asgi_answer import Answer
+from tests.helpers.asgi_client import Client, Serve
+from tests.helpers.protected import listening, old_of, session_of, status_of
+from tests.helpers.stateless_server import text_of
+from tests.helpers.verified import Table, bearer
+from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ADA, LATER = bearer("ada"), bearer("ada/later")
 SOON = 0.3

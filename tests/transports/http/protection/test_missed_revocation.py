@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from asgi_client import Serve
-from losing import Losing
 from mcpkit import Principal, Server
 from mcpkit.state.owner import digest_of
 from mcpkit.state.revocations import Revocation, Revocations
 from mcpkit.state.store import Stored
-from protected import listening, session_of
-from verified import ISSUER, Table, bearer
-from waiting import until
+from tests.helpers.asgi_client import Serve
+from tests.helpers.losing import Losing
+from tests.helpers.protected import listening, session_of
+from tests.helpers.verified import ISSUER, Table, bearer
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from asgi_answer import Answer
-from asgi_client import Client, Serve
 from mcpkit import Context, Provider, Resource, Server, Tool
 from mcpkit.testing import connect
-from protected import Lenient, listening, old_of, session_of
-from verified import bearer
+from tests.helpers.asgi_answer import Answer
+from tests.helpers.asgi_client import Client, Serve
+from tests.helpers.protected import Lenient, listening, old_of, session_of
+from tests.helpers.verified import bearer
 
 pytestmark = pytest.mark.anyio
 

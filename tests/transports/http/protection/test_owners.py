@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from asgi_client import Serve
-from asking_server import DECLARED, AskingJudge, accept
 from mcpkit import Context, Principal, Server
 from mcpkit.state.owner import owner_of
-from protected import old_of, session_of, status_of
-from stateless_server import text_of
-from verified import bearer
+from tests.helpers.asgi_client import Serve
+from tests.helpers.asking_server import DECLARED, AskingJudge, accept
+from tests.helpers.protected import old_of, session_of, status_of
+from tests.helpers.stateless_server import text_of
+from tests.helpers.verified import bearer
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pairs import Actor, LeakedError, World
+from tests.helpers.pairs import Actor, LeakedError, World
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("seed", [1, 2])

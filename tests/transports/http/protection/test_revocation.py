@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from starlette.responses import PlainTextResponse
 
-from asgi_answer import Answer
-from asgi_client import Client, Serve
-from clock import Clock
-from engines import ENGINES, make_engine
 from mcpkit import Context, Memory, Principal, Server
 from mcpkit.middleware import CallNext, Request
 from mcpkit.state.revocations import MOST_HEARD, Revocations
 from mcpkit.transports import OpenQuestions
-from protected import listening, old_of, session_of, status_of
-from stateless_server import text_of
-from verified import ISSUER, Table, bearer
-from waiting import until
+from tests.helpers.asgi_answer import Answer
+from tests.helpers.asgi_client import Client, Serve
+from tests.helpers.clock import Clock
+from tests.helpers.engines import ENGINES, make_engine
+from tests.helpers.protected import listening, old_of, session_of, status_of
+from tests.helpers.stateless_server import text_of
+from tests.helpers.verified import ISSUER, Table, bearer
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

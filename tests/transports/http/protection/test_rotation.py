@@ -12,9 +12,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from provider import Provider, providing
-from serving import PATIENCE, Served, from_file
-from signed_tokens import Signer
+from tests.helpers.provider import Provider, providing
+from tests.helpers.serving import PATIENCE, Served, from_file
+from tests.helpers.signed_tokens import Signer
+
+pytestmark = pytest.mark.long
 
 WORKERS = 2
 CALL = {
@@ -57,7 +59,7 @@ def ask(url: str, provider: Provider, signer: Signer, **changes: Any) -> httpx2.
 
 
 def started(provider: Provider) -> Served:
-    served = Served([*from_file("jwt_app:app"), "--workers", str(WORKERS)], ISSUER=provider.url)
+    served = Served([*from_file("tests.helpers.jwt_app:app"), "--workers", str(WORKERS)], ISSUER=provider.url)
     served.wait_for("Application startup complete", times=WORKERS)
     return served
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve
 from mcpkit import Context, InsufficientScopeError, Principal, RegistrationError, Server, tool
 from mcpkit.testing import connect
-from protected import session_of
-from verified import bearer
+from tests.helpers.asgi_client import Serve
+from tests.helpers.protected import session_of
+from tests.helpers.verified import bearer
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve
 from mcpkit import Context, Provider, Server, Tool
 from mcpkit.testing import connect
-from verified import Table, bearer
+from tests.helpers.asgi_client import Serve
+from tests.helpers.verified import Table, bearer
 
 pytestmark = pytest.mark.anyio
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve, initialize
 from mcpkit import Principal, Server
 from mcpkit.auth import Grant, TokenVerifier
 from mcpkit.testing import connect
-from serving import in_thread
-from verified import Table, bearer
+from tests.helpers.asgi_client import Serve, initialize
+from tests.helpers.serving import in_thread
+from tests.helpers.verified import Table, bearer
 
 pytestmark = pytest.mark.anyio
 

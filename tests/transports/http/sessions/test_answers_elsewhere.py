@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Answer, Serve, Session
 from mcpkit import Context, Memory, Server, user
-from session_server import SECRET
+from tests.helpers.asgi_client import Answer, Serve, Session
+from tests.helpers.session_server import SECRET
 
 pytestmark = pytest.mark.anyio
 

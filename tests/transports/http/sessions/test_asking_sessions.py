@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve
-from asking_server import accept, asked, make_server, respond
 from mcpkit import Server
-from stateless_server import text_of
-from work import Work
+from tests.helpers.asgi_client import Serve
+from tests.helpers.asking_server import accept, asked, make_server, respond
+from tests.helpers.stateless_server import text_of
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

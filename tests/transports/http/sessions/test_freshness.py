@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from asgi_client import Serve, Session
 from mcpkit import Memory, Server
 from mcpkit.transports.http.sessions.record import Record
-from session_server import make_server
-from waiting import LoopClock, until
-from work import Work
+from tests.helpers.asgi_client import Serve, Session
+from tests.helpers.session_server import make_server
+from tests.helpers.waiting import LoopClock, until
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

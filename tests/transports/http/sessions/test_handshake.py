@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from asgi_answer import Answer, Judge, within
-from asgi_client import Client, Headers, Serve, Session, initialize
 from mcpkit import Context, LogHandler, Memory, Server
 from mcpkit.middleware import CallNext, Request, Result
-from session_server import PING
-from shared_memory import sessions_in
-from work import Work
+from tests.helpers.asgi_answer import Answer, Judge, within
+from tests.helpers.asgi_client import Client, Headers, Serve, Session, initialize
+from tests.helpers.session_server import PING
+from tests.helpers.shared_memory import sessions_in
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

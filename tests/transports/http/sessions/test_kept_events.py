@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asgi_client import Serve, Session
 from mcpkit import Context, Server
 from mcpkit.transports.http.sessions.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
-from resumed import Steps, make_server, priming, said
+from tests.helpers.asgi_client import Serve, Session
+from tests.helpers.resumed import Steps, make_server, priming, said
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 LIMIT = 1_600_000
 MOST = LIMIT // SHARE

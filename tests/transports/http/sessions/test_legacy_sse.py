@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from asgi_answer import Answer, within
-from asgi_client import Client, Serve, initialize
 from mcpkit import Context, Server
-from pipe import settle
-from stateless_server import text_of
-from work import Work
+from tests.helpers.asgi_answer import Answer, within
+from tests.helpers.asgi_client import Client, Serve, initialize
+from tests.helpers.pipe import settle
+from tests.helpers.stateless_server import text_of
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from asgi_client import Answer, Client, Serve, Session, lifespan
-from engines import ENGINES, close, make_engine
 from mcpkit import Memory, Server, Sqlite
 from mcpkit.state.presence import MISSED
-from resumed import Steps, make_server, priming, said, subscribe, uri_of
-from waiting import until
+from tests.helpers.asgi_client import Answer, Client, Serve, Session, lifespan
+from tests.helpers.engines import ENGINES, close, make_engine
+from tests.helpers.resumed import Steps, make_server, priming, said, subscribe, uri_of
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from asgi_client import Serve
 from mcpkit import Server
-from resumed import (
+from tests.helpers.asgi_client import Serve
+from tests.helpers.resumed import (
     OLDER,
     Steps,
     make_server,

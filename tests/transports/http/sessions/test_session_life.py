@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from asgi_client import Client, Serve, Session, lifespan
 from mcpkit import Context, Memory, Server
-from pipe import HANDSHAKE
-from shared_memory import sessions_in
-from waiting import LoopClock
-from work import Work
+from tests.helpers.asgi_client import Client, Serve, Session, lifespan
+from tests.helpers.pipe import HANDSHAKE
+from tests.helpers.shared_memory import sessions_in
+from tests.helpers.waiting import LoopClock
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

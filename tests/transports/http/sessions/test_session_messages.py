@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Serve
 from mcpkit import Server
-from pipe import HANDSHAKE
-from session_server import PING, SESSIONS, make_server
-from work import Work
+from tests.helpers.asgi_client import Serve
+from tests.helpers.pipe import HANDSHAKE
+from tests.helpers.session_server import PING, SESSIONS, make_server
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

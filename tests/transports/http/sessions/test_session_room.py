@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Client, Serve, initialize
 from mcpkit import Memory, Server
-from session_server import PING, make_server
-from waiting import LoopClock
-from work import Work
+from tests.helpers.asgi_client import Client, Serve, initialize
+from tests.helpers.session_server import PING, make_server
+from tests.helpers.waiting import LoopClock
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

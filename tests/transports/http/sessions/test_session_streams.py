@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from asgi_client import Serve
 from mcpkit import Server
-from resumed import Steps, collect, make_server, message_of, priming, said, subscribe, uri_of
+from tests.helpers.asgi_client import Serve
+from tests.helpers.resumed import Steps, collect, make_server, message_of, priming, said, subscribe, uri_of
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,19 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from asgi_client import Serve, Session
 from mcpkit import Memory
-from shared_memory import Shared, listen, make_server, next_town, say_changed, settle, subscribe, two_places
-from work import Work
+from tests.helpers.asgi_client import Serve, Session
+from tests.helpers.shared_memory import (
+    Shared,
+    listen,
+    make_server,
+    next_town,
+    say_changed,
+    settle,
+    subscribe,
+    two_places,
+)
+from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from asgi_client import Client, Serve, Session, initialize, lifespan
-from shared_memory import Shared, listen, make_server, next_town, settle, subscribe, two_places
+from tests.helpers.asgi_client import Client, Serve, Session, initialize, lifespan
+from tests.helpers.shared_memory import Shared, listen, make_server, next_town, settle, subscribe, two_places
 
 pytestmark = pytest.mark.anyio
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from asgi_client import Serve
 from mcpkit import Context, Memory, Server, Sqlite
 from mcpkit.state.shared import Shared
 from mcpkit.transports.http.sessions.record import TOKEN, key_of
+from tests.helpers.asgi_client import Serve
 
 pytestmark = pytest.mark.anyio
 

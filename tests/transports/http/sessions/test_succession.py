@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from asgi_client import Serve, Session
 from mcpkit import Context, Memory, Server, Sqlite
 from mcpkit.state.shared import Shared
+from tests.helpers.asgi_client import Serve, Session
 
 pytestmark = pytest.mark.anyio
 

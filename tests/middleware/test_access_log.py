@@ -1,0 +1,144 @@
+"""The access log says of each request what became of it, and nothing that could be secret."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, Principal, ProtocolError, ResourceNotFoundError, Server, ToolError
+from mcpkit.middlewares import AccessLog
+from mcpkit.testing import connect
+from tests.helpers.waiting import over
+from tests.helpers.work import Work
+
+pytestmark = pytest.mark.anyio
+
+EVERY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("logged")
+    server.middleware(AccessLog())
+
+    @server.tool
+    async def greet(name: str) -> str:
+        return f"Hello {name}"
+
+    @server.tool
+    async def fail() -> str:
+        raise ToolError("no")
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return str((await ctx.elicit("Which?", str)).value)
+
+    @server.resource("logged://{name}")
+    async def lost(name: str) -> str:
+        raise ResourceNotFoundError
+
+    return server
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "mcpkit.access")
+    return caplog
+
+
+def fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {name[4:]: value for name, value in vars(record).items() if name.startswith("mcp_")}
+
+
+@pytest.mark.parametrize("revision", EVERY)
+async def test_one_record_a_request_says_what_it_was(
+    server: Server, revision: str, log: pytest.LogCaptureFixture
+) -> None:
+    async with connect(server, revision=revision) as client:
+        await client.call("greet", {"name": "Ada"})
+    opened, called = map(fields, log.records)
+    assert opened["method"] == ("server/discover" if revision == EVERY[-1] else "initialize")
+    milliseconds = called.pop("duration_ms")
+    assert milliseconds > 0
+    assert called == {
+        "method": "tools/call",
+        "target": "greet",
+        "request_id": 2,
+        "revision": revision,
+        "client": "mcpkit-testing",
+        "outcome": "ok",
+        "error_code": None,
+        "error_type": None,
+        "error_ref": None,
+        "principal": None,
+        "attempt": None,
+    }
+    assert log.records[1].getMessage() == f"tools/call 'greet' ok {milliseconds:.1f} ms"
+    assert "Ada" not in log.text
+
+
+async def test_errors_are_told_apart(server: Server, log: pytest.LogCaptureFixture) -> None:
+    async with connect(server, revision="2025-11-25") as client:
+        await client.call("fail")
+        with pytest.raises(ProtocolError):
+            await client.call("none")
+        with pytest.raises(ProtocolError):
+            await client.read("logged://lost")
+    ends = [(record["outcome"], record["error_code"]) for record in map(fields, log.records[1:])]
+    assert ends == [("tool_error", None), ("error", -32602), ("error", -32002)]
+
+
+async def test_a_round_that_asks_is_no_error(server: Server, log: pytest.LogCaptureFixture) -> None:
+    answers = {"action": "accept", "content": {"value": "this"}}
+    async with connect(server, answers=lambda *_: answers) as client:
+        await client.call("ask")
+    assert [fields(record)["outcome"] for record in log.records[1:]] == ["input_required", "ok"]
+
+
+async def test_a_cancelled_call_is_logged_as_such(server: Server, log: pytest.LogCaptureFixture) -> None:
+    work = Work()
+    server.tool(work.wait)
+    async with connect(server) as client:
+        call = asyncio.ensure_future(client.call("wait"))
+        await work.started.wait()
+        await over(call)
+        await client.list_tools()
+    assert [fields(record)["outcome"] for record in log.records[1:]] == ["cancelled", "ok"]
+
+
+async def test_what_a_client_says_cannot_look_like_another_line(
+    server: Server, log: pytest.LogCaptureFixture
+) -> None:
+    async with connect(server) as client:
+        for method, name in [
+            ("tools/call", "x\nINFO all well"),
+            ("a\nINFO all well", "x"),
+            ("m" * 999, "n" * 999),
+        ]:
+            with pytest.raises(ProtocolError):
+                await client.request(method, {"name": name})
+    messages = [record.getMessage() for record in log.records]
+    assert not any("\n" in message for message in messages)
+    assert max(map(len, messages)) < 500
+
+
+async def test_the_logger_and_its_level_can_be_chosen(log: pytest.LogCaptureFixture) -> None:
+    server = Server("quiet")
+    server.middleware(AccessLog(logging.getLogger("mine"), level=logging.DEBUG))
+    async with connect(server):
+        assert log.records == []  # of a logger that does not want this level
+    log.set_level(logging.DEBUG, "mine")
+    async with connect(server):
+        (record,) = log.records
+    assert (record.name, record.levelname) == ("mine", "DEBUG")
+
+
+async def test_it_names_who_has_been_verified(server: Server, log: pytest.LogCaptureFixture) -> None:
+    for principal in (Principal("ada"), Principal()):
+        async with connect(server, principal=principal) as client:
+            await client.call("greet", {"name": "x"})
+        assert {fields(record)["principal"] for record in log.records} == {principal.id}
+        log.clear()

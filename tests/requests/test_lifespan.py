@@ -1,0 +1,296 @@
+"""The lifespan: entered once, left once, its state in every handler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, ProtocolError, Registry, Server, current_context
+from mcpkit.testing import connect
+from tests.helpers.impatient import ImpatientClient
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Database:
+    name: str
+
+
+class Story:
+    """Writes down what happens to a lifespan."""
+
+    def __init__(self, name: str = "db") -> None:
+        self.name = name
+        self.events: list[str] = []
+        self.tasks: list[Any] = []
+
+    @asynccontextmanager
+    async def lifespan(self, server: Server) -> AsyncIterator[Database]:
+        self.events.append(f"entered for {server.name}")
+        self.tasks.append(asyncio.current_task())
+        try:
+            yield Database(self.name)
+        finally:
+            self.tasks.append(asyncio.current_task())
+            self.events.append("left")
+
+
+def database() -> str:
+    """Name the database of the current request."""
+    state = current_context().state
+    return state.name if state is not None else "none"
+
+
+async def test_it_is_entered_before_and_left_after_and_its_state_is_everywhere() -> None:
+    story = Story()
+    server = Server("s", lifespan=story.lifespan)
+
+    @server.tool
+    async def tool(ctx: Context[Database]) -> str:
+        return ctx.state.name
+
+    @server.tool
+    def tool_in_thread(ctx: Context[Database]) -> str:
+        return ctx.state.name
+
+    server.resource("data://x")(database)
+    server.resource("data://{x}")(lambda_x)
+    server.prompt(prompt, complete={"x": lambda value: [database()]})
+
+    async with connect(server) as client:
+        assert story.events == ["entered for s"]
+        assert (await client.call("tool")).text == "db"
+        assert (await client.call("tool_in_thread")).text == "db"
+        assert (await client.read("data://x"))[0]["text"] == "db"
+        assert (await client.read("data://y"))[0]["text"] == "db"
+        assert (await client.get_prompt("prompt", {"x": ""}))[0]["content"]["text"] == "db"
+        assert await client.complete("prompt", "x", "") == ["db"]
+    assert story.events == ["entered for s", "left"]
+
+
+def lambda_x(x: str) -> str:
+    return database()
+
+
+def prompt(x: str) -> str:
+    return database()
+
+
+async def test_it_is_entered_once_for_all_connections() -> None:
+    story = Story()
+    server = Server("s", lifespan=story.lifespan)
+    server.tool(database)
+    async with connect(server) as first:
+        async with connect(server, revision="2024-11-05") as second:
+            assert (await first.call("database")).text == (await second.call("database")).text == "db"
+        assert story.events == ["entered for s"]
+        assert (await first.call("database")).text == "db"
+    assert story.events == ["entered for s", "left"]
+
+
+async def test_it_is_entered_and_left_in_one_task() -> None:
+    story = Story()
+    server = Server("s", lifespan=story.lifespan)
+    connection = connect(server)
+    await asyncio.ensure_future(connection.__aenter__())
+    await asyncio.ensure_future(connection.__aexit__(None, None, None))
+    assert story.tasks[0] is story.tasks[1]
+
+
+async def test_after_it_was_left_it_can_be_entered_again() -> None:
+    story = Story()
+    server = Server("s", lifespan=story.lifespan)
+    for _ in range(2):
+        async with connect(server):
+            pass
+    assert story.events == ["entered for s", "left"] * 2
+
+
+def test_each_event_loop_has_its_own() -> None:
+    story = Story()
+    server = Server("s", lifespan=story.lifespan)
+    server.tool(database)
+
+    async def ask() -> str:
+        async with connect(server) as client:
+            return (await client.call("database")).text
+
+    assert [asyncio.run(ask()), asyncio.run(ask())] == ["db", "db"]
+    assert story.events == ["entered for s", "left"] * 2
+
+
+async def test_what_needs_the_state_waits_longer_than_the_lists() -> None:
+    gate = asyncio.Event()
+
+    @asynccontextmanager
+    async def slow(server: Server) -> AsyncIterator[Database]:
+        await gate.wait()
+        yield Database("slow")
+
+    server = Server("s", lifespan=slow, lifespan_wait=0)
+    server.tool(database)
+    async with server.running():
+        client = ImpatientClient(server, "2026-07-28")
+        call = asyncio.ensure_future(client.call("database"))
+        assert [tool["name"] for tool in await client.list_tools()] == ["database"]
+        assert not call.done()
+        gate.set()
+        assert (await call).text == "slow"
+        await client.close()
+
+
+async def test_failing_to_enter_is_raised_where_the_server_is_connected() -> None:
+    @asynccontextmanager
+    async def broken(server: Server) -> AsyncIterator[None]:
+        raise RuntimeError("no database")
+        yield
+
+    with pytest.raises(RuntimeError, match="no database"):
+        async with connect(Server("s", lifespan=broken)):
+            pytest.fail("it must not come to this")
+
+
+async def test_failing_to_enter_fails_what_needs_the_state_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @asynccontextmanager
+    async def broken(server: Server) -> AsyncIterator[None]:
+        raise RuntimeError("no database")
+        yield
+
+    server = Server("s", lifespan=broken)
+    server.prompt(database)
+    async with server.running():
+        client = ImpatientClient(server, "2026-07-28")
+        assert await client.list_prompts()
+        for _ in range(2):
+            with pytest.raises(ProtocolError, match=r"^The server could not start; its log says why$"):
+                await client.get_prompt("database")
+        await client.close()
+    assert [record.getMessage() for record in caplog.records] == ["the lifespan could not be entered"]
+    assert "RuntimeError: no database" in caplog.text
+
+
+async def test_a_lifespan_that_cancels_itself_is_one_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    @asynccontextmanager
+    async def broken(server: Server) -> AsyncIterator[None]:
+        raise asyncio.CancelledError
+        yield
+
+    server = Server("s", lifespan=broken)
+    server.prompt(database)
+    async with server.running():
+        with pytest.raises(RuntimeError, match=r"^the lifespan was cancelled while it was being entered$"):
+            await server.ready()
+
+    server = Server("s", lifespan=broken)
+    server.prompt(database)
+    async with server.running():
+        client = ImpatientClient(server, "2026-07-28")
+        with pytest.raises(ProtocolError, match=r"^The server could not start; its log says why$"):
+            await client.get_prompt("database")
+        await client.close()
+    assert [record.getMessage() for record in caplog.records] == ["the lifespan could not be entered"]
+
+
+async def test_failing_to_leave_is_raised_at_the_end() -> None:
+    @asynccontextmanager
+    async def broken(server: Server) -> AsyncIterator[None]:
+        yield
+        raise RuntimeError("cannot close")
+
+    with pytest.raises(RuntimeError, match="cannot close"):
+        async with connect(Server("s", lifespan=broken)):
+            pass
+
+
+async def test_a_generator_without_its_decorator_says_what_is_missing() -> None:
+    async def undecorated(server: Server) -> AsyncIterator[None]:
+        yield
+
+    with pytest.raises(TypeError, match="asynccontextmanager"):
+        async with connect(Server("s", lifespan=undecorated)):  # type: ignore[arg-type]  # on purpose
+            pass
+
+
+async def test_each_included_server_has_its_own_state() -> None:
+    inner_story, outer_story = Story("inner"), Story("outer")
+    inner = Server("inner", lifespan=inner_story.lifespan)
+    outer = Server("outer", lifespan=outer_story.lifespan)
+    inner.tool(database)
+    outer.tool(database)
+    outer.include(inner, prefix="in")
+    async with connect(outer) as client:
+        assert (await client.call("database")).text == "outer"
+        assert (await client.call("in_database")).text == "inner"
+    assert inner_story.events == ["entered for inner", "left"]
+    assert outer_story.events == ["entered for outer", "left"]
+
+
+class Toolbox(Registry):
+    """A registry of an author's own class is no server either."""
+
+
+@pytest.mark.parametrize("kind", [Registry, Toolbox])
+async def test_a_registry_has_the_state_of_the_innermost_server_that_includes_it(
+    kind: type[Registry],
+) -> None:
+    registry = kind()
+    registry.tool(database)
+    inner = Server("inner", lifespan=Story("inner").lifespan)
+    inner.include(registry)
+    middle = Registry()
+    middle.include(inner)
+    outer = Server("outer", lifespan=Story("outer").lifespan)
+    outer.include(middle)
+    outer.include(registry, prefix="direct")
+    async with connect(outer) as client:
+        assert (await client.call("database")).text == "inner"
+        assert (await client.call("direct_database")).text == "outer"
+
+
+async def test_a_server_included_twice_is_entered_once() -> None:
+    story = Story()
+    inner = Server("inner", lifespan=story.lifespan)
+    inner.tool(database)
+    outer = Server("outer")
+    outer.include(inner, prefix="a")
+    outer.include(inner, prefix="b")
+    async with connect(outer) as client:
+        assert (await client.call("a_database")).text == (await client.call("b_database")).text == "db"
+    assert story.events == ["entered for inner", "left"]
+
+
+async def test_a_server_included_while_running_is_entered_too() -> None:
+    story = Story()
+    inner = Server("inner", lifespan=story.lifespan)
+    inner.tool(database)
+    outer = Server("outer", offers=["tools"])
+    async with connect(outer) as client:
+        outer.include(inner)
+        assert (await client.call("database")).text == "db"
+    assert story.events == ["entered for inner", "left"]
+
+
+async def test_what_is_still_being_entered_at_the_end_is_not_waited_for() -> None:
+    entering = asyncio.Event()
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        entering.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            events.append("given up")
+        yield
+
+    async with Server("s", lifespan=lifespan).running():
+        await entering.wait()
+    assert events == ["given up"]

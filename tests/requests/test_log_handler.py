@@ -1,0 +1,335 @@
+"""Log records of the author's, at the client of the request that they belong to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from contextvars import Context as ContextVars
+from contextvars import copy_context
+
+import pytest
+
+from mcpkit import Context, LogHandler, Server
+from mcpkit.testing import connect
+from tests.helpers.log_records import author_log, heard, texts
+from tests.helpers.pipe import settle
+
+pytestmark = pytest.mark.anyio
+
+ERAS = ("2025-11-25", "2026-07-28")
+
+
+@pytest.fixture
+def handler() -> LogHandler:
+    return LogHandler()
+
+
+@pytest.fixture
+def log(handler: LogHandler) -> Iterator[logging.Logger]:
+    with author_log(handler) as log:
+        yield log
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("s", offers={"logging"})
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_record_is_sent_before_the_result(
+    server: Server, log: logging.Logger, revision: str, is_async: bool
+) -> None:
+    @server.tool
+    async def in_loop(page: int) -> str:
+        log.warning("page %d is torn", page)
+        return ""
+
+    @server.tool
+    def in_thread(page: int) -> str:
+        log.warning("page %d is torn", page)
+        return ""
+
+    async with connect(server, revision=revision) as client:
+        messages = await heard(client, "in_loop" if is_async else "in_thread", page=3)
+    assert messages == [{"level": "warning", "data": "page 3 is torn", "logger": "archive.pages"}]
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_a_client_gets_what_is_as_severe_as_it_has_asked_for(
+    server: Server, log: logging.Logger, revision: str
+) -> None:
+    @server.tool
+    async def speak() -> str:
+        for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL):
+            log.log(level, "at %d", level)
+        return ""
+
+    async with connect(server, revision=revision) as client:
+        assert texts(await heard(client, "speak", "error")) == ["at 40", "at 50"]
+        assert texts(await heard(client, "speak", "debug")) == ["at 10", "at 20", "at 30", "at 40", "at 50"]
+        client.notifications.clear()
+        await client.call("speak")
+        of_its_own_accord = [] if revision == "2026-07-28" else ["at 10", "at 20", "at 30", "at 40", "at 50"]
+        assert [each["params"]["data"] for each in client.notifications] == of_its_own_accord
+
+
+async def test_the_handler_has_a_level_of_its_own(
+    server: Server, log: logging.Logger, handler: LogHandler
+) -> None:
+    handler.setLevel("ERROR")
+
+    @server.tool
+    async def speak() -> str:
+        log.warning("careful")
+        log.error("broken")
+        return ""
+
+    async with connect(server) as client:
+        assert texts(await heard(client, "speak")) == ["broken"]
+
+
+@pytest.mark.parametrize(
+    ("number", "level"),
+    [
+        (5, "debug"),
+        (10, "debug"),
+        (19, "debug"),
+        (20, "info"),
+        (25, "notice"),
+        (30, "warning"),
+        (39, "warning"),
+        (40, "error"),
+        (50, "critical"),
+        (60, "alert"),
+        (70, "emergency"),
+        (99, "emergency"),
+    ],
+)
+async def test_numbers_become_the_levels_of_the_specification(
+    server: Server, log: logging.Logger, number: int, level: str
+) -> None:
+    @server.tool
+    async def speak() -> str:
+        log.log(number, "x")
+        return ""
+
+    async with connect(server) as client:
+        assert [message["level"] for message in await heard(client, "speak")] == [level]
+
+
+async def test_a_level_that_has_a_name_of_the_specifications_is_that(
+    server: Server, log: logging.Logger
+) -> None:
+    logging.addLevelName(33, "NOTICE")
+    try:
+
+        @server.tool
+        async def speak() -> str:
+            log.log(33, "x")
+            return ""
+
+        async with connect(server) as client:
+            assert [message["level"] for message in await heard(client, "speak")] == ["notice"]
+    finally:
+        logging.addLevelName(33, "Level 33")
+
+
+async def test_requests_that_run_at_once_get_their_own(server: Server, log: logging.Logger) -> None:
+    both = asyncio.Event()
+    running: list[str] = []
+
+    @server.tool
+    async def speak(me: str) -> str:
+        running.append(me)
+        if len(running) == 2:
+            both.set()
+        await both.wait()
+        log.info("I am %s", me)
+        return ""
+
+    async with connect(server) as one, connect(server) as other:
+        answers = await asyncio.gather(heard(one, "speak", me="one"), heard(other, "speak", me="other"))
+    assert [texts(messages) for messages in answers] == [["I am one"], ["I am other"]]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_any_thread_that_has_the_context_of_the_request_may_log(
+    server: Server, log: logging.Logger, is_async: bool
+) -> None:
+    @server.tool
+    async def in_loop() -> str:
+        await asyncio.to_thread(log.info, "from a thread")
+        return ""
+
+    @server.tool
+    def in_thread() -> str:
+        thread = threading.Thread(target=copy_context().run, args=(log.info, "from a thread"))
+        thread.start()
+        thread.join(10)
+        return ""
+
+    async with connect(server) as client:
+        messages = await heard(client, "in_loop" if is_async else "in_thread")
+    assert texts(messages) == ["from a thread"]
+
+
+async def test_records_of_a_thread_come_in_their_order(server: Server, log: logging.Logger) -> None:
+    @server.tool
+    def speak(ctx: Context) -> str:
+        for number in range(50):
+            log.info("%d", number)
+        ctx.sync.info("50")
+        log.info("51")
+        return ""
+
+    async with connect(server) as client:
+        assert texts(await heard(client, "speak")) == [str(number) for number in range(52)]
+
+
+async def test_what_belongs_to_no_request_is_dropped(server: Server, log: logging.Logger) -> None:
+    gate = asyncio.Event()
+    late: list[asyncio.Task[None]] = []
+
+    async def go_on() -> None:
+        await gate.wait()
+        log.error("too late")
+
+    @server.tool
+    async def leave_something() -> str:
+        late.append(asyncio.ensure_future(go_on()))
+        thread = threading.Thread(target=ContextVars().run, args=(log.error, "of another context"))
+        thread.start()
+        thread.join(10)
+        return ""
+
+    log.error("outside")
+    async with connect(server) as client:
+        assert texts(await heard(client, "leave_something")) == []
+        gate.set()
+        await late[0]
+        await settle()
+        assert [each for each in client.notifications if "data" in each.get("params", {})] == []
+
+
+async def test_the_librarys_own_records_are_not_sent(
+    server: Server, handler: LogHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [*root.handlers, handler])
+
+    @server.tool
+    async def fail() -> str:
+        logging.getLogger("mcpkit.something").error("inside")
+        raise ValueError("a secret of the server's")
+
+    async with connect(server) as client:
+        client.notifications.clear()
+        result = await client.request(
+            "tools/call",
+            {"name": "fail", "arguments": {}},
+            log_level="debug",
+        )
+        assert result["isError"]
+        assert client.notifications == []
+
+
+@pytest.mark.parametrize("formatter", [None, logging.Formatter("%(levelname)s: %(message)s")])
+async def test_a_traceback_is_sent_only_when_that_is_asked_for(
+    server: Server,
+    log: logging.Logger,
+    handler: LogHandler,
+    formatter: logging.Formatter | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handler.setFormatter(formatter)
+    seen_elsewhere = _Kept()
+    monkeypatch.setattr(
+        log, "handlers", [seen_elsewhere, handler]
+    )  # the first leaves the traceback in the record
+
+    @server.tool
+    async def fail() -> str:
+        try:
+            raise ValueError("inside")
+        except ValueError:
+            log.exception("failed", stack_info=True)
+        return ""
+
+    async with connect(server) as client:
+        (text,) = texts(await heard(client, "fail"))
+        assert text == ("failed" if formatter is None else "ERROR: failed")
+        handler.with_tracebacks = True
+        (text,) = texts(await heard(client, "fail"))
+        assert "ValueError: inside" in text
+        assert "Stack (most recent call last)" in text
+    assert "ValueError: inside" in seen_elsewhere.texts[0], "others still see it"
+
+
+class _Kept(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(self.format(record))
+
+
+async def test_a_record_that_cannot_be_written_raises_nothing(
+    server: Server,
+    log: logging.Logger,
+    handler: LogHandler,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log, "propagate", False)
+    monkeypatch.setattr(log, "handlers", [handler])  # those of pytest raise
+
+    @server.tool
+    async def speak() -> str:
+        log.info("%d", "no number")
+        log.info("half a %s", "\ud83d")
+        return "went on"
+
+    async with connect(server) as client:
+        assert texts(await heard(client, "speak")) == ["half a \\ud83d"]
+    assert "no number" in capsys.readouterr().err, "as other handlers do"
+
+
+async def test_what_sending_leads_to_is_not_sent(
+    server: Server, log: logging.Logger, handler: LogHandler
+) -> None:
+    @server.tool
+    async def speak() -> str:
+        log.info("once")
+        return ""
+
+    class Loud(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            log.info("formatting")
+            return super().format(record)
+
+    handler.setFormatter(Loud())
+    async with connect(server) as client:
+        assert texts(await heard(client, "speak")) == ["once"]
+
+
+async def test_a_server_that_does_not_declare_logging_says_so_once(
+    log: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def speak() -> str:
+        log.error("one")
+        log.error("two")
+        return ""
+
+    async with connect(server) as client:
+        await client.call("speak", log_level="debug")
+        assert client.notifications == []
+    (warning,) = [record.getMessage() for record in caplog.records if record.name == "mcpkit"]
+    assert "'archive.pages'" in warning
+    assert 'offers={"logging"}' in warning

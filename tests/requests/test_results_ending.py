@@ -1,0 +1,188 @@
+"""What functions yield ends with their calls, or at a bound; and async generators give their items."""
+
+# Without `from __future__ import annotations`: the annotations name what is local to a test, which strings cannot.
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from mcpkit import Server
+from mcpkit.testing import connect
+from tests.helpers.shown import ERAS, Shown, in_loop
+from tests.helpers.waiting import over
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("s")
+
+
+# Its end
+
+
+@ERAS
+async def test_what_yields_slowly_holds_nobody_and_ends_with_its_time(server: Server, revision: str) -> None:
+    may_go_on, ended = threading.Event(), threading.Event()
+
+    @server.tool(timeout=0.1)
+    def slow() -> Any:
+        def lines() -> Iterator[str]:
+            try:
+                while True:
+                    yield "line"
+                    may_go_on.wait(10)
+            finally:
+                ended.set()
+
+        return lines()
+
+    async with connect(server, revision=revision) as client:
+        assert (await client.call("slow")).text == "timed out after 0.1 s"
+        may_go_on.set()
+        assert await asyncio.to_thread(ended.wait, 10)  # nobody waits for the other lines
+
+
+@ERAS
+async def test_what_yields_slowly_can_be_cancelled(server: Server, revision: str) -> None:
+    started, may_go_on, ended = asyncio.Event(), threading.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    @server.tool
+    async def slow() -> Any:
+        def lines() -> Iterator[str]:
+            try:
+                loop.call_soon_threadsafe(started.set)
+                may_go_on.wait(10)
+                for number in count():
+                    yield str(number)
+            finally:
+                ended.set()
+
+        return lines()
+
+    async with connect(server, revision=revision) as client:
+        call = asyncio.create_task(client.call("slow"))
+        await started.wait()
+        await over(call)
+        assert call.cancelled()
+        may_go_on.set()
+        assert await asyncio.to_thread(ended.wait, 10)
+
+
+@pytest.mark.parametrize("way", ["async", "thread", "loop", "async generator"])
+async def test_what_never_ends_is_refused(way: str, server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    async def asynchronous() -> Any:
+        return count()
+
+    def synchronous() -> Any:
+        return count()
+
+    async def yielding():  # type: ignore[no-untyped-def]
+        for number in count():
+            yield number
+
+    functions = {
+        "async": asynchronous,
+        "thread": synchronous,
+        "loop": synchronous,
+        "async generator": yielding,
+    }
+    server.tool(name="f", **({"thread": False} if way == "loop" else {}))(functions[way])
+    async with connect(server) as client:
+        assert (await client.call("f")).is_error
+    assert "more than 100,000 items; is it endless?" in caplog.text
+
+
+async def test_an_iterator_may_have_as_many_items_as_that(server: Server) -> None:
+    @server.tool
+    def numbers() -> Any:
+        return iter(range(100_000))
+
+    async with connect(server) as client:
+        assert len((await client.call("numbers")).structured) == 100_000
+
+
+# Async generators
+
+
+@ERAS
+async def test_an_async_generator_gives_its_items(server: Server, revision: str) -> None:
+    async def numbers():  # type: ignore[no-untyped-def]
+        assert in_loop()
+        yield 1
+        await asyncio.sleep(0)
+        yield [2]
+
+    server.tool(numbers)
+    server.resource("data://numbers")(numbers)
+    server.prompt(name="asked")(numbers)
+
+    @server.tool
+    def called() -> Any:
+        return numbers()
+
+    @server.tool
+    async def shown() -> Any:
+        async def figures() -> AsyncIterator[Any]:
+            yield Shown()
+
+        return figures()
+
+    async with connect(server, revision=revision) as client:
+        assert (await client.call("numbers")).text == "[1,[2]]"
+        assert (await client.call("called")).text == "[1,[2]]"
+        assert (await client.call("shown")).text == "shown in a thread"
+        assert (await client.read("data://numbers"))[0]["text"] == "[1,[2]]"
+        assert [each["content"]["text"] for each in await client.get_prompt("asked")] == ["1", "[2]"]
+
+
+@pytest.mark.parametrize("end", ["time", "cancellation", "bound"])
+async def test_an_async_generator_is_closed(
+    end: str, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    started, closed = asyncio.Event(), asyncio.Event()
+
+    @server.tool(timeout=0.1 if end == "time" else None)
+    async def lines():  # type: ignore[no-untyped-def]
+        try:
+            if end != "bound":
+                yield "first"
+                started.set()
+                await asyncio.Event().wait()
+            while True:
+                yield "line"
+        finally:
+            await asyncio.sleep(0)
+            closed.set()
+
+    async with connect(server) as client:
+        call = asyncio.create_task(client.call("lines"))
+        if end == "cancellation":
+            await started.wait()
+            await over(call)
+        elif end == "time":
+            assert (await call).text == "timed out after 0.1 s"
+        else:
+            assert (await call).is_error
+        await asyncio.wait_for(closed.wait(), 10)
+
+
+async def test_an_async_generator_that_never_waits_lets_others_run(server: Server) -> None:
+    turns: list[None] = []
+
+    @server.tool
+    async def lines():  # type: ignore[no-untyped-def]
+        while not turns:
+            yield "line"
+
+    async with connect(server) as client:
+        call = asyncio.create_task(client.call("lines"))
+        while not call.done():
+            await asyncio.sleep(0)
+            turns.append(None)
+        assert not (await call).is_error

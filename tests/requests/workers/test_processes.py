@@ -1,0 +1,380 @@
+"""Functions in worker processes: what they return and raise, and that they end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit import ProtocolError, RegistrationError, ResourceNotFoundError, Server, ToolError
+from mcpkit.calls.workers.processes import Processes, kill_workers
+from mcpkit.common.errors import ArgumentsError, ProcessEndedError
+from mcpkit.testing import connect
+from tests.helpers import process_work as work
+from tests.helpers.waiting import over, until
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def processes() -> Processes:
+    """One worker for most of the tests, as to start one takes a while."""
+    return Processes(1)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+async def told(folder: Path, name: str = "process") -> int:
+    """Return the process that a function has told of."""
+    await until((folder / name).exists)
+    return int((folder / name).read_text())
+
+
+# What it returns
+
+
+async def test_a_function_runs_in_a_process_of_this_one(processes: Processes) -> None:
+    place = await processes.run(work.where, {})
+    assert place.parent == os.getpid() != place.process
+
+
+async def test_a_worker_serves_one_call_after_the_other(processes: Processes) -> None:
+    places = [await processes.run(work.where, {}) for _ in range(3)]
+    assert len({place.process for place in places}) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "kwargs", "value"),
+    [
+        (work.add, {"a": 2}, 3),
+        (work.add_later, {"a": 2, "b": 3}, 5),
+        (partial(work.add, 5), {"b": 4}, 9),
+        (work.Scales(3).weigh, {"weight": 7}, 21),
+        (work.Scales.units, {}, "kg"),
+    ],
+)
+async def test_whatever_can_be_imported_by_name_can_run(
+    function: Any, kwargs: dict[str, Any], value: Any, processes: Processes
+) -> None:
+    assert await processes.run(function, kwargs) == value
+
+
+async def test_there_are_never_more_workers_than_the_limit() -> None:
+    processes = Processes(2)
+    places = await asyncio.gather(*(processes.run(work.where, {}) for _ in range(8)))
+    assert len({place.process for place in places}) <= 2
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_there_must_be_a_process(limit: int) -> None:
+    with pytest.raises(ValueError, match="processes must be at least 1"):
+        Server("s", processes=limit)
+
+
+@pytest.mark.slow
+async def test_a_tool_a_resource_and_a_prompt_may_run_in_a_process() -> None:
+    server = Server("s", processes=1)
+    server.tool(process=True)(work.add)
+    server.resource("data://units", process=True)(work.Scales.units)
+    server.prompt(process=True)(work.Scales.units)
+    async with connect(server) as client:
+        assert (await client.call("add", {"a": 1, "b": 2})).text == "3"
+        assert (await client.read("data://units"))[0]["text"] == "kg"
+        assert (await client.get_prompt("units"))[0]["content"]["text"] == "kg"
+
+
+@pytest.mark.slow
+async def test_what_it_prints_comes_out_of_standard_error_and_its_input_is_empty(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert await Processes(1).run(work.talk, {}) == ""
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "printed" in captured.err
+    assert "written" in captured.err
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_results_are_made_in_the_worker(revision: str) -> None:
+    server = Server("s", processes=1)
+    server.tool(process=True, content=work.described)(work.where)
+    for function in (work.shown, work.numbers, work.numbers_later):
+        server.tool(process=True)(function)
+        server.prompt(process=True)(function)
+        server.resource(f"data://{function.__name__}", process=True)(function)
+    async with connect(server, revision=revision) as client:
+        result = await client.call("where")
+        worker = result.structured["process"]
+        assert worker != os.getpid()
+        assert result.text == f"Place in {worker}"
+        assert [block["text"] for block in (await client.call("shown")).content] == [
+            f"shown in {worker}",
+            "text",
+        ]
+        assert (await client.read("data://shown"))[0]["text"] == f"shown in {worker}"
+        assert (await client.get_prompt("shown"))[0]["content"]["text"] == f"shown in {worker}"
+        for name in ("numbers", "numbers_later"):
+            assert (await client.call(name)).text == f'[{worker},{{"a":2}}]'
+            assert (await client.read(f"data://{name}"))[0]["text"] == f'[{worker},{{"a":2}}]'
+            assert (await client.get_prompt(name))[0]["content"]["text"] == str(worker)
+
+
+@pytest.mark.slow
+async def test_a_result_that_does_not_fit_is_found_in_the_worker(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s", processes=1)
+    server.tool(process=True)(work.misses)
+    async with connect(server) as client:
+        assert (await client.call("misses")).is_error
+    assert "expected an integer" in caplog.text
+
+
+# What it raises
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "text"),
+    [
+        ("tool", ToolError, "the text"),
+        ("talkative", work.TalkativeError, "something is wrong with x"),
+        ("local", ToolError, "of here"),
+        ("protocol", ProtocolError, "the message"),
+        ("missing", ResourceNotFoundError, "Resource not found: data://x"),
+        ("arguments", ArgumentsError, "field: is wrong"),
+        ("value", ValueError, "internal"),
+        ("exit", SystemExit, "3"),
+    ],
+)
+async def test_an_exception_comes_back_as_it_is(
+    how: str, kind: type[BaseException], text: str, processes: Processes
+) -> None:
+    with pytest.raises(kind) as caught:
+        await processes.run(work.fail, {"how": how})
+    assert type(caught.value) is kind
+    assert str(caught.value) == text
+    assert "process_work.py" in str(caught.value.__cause__)  # for the log
+
+
+@pytest.mark.parametrize(("how", "name"), [("interrupt", "KeyboardInterrupt"), ("stop", "StopIteration")])
+async def test_what_would_end_the_event_loop_ends_the_call_alone(
+    how: str, name: str, processes: Processes
+) -> None:
+    with pytest.raises(RuntimeError, match=f"the function raised {name}") as caught:
+        await processes.run(work.fail, {"how": how})
+    assert "process_work.py" in str(getattr(caught.value.__cause__, "__cause__", None))  # for the log
+
+
+async def test_an_exception_keeps_what_it_holds(processes: Processes) -> None:
+    with pytest.raises(work.TalkativeError) as talkative:
+        await processes.run(work.fail, {"how": "talkative"})
+    assert talkative.value.code == 7
+    assert not hasattr(talkative.value, "lock")
+    with pytest.raises(ProtocolError) as protocol:
+        await processes.run(work.fail, {"how": "protocol"})
+    assert (protocol.value.code, protocol.value.data) == (-31000, {"a": 1})
+    with pytest.raises(ToolError, match=r"<unlocked _thread\.lock"):
+        await processes.run(work.fail, {"how": "unpicklable"})
+
+
+@pytest.mark.parametrize("how", ["unsayable", "local unsayable"])
+async def test_an_error_without_a_text_is_like_one_that_nobody_meant(how: str) -> None:
+    server = Server("s", processes=1)
+    server.tool(process=True)(work.fail)
+    async with connect(server) as client:
+        result = await client.call("fail", {"how": how})
+    assert result.is_error
+    assert result.text.startswith("Internal error (ref ")
+
+
+async def test_what_cannot_be_sent_is_an_error_and_costs_no_worker(processes: Processes) -> None:
+    before = await processes.run(work.where, {})
+    with pytest.raises(TypeError, match="pickle"):
+        await processes.run(work.unpicklable, {})
+    with pytest.raises(TypeError, match="pickle"):
+        await processes.run(work.add, {"a": threading.Lock()})
+    assert await processes.run(work.where, {}) == before
+
+
+@pytest.mark.slow
+async def test_a_worker_that_dies_is_an_error_and_another_takes_its_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    processes = Processes(1)
+    before = await processes.run(work.where, {})
+    with pytest.raises(ProcessEndedError, match=r"without a result \(exit code 3\)"):
+        await processes.run(work.fail, {"how": "end"})
+    after = await processes.run(work.where, {})
+    assert after.process != before.process
+    assert [record.getMessage() for record in caplog.records] == [
+        "a worker process has ended without a result (exit code 3)"
+    ]
+
+
+@pytest.mark.slow
+async def test_a_worker_that_dies_while_it_has_nothing_to_do_is_replaced() -> None:
+    processes = Processes(1)
+    before = await processes.run(work.where, {})
+    os.kill(before.process, 9)
+    await until(lambda: not processes._idle[0].is_alive)
+    assert (await processes.run(work.where, {})).process != before.process
+
+
+async def test_what_cannot_be_imported_in_the_worker_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_once.py").write_text(
+        f"import os\nif os.getpid() != {os.getpid()}:\n    raise SystemExit(5)\ndef work(): ...\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import only_once
+
+    with pytest.raises(ProcessEndedError, match="exit code 5, while it started"):
+        await Processes(1).run(only_once.work, {})
+
+
+# Its end
+
+
+@pytest.mark.slow
+async def test_a_cancelled_call_kills_its_worker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    processes = Processes(1)
+    call = asyncio.create_task(processes.run(work.spin, {"folder": str(tmp_path)}))
+    process = await told(tmp_path)
+    await over(call)
+    await until(lambda: not is_alive(process))
+    assert await processes.run(work.add, {"a": 1}) == 2
+    assert caplog.records == []
+
+
+async def test_what_a_worker_has_started_is_killed_with_it(tmp_path: Path) -> None:
+    call = asyncio.create_task(Processes(1).run(work.spin_with_child, {"folder": str(tmp_path)}))
+    process, child = await told(tmp_path), await told(tmp_path, "child")
+    assert is_alive(child)
+    await over(call)
+    await until(lambda: not is_alive(process) and not is_alive(child))
+
+
+@pytest.mark.slow
+async def test_a_call_that_is_out_of_time_kills_its_worker(tmp_path: Path) -> None:
+    server = Server("s", processes=1)
+    server.tool(process=True, timeout=0.5)(work.spin)
+    server.tool(process=True)(work.where)
+    async with connect(server) as client:
+        first = (await client.call("where")).structured["process"]  # the next call finds it ready
+        assert (await client.call("spin", {"folder": str(tmp_path)})).text == "timed out after 0.5 s"
+        await until(lambda: not is_alive(first))
+        assert (await client.call("where")).structured["process"] != first
+
+
+@pytest.mark.slow
+async def test_a_worker_whose_call_is_cancelled_while_it_starts_serves_the_next() -> None:
+    processes = Processes(1)
+    for _ in range(3):
+        call = asyncio.create_task(processes.run(work.wait, {"seconds": 60}))
+        await asyncio.sleep(0.01)
+        await over(call)
+    assert (await processes.run(work.where, {})).parent == os.getpid()
+
+
+@pytest.mark.slow
+async def test_workers_that_nobody_can_call_any_more_end() -> None:
+    processes = Processes(1)
+    place = await processes.run(work.where, {})
+    del processes
+    await until(lambda: not is_alive(place.process))
+
+
+@pytest.mark.slow
+async def test_all_workers_can_be_killed_at_once(tmp_path: Path) -> None:
+    processes = Processes(2)
+    call = asyncio.create_task(processes.run(work.spin, {"folder": str(tmp_path)}))
+    process = await told(tmp_path)
+    idle = (await processes.run(work.where, {})).process
+    kill_workers()
+    await until(lambda: not is_alive(process) and not is_alive(idle))
+    with pytest.raises(ProcessEndedError, match="killed by SIGKILL"):
+        await call
+
+
+# What is refused
+
+
+def refused(function: Any, match: str, **options: Any) -> None:
+    server = Server("s")
+    with pytest.raises(RegistrationError, match=match):
+        server.tool(name="f", process=True, **options)(function)
+
+
+def test_a_function_must_have_a_name_that_can_be_imported() -> None:
+    secret = 3
+
+    def closure() -> int:
+        return secret
+
+    class Local:
+        def method(self) -> None: ...
+
+        def __call__(self) -> None: ...
+
+    refused(lambda: None, "a lambda has no name")
+    refused(closure, r"closure lies inside another function; define it at the top of a module")
+    refused(partial(closure), "lies inside another function")
+    refused(Local().method, "lies inside another function")
+    refused(Local(), "lies inside another function")
+
+
+def test_what_makes_its_text_must_have_such_a_name_as_well() -> None:
+    refused(work.add, "content: a worker process .* a lambda has no name", content=lambda value: "text")
+
+
+def test_there_is_no_context_in_another_process() -> None:
+    refused(work.takes_context, r"another process \(process=True\), where there is nothing to pass as 'ctx'")
+
+
+def test_a_process_is_no_thread() -> None:
+    refused(work.add, "in a process or in a thread", thread=True)
+    refused(work.add, "in a process or in a thread", thread=False)
+    with pytest.raises(RegistrationError, match="process is True or False, got 1"):
+        Server("s").tool(name="f", process=1)(work.add)
+
+
+def test_a_name_that_leads_to_something_else_is_refused_when_the_server_starts() -> None:
+    server = Server("s")
+    server.tool(name="f", process=True)(work.kept)
+    with pytest.raises(RegistrationError, match=r"cannot import it by its name: .*not the same object"):
+        server.resolve()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("masked", [True, False])
+async def test_the_log_of_a_result_that_cannot_be_sent_shows_the_authors_code_alone(
+    masked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("s", mask_errors=masked)
+    server.tool(process=True)(work.unsendable)
+    server.tool(process=True)(work.unreadable)
+    async with connect(server) as client:
+        unsendable = (await client.call("unsendable")).text
+        unreadable = (await client.call("unreadable")).text
+    assert unsendable == (
+        "the tool ran, but result.rows[0] has no form in JSON: an object; "
+        "return a dict, a dataclass or a model with what it holds"
+    )
+    assert "LookupError was raised" in unreadable
+    assert unreadable.endswith("(LookupError: hunter2)") is not masked
+    assert "Traceback" not in unreadable
+    first, second = caplog.records
+    assert not first.exc_info
+    assert second.exc_info
+    assert repr(second.exc_info[1]) == "LookupError('hunter2')"
+    assert "_repr_html_" in str(second.exc_info[1].__cause__)  # type: ignore[union-attr]  # there is one

@@ -1,0 +1,333 @@
+"""Results are made where the function ran: what takes long is not made in the event loop, and ends with the call."""
+
+# Without `from __future__ import annotations`: the annotations name what is local to a test, which strings cannot.
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+
+from mcpkit import Context, Depends, File, Image, ProtocolError, Server, ToolResult, user
+from mcpkit.testing import Client, connect
+from tests.helpers.shown import ERAS, Shown, in_loop
+from tests.helpers.waiting import over, until
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("s")
+
+
+async def both(client: Client, name: str) -> list[str]:
+    return [block["text"] for block in (await client.call(name)).content]
+
+
+# What is made
+
+
+@ERAS
+async def test_what_a_function_in_a_thread_yields_comes_from_its_thread(
+    server: Server, revision: str
+) -> None:
+    threads: list[int] = []
+
+    def numbers():  # type: ignore[no-untyped-def]
+        threads.append(threading.get_ident())
+        yield 1
+        threads.append(threading.get_ident())
+        yield {"a": 2}
+
+    @server.tool
+    def called() -> Any:
+        threads.append(threading.get_ident())
+        return numbers()
+
+    server.tool(numbers)
+    server.resource("data://numbers")(numbers)
+    server.prompt(name="asked")(numbers)
+
+    @server.resource("data://{name}/numbers")
+    def templated(name: str) -> Any:
+        return numbers()
+
+    async with connect(server, revision=revision) as client:
+        assert (await client.call("numbers")).text == '[1,{"a":2}]'
+        assert (await client.call("called")).text == '[1,{"a":2}]'
+        assert len(set(threads[2:])) == 1
+        assert [each["text"] for each in await client.read("data://numbers")] == ['[1,{"a":2}]']
+        assert [each["text"] for each in await client.read("data://x/numbers")] == ['[1,{"a":2}]']
+        assert [each["content"]["text"] for each in await client.get_prompt("asked")] == ["1", '{"a":2}']
+    assert threading.get_ident() not in threads
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Shown,
+        lambda: [Shown(), "text"],
+        lambda: ToolResult([Shown()]),
+        lambda: iter([Shown()]),
+    ],
+)
+@pytest.mark.parametrize("way", ["async", "thread", "loop"])
+async def test_what_shows_itself_is_shown_in_a_thread(
+    way: str, value: Callable[[], Any], server: Server
+) -> None:
+    async def asynchronous() -> Any:
+        return value()
+
+    def synchronous() -> Any:
+        return value()
+
+    options = {"thread": False} if way == "loop" else {}
+    server.tool(name="f", **options)(asynchronous if way == "async" else synchronous)
+    async with connect(server) as client:
+        assert (await both(client, "f"))[0] == "shown in a thread"
+
+
+async def test_plain_data_of_a_coroutine_takes_no_thread(server: Server) -> None:
+    def told(value: Any) -> str:
+        return f"{value} made in the loop" if in_loop() else "made in a thread"
+
+    for value in ("a", 1, [1, {"b": 2}], {"c": (3,)}):
+
+        async def returned(value: Any = value) -> Any:
+            return value
+
+        server.tool(name=f"of_{type(value).__name__}", content=told)(lambda value=value: returned(value))
+
+    @server.tool(content=told)
+    async def plain() -> dict[str, int]:
+        return {"a": 1}
+
+    @server.tool(content=told)
+    def threaded() -> dict[str, int]:
+        return {"a": 1}
+
+    async with connect(server) as client:
+        assert (await client.call("plain")).text == "{'a': 1} made in the loop"
+        assert (await client.call("threaded")).text == "made in a thread"
+
+
+async def test_a_file_of_a_coroutine_is_read_in_a_thread(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("text")
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    read_in: list[bool] = []
+    read = File._read
+
+    def told(file: File) -> Any:
+        data = read(file)
+        read_in.append(in_loop())
+        return data
+
+    monkeypatch.setattr(File.__mro__[1], "_read", told)
+
+    @server.tool
+    async def both() -> Any:
+        return [File(path), Image(tmp_path / "a.png")]
+
+    @server.resource("data://a")
+    async def resource() -> File:
+        return File(path)
+
+    @server.prompt
+    async def prompt() -> list[Any]:
+        return [user(File(path)), "text"]
+
+    async with connect(server) as client:
+        assert [block["type"] for block in (await client.call("both")).content] == ["resource", "image"]
+        assert (await client.read("data://a"))[0]["text"] == "text"
+        assert len(await client.get_prompt("prompt")) == 2
+    assert read_in == [False] * 4
+
+
+async def test_what_a_quick_function_yields_comes_from_the_event_loop(server: Server) -> None:
+    @server.tool(thread=False)
+    def where():  # type: ignore[no-untyped-def]
+        yield in_loop()
+
+    async with connect(server) as client:
+        assert (await client.call("where")).structured == [True]
+
+
+async def test_what_completes_an_argument_may_yield(server: Server) -> None:
+    places: list[bool] = []
+
+    def words(value: str) -> Iterator[str]:
+        places.append(in_loop())
+        yield value + "x"
+
+    @server.prompt(complete={"a": words})
+    def asked(a: str) -> str:
+        return a
+
+    async with connect(server) as client:
+        assert await client.complete("asked", "a", "v") == ["vx"]
+    assert places == [False]
+
+
+async def test_a_figure_of_pyplot_is_closed(server: Server) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
+
+    alone = Figure()
+    alone.subplots().plot([1, 2])
+
+    @server.tool
+    def draw() -> Any:
+        figure, axes = plt.subplots()
+        axes.plot([1, 2])
+        return figure
+
+    @server.tool
+    async def kept() -> Any:
+        return alone
+
+    other = plt.figure()
+    before = plt.get_fignums()
+    try:
+        async with connect(server) as client:
+            assert (await client.call("draw")).content[0]["type"] == "image"
+            assert (await client.call("kept")).content == (await client.call("kept")).content
+        assert plt.get_fignums() == before
+    finally:
+        plt.close(other)
+
+
+# What it depends on, and what it asks
+
+
+@pytest.mark.parametrize("way", ["async", "thread", "loop", "async generator"])
+@pytest.mark.parametrize("dependency", ["async", "thread"])
+async def test_what_is_yielded_may_use_what_the_function_depends_on(
+    way: str, dependency: str, server: Server
+) -> None:
+    class Database:
+        is_open = True
+
+    def opened() -> Iterator[Database]:
+        yield (database := Database())
+        database.is_open = False
+
+    async def opened_later() -> AsyncIterator[Database]:
+        yield (database := Database())
+        database.is_open = False
+
+    Given = Annotated[Database, Depends(opened if dependency == "thread" else opened_later)]
+
+    def rows(database: Given):  # type: ignore[no-untyped-def, valid-type]
+        yield database.is_open
+        yield in_loop()
+
+    async def rows_later(database: Given):  # type: ignore[no-untyped-def, valid-type]
+        return rows(database)
+
+    async def rows_async(database: Given):  # type: ignore[no-untyped-def, valid-type]
+        yield database.is_open
+        yield in_loop()
+
+    functions = {"async": rows_later, "thread": rows, "loop": rows, "async generator": rows_async}
+    server.tool(name="f", **({"thread": False} if way == "loop" else {}))(functions[way])
+    async with connect(server) as client:
+        assert (await client.call("f")).structured == [True, way in ("loop", "async generator")]
+
+
+@pytest.mark.parametrize("dependency", ["async", "thread"])
+async def test_what_a_result_uses_stays_open_as_long_as_it_is_made(dependency: str, server: Server) -> None:
+    started, may_go_on, events = asyncio.Event(), threading.Event(), []
+    loop = asyncio.get_running_loop()
+
+    def opened() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            events.append("closed")
+
+    async def opened_later() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            events.append("closed")
+
+    Given = Annotated[None, Depends(opened if dependency == "thread" else opened_later)]
+
+    @server.tool
+    async def rows(database: Given):  # type: ignore[no-untyped-def, valid-type]
+        def lines() -> Iterator[str]:
+            loop.call_soon_threadsafe(started.set)
+            may_go_on.wait(10)
+            events.append("made")
+            yield "line"
+
+        return lines()
+
+    async with connect(server) as client:
+        call = asyncio.create_task(client.call("rows"))
+        await started.wait()
+        await over(call)
+        may_go_on.set()
+        await until(lambda: len(events) == 2)
+    assert events == ["made", "closed"]
+
+
+@ERAS
+@pytest.mark.parametrize("way", ["thread", "async generator", "iterator"])
+async def test_a_generator_may_ask(way: str, server: Server, revision: str) -> None:
+    def lines(ctx: Context):  # type: ignore[no-untyped-def]
+        yield "first"
+        yield f"name: {ctx.sync.elicit('Your name?', str).value}"
+
+    async def lines_later(ctx: Context):  # type: ignore[no-untyped-def]
+        yield "first"
+        yield f"name: {(await ctx.elicit('Your name?', str)).value}"
+
+    async def iterator(ctx: Context):  # type: ignore[no-untyped-def]
+        return lines(ctx)
+
+    server.tool(name="f")({"thread": lines, "async generator": lines_later, "iterator": iterator}[way])
+
+    async def answer(method: str, params: Any) -> Any:
+        return {"action": "accept", "content": {"value": "Ada"}}
+
+    async with connect(server, revision=revision, answers=answer) as client:
+        assert (await client.call("f")).text == '["first","name: Ada"]'
+
+
+async def test_what_a_generator_raises_is_what_the_tool_raises(server: Server) -> None:
+    @server.resource("data://x")
+    def lines():  # type: ignore[no-untyped-def]
+        yield "first"
+        raise ProtocolError(-31000, "no more")
+
+    async with connect(server) as client:
+        with pytest.raises(ProtocolError, match="no more"):
+            await client.read("data://x")
+
+
+@ERAS
+async def test_a_file_that_the_model_is_asked_about_is_read_in_a_thread(
+    server: Server, revision: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+
+    @server.tool
+    async def look(ctx: Context) -> str:
+        image = Image(tmp_path / "a.png")
+        return (await ctx.sample([user(image), user(Shown())], max_tokens=10)).text
+
+    def answer(method: str, params: Any) -> dict[str, Any]:
+        contents = [message["content"] for message in params["messages"]]
+        assert contents[0]["type"] == "image"
+        return {"role": "assistant", "model": "m", "content": {"type": "text", "text": contents[1]["text"]}}
+
+    async with connect(server, revision=revision, answers=answer) as client:
+        assert (await client.call("look")).text == "shown in a thread"

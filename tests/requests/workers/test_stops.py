@@ -1,0 +1,359 @@
+"""What a function in a worker thread says stops it is called when nobody waits for it any more, and only then."""
+
+# Without `from __future__ import annotations`: the annotations name what is local to a test, which strings cannot.
+import asyncio
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import pytest
+
+from mcpkit import Context, Depends, Server
+from mcpkit.testing import Client, connect
+from tests.helpers.waiting import over, until
+
+pytestmark = pytest.mark.anyio
+
+ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT begin() UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("s")
+
+
+class Stopped:
+    """What is stopped: it waits until it is.
+
+    Attributes:
+        calls: The threads that have stopped it.
+        started: Set when it waits.
+        ended: Set when the test lets it go on to its end.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[threading.Thread] = []
+        self.started = asyncio.Event()
+        self.ended = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        self.calls.append(threading.current_thread())
+        self._stopped.set()
+
+    def wait(self) -> None:
+        self._loop.call_soon_threadsafe(self.started.set)
+        assert self._stopped.wait(10)
+        self._loop.call_soon_threadsafe(self.ended.set)
+
+
+@pytest.fixture
+async def stopped() -> Stopped:
+    return Stopped()
+
+
+async def end_call(client: Client, stopped: Stopped, name: str = "work") -> None:
+    """Call a tool, cancel it when it waits, and return when its function ends."""
+    call = asyncio.create_task(client.call(name))
+    await stopped.started.wait()
+    await over(call)
+    await asyncio.wait_for(stopped.ended.wait(), 10)
+
+
+@ERAS
+@pytest.mark.parametrize("end", ["cancelled", "out of time", "server ends"])
+@pytest.mark.parametrize("way", ["until it returns", "for a block"])
+async def test_a_query_is_interrupted(
+    way: str, end: str, revision: str, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "mcpkit")
+    started, interrupted = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def begin() -> int:
+        loop.call_soon_threadsafe(started.set)
+        return 1
+
+    @server.tool(timeout=0.2 if end == "out of time" else None)
+    def query(ctx: Context) -> int:
+        database = sqlite3.connect(":memory:")
+        database.create_function("begin", 0, begin)
+        try:
+            if way == "for a block":
+                with ctx.sync.on_cancel(database.interrupt):
+                    return int(database.execute(ENDLESS).fetchone()[0])
+            ctx.sync.on_cancel(database.interrupt)
+            return int(database.execute(ENDLESS).fetchone()[0])
+        finally:
+            database.close()
+            loop.call_soon_threadsafe(interrupted.set)
+
+    async with connect(server, revision=revision) as client:
+        call = asyncio.create_task(client.call("query"))
+        await started.wait()
+        if end == "cancelled":
+            await over(call)
+        elif end == "out of time":
+            assert (await call).text == "timed out after 0.2 s"
+        if end != "server ends":
+            await asyncio.wait_for(interrupted.wait(), 10)
+    await asyncio.wait_for(interrupted.wait(), 10)
+    await asyncio.wait([call])
+    assert (end == "server ends") is (not call.cancelled() and call.exception() is not None)
+    await until(lambda: "its call was over" in caplog.text)
+    late = [record for record in caplog.records if "its call was over" in record.getMessage()]
+    assert [record.levelno for record in late] == [logging.DEBUG]
+    assert all(record.levelno < logging.WARNING for record in caplog.records)
+
+
+async def test_it_is_called_once_from_a_thread_of_its_own(server: Server, stopped: Stopped) -> None:
+    threads: list[threading.Thread] = [threading.current_thread()]
+
+    @server.tool(timeout=600)
+    def work(ctx: Context) -> None:
+        threads.append(threading.current_thread())
+        ctx.sync.on_cancel(stopped.stop)
+        stopped.wait()
+
+    async with connect(server) as client:
+        await end_call(client, stopped)
+    [thread] = stopped.calls
+    assert thread not in threads
+
+
+async def test_it_is_not_called_for_a_call_that_nobody_ends(server: Server, stopped: Stopped) -> None:
+    @server.tool
+    def work(ctx: Context) -> str:
+        with ctx.sync.on_cancel(stopped.stop):
+            pass
+        ctx.sync.on_cancel(stopped.stop)
+        return "done"
+
+    async with connect(server) as client:
+        assert (await client.call("work")).text == "done"
+    assert stopped.calls == []
+
+
+async def test_after_its_block_it_is_not_called(server: Server, stopped: Stopped) -> None:
+    other = Stopped()
+
+    @server.tool
+    def work(ctx: Context) -> None:
+        ctx.sync.on_cancel(stopped.stop)
+        for _ in range(3):
+            with ctx.sync.on_cancel(other.stop):
+                pass
+        stopped.wait()
+
+    async with connect(server) as client:
+        await end_call(client, stopped)
+    assert len(stopped.calls) == 1
+    assert other.calls == []
+
+
+async def test_a_block_ends_when_what_stops_it_has_returned(server: Server, stopped: Stopped) -> None:
+    events: list[str] = []
+    may_return = threading.Event()
+
+    def stop() -> None:
+        stopped.stop()
+        may_return.wait(10)
+        events.append("stopped")
+
+    @server.tool
+    def work(ctx: Context) -> None:
+        with ctx.sync.on_cancel(stop):
+            stopped.wait()
+        events.append("block left")
+
+    async with connect(server) as client:
+        await end_call(client, stopped)
+        may_return.set()
+        await until(lambda: len(events) == 2)
+    assert events == ["stopped", "block left"]
+
+
+@pytest.mark.parametrize("way", ["thread", "coroutine"])
+async def test_it_is_not_called_after_the_function_has_returned(
+    way: str, server: Server, stopped: Stopped
+) -> None:
+    closing, may_close = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def opened(ctx: Context) -> Iterator[None]:
+        ctx.sync.on_cancel(stopped.stop)
+        yield
+        loop.call_soon_threadsafe(closing.set)
+        may_close.wait(10)
+        loop.call_soon_threadsafe(stopped.ended.set)
+
+    def threaded(given: Annotated[None, Depends(opened)]) -> None: ...
+
+    async def coroutine(given: Annotated[None, Depends(opened)]) -> None: ...
+
+    server.tool(name="work")(threaded if way == "thread" else coroutine)
+    async with connect(server) as client:
+        call = asyncio.create_task(client.call("work"))
+        await closing.wait()
+        await over(call)
+        may_close.set()
+        await asyncio.wait_for(stopped.ended.wait(), 10)
+    assert stopped.calls == []
+
+
+@pytest.mark.parametrize("way", ["last", "before a coroutine's"])
+async def test_a_dependency_may_say_what_stops_the_function(
+    way: str, server: Server, stopped: Stopped
+) -> None:
+    def opened(ctx: Context) -> Iterator[Stopped]:
+        with ctx.sync.on_cancel(stopped.stop):
+            yield stopped
+
+    async def other(given: Annotated[Stopped, Depends(opened)]) -> Stopped:
+        return given
+
+    Given = Annotated[Stopped, Depends(opened if way == "last" else other)]
+
+    @server.tool
+    def work(given: Given) -> None:  # type: ignore[valid-type]
+        given.wait()  # type: ignore[attr-defined]
+
+    async with connect(server) as client:
+        await end_call(client, stopped)
+    assert len(stopped.calls) == 1
+
+
+async def test_what_it_raises_is_logged_and_the_others_are_called(
+    server: Server, stopped: Stopped, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise ValueError("cannot be stopped")
+
+    @server.tool
+    def work(ctx: Context) -> None:
+        ctx.sync.on_cancel(stopped.stop)
+        ctx.sync.on_cancel(fail)
+        stopped.wait()
+
+    async with connect(server) as client:
+        await end_call(client, stopped)
+    [record] = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert record.getMessage() == "what stops a function of tools/call has failed"
+    assert record.exc_info is not None
+
+
+async def test_when_it_is_too_late_it_is_refused(server: Server, stopped: Stopped) -> None:
+    refused: list[Any] = []
+
+    @server.tool
+    def work(ctx: Context) -> None:
+        ctx.sync.on_cancel(stopped.stop)
+        stopped.wait()
+        try:
+            ctx.sync.on_cancel(lambda: refused.append("called"))
+        except RuntimeError as error:
+            refused.append(str(error))
+
+    async with connect(server) as client:
+        await end_call(client, stopped)
+        await until(lambda: refused)
+        await until(lambda: not server.engine.runtime.threads.given_up)
+    assert len(refused) == 1
+    assert "has ended" in refused[0]
+
+
+async def test_in_the_event_loop_there_is_cancellation_instead(server: Server) -> None:
+    @server.tool
+    async def work(ctx: Context) -> str:
+        with pytest.raises(RuntimeError, match="run in a worker thread"):
+            ctx.sync.on_cancel(print)
+        return "refused"
+
+    async with connect(server) as client:
+        assert (await client.call("work")).text == "refused"
+
+
+@pytest.mark.parametrize("stop", [None, "interrupt", asyncio.sleep], ids=["called", "text", "async"])
+async def test_what_stops_nothing_is_refused_when_it_is_said(server: Server, stop: Any) -> None:
+    @server.tool
+    def work(ctx: Context) -> str:
+        with pytest.raises(TypeError, match=r"such as db\.interrupt, without parentheses; got"):
+            ctx.sync.on_cancel(stop)
+        return "refused"
+
+    async with connect(server) as client:
+        assert (await client.call("work")).text == "refused"
+
+
+# What is said too late
+
+
+@ERAS
+@pytest.mark.parametrize(
+    "said",
+    [
+        lambda ctx: ctx.sync.progress(1),
+        lambda ctx: list(ctx.sync.track([1, 2])),
+        lambda ctx: ctx.sync.info("x"),
+        lambda ctx: ctx.sync.notify("notifications/x"),
+        lambda ctx: ctx.sync.elicit("Name?", str),
+        lambda ctx: ctx.sync.once("key", int),
+    ],
+    ids=["progress", "track", "log", "notify", "elicit", "once"],
+)
+@pytest.mark.parametrize("has_dependency", [False, True])
+async def test_a_function_that_learns_of_its_end_by_a_report_is_no_warning(
+    said: Any,
+    revision: str,
+    has_dependency: bool,
+    server: Server,
+    stopped: Stopped,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "mcpkit")
+
+    def opened() -> Iterator[None]:
+        yield
+
+    def work(ctx: Context) -> None:
+        stopped.wait()
+        said(ctx)
+
+    def depends(ctx: Context, given: Annotated[None, Depends(opened)]) -> None:
+        work(ctx)
+
+    server.tool(name="work")(depends if has_dependency else work)
+    async with connect(server, revision=revision, answers=lambda method, params: {}) as client:
+        call = asyncio.create_task(client.call("work"))
+        await stopped.started.wait()
+        await over(call)
+        stopped.stop()
+        await until(lambda: "its call was over" in caplog.text)
+        await until(lambda: not server.engine.runtime.threads.given_up)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_what_a_function_makes_of_its_end_is_no_warning_either(
+    server: Server, stopped: Stopped, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "mcpkit")
+
+    @server.tool
+    def work(ctx: Context) -> None:
+        stopped.wait()
+        try:
+            ctx.sync.progress(1)
+        except RuntimeError as error:
+            raise ValueError("it did not work") from error
+
+    async with connect(server) as client:
+        call = asyncio.create_task(client.call("work"))
+        await stopped.started.wait()
+        await over(call)
+        stopped.stop()
+        await until(lambda: "its call was over" in caplog.text)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -1,0 +1,186 @@
+"""What happens to authorization is told: in records and to hooks, with nothing that is secret, and within bounds."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from mcpkit import Principal, RegistrationError, Server
+from mcpkit.auth import Audit, AuditEvent, Meter
+from mcpkit.state.keys import Keys
+from mcpkit.state.principal import user
+from tests.helpers.clock import Clock
+
+ISSUER = "https://id.example.com"
+ADA = user(ISSUER, "ada", client_id="notes", claims={"email": "ada@example.com", "name": "Ada L."})
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def audit(clock: Clock) -> Audit:
+    return Audit(lambda: Keys("a secret of some length", "notes"), clock)
+
+
+@pytest.fixture
+def events(audit: Audit) -> list[AuditEvent]:
+    told: list[AuditEvent] = []
+    audit(told.append)
+    return told
+
+
+def test_an_event_is_a_record_with_attributes(audit: Audit, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "mcpkit.audit")
+    audit.tell("step_up", ADA, scopes=["notes:write", "mail"], resource="https://e.example/mcp")
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("mcpkit.audit", "INFO")
+    assert record.getMessage() == (
+        f"step_up principal='{ISSUER}#sub=ada' client_id='notes' issuer='{ISSUER}' "
+        "scopes=('mail', 'notes:write') resource='https://e.example/mcp'"
+    )
+    told = {name: value for name, value in vars(record).items() if name.startswith("mcp_")}
+    assert told == {
+        "mcp_event": "step_up",
+        "mcp_principal": f"{ISSUER}#sub=ada",
+        "mcp_client_id": "notes",
+        "mcp_issuer": ISSUER,
+        "mcp_status": None,
+        "mcp_reason": None,
+        "mcp_detail": None,
+        "mcp_scopes": ("mail", "notes:write"),
+        "mcp_resource": "https://e.example/mcp",
+        "mcp_caller": None,
+        "mcp_untold": 0,
+    }
+
+
+def test_claims_are_in_none(audit: Audit, events: list[AuditEvent], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "mcpkit.audit")
+    audit.tell("login", ADA)
+    for text in (repr(events), str(vars(caplog.records[0]))):
+        assert "ada@example.com" not in text
+        assert "Ada L." not in text
+
+
+@pytest.mark.parametrize(
+    ("principal", "begins"),
+    [
+        (user(ISSUER, "ada@example.com"), f"{ISSUER}#sub=~"),
+        (Principal("ada@example.com"), "~"),
+        (Principal("ada@example.com#sub=1"), "~"),
+        (user(ISSUER, "line\nbreak"), f"{ISSUER}#sub=~"),
+        (user(ISSUER, "x" * 5000), f"{ISSUER}#sub=~"),
+    ],
+)
+def test_what_may_be_an_address_is_a_keyed_hash(
+    audit: Audit, events: list[AuditEvent], principal: Principal, begins: str
+) -> None:
+    audit.tell("login", principal)
+    audit.tell("refusal", principal)
+    first, second = (event.principal for event in events)
+    assert first is not None
+    assert first.startswith(begins)
+    assert len(first) == len(begins) + 16
+    assert first == second
+    other = Audit(lambda: Keys("another secret of some length", "notes"))
+    other(events.append)
+    other.tell("login", principal)
+    assert events[-1].principal != first
+
+
+def test_ids_are_as_the_operator_wants_them(audit: Audit, events: list[AuditEvent]) -> None:
+    audit.name_of = lambda who: f"user of {who.issuer}"
+    audit.tell("login", ADA)
+    audit.tell("login", None)
+    assert [event.principal for event in events] == [f"user of {ISSUER}", None]
+
+
+def test_what_others_say_is_cut_off(audit: Audit, events: list[AuditEvent]) -> None:
+    audit.tell("refusal", detail="x" * 5000, scopes=["y" * 5000])
+    assert (len(events[0].detail or ""), len(events[0].scopes[0])) == (200, 200)
+
+
+@pytest.mark.limit("refusals that the audit tells of")
+def test_a_flood_of_refusals_is_told_in_part_and_counted(
+    audit: Audit, events: list[AuditEvent], clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "mcpkit.audit")
+    for _ in range(1000):
+        audit.tell("refusal", status=401, caller="address 203.0.113.7")
+    audit.tell("refusal", status=401, caller="address 203.0.113.8")
+    assert [event.caller[-1] for event in events if event.caller] == ["7"] * 5 + ["8"]
+    assert events[-1].untold == 995
+    for number in range(1000):
+        audit.tell("refusal", status=401, caller=f"address {number}")
+    assert len(events) == len(caplog.records) == 100
+    clock.now += 61
+    audit.tell("refusal", ADA, status=403)
+    assert events[-1].untold == 906
+    clock.now += 61
+    audit.tell("refusal", ADA, status=403)
+    assert events[-1].untold == 0
+
+
+def test_what_nobody_can_cause_at_will_is_always_told(audit: Audit, events: list[AuditEvent]) -> None:
+    for number in range(1000):
+        audit.tell("login", user(ISSUER, str(number)))
+    assert len(events) == 1000
+
+
+def test_each_refusal_is_measured_however_many(audit: Audit, events: list[AuditEvent]) -> None:
+    class Counter(Meter):
+        def __init__(self) -> None:
+            self.told: list[tuple[int | None, str]] = []
+
+        def refused(self, status: int | None, reason: str) -> None:
+            self.told.append((status, reason))
+
+    counter = Counter()
+    audit.measure_by([counter])
+    for _ in range(1000):
+        audit.tell("refusal", status=401, reason="invalid_token")
+    assert counter.told == [(401, "invalid_token")] * 1000
+    assert len(events) == 5
+
+
+def test_a_hook_that_fails_changes_nothing(
+    audit: Audit, events: list[AuditEvent], caplog: pytest.LogCaptureFixture
+) -> None:
+    @audit
+    def broken(event: AuditEvent) -> None:
+        raise RuntimeError("no disk")
+
+    audit(events.append)
+    audit.tell("login", ADA)
+    assert len(events) == 2
+    assert "no disk" in caplog.text
+    audit.name_of = lambda who: 1 / 0  # type: ignore[assignment, return-value]
+    audit.tell("login", ADA)
+    assert events[-1].principal is None
+
+
+def test_a_hook_is_a_function_of_one_event() -> None:
+    server = Server("notes")
+
+    async def later(event: AuditEvent) -> None: ...
+
+    with pytest.raises(RegistrationError, match="is async"):
+        server.on_audit(later)
+    with pytest.raises(RegistrationError, match="a function of one AuditEvent"):
+        server.on_audit(lambda: None)  # type: ignore[arg-type]
+
+    @server.on_audit
+    def heard(event: AuditEvent) -> None: ...
+
+    assert server.on_audit.hooks == (heard,)
+
+
+def test_where_nobody_listens_nothing_is_made(audit: Audit, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "mcpkit.audit")
+    audit.name_of = lambda who: pytest.fail("somebody was named")
+    audit.tell("login", ADA)
+    assert caplog.records == []
