@@ -1,8 +1,8 @@
 """A pytest plugin that records which lines and branches of `mcpkit/` each test function runs.
 
 It uses `sys.monitoring` (Python 3.12 and newer), so a test runs at nearly its usual speed: a line reports itself once
-per test function. Load it with `-p bench.mutants.contexts`; the folder in `MCPKIT_CONTEXTS` receives one JSON file for each
-process of pytest-xdist. Child processes that a test starts are not recorded.
+per test function. Load it with `-p bench.mutants.contexts`; the folder in `MCPKIT_CONTEXTS` receives one JSON file for
+each process of pytest-xdist. Child processes that a test starts are not recorded.
 """
 
 from __future__ import annotations
