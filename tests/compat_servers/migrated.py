@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.compat.migrate.judge import LISTS, answer, entry, key
+from tests.compat_servers.servers import INSTALLED, Server
 from tests.helpers.published.compare import Difference, compare
 from tests.helpers.published.journey import Kit, Plan, Step
 from tests.helpers.published.peers import Message
-from tests.servers import INSTALLED, Server
 
 MARK = re.compile(r"^(?P<file>.*\.py):(?P<line>\d+): ")
 ERROR = re.compile(r"\b(\w*(?:Error|Exception): [^│\n]*)")

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from migrated import Migrated
 from suites import Passed
 
+from tests.compat_servers.servers import DIFFERS, INSTALLED, ROOT_FOLDER, SERVERS, Server
 from tests.helpers.published.compare import Difference, Verdict
-from tests.servers import DIFFERS, INSTALLED, ROOT_FOLDER, SERVERS, Server
 
 PAGE = ROOT_FOLDER / "docs" / "reference" / "compat-servers.md"
 

@@ -6,8 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.compat_servers.calls import (
+    CODE_INDEX,
+    EXCEL,
+    GIT,
+    INTERPRETER,
+    POWERPOINT,
+    SQLITE,
+    TIME,
+    TREE_SITTER,
+    WORD,
+)
 from tests.helpers.published.journey import Kit
-from tests.requests import CODE_INDEX, EXCEL, GIT, INTERPRETER, POWERPOINT, SQLITE, TIME, TREE_SITTER, WORD
 
 ROOT_FOLDER = Path(__file__).parents[2]
 INSTALLED = ROOT_FOLDER / ".compat"

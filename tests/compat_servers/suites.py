@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.servers import INSTALLED, ROOT_FOLDER
+from tests.compat_servers.servers import INSTALLED, ROOT_FOLDER
 
 TIME_OUT = 2400.0
 SOURCES = ROOT_FOLDER / ".compat" / "sources"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from journey import NONE, Seen
 
-from tests.servers import ROOT_FOLDER, Server
+from tests.servers.servers import ROOT_FOLDER, Server
 
 PAGE = ROOT_FOLDER / "docs" / "reference" / "servers.md"
 WAYS = {"stdio": "stdio", "http": "streamable HTTP", "sse": "HTTP+SSE"}

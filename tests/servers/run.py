@@ -24,7 +24,7 @@ from journey import Seen, travel
 from page import Row, write
 
 from tests.helpers.node import node_search_path
-from tests.servers import INSTALLED, PEERS, Server, python, servers
+from tests.servers.servers import INSTALLED, PEERS, Server, python, servers
 
 START = 30.0  # seconds until a server listens
 STOP = 10.0  # seconds for it to end
