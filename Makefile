@@ -23,8 +23,11 @@ FOUND := $(foreach version,$(VERSIONS),$(if $(call interpreter,$(version)),$(ver
 LOWEST := $(or $(call interpreter,$(firstword $(FOUND))),$(PYTHON))
 MISSING := $(filter-out $(FOUND),$(VERSIONS))
 
-# To compile 600 files of tests takes ten seconds in each process, where an environment says not to keep what comes of it.
-KEEPING := env -u PYTHONDONTWRITEBYTECODE
+# pytest keeps the bytecode of the tests, whatever the environment says: to compile them takes ten seconds a process.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest
+
+# Many tests wait for other processes, so twice as many workers as cores pay.
+WORKERS ?= 4
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -32,36 +35,26 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: help setup lab notes weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http bench-client bench-protected bench-tasks bench-scale-out bench-compat bench-cli hosts day servers compat house soak pairs bent generated chaos chaos-clients clean $(VERSIONS:%=test-%)
 
 help:
-	@echo 'make setup         the development environment: .venv, node_modules, and clients and servers of others in .servers'
-	@echo 'make weather       the weather example, run as a host would run it (LIVE=1: the real API)'
-	@echo 'make notes         the notes example, a server with users that logs in by a click (ISSUER=... PUBLIC_URL=...: a real one)'
-	@echo 'make test          the whole test suite (ARGS=... goes to pytest)'
-	@echo 'make test-fast     the tests of the package itself that take no time, two files at a time, in a minute and a half'
-	@echo 'make test-lowest   the tests of the package itself, with the lowest version of each dependency'
-	@echo 'make test-all      the suite on every CPython from 3.10 to 3.13 that this machine has'
-	@echo 'make check         formatting, lint, types, documentation, tests'
-	@echo 'make conformance   the official conformance suite, run against a server over HTTP, as a table'
-	@echo 'make docs          the documentation, built strictly into site/'
-	@echo 'make bench         the benchmark against other servers (ARGS=... goes to it)'
-	@echo 'make bench-http    the same over HTTP, with wrk: load, streams, abandoned sessions, killed clients'
-	@echo 'make bench-client  the client beside those of mcp and fastmcp, over stdio and HTTP'
-	@echo 'make bench-protected  what access tokens cost, beside mcp and fastmcp'
-	@echo 'make bench-tasks   how tasks scale with the number of workers'
-	@echo 'make bench-scale-out  what it costs to share a Redis: round trips, processor time, changes told to many'
-	@echo 'make bench-compat  a server for mcp 1.x under its library and under mcpkit: start and calls'
-	@echo 'make bench-cli     commands of mcpkit beside those of fastmcp: a call, and --help'
-	@echo 'make hosts         Qwen Code and Claude Code, connected to the weather example and logged in to a server, and agents by their SDKs (installs them: 1 GB)'
-	@echo 'make day           a day with mcpkit on the command line, from an empty folder to a bundle, in sessions of two hosts (needs tmux)'
-	@echo 'make compat        servers of others run under their library and under mcpkit, as a page of the documentation (2 GB)'
-	@echo 'make servers       the client against servers of others, in every way, as a page of the documentation (500 MB)'
-	@echo 'make house         the counts of the house, and its picture drawn'
-	@echo 'make soak          ten minutes of polite and rude clients, counted (SECONDS=60 for one minute)'
-	@echo 'make pairs         10,000 pairs of principals at a protected server, of whom none sees anything of another'
-	@echo 'make chaos         replicas and workers that are killed, and a Redis in trouble: half an hour (ARGS="7 kills redis")'
-	@echo 'make chaos-clients clients of servers that fail and are killed: 10,000 rounds, and 300 with processes'
-	@echo 'make bent          50,000 messages with one thing wrong, to a server over a pipe and over HTTP, and to clients'
-	@echo 'make generated     the generated tests with 20,000 cases each, for hours (EXAMPLES=2000 for fewer, ARGS=... goes to pytest)'
-	@echo 'make clean         remove what the targets above have made'
+	@echo 'make setup        the development environment: .venv, node_modules, and clients and servers of others in .servers'
+	@echo 'make weather      the weather example, run as a host would run it (LIVE=1: the real API)'
+	@echo 'make notes        the notes example, a server with users (ISSUER=... PUBLIC_URL=...: a real authorization server)'
+	@echo 'make lab          the lab example: two replicas, a worker and a Redis, until Ctrl-C'
+	@echo 'make test         the whole test suite (ARGS=... goes to pytest, WORKERS=0 for one process)'
+	@echo 'make test-fast    the unit tests without the slow ones, in about a minute'
+	@echo 'make test-lowest  the unit tests with the lowest version of each dependency'
+	@echo 'make test-all     the suite on every CPython from 3.10 to 3.13 that this machine has'
+	@echo 'make check        formatting, lint, types, documentation, tests'
+	@echo 'make lint         formatting and lint'
+	@echo 'make types        mypy, on this platform and as on Windows, and pyright'
+	@echo 'make docs         the documentation, built strictly into site/'
+	@echo 'make conformance  the official conformance suite against a server over HTTP, as a table'
+	@echo 'make house        counts of the code, its picture, and the table of tests that show each public name'
+	@echo 'make bench        the benchmark against other servers; bench/README.md lists the other benchmarks'
+	@echo 'make hosts        hosts and agents that connect, log in and call; CONTRIBUTING.md lists the other long runs'
+	@echo 'make chaos        replicas and workers that are killed, and a Redis in trouble: half an hour'
+	@echo 'make soak         ten minutes of load with disconnects and bad input (SECONDS=60 for one minute)'
+	@echo 'make generated    the generated tests with 20,000 cases each: hours (EXAMPLES=2000 for fewer)'
+	@echo 'make clean        remove everything that the targets above have made'
 
 setup: .venv/.dev node_modules/.installed $(CLIENTS)
 
@@ -142,14 +135,14 @@ weather: .venv/.package
 	@$(PY) examples/weather/demo.py $(if $(filter 1,$(LIVE)),--live)
 
 test: setup
-	@$(PY) -m pytest $(ARGS)
+	@$(PYTEST) --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 test-fast: .venv/.dev
-	@MCPKIT_TEST_CORE=1 MCPKIT_TEST_NODE=0 $(KEEPING) $(PY) -m pytest -q -m 'not long and not slow' --numprocesses 2 --dist loadfile $(ARGS)
+	@MCPKIT_TEST_CORE=1 MCPKIT_TEST_NODE=0 $(PYTEST) -q -m 'not long and not slow' --ignore tests/integration --numprocesses 2 --dist worksteal $(ARGS)
 
 # Old packages warn of themselves on new Pythons: here these are no errors.
 test-lowest: .venv-lowest/.dev
-	@MCPKIT_TEST_CORE=1 MCPKIT_TEST_NODE=0 .venv-lowest/bin/python -m pytest -q -m 'not long' -W default::DeprecationWarning $(ARGS)
+	@MCPKIT_TEST_CORE=1 MCPKIT_TEST_NODE=0 env -u PYTHONDONTWRITEBYTECODE .venv-lowest/bin/python -m pytest -q -m 'not long' -W default::DeprecationWarning $(ARGS)
 
 .venv-lowest/.dev: pyproject.toml Makefile .ci/lowest.py
 	@echo 'Setting up .venv-lowest'
