@@ -1,4 +1,4 @@
-"""The engines that servers share, for tests that hold for all of them, and calls of theirs where no event loop runs."""
+"""Storage engines for tests: one of each kind, engines that fail or lose messages, and calls without an event loop."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
+
+import pytest
 
 from mcpkit import Broker, Memory, Redis, Sqlite, Store, Stored
+from mcpkit.state.queue import Added, Job, Message, Queue, Taken
 from mcpkit.state.sqlite import _tidy
 from tests.helpers.redis_server import Dated, common_server, kept
 from tests.helpers.waiting import PATIENCE
@@ -111,3 +115,171 @@ def eventually(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it has not come true"
         time.sleep(0.001)
+
+
+THREADS = 8
+
+
+def finished(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that must not suspend, with no event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    pytest.fail("the coroutine suspends")
+
+
+def in_threads(work: Callable[[int], None]) -> None:
+    """Run `work(number)` in THREADS threads that start together; raise what any of them raises."""
+    gate = threading.Barrier(THREADS)
+
+    def run(number: int) -> None:
+        gate.wait()
+        work(number)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(run, range(THREADS)))
+
+
+LINE = "s/task/a"
+
+
+def add(
+    queue: Queue,
+    key: str,
+    value: bytes = b"",
+    *,
+    line: str = LINE,
+    owner: str = "",
+    most: int = 1000,
+    most_of_owner: int = 1000,
+) -> Added:
+    return done(queue.add(key, value, queue=line, owner=owner, most=most, most_of_owner=most_of_owner))
+
+
+def look(queue: Queue, key: str) -> Job:
+    """Return a job that is there."""
+    job = done(queue.look(key))
+    assert job is not None
+    return job
+
+
+def change(
+    queue: Queue,
+    job: Job,
+    value: bytes = b"changed",
+    *,
+    fence: int | None = None,
+    due: float | None = None,
+    keep: float | None = None,
+    message: Message | None = None,
+) -> str | None:
+    """Change a job, by whoever has seen it as it is given."""
+    return done(
+        queue.change(job.key, value, version=job.version, fence=fence, due=due, keep=keep, message=message)
+    )
+
+
+def take(queue: Queue, *lines: str, most: int = 100, lease: float = 30, late: float = 0) -> Taken:
+    return done(queue.take(lines or (LINE,), most=most, lease=lease, late=late))
+
+
+def keys(queue: Queue, *lines: str, most: int = 100, lease: float = 30, late: float = 0) -> list[str]:
+    """Take jobs, and return their keys."""
+    return [job.key for job in take(queue, *lines, most=most, lease=lease, late=late).jobs]
+
+
+def take_one(queue: Queue, lease: float = 30) -> Job:
+    """Take the one job that is ready."""
+    (job,) = take(queue, lease=lease).jobs
+    return job
+
+
+def renew(queue: Queue, leases: Mapping[str, tuple[int, float]]) -> set[str]:
+    return done(queue.renew(leases))
+
+
+def owned(queue: Queue, owner: str, *, server: str = "s", after: str = "", most: int = 100) -> list[str]:
+    return [job.key for job in done(queue.owned(owner, server=server, after=after, most=most))]
+
+
+class LossyMemory(Memory):
+    """Within one process.
+
+    Attributes:
+        loses_messages: Whether what is published now is lost.
+    """
+
+    loses_messages = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._missed: dict[object, Callable[[], None]] = {}
+
+    async def publish(self, topic: str, message: str) -> None:
+        """Tell the listeners, or nobody."""
+        if not self.loses_messages:
+            await super().publish(topic, message)
+
+    def subscribe(
+        self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
+        """Do so, and remember who is to be told of a gap."""
+        key, end = object(), super().subscribe(topic, listener, missed)
+        if missed is not None:
+            self._missed[key] = missed
+
+        def unsubscribe() -> None:
+            self._missed.pop(key, None)
+            end()
+
+        return unsubscribe
+
+    def report_gap(self) -> None:
+        """Lose no more, and say that something was lost."""
+        self.loses_messages = False
+        for missed in tuple(self._missed.values()):
+            missed()
+
+
+When = Literal["before", "after"]
+"""Whether what fails has been done: the reply may be what was lost."""
+
+CALLS = ("add", "look", "change", "take", "renew", "owned", "waiting", "listening", "read", "write", "claim")
+
+
+class FailingMemory(Memory):
+    """Within one process.
+
+    Args:
+        number: Which call fails, from 1; 0 for none.
+        when: Before it is done, or after.
+        error: What it raises.
+
+    Attributes:
+        called: The names of what has been called.
+    """
+
+    def __init__(self, number: int, when: When = "before", error: type[OSError] = OSError) -> None:
+        super().__init__()
+        self.called: list[str] = []
+        self._number = number
+        self._when = when
+        self._error = error
+        self._lock = threading.Lock()
+        for name in CALLS:
+            setattr(self, name, self._counted(name, getattr(self, name)))
+
+    def _counted(self, name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def call(*args: Any, **options: Any) -> Any:
+            with self._lock:
+                self.called.append(name)
+                is_refused = len(self.called) == self._number
+            if is_refused and self._when == "before":
+                raise self._error("it is away")
+            result = await method(*args, **options)
+            if is_refused:
+                raise self._error("its reply is lost")
+            return result
+
+        return call

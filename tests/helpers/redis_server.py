@@ -1,7 +1,8 @@
-"""A redis-server of the test's own, on a free port of this machine and in a folder of its own."""
+"""A redis-server on a free port, a Redis engine with the clock of the test, and a proxy that loses replies."""
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import shutil
 import signal
@@ -11,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,6 @@ from tests.helpers.waiting import PATIENCE
 
 SCALE = 100_000
 """Seconds of Redis in a second of the test's clock, so that what really passes is none of it."""
-
 
 _HIGHEST = 55_535
 """The highest port of a server: one of a cluster takes the port that is 10,000 above its own as well."""
@@ -264,3 +265,57 @@ async def kept(engine: Redis) -> int:
     keys = common_server().ask("KEYS", engine._prefix + b"*")
     kinds = (b"r:", b"c:", b"v:", b"b:", b"q{0}:j:")
     return sum(key.startswith(kinds, len(engine._prefix)) for key in keys)
+
+
+class LossyProxy:
+    """What stands between, and lets replies get lost, once something is done there.
+
+    Attributes:
+        port: Where connections lead that are opened from now on.
+        is_cut: Whether a connection breaks when a reply of its gets lost; else nothing more comes by it.
+        drops_next_reply: Whether the next reply gets lost.
+        dropped_replies: How many have been.
+    """
+
+    def __init__(self, port: int, *, is_cut: bool = False) -> None:
+        self.port = port
+        self.is_cut = is_cut
+        self.drops_next_reply = False
+        self.dropped_replies = 0
+
+    async def start(self) -> tuple[asyncio.Server, int]:
+        """Begin to stand between; give what is to be closed, and the port."""
+        listening = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        return listening, listening.sockets[0].getsockname()[1]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            behind, before = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            writer.close()
+            return
+
+        async def back() -> None:
+            with suppress(OSError):
+                await forward()
+            writer.close()
+
+        async def forward() -> None:
+            while data := await behind.read(65_536):
+                if self.drops_next_reply:
+                    self.drops_next_reply = False
+                    self.dropped_replies += 1
+                    while not self.is_cut and await behind.read(65_536):
+                        pass
+                    return
+                writer.write(data)
+
+        answering = asyncio.create_task(back())
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                before.write(data)
+        for each in (before, writer):
+            each.close()
+            with suppress(OSError):
+                await each.wait_closed()
+        await answering

@@ -1,15 +1,18 @@
-"""What a client of 2026-07-28 does with tasks, in messages."""
+"""A client of tasks of 2026-07-28, in messages, and functions of tools that run in worker processes."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from pathlib import Path
 from typing import Any
 
 from mcpkit.testing import Client
 from tests.helpers.waiting import PATIENCE
 
 TASKS = "io.modelcontextprotocol/tasks"
+
 KNOWS_TASKS = {"extensions": {TASKS: {}}, "elicitation": {"form": {}, "url": {}}}
 """What it declares."""
 
@@ -45,3 +48,14 @@ async def answer(client: Client, task: dict[str, Any], **answers: Any) -> dict[s
 
 def accepted(value: Any) -> dict[str, Any]:
     return {"action": "accept", "content": value if isinstance(value, dict) else {"value": value}}
+
+
+def note_and_sleep(path: str) -> str:
+    """Say which process this is, and sleep for long."""
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(600)
+    return "slept"
+
+
+def add(a: int, b: int) -> int:
+    return a + b

@@ -7,8 +7,7 @@ import logging
 import pytest
 
 from mcpkit import Memory
-from tests.helpers.brokers import finished
-from tests.helpers.engines import Engine, claim, done, eventually, read, size, write
+from tests.helpers.engines import Engine, claim, done, eventually, finished, read, size, write
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ import sys
 import pytest
 
 from mcpkit import Memory
-from tests.helpers.brokers import THREADS, in_threads
 from tests.helpers.clock import Clock
-from tests.helpers.engines import Engine, claim, done, eventually, read, size, write
+from tests.helpers.engines import THREADS, Engine, claim, done, eventually, in_threads, read, size, write
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mcpkit import Memory
-from tests.helpers.brokers import finished
+from tests.helpers.engines import finished
 
 
 async def listed(memory: Memory) -> list[Any]:

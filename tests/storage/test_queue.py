@@ -10,8 +10,7 @@ import pytest
 from mcpkit import Memory, Sqlite
 from mcpkit.state.queue import Job, Message, Waiting
 from tests.helpers.clock import Clock
-from tests.helpers.engines import done, size
-from tests.helpers.jobs import LINE, add, change, keys, look, owned, renew, take, take_one
+from tests.helpers.engines import LINE, add, change, done, keys, look, owned, renew, size, take, take_one
 
 AWKWARD = ["a'b", 'a"b', "a%b_c*", "a\nb", "ä/日本/🎉", "a\\b", "{a}", " ", "a" * 500, "a\x00b", "-1", "a:b"]
 

@@ -17,10 +17,19 @@ from hypothesis import strategies as st
 
 from mcpkit import Memory, Sqlite
 from mcpkit.state.queue import Job
-from tests.helpers.brokers import THREADS, in_threads
 from tests.helpers.clock import Clock
-from tests.helpers.engines import ENGINES, close, done, make_engine
-from tests.helpers.jobs import add, change, look, take
+from tests.helpers.engines import (
+    ENGINES,
+    THREADS,
+    add,
+    change,
+    close,
+    done,
+    in_threads,
+    look,
+    make_engine,
+    take,
+)
 
 TURNS = {"memory": 200}
 

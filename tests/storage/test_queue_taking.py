@@ -12,8 +12,7 @@ import pytest
 from mcpkit import Memory, Sqlite
 from mcpkit.state.queue import Message
 from tests.helpers.clock import Clock
-from tests.helpers.engines import done, eventually
-from tests.helpers.jobs import LINE, add, change, keys, look, renew, take, take_one
+from tests.helpers.engines import LINE, add, change, done, eventually, keys, look, renew, take, take_one
 from tests.helpers.waiting import PATIENCE
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Redis
-from tests.helpers.redis_server import RedisServer
-from tests.helpers.swallowing import Swallowing
+from tests.helpers.redis_server import LossyProxy, RedisServer
 from tests.helpers.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -30,16 +29,16 @@ def replica(primary: RedisServer, tmp_path: Path) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-async def between(primary: RedisServer) -> AsyncIterator[tuple[Swallowing, str]]:
+async def between(primary: RedisServer) -> AsyncIterator[tuple[LossyProxy, str]]:
     """What leads to the primary, whichever that is, and where it is."""
-    proxy = Swallowing(primary.port)
+    proxy = LossyProxy(primary.port)
     listening, port = await proxy.start()
     yield proxy, f"redis://127.0.0.1:{port}/0"
     listening.close()
     await listening.wait_closed()
 
 
-async def take_over(primary: RedisServer, replica: RedisServer, proxy: Swallowing) -> None:
+async def take_over(primary: RedisServer, replica: RedisServer, proxy: LossyProxy) -> None:
     primary.kill()
     proxy.port = replica.port
 
@@ -57,7 +56,7 @@ async def test_who_listens_is_told_that_something_was_lost(
     are_many_told_meanwhile: bool,
     primary: RedisServer,
     replica: RedisServer,
-    between: tuple[Swallowing, str],
+    between: tuple[LossyProxy, str],
 ) -> None:
     proxy, url = between
     heard: list[str] = []
@@ -90,7 +89,7 @@ async def test_who_listens_is_told_that_something_was_lost(
 
 
 async def test_all_goes_on_with_what_the_replica_has(
-    primary: RedisServer, replica: RedisServer, between: tuple[Swallowing, str]
+    primary: RedisServer, replica: RedisServer, between: tuple[LossyProxy, str]
 ) -> None:
     proxy, url = between
     engine = Redis(url)
@@ -121,7 +120,7 @@ async def test_all_goes_on_with_what_the_replica_has(
 
 
 async def test_a_primary_that_becomes_a_replica_is_left(
-    primary: RedisServer, replica: RedisServer, between: tuple[Swallowing, str]
+    primary: RedisServer, replica: RedisServer, between: tuple[LossyProxy, str]
 ) -> None:
     """It still answers, but takes nothing: connections are opened anew, which lead to the other one."""
     proxy, url = between

@@ -12,8 +12,7 @@ import pytest
 
 from mcpkit import Redis
 from mcpkit.state.queue import Job, Message, Waiting
-from tests.helpers.redis_server import RedisServer
-from tests.helpers.swallowing import Swallowing
+from tests.helpers.redis_server import LossyProxy, RedisServer
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -144,9 +143,9 @@ async def test_a_redis_that_was_emptied_has_room_for_all(queue: Redis, server: R
 
 
 @pytest.fixture
-async def through(server: RedisServer) -> AsyncIterator[tuple[Redis, Swallowing]]:
+async def through(server: RedisServer) -> AsyncIterator[tuple[Redis, LossyProxy]]:
     """A queue whose replies can be lost."""
-    between = Swallowing(server.port, is_cut=True)
+    between = LossyProxy(server.port, is_cut=True)
     listening, port = await between.start()
     engine = Redis(f"redis://127.0.0.1:{port}", prefix="own:")
     yield engine, between
@@ -157,7 +156,7 @@ async def through(server: RedisServer) -> AsyncIterator[tuple[Redis, Swallowing]
 
 @pytest.mark.slow
 async def test_what_was_done_is_done_once_where_its_reply_got_lost(
-    queue: Redis, through: tuple[Redis, Swallowing]
+    queue: Redis, through: tuple[Redis, LossyProxy]
 ) -> None:
     lossy, between = through
     heard: list[str] = []
@@ -167,20 +166,20 @@ async def test_what_was_done_is_done_once_where_its_reply_got_lost(
     await lossy.look("a")
 
     for number in range(10):
-        between.is_swallowing = True
+        between.drops_next_reply = True
         assert await add(lossy, str(number), b"0") == "added"
-        between.is_swallowing = True
+        between.drops_next_reply = True
         job = await take_one(lossy)
         assert (job.key, job.fence) == (str(number), 1)
-        between.is_swallowing = True
+        between.drops_next_reply = True
         message = Message("s/tasks", str(number))
         version = await lossy.change(job.key, b"1", version=job.version, fence=1, message=message)
         assert version is not None
-        between.is_swallowing = True
+        between.drops_next_reply = True
         assert await lossy.renew({job.key: (1, 30)}) == set()
-        between.is_swallowing = True
+        between.drops_next_reply = True
         assert await lossy.change(job.key, b"2", version=version, fence=1, keep=60)
-    assert between.swallowed == 50
+    assert between.dropped_replies == 50
     await queue.publish("s/tasks", "end")
     await until(lambda: "end" in heard)
     assert heard == [*map(str, range(10)), "end"]

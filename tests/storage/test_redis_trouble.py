@@ -15,8 +15,7 @@ import pytest
 from mcpkit import Redis
 from mcpkit.state import redis_log
 from mcpkit.state.redis_link import PATIENCE
-from tests.helpers.redis_server import RedisServer
-from tests.helpers.swallowing import Swallowing
+from tests.helpers.redis_server import LossyProxy, RedisServer
 from tests.helpers.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -212,7 +211,7 @@ async def test_connections_that_were_all_cut_are_opened_again(shared: Redis, ser
 
 @pytest.mark.slow
 async def test_what_was_done_is_not_done_again_where_its_reply_got_lost(server: RedisServer) -> None:
-    between = Swallowing(server.port)
+    between = LossyProxy(server.port)
     listening, port = await between.start()
     heard: list[str] = []
     with closing(Redis(server.url, prefix="own:")) as direct:
@@ -222,7 +221,7 @@ async def test_what_was_done_is_not_done_again_where_its_reply_got_lost(server: 
         await engine.publish("t", "known")
 
         async def lose(operation: Any) -> Any:
-            between.is_swallowing = True
+            between.drops_next_reply = True
             return await operation
 
         assert await lose(engine.claim("a", 60)) is True
@@ -230,7 +229,7 @@ async def test_what_was_done_is_not_done_again_where_its_reply_got_lost(server: 
         assert await direct.get("a") == (b"1", version)
         assert await lose(engine.delete("a", version=version)) is True
         await lose(engine.publish("t", "once"))
-        assert between.swallowed == 4
+        assert between.dropped_replies == 4
         await hears(direct, heard, "end")
         assert heard == ["before", "known", "once", "end"]
         await asyncio.to_thread(engine.close)

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Memory, Redis, Sqlite
-from tests.helpers.brokers import THREADS, in_threads
 from tests.helpers.clock import Clock
-from tests.helpers.engines import ENGINES, claim, close, done, make_engine, read, size
+from tests.helpers.engines import ENGINES, THREADS, claim, close, done, in_threads, make_engine, read, size
 
 HOUR = 3600.0
 

@@ -13,9 +13,20 @@ from hypothesis import strategies as st
 
 from mcpkit import Context, Extension, Memory, Server, Stored
 from mcpkit.testing import Client, connect
-from tests.helpers.brokers import THREADS, in_threads
 from tests.helpers.clock import Clock
-from tests.helpers.engines import ENGINES, Engine, close, delete, done, get, make_engine, put, size
+from tests.helpers.engines import (
+    ENGINES,
+    THREADS,
+    Engine,
+    close,
+    delete,
+    done,
+    get,
+    in_threads,
+    make_engine,
+    put,
+    size,
+)
 
 TURNS = {"memory": 200, "sqlite": 25, "redis": 25}
 

@@ -10,14 +10,14 @@ import pytest
 
 from mcpkit import Memory, Principal, ProtocolError, Scope, Server
 from mcpkit.testing import connect
-from tests.helpers.losing import Losing
+from tests.helpers.engines import LossyMemory
 from tests.helpers.task_client import KNOWS_TASKS, begin, look, until
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_who_listens_to_a_task_is_told_how_it_is_on_the_stream_that_is_open() -> None:
-    shared = Losing()
+    shared = LossyMemory()
     gate = asyncio.Event()
     at_work, listener = Server("lab", shared=shared), Server("lab", shared=shared, tasks="workers")
     for server in (at_work, listener):
@@ -32,11 +32,11 @@ async def test_who_listens_to_a_task_is_told_how_it_is_on_the_stream_that_is_ope
         wanted: dict[str, Any] = {"taskIds": [task["taskId"]]}
         stream = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
         assert (await client.notification("notifications/tasks"))["status"] == "working"
-        shared.is_losing = True
+        shared.loses_messages = True
         gate.set()
         await until(client, task, "completed")
         assert not stream.done()
-        shared.tell_of_gap()
+        shared.report_gap()
         while (told := await client.notification("notifications/tasks"))["status"] != "completed":
             assert told["status"] == "working"
         assert not stream.done()

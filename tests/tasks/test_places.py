@@ -10,8 +10,7 @@ import pytest
 
 from mcpkit import Context, Server, Task
 from mcpkit.testing import connect
-from tests.helpers.task_client import KNOWS_TASKS, begin, until
-from tests.helpers.task_work import add, note_and_sleep
+from tests.helpers.task_client import KNOWS_TASKS, add, begin, note_and_sleep, until
 from tests.helpers.waiting import until as eventually
 
 pytestmark = pytest.mark.anyio

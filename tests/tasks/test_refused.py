@@ -12,7 +12,7 @@ import pytest
 
 from mcpkit import Context, ProtocolError, Server, Task, Tasks
 from mcpkit.testing import Client, connect
-from tests.helpers.refusing_engine import Refusing, When
+from tests.helpers.engines import FailingMemory, When
 from tests.helpers.task_client import KNOWS_TASKS, OVER, accepted
 from tests.helpers.waiting import PATIENCE
 
@@ -52,7 +52,7 @@ async def test_a_task_is_made_asks_and_completes(rerun: Any, when: When) -> None
     number, calls = 0, 1
     while number < calls:
         number += 1
-        engine = Refusing(number, when)
+        engine = FailingMemory(number, when)
         server = Server("lab", shared=engine, tasks=Tasks(lease=0.3 if rerun == "safe" else 1.0))
         did: list[str] = []
 
@@ -87,7 +87,7 @@ async def test_a_task_is_made_and_cancelled(when: When) -> None:
     number, calls = 0, 1
     while number < calls:
         number += 1
-        engine = Refusing(number, when, TimeoutError)
+        engine = FailingMemory(number, when, TimeoutError)
         server = Server("lab", shared=engine, tasks=Tasks(lease=0.3))
         stopped = asyncio.Event()
 

@@ -110,7 +110,7 @@ async def test_somebody_is_sent_away_by_a_process_that_serves_nothing_and_under_
     assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
 
 
-class Losing(Memory):
+class LossyMemory(Memory):
     """A store that fails at one of its deletions."""
 
     deletions = 0
@@ -123,7 +123,7 @@ class Losing(Memory):
 
 
 async def test_what_ends_while_the_store_fails_ends_at_the_provider_as_well() -> None:
-    here = Proxied(kept={"shared": Losing()})
+    here = Proxied(kept={"shared": LossyMemory()})
     for _ in range(3):
         await here.flow().tokens()
     with pytest.raises(OSError, match="does not answer"):

@@ -15,9 +15,9 @@ from mcpkit.engine.connection import Connection
 from mcpkit.engine.subscriptions.listen import LOST
 from mcpkit.state.change import Change
 from mcpkit.testing import connect
+from tests.helpers.engines import LossyMemory
 from tests.helpers.event_streams import site
 from tests.helpers.listening import Ear, updated
-from tests.helpers.losing import Losing
 from tests.helpers.pipe import META, settle, stateless_meta
 from tests.helpers.waiting import until
 
@@ -27,7 +27,7 @@ KNOWS = {"extensions": {"com.example/jobs": {}}}
 ADA, BOB = Principal("ada", {"mail"}), Principal("bob")
 
 
-def mail_server(broker: Losing) -> Server:
+def mail_server(broker: LossyMemory) -> Server:
     server = Server("mail", shared=broker)
 
     @server.resource("mail://inbox")
@@ -46,7 +46,7 @@ def mail_server(broker: Losing) -> Server:
 
 
 async def test_all_who_listen_are_told_of_all_that_they_listen_to_once() -> None:
-    broker = Losing()
+    broker = LossyMemory()
     server, other = mail_server(broker), Server("other", shared=broker)
     wants = [
         Change("tools"),
@@ -59,14 +59,14 @@ async def test_all_who_listen_are_told_of_all_that_they_listen_to_once() -> None
         server.engine.hubs.here().want(ear, change)
     server.engine.hubs.here().want(eye, updated("mail://inbox"))
     other.engine.hubs.here().want(elsewhere, Change("prompts"))
-    broker.tell_of_gap()
+    broker.report_gap()
     await settle()
     assert len(ear.heard) == len(wants)
     assert set(ear.heard) == set(wants)
     assert eye.heard == [updated("mail://inbox")]
     assert elsewhere.heard == [Change("prompts")]
     server.engine.hubs.here().forget(eye)
-    thread = threading.Thread(target=broker.tell_of_gap)
+    thread = threading.Thread(target=broker.report_gap)
     thread.start()
     thread.join()
     await settle()
@@ -75,21 +75,21 @@ async def test_all_who_listen_are_told_of_all_that_they_listen_to_once() -> None
 
 
 async def test_who_may_not_hear_of_something_is_not_told_of_it() -> None:
-    broker = Losing()
+    broker = LossyMemory()
     server = Server("mail", shared=broker)
     server.resource("mail://inbox", name="inbox", visible=lambda who: "mail" in who.scopes)(lambda: "")
     ears = {who: Ear() for who in (ADA, BOB)}
     for who, ear in ears.items():
         ear.principal = who
         server.engine.hubs.here().want(ear, updated("mail://inbox"))
-    broker.tell_of_gap()
+    broker.report_gap()
     await settle()
     assert [len(ear.heard) for ear in ears.values()] == [1, 0]
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_clients_look_again(revision: str) -> None:
-    broker = Losing()
+    broker = LossyMemory()
     here, there = mail_server(broker), mail_server(broker)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(there.running())
@@ -103,10 +103,10 @@ async def test_clients_look_again(revision: str) -> None:
         else:
             for uri in uris:
                 await client.request("resources/subscribe", {"uri": uri})
-        broker.is_losing = True
+        broker.loses_messages = True
         there.resource_updated("mail://inbox/1")
         await settle()
-        broker.tell_of_gap()
+        broker.report_gap()
         told = {(await client.notification("notifications/resources/updated"))["uri"] for _ in uris}
         assert told == set(uris)
         await client.notification("notifications/tools/list_changed")
@@ -118,7 +118,7 @@ async def test_clients_look_again(revision: str) -> None:
 
 
 async def test_over_a_pipe_a_stream_to_which_a_topic_may_have_told_something_is_ended() -> None:
-    broker = Losing()
+    broker = LossyMemory()
     server = Server("s", shared=broker)
     topic = server.extension("com.example/jobs").topic("jobIds", "notifications/jobs")
     lines: asyncio.Queue[Any] = asyncio.Queue()
@@ -135,7 +135,7 @@ async def test_over_a_pipe_a_stream_to_which_a_topic_may_have_told_something_is_
             assert (await lines.get())["method"] == "notifications/subscriptions/acknowledged"
 
         await listen("first")
-        broker.tell_of_gap()
+        broker.report_gap()
         ended = await lines.get()
         assert ended["method"] == "notifications/cancelled"
         assert ended["params"] == {"requestId": "first", "reason": LOST}
@@ -148,7 +148,7 @@ async def test_over_a_pipe_a_stream_to_which_a_topic_may_have_told_something_is_
 
 
 def test_over_http_a_stream_to_which_a_topic_may_have_told_something_is_ended() -> None:
-    broker = Losing()
+    broker = LossyMemory()
     server = Server("s", shared=broker)
     server.extension("com.example/jobs").topic("jobIds", "notifications/jobs")
     server.tool(lambda: None, name="tool")
@@ -160,7 +160,7 @@ def test_over_http_a_stream_to_which_a_topic_may_have_told_something_is_ended() 
     ):
         for stream in (with_topic, without):
             assert stream.message()["method"] == "notifications/subscriptions/acknowledged"
-        broker.tell_of_gap()
+        broker.report_gap()
         rest = with_topic.rest()
         assert rest[-1]["method"] == "notifications/cancelled"
         assert rest[-1]["params"] == {"requestId": 1, "reason": LOST}
@@ -171,7 +171,7 @@ def test_over_http_a_stream_to_which_a_topic_may_have_told_something_is_ended() 
 
 
 async def test_who_listens_elsewhere_is_asked_for_again_where_the_answers_were_lost() -> None:
-    broker = Losing()
+    broker = LossyMemory()
     here, there = mail_server(broker), mail_server(broker)
     ears = {who: Ear() for who in (ADA, BOB)}
     for who, ear in ears.items():
@@ -182,11 +182,11 @@ async def test_who_listens_elsewhere_is_asked_for_again_where_the_answers_were_l
         broker.subscribe("mail/changes", questions.append)
 
         def lose_the_answer(message: str) -> None:
-            broker.is_losing = '"who"' in message
+            broker.loses_messages = '"who"' in message
 
         leave = broker.subscribe("mail/changes", lose_the_answer)
         here.resource_updated("mail://inbox", to=lambda who: who.id == "ada")
-        await until(lambda: broker.is_losing)
+        await until(lambda: broker.loses_messages)
         await settle()
         leave()
         assert [len(ear.heard) for ear in ears.values()] == [0, 0]
@@ -194,7 +194,7 @@ async def test_who_listens_elsewhere_is_asked_for_again_where_the_answers_were_l
             each for each in broker._missed.values() if each.__qualname__ == "Publisher._missed"
         ]
         assert len(publisher_missed) == 1
-        broker.is_losing = False
+        broker.loses_messages = False
         publisher_missed[0]()  # who asks has missed something; who listens has not
         await until(lambda: ears[ADA].heard)
         await settle()

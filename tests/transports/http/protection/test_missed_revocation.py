@@ -11,7 +11,7 @@ from mcpkit.state.owner import digest_of
 from mcpkit.state.revocations import Revocation, Revocations
 from mcpkit.state.store import Stored
 from tests.helpers.asgi_client import Serve
-from tests.helpers.losing import Losing
+from tests.helpers.engines import LossyMemory
 from tests.helpers.protected import listening, session_of
 from tests.helpers.verified import ISSUER, Table, bearer
 from tests.helpers.waiting import until
@@ -25,15 +25,15 @@ async def test_what_somebody_has_ends_where_the_message_was_lost(
     make: Callable[..., Server], serve: Serve, table: Table
 ) -> None:
     table.issued = 1000.0
-    shared = Losing()
+    shared = LossyMemory()
     here, there = make(shared=shared), make(shared=shared)
     async with serve(here), serve(there) as app:
         session, other = [await session_of(app, token) for token in (ADA, EVE)]
         stream, kept = await listening(session, ADA), await listening(other, EVE)
-        shared.is_losing = True
+        shared.loses_messages = True
         await here.revoke(Principal(f"{ISSUER}#sub=ada"))
         assert (await app.call("whoami", headers=ADA).whole()).status == 200  # nobody has told it
-        shared.tell_of_gap()
+        shared.report_gap()
         lists = {f"notifications/{name}/list_changed" for name in ("tools", "prompts", "resources")}
         assert {each["method"] for each in await stream.messages()} <= lists  # and then it has ended
         assert (await app.call("whoami", headers=ADA).whole()).status == 401
@@ -42,7 +42,7 @@ async def test_what_somebody_has_ends_where_the_message_was_lost(
         assert (await kept.message())["method"] == "notifications/tools/list_changed"
 
 
-class Away(Losing):
+class Away(LossyMemory):
     """An engine that does not answer so many times."""
 
     times = 0
@@ -64,20 +64,20 @@ async def test_a_store_that_does_not_answer_is_asked_until_it_does(
     end = there.listen(heard.append)
     await here.revoke("ada")
     assert [each.digest for each in heard] == [digest_of("ada")]
-    shared.is_losing, shared.times = True, 3
+    shared.loses_messages, shared.times = True, 3
     await here.revoke("eve")
     await here.revoke("eve", 60)
     await other.revoke("bob")
-    shared.tell_of_gap()
+    shared.report_gap()
     await until(lambda: len(heard) == 2)
     assert heard[1].digest == digest_of("eve")
     assert shared.times == 0
     assert caplog.text.count("is looked for again") == 3
-    shared.is_losing, shared.times = True, 10**9
+    shared.loses_messages, shared.times = True, 10**9
     await here.revoke("ada")
-    shared.tell_of_gap()
+    shared.report_gap()
     await until(lambda: shared.times < 10**9)
     end()
     shared.times = 0
-    shared.tell_of_gap()
+    shared.report_gap()
     assert len(heard) == 2
