@@ -12,7 +12,7 @@ from mcpkit import Context, Extension, ProtocolError, RegistrationError, Server,
 from mcpkit.middleware import CallNext, CallTool, Detached, Request, Result, ToolCall, ToolCallResult
 from mcpkit.middlewares import SizeLimit, Timed, Timing
 from mcpkit.testing import connect
-from tests.wings.background import Mailbox
+from tests.helpers.mailbox import Mailbox
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""The client's side of the JSON-RPC wire without I/O: ids, pending requests, progress, cancellation, malformed input."""
+"""The client's side of JSON-RPC without I/O: ids, pending requests, progress, cancellation, malformed input."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ import pytest
 from mcpkit import Context, ProtocolError, Server
 from mcpkit.middleware import Detached
 from tests.helpers.asgi_client import Client, Serve, lifespan
+from tests.helpers.mailbox import Mailbox
 from tests.helpers.waiting import until
 from tests.helpers.work import Work
-from tests.wings.background import Mailbox
 
 pytestmark = pytest.mark.anyio
 
