@@ -1,4 +1,4 @@
-"""Changes at a server, as its client hears of them: the same in every revision."""
+"""Client.watch: notifications of changed lists and resources, subscriptions and their ends."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import gc
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
+from typing import Any
 
 import pytest
 
 from mcpkit import Cache, Change, Client, ProtocolError, Server
 from mcpkit.client.changes.changes import MAX_LENGTH, MOST_WAITING, Pending, Wanted, Watch
-from tests.helpers.scripted_transport import ScriptedTransport, discovered
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error, initialized
 from tests.helpers.waiting import PATIENCE, over, until
 
 pytestmark = pytest.mark.anyio
-REVISIONS = ["2024-11-05", "2025-11-25", "2026-07-28"]
+
+REVISIONS = ["2025-11-25", "2026-07-28"]
 
 
 class Observed:
@@ -71,7 +73,7 @@ def revision(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-async def heard(changes: Watch) -> Change:
+async def next_change(changes: Watch) -> Change:
     return await asyncio.wait_for(anext(changes), PATIENCE)
 
 
@@ -93,17 +95,17 @@ async def connected(revision: str) -> AsyncGenerator[tuple[Observed, Client]]:
 
 
 @pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
-async def test_a_list_that_changes_is_told_once_and_no_other(revision: str, kind: str) -> None:
+async def test_watch_list_change_yields_once_and_only_watched_kind(revision: str, kind: str) -> None:
     async with connected(revision) as (observed, client), client.watch(**{kind: True}) as changes:
         for each in ("tools", "prompts", "resources"):
             observed.add(each)
-        assert await heard(changes) == Change(kind)
+        assert await next_change(changes) == Change(kind)
         await nothing_waits(changes)
         observed.add(kind)
-        assert await heard(changes) == Change(kind)
+        assert await next_change(changes) == Change(kind)
 
 
-async def test_a_resource_that_was_updated_is_told_by_its_uri_and_no_other(revision: str) -> None:
+async def test_watch_resource_update_yields_its_uri_only(revision: str) -> None:
     async with (
         connected(revision) as (observed, client),
         client.watch(resources=["x://a", "x://b"]) as changes,
@@ -113,35 +115,21 @@ async def test_a_resource_that_was_updated_is_told_by_its_uri_and_no_other(revis
             observed.server.resource_updated(uri)
             await asyncio.sleep(0)
         observed.add("resources")
-        assert {await heard(changes), await heard(changes)} == {
+        assert {await next_change(changes), await next_change(changes)} == {
             Change("resource", "x://a"),
             Change("resource", "x://b"),
         }
         await nothing_waits(changes)
 
 
-async def test_one_uri_may_be_said_without_a_list_and_beside_lists(revision: str) -> None:
-    async with (
-        connected(revision) as (observed, client),
-        client.watch(tools=True, resources="x://a", resource_list=True) as changes,
-    ):
-        observed.server.resource_updated("x://a")
-        assert await heard(changes) == Change("resource", "x://a")
-        observed.add("resources")
-        assert await heard(changes) == Change("resources")
-        observed.add("prompts")
-        observed.add("tools")
-        assert await heard(changes) == Change("tools")
-
-
-async def test_whoever_names_nothing_hears_of_each_list(revision: str) -> None:
+async def test_watch_without_arguments_yields_all_lists(revision: str) -> None:
     async with connected(revision) as (observed, client), client.watch() as changes:
         for kind in ("resources", "tools", "prompts"):
             observed.add(kind)
-            assert await heard(changes) == Change(kind)
+            assert await next_change(changes) == Change(kind)
 
 
-async def test_who_watches_a_template_hears_of_what_belongs_to_it(revision: str) -> None:
+async def test_watch_template_yields_matching_resources(revision: str) -> None:
     async with (
         connected(revision) as (observed, client),
         client.watch(resources="x://all/{part}") as all_,
@@ -150,14 +138,14 @@ async def test_who_watches_a_template_hears_of_what_belongs_to_it(revision: str)
     ):
         for part in ("1", "2"):
             observed.server.resource_updated(f"x://all/{part}")
-            assert await heard(all_) == Change("resource", f"x://all/{part}")
-        assert await heard(one) == Change("resource", "x://all/1")
+            assert await next_change(all_) == Change("resource", f"x://all/{part}")
+        assert await next_change(one) == Change("resource", "x://all/1")
         await nothing_waits(one)
         observed.server.resource_updated("x://a")
-        assert (await heard(other)).uri == "x://a"
+        assert (await next_change(other)).uri == "x://a"
 
 
-async def test_equal_changes_that_wait_are_one(revision: str) -> None:
+async def test_watch_pending_equal_changes_are_merged(revision: str) -> None:
     async with (
         connected(revision) as (observed, client),
         client.watch(tools=True, resources="x://a") as changes,
@@ -167,32 +155,15 @@ async def test_equal_changes_that_wait_are_one(revision: str) -> None:
             observed.server.resource_updated("x://a")
             for _ in range(20):
                 await asyncio.sleep(0)
-        assert {await heard(changes), await heard(changes)} == {Change("tools"), Change("resource", "x://a")}
+        assert {await next_change(changes), await next_change(changes)} == {
+            Change("tools"),
+            Change("resource", "x://a"),
+        }
         await nothing_waits(changes)
 
 
-async def test_leaving_ends_the_listening_at_the_server(revision: str) -> None:
-    async with connected(revision) as (observed, client):
-        async with client.watch(resources="x://a"):
-            await until(lambda: observed.watched == {"a"})
-        await until(lambda: not observed.watched)
-
-
-async def test_an_error_within_it_ends_the_listening_and_arrives_as_it_is(revision: str) -> None:
-    async with connected(revision) as (observed, client):
-
-        async def fail() -> None:
-            async with client.watch(resources="x://a"):
-                await until(lambda: observed.watched == {"a"})
-                raise RuntimeError("of its own")
-
-        with pytest.raises(RuntimeError, match="of its own"):
-            await fail()
-        await until(lambda: not observed.watched)
-
-
 @pytest.mark.slow
-async def test_break_ends_the_listening_at_the_server(revision: str) -> None:
+async def test_watch_break_ends_subscription(revision: str) -> None:
     async with connected(revision) as (observed, client):
 
         async def consume() -> Change:
@@ -209,7 +180,7 @@ async def test_break_ends_the_listening_at_the_server(revision: str) -> None:
 
 
 @pytest.mark.slow
-async def test_cancellation_ends_the_listening_at_the_server(revision: str) -> None:
+async def test_watch_cancellation_ends_subscription(revision: str) -> None:
     async with connected(revision) as (observed, client):
 
         async def consume() -> None:
@@ -225,7 +196,7 @@ async def test_cancellation_ends_the_listening_at_the_server(revision: str) -> N
         await until(lambda: not observed.watched)
 
 
-async def test_closing_it_ends_whoever_waits(revision: str) -> None:
+async def test_watch_close_ends_pending_next(revision: str) -> None:
     async with connected(revision) as (observed, client):
         changes = client.watch(resources="x://a")
         waiting = asyncio.create_task(anext(changes, None))
@@ -237,16 +208,7 @@ async def test_closing_it_ends_whoever_waits(revision: str) -> None:
         assert [change async for change in changes] == []
 
 
-async def test_what_waits_when_it_is_closed_is_told_to_nobody(revision: str) -> None:
-    async with connected(revision) as (observed, client):
-        async with client.watch(tools=True) as changes:
-            observed.add("tools")
-            for _ in range(20):
-                await asyncio.sleep(0)
-        assert [change async for change in changes] == []
-
-
-async def test_closing_it_ends_whoever_waits_for_it_to_begin() -> None:
+async def test_watch_close_ends_pending_join() -> None:
     transport = ScriptedTransport(
         lambda _, message: [discovered(message)] if message["method"] == "server/discover" else None
     )
@@ -258,43 +220,22 @@ async def test_closing_it_ends_whoever_waits_for_it_to_begin() -> None:
         assert await waiting is None
 
 
-async def test_one_that_was_never_begun_may_be_closed(revision: str) -> None:
-    async with connected(revision) as (_, client):
-        changes = client.watch(tools=True)
-        await changes.aclose()
-        assert [change async for change in changes] == []
-
-
-async def test_many_watch_at_once_and_each_hears_of_its_own(revision: str) -> None:
+async def test_watch_several_watches_of_one_resource_are_independent(revision: str) -> None:
     async with connected(revision) as (observed, client):
         async with client.watch(resources="x://a") as first:
             async with client.watch(resources="x://a") as second, client.watch(resources=["x://b"]) as third:
                 observed.server.resource_updated("x://a")
-                assert await heard(first) == await heard(second) == Change("resource", "x://a")
+                assert await next_change(first) == await next_change(second) == Change("resource", "x://a")
                 observed.server.resource_updated("x://b")
-                assert await heard(third) == Change("resource", "x://b")
+                assert await next_change(third) == Change("resource", "x://b")
             await until(lambda: observed.watched == {"a"})
             observed.server.resource_updated("x://a")  # which one that has gone has not taken away
-            assert await heard(first) == Change("resource", "x://a")
+            assert await next_change(first) == Change("resource", "x://a")
             await nothing_waits(first)
         await until(lambda: not observed.watched)
 
 
-async def test_watchers_who_come_and_go_leave_no_subscription_and_take_none_away(revision: str) -> None:
-    async with connected(revision) as (observed, client):
-
-        async def look(_: int) -> None:
-            async with client.watch(resources=["x://a", "x://b"]) as changes:
-                observed.server.resource_updated("x://a")
-                while (await heard(changes)).uri != "x://a":
-                    pass
-
-        for _ in range(5):
-            await asyncio.gather(*map(look, range(10)))
-        await until(lambda: not observed.watched)
-
-
-async def test_the_end_of_the_client_is_the_end_without_an_error(revision: str) -> None:
+async def test_watch_ends_when_client_closes(revision: str) -> None:
     observed, before = Observed(), asyncio.all_tasks()
     async with Client(observed.server, revision=revision) as client:
         changes = client.watch(resources="x://a")
@@ -311,7 +252,7 @@ async def _all(changes: Watch) -> list[Change]:
     return [change async for change in changes]
 
 
-async def test_what_the_server_does_not_tell_of_is_an_error_that_says_what(revision: str) -> None:
+async def test_watch_unsupported_changes_raise_protocol_error(revision: str) -> None:
     server = Server("without resources")
     server.tool(name="a")(_nothing)
     async with Client(server, revision=revision) as client:
@@ -325,17 +266,10 @@ async def test_what_the_server_does_not_tell_of_is_an_error_that_says_what(revis
                 pass
         async with client.watch() as changes:
             server.tool(name="b")(_nothing)
-            assert await heard(changes) == Change("tools")
+            assert await next_change(changes) == Change("tools")
 
 
-async def test_whoever_names_nothing_is_told_where_there_is_nothing(revision: str) -> None:
-    async with Client(Server("empty"), revision=revision) as client:
-        with pytest.raises(ProtocolError, match="any list"):
-            async with client.watch():
-                pass
-
-
-async def test_what_makes_no_sense_is_refused_at_once() -> None:
+async def test_watch_invalid_resources_argument_is_refused() -> None:
     client = Client(Server("s"))
     with pytest.raises(TypeError, match="takes True, a URI, or URIs"):
         client.watch(resources=[1])  # type: ignore[list-item]
@@ -343,7 +277,7 @@ async def test_what_makes_no_sense_is_refused_at_once() -> None:
         client.watch(resources=[])
 
 
-async def test_a_change_that_is_heard_is_not_hidden_by_what_is_kept() -> None:
+async def test_watch_change_invalidates_cached_results() -> None:
     server = Server("s", cache={"tools/list": Cache(3600), "resources/read": Cache(3600, "private")})
     texts = ["first", "second"]
     server.tool(name="a")(_nothing)
@@ -355,15 +289,15 @@ async def test_a_change_that_is_heard_is_not_hidden_by_what_is_kept() -> None:
     async with Client(server) as client, client.watch(tools=True, resources="x://a") as changes:
         assert len(await client.list_tools()) == 1
         server.tool(name="b")(_nothing)
-        await heard(changes)
+        await next_change(changes)
         assert len(await client.list_tools()) == 2
         assert [(await client.read("x://a"))[0]["text"] for _ in range(2)] == ["first"] * 2
         server.resource_updated("x://a")
-        await heard(changes)
+        await next_change(changes)
         assert (await client.read("x://a"))[0]["text"] == "second"
 
 
-async def test_what_is_certain_takes_the_place_of_what_may_be() -> None:
+async def test_pending_certain_change_replaces_possible_one() -> None:
     pending = Pending(Wanted(["tools"]))
     pending.add(Change("tools", None, may_have_missed=True))
     pending.add(Change("tools"))
@@ -372,9 +306,7 @@ async def test_what_is_certain_takes_the_place_of_what_may_be() -> None:
 
 
 @pytest.mark.parametrize(("times", "length"), [(MOST_WAITING + 1, 1), (2, MAX_LENGTH // 2)])
-async def test_more_updates_than_there_is_room_for_are_told_as_what_may_have_changed(
-    times: int, length: int
-) -> None:
+async def test_pending_overflow_becomes_possible_change(times: int, length: int) -> None:
     pending = Pending(Wanted(["tools"], ["x://{n}", "x://named"]))
     pending.add(Change("tools"))
     pending.add(Change("resource", "x://named"))
@@ -388,9 +320,130 @@ async def test_more_updates_than_there_is_room_for_are_told_as_what_may_have_cha
         await pending.take()
 
 
-@pytest.mark.slow
-async def test_what_has_been_read_takes_no_room() -> None:
-    pending = Pending(Wanted(["tools"], ["x://{n}"]))
-    for n in range(3 * MOST_WAITING):
-        pending.add(Change("resource", f"x://{n}{MAX_LENGTH // 4 * 'x'}"))
-        assert (await pending.take()).uri != "x://{n}"
+class Session:
+    """A server of the handshake era that can be told how to answer subscriptions.
+
+    Attributes:
+        answer: What becomes of `resources/subscribe`: None holds the answer back.
+        held: Takes each `resources/unsubscribe`, which is not answered then; None where it is.
+    """
+
+    def __init__(self) -> None:
+        self.answer: Callable[[Message], Message | None] = lambda message: {"id": message["id"], "result": {}}
+        self.held: list[Message] | None = None
+        self.transport = ScriptedTransport(self._script)
+
+    def _script(self, _: ScriptedTransport, message: Message) -> Any:
+        method = message["method"]
+        if method == "initialize":
+            answer = initialized(message)
+            answer["result"]["capabilities"] = {"resources": {"subscribe": True}}
+            return [answer]
+        if method == "resources/unsubscribe" and self.held is not None:
+            self.held.append(message)
+            return None
+        if method == "resources/subscribe":
+            return [each for each in [self.answer(message)] if each is not None]
+        return [{"id": message["id"], "result": {}}] if "id" in message else None
+
+    def asked(self) -> list[str]:
+        """Return what has been subscribed to, and unsubscribed from."""
+        return [
+            f"{sent['method'].removeprefix('resources/')} {sent['params']['uri']}"
+            for sent in self.transport.sent
+            if sent.get("method", "").startswith("resources/")
+        ]
+
+
+async def test_subscription_is_shared_by_watches_of_one_resource() -> None:
+    session = Session()
+    async with Client(session.transport, revision="2025-11-25") as client:
+        async with client.watch(resources=["x://a", "x://a", "x://b"]), client.watch(resources="x://a"):
+            assert sorted(session.asked()) == ["subscribe x://a", "subscribe x://b"]
+        await until(lambda: len(session.asked()) == 4)
+        assert sorted(session.asked()[2:]) == ["unsubscribe x://a", "unsubscribe x://b"]
+
+
+async def test_subscription_joined_while_pending_waits_for_same_answer() -> None:
+    session = Session()
+    held: list[Message] = []
+    session.answer = lambda message: held.append(message)  # type: ignore[func-returns-value]
+    async with Client(session.transport, revision="2025-11-25") as client:
+        joining = [asyncio.create_task(client.watch(resources="x://a").__aenter__()) for _ in range(3)]
+        await until(lambda: held)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not any(each.done() for each in joining)
+        session.transport.say({"id": held[0]["id"], "result": {}})
+        watches = await asyncio.gather(*joining)
+        assert session.asked() == ["subscribe x://a"]
+        for watch in watches[1:]:
+            await watch.aclose()
+        session.transport.say({"method": "notifications/resources/updated", "params": {"uri": "x://a"}})
+        assert await next_change(watches[0]) == Change("resource", "x://a")
+        assert session.asked() == ["subscribe x://a"]
+        await watches[0].aclose()
+        await until(lambda: session.asked() == ["subscribe x://a", "unsubscribe x://a"])
+
+
+async def test_subscription_cancelled_while_pending_leaves_nothing() -> None:
+    session = Session()
+    held: list[Message] = []
+    session.answer = lambda message: held.append(message)  # type: ignore[func-returns-value]
+    async with Client(session.transport, revision="2025-11-25") as client:
+        first = asyncio.create_task(client.watch(resources="x://a").__aenter__())
+        await until(lambda: held)
+        session.answer = lambda message: {"id": message["id"], "result": {}}
+        second = asyncio.create_task(client.watch(resources="x://a").__aenter__())
+        await asyncio.sleep(0)
+        first.cancel()
+        async with await second:
+            assert session.asked() == ["subscribe x://a"] * 2
+        await until(lambda: session.asked()[2:] == ["unsubscribe x://a"])
+
+
+async def test_subscription_refused_unsubscribes_others() -> None:
+    session = Session()
+    session.answer = lambda message: (
+        error(message, -32002, "no such resource")
+        if message["params"]["uri"] == "x://b"
+        else {"id": message["id"], "result": {}}
+    )
+    async with Client(session.transport, revision="2025-11-25") as client:
+        with pytest.raises(ProtocolError, match="no such resource"):
+            async with client.watch(resources=["x://a", "x://b"]):
+                pass
+        await until(lambda: "unsubscribe x://a" in session.asked())
+        assert "unsubscribe x://b" not in session.asked()
+
+
+async def test_subscription_after_pending_unsubscribe_subscribes_again() -> None:
+    session = Session()
+    async with Client(session.transport, revision="2025-11-25") as client:
+        session.held = []
+        async with client.watch(resources="x://a"):
+            pass
+        await until(lambda: session.held)
+        joining = asyncio.create_task(client.watch(resources="x://a").__aenter__())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert session.asked() == ["subscribe x://a", "unsubscribe x://a"]
+        session.transport.say({"id": session.held[0]["id"], "result": {}})
+        async with await joining:
+            assert session.asked()[2:] == ["subscribe x://a"]
+        await until(lambda: session.asked()[3:] == ["unsubscribe x://a"])
+
+
+async def test_resource_update_of_related_uri_is_yielded() -> None:
+    session = Session()
+    async with (
+        Client(session.transport, revision="2025-11-25") as client,
+        client.watch(resources="x://a b") as first,
+        client.watch(resources="x://c") as second,
+    ):
+        session.transport.say({"method": "notifications/resources/updated", "params": {"uri": "x://a%20b"}})
+        assert await next_change(first) == await next_change(second) == Change("resource", "x://a%20b")
+        session.transport.say({"method": "notifications/resources/updated", "params": {"uri": "x://c/part"}})
+        session.transport.say({"method": "notifications/resources/updated", "params": {"uri": "x://a b"}})
+        assert await next_change(second) == Change("resource", "x://c/part")
+        assert await next_change(first) == Change("resource", "x://a b")

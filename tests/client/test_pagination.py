@@ -1,4 +1,4 @@
-"""A list of several pages, as one result: whole, of one time, and never without end."""
+"""Lists of several pages as one result: consistent, with the shortest ttl, and never without end."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def pages(*all_: dict[str, Any]) -> Ask:
     return answer
 
 
-async def test_the_items_of_all_pages_are_one_list() -> None:
+async def test_all_pages_joins_items() -> None:
     whole = await listed(pages({"other": 1}, {}, {}))
     assert whole == {"tools": [0, 1, 2], "other": 1, "ttlMs": 0, "cacheScope": "private"}
     assert (await listed(pages({})))["tools"] == [0]
 
 
-async def test_an_empty_cursor_is_a_cursor_and_null_is_none() -> None:
+async def test_all_pages_empty_cursor_is_a_cursor_and_null_is_none() -> None:
     def answer(params: dict[str, Any]) -> dict[str, Any]:
         return (
             {"tools": [{"n": 1}], "nextCursor": None}
@@ -55,7 +55,7 @@ async def test_an_empty_cursor_is_a_cursor_and_null_is_none() -> None:
     assert (await listed(answer))["tools"] == [0, 1]
 
 
-async def test_it_holds_for_as_long_as_each_page_does() -> None:
+async def test_all_pages_ttl_is_the_shortest_remaining() -> None:
     now = 100.0
 
     def clock() -> float:
@@ -73,7 +73,7 @@ async def test_it_holds_for_as_long_as_each_page_does() -> None:
     assert (await listed(pages({"ttlMs": 10**400}, {"ttlMs": 20})))["ttlMs"] == 20
 
 
-async def test_it_is_public_where_all_pages_are() -> None:
+async def test_all_pages_scope_is_public_only_if_each_page_is() -> None:
     public, private = {"cacheScope": "public"}, {"cacheScope": "private"}
     assert (await listed(pages(public, public)))["cacheScope"] == "public"
     assert (await listed(pages(public, private, public)))["cacheScope"] == "private"
@@ -81,7 +81,7 @@ async def test_it_is_public_where_all_pages_are() -> None:
     assert (await listed(pages(public, {})))["cacheScope"] == "private"
 
 
-async def test_when_a_cursor_does_not_hold_any_more_all_is_asked_for_again() -> None:
+async def test_all_pages_invalid_cursor_starts_over() -> None:
     asked: list[dict[str, Any]] = []
 
     def answer(params: dict[str, Any]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ async def test_when_a_cursor_does_not_hold_any_more_all_is_asked_for_again() -> 
     assert asked == [{}, {"cursor": "2"}, {}, {"cursor": "2"}]
 
 
-async def test_a_cursor_that_never_holds_is_an_error_in_the_end() -> None:
+async def test_all_pages_cursor_always_invalid_is_error() -> None:
     asked: list[dict[str, Any]] = []
 
     def answer(params: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ async def test_a_cursor_that_never_holds_is_an_error_in_the_end() -> None:
     assert len(asked) == 6
 
 
-async def test_an_error_that_is_not_about_a_cursor_is_raised_at_once() -> None:
+async def test_all_pages_other_error_is_raised_at_once() -> None:
     for first in (True, False):
         asked: list[dict[str, Any]] = []
 
@@ -125,7 +125,7 @@ async def test_an_error_that_is_not_about_a_cursor_is_raised_at_once() -> None:
         assert len(asked) == (1 if first else 2)
 
 
-async def test_a_list_that_changes_between_two_pages_is_asked_for_again() -> None:
+async def test_all_pages_list_changed_between_pages_starts_over() -> None:
     cache = ResultCache()
     asked: list[dict[str, Any]] = []
 
@@ -140,7 +140,7 @@ async def test_a_list_that_changes_between_two_pages_is_asked_for_again() -> Non
     assert (await listed(answer, cache))["tools"] == [3, 4]
 
 
-async def test_a_list_that_never_stops_changing_is_returned_as_it_came() -> None:
+async def test_all_pages_list_changing_always_is_returned() -> None:
     cache = ResultCache()
 
     def answer(params: dict[str, Any]) -> dict[str, Any]:
@@ -150,17 +150,14 @@ async def test_a_list_that_never_stops_changing_is_returned_as_it_came() -> None
     assert (await listed(answer, cache))["tools"] == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("page", "said"),
-    [
-        ({}, "an array of objects as tools"),
-        ({"tools": None}, "an array of objects as tools"),
-        ({"tools": [1]}, "an array of objects as tools"),
-        ({"tools": {"a": 1}}, "an array of objects as tools"),
-        ({"tools": [], "nextCursor": 1}, "a string as nextCursor"),
-    ],
-)
-async def test_what_is_no_page_is_an_error_that_says_so(page: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("page", "said"), [
+    ({}, "an array of objects as tools"),
+    ({"tools": None}, "an array of objects as tools"),
+    ({"tools": [1]}, "an array of objects as tools"),
+    ({"tools": {"a": 1}}, "an array of objects as tools"),
+    ({"tools": [], "nextCursor": 1}, "a string as nextCursor"),
+])  # fmt: skip
+async def test_all_pages_malformed_page_is_error(page: dict[str, Any], said: str) -> None:
     with pytest.raises(
         ProtocolError, match=f"the server's answer to tools/list is malformed: expected {said}"
     ):
@@ -168,7 +165,7 @@ async def test_what_is_no_page_is_an_error_that_says_so(page: dict[str, Any], sa
 
 
 @pytest.mark.parametrize("cursor", ["", "same", "x" * 10_000])
-async def test_a_cursor_that_repeats_is_named_and_the_pages_that_came_are_kept(cursor: str) -> None:
+async def test_all_pages_repeated_cursor_raises_incomplete_list(cursor: str) -> None:
     with pytest.raises(IncompleteListError, match="repeats the cursor") as caught:
         await listed(lambda params: {"tools": [{"n": len(params)}], "nextCursor": cursor})
     assert caught.value.cursor == cursor
@@ -177,7 +174,7 @@ async def test_a_cursor_that_repeats_is_named_and_the_pages_that_came_are_kept(c
     assert len(str(caught.value)) < 500
 
 
-async def test_pages_under_ever_new_cursors_come_to_an_end() -> None:
+async def test_all_pages_are_limited() -> None:
     asked = 0
 
     def answer(_: dict[str, Any]) -> dict[str, Any]:

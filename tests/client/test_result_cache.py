@@ -1,13 +1,14 @@
-"""What the client keeps of results: for how long, for whom, how much, and what drops it sooner."""
+"""Cached results of a client: how long, for whom and how many are kept, and what invalidates them."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import pytest
 
-from mcpkit import ProtocolError
+from mcpkit import Cache, Client, ProtocolError, Server
 from mcpkit.client.link.cache import MAX_TTL, ResultCache
 from tests.helpers.clock import Clock
 from tests.helpers.waiting import over
@@ -18,7 +19,7 @@ LISTED = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"
 
 
-class Server:
+class CountingServer:
     """Answers with the number of the request; holds answers back where a test wants it."""
 
     def __init__(self, **hints: Any) -> None:
@@ -34,19 +35,19 @@ class Server:
         return {"number": number, "tools": [{"name": "a"}], **self.hints}
 
 
-def kept(**hints: Any) -> Server:
-    return Server(**{"ttlMs": 1000, "cacheScope": "private", **hints})
+def cacheable(**hints: Any) -> CountingServer:
+    return CountingServer(**{"ttlMs": 1000, "cacheScope": "private", **hints})
 
 
-async def number(cache: ResultCache, server: Server, method: str = "tools/list", **more: Any) -> int:
+async def number(cache: ResultCache, server: CountingServer, method: str = "tools/list", **more: Any) -> int:
     params = more.pop("params", {})
     answer = await cache.answer(method, params, server, **more)
     assert isinstance(answer["number"], int)
     return answer["number"]
 
 
-async def test_a_result_is_fresh_for_its_time_and_not_a_moment_longer() -> None:
-    clock, server = Clock(), kept(ttlMs=1500)
+async def test_cached_result_expires_after_ttl() -> None:
+    clock, server = Clock(), cacheable(ttlMs=1500)
     cache = ResultCache(clock=clock)
     assert await number(cache, server) == 1
     clock.now += 1.499
@@ -55,19 +56,17 @@ async def test_a_result_is_fresh_for_its_time_and_not_a_moment_longer() -> None:
     assert await number(cache, server) == 2
 
 
-@pytest.mark.parametrize(
-    "ttl",
-    [0, -5, None, True, "1000", [1], {}],
-    ids=["zero", "negative", "null", "bool", "text", "list", "object"],
-)
-async def test_what_does_not_say_how_long_it_holds_is_not_kept(ttl: Any) -> None:
-    cache, server = ResultCache(), kept(ttlMs=ttl)
+@pytest.mark.parametrize("ttl", [
+    0, -5, None, True, "1000",
+], ids=["zero", "negative", "null", "bool", "text"])  # fmt: skip
+async def test_result_without_valid_ttl_is_not_cached(ttl: Any) -> None:
+    cache, server = ResultCache(), cacheable(ttlMs=ttl)
     assert [await number(cache, server) for _ in range(2)] == [1, 2]
     assert len(cache) == 0
 
 
-async def test_no_result_is_kept_for_more_than_a_day_whatever_is_said() -> None:
-    clock, server = Clock(), kept(ttlMs=10**400)
+async def test_ttl_is_limited_to_one_day() -> None:
+    clock, server = Clock(), cacheable(ttlMs=10**400)
     cache = ResultCache(clock=clock)
     assert await number(cache, server) == 1
     clock.now += MAX_TTL / 1000 - 1
@@ -76,17 +75,17 @@ async def test_no_result_is_kept_for_more_than_a_day_whatever_is_said() -> None:
     assert await number(cache, server) == 2
 
 
-@pytest.mark.parametrize("method", ["tools/call", "prompts/get", "completion/complete", "x-own/method"])
-async def test_of_methods_that_the_specification_does_not_name_nothing_is_kept(method: str) -> None:
-    cache, server = ResultCache(), kept()
+@pytest.mark.parametrize("method", ["tools/call", "x-own/method"])
+async def test_other_methods_are_not_cached(method: str) -> None:
+    cache, server = ResultCache(), cacheable()
     assert [await number(cache, server, method) for _ in range(2)] == [1, 2]
 
 
-async def test_rounds_are_neither_kept_nor_answered_from_what_is_kept() -> None:
-    cache, asking = ResultCache(), kept(resultType="input_required")
+async def test_input_required_rounds_bypass_cache() -> None:
+    cache, asking = ResultCache(), cacheable(resultType="input_required")
     uri = {"uri": "weather://oslo"}
     assert [await number(cache, asking, "resources/read", params=uri) for _ in range(2)] == [1, 2]
-    server = kept(resultType="complete")
+    server = cacheable(resultType="complete")
     await number(cache, server, "resources/read", params=uri)
     for more in ({"inputResponses": {}}, {"requestState": "s"}):
         before = server.asked
@@ -96,8 +95,8 @@ async def test_rounds_are_neither_kept_nor_answered_from_what_is_kept() -> None:
     assert await number(cache, server, "resources/read", params=uri) == 1
 
 
-async def test_results_of_other_params_methods_and_cursors_are_others() -> None:
-    cache, server = ResultCache(), kept()
+async def test_cache_key_is_method_and_params() -> None:
+    cache, server = ResultCache(), cacheable()
     asked: list[tuple[str, dict[str, Any]]] = [
         ("tools/list", {}),
         ("tools/list", {"cursor": "1"}),
@@ -117,21 +116,21 @@ async def test_results_of_other_params_methods_and_cursors_are_others() -> None:
         ]
 
 
-async def test_a_request_with_members_of_its_own_in_meta_is_asked_each_time() -> None:
-    cache, server = ResultCache(), kept()
+async def test_request_with_own_meta_is_not_cached() -> None:
+    cache, server = ResultCache(), cacheable()
     assert [await number(cache, server, params={"_meta": {"com.example/a": 1}}) for _ in range(2)] == [1, 2]
 
 
-async def test_the_context_of_a_trace_keeps_nobody_from_what_is_kept() -> None:
-    cache, server = ResultCache(), kept()
+async def test_trace_context_is_no_part_of_cache_key() -> None:
+    cache, server = ResultCache(), cacheable()
     for span in ("1", "2"):
         trace = {"traceparent": f"00-{span}-{span}-01", "tracestate": "a=1", "baggage": "b=2"}
         assert await number(cache, server, params={"_meta": trace}) == 1
     assert await number(cache, server) == 1
 
 
-async def test_under_several_authorizations_only_what_is_public_is_kept() -> None:
-    cache, server = ResultCache(keeps_private=False), kept(cacheScope="public")
+async def test_private_results_are_not_cached_under_several_authorizations() -> None:
+    cache, server = ResultCache(keeps_private=False), cacheable(cacheScope="public")
     assert [await number(cache, server) for _ in range(2)] == [1, 1]
     for scope in ("private", "PUBLIC", None):  # what is unknown is private
         cache.clear()
@@ -140,8 +139,8 @@ async def test_under_several_authorizations_only_what_is_public_is_kept() -> Non
         assert [await number(cache, server) for _ in range(2)] == [before + 1, before + 2]
 
 
-async def test_an_error_is_not_kept_and_what_was_kept_before_stays() -> None:
-    cache, server = ResultCache(), kept()
+async def test_error_is_not_cached_and_keeps_old_result() -> None:
+    cache, server = ResultCache(), cacheable()
 
     async def fail() -> dict[str, Any]:
         raise ProtocolError(-32603, "no")
@@ -155,8 +154,8 @@ async def test_an_error_is_not_kept_and_what_was_kept_before_stays() -> None:
     assert await number(cache, server) == 1
 
 
-async def test_fresh_asks_and_replaces_what_is_kept() -> None:
-    cache, server = ResultCache(), kept()
+async def test_fresh_request_replaces_cached_result() -> None:
+    cache, server = ResultCache(), cacheable()
     assert await number(cache, server) == 1
     assert await number(cache, server, fresh=True) == 2
     assert await number(cache, server) == 2
@@ -165,8 +164,8 @@ async def test_fresh_asks_and_replaces_what_is_kept() -> None:
     assert await number(cache, server) == 4
 
 
-async def test_nobody_spoils_what_is_kept_for_others() -> None:
-    cache, server = ResultCache(), kept()
+async def test_cached_result_is_copied_for_each_caller() -> None:
+    cache, server = ResultCache(), cacheable()
     for _ in range(3):
         answer = await cache.answer("tools/list", {}, server)
         assert answer["tools"] == [{"name": "a"}]
@@ -175,18 +174,15 @@ async def test_nobody_spoils_what_is_kept_for_others() -> None:
     assert server.asked == 1
 
 
-@pytest.mark.parametrize(
-    ("told", "stale"),
-    [
-        (LISTED, {"tools/list"}),
-        ("notifications/prompts/list_changed", {"prompts/list"}),
-        ("notifications/resources/list_changed", {"resources/list", "resources/templates/list"}),
-        ("notifications/message", set()),
-        ("notifications/resources/updated", set()),
-    ],
-)
-async def test_a_change_drops_the_lists_that_it_is_about(told: str, stale: set[str]) -> None:
-    cache, server = ResultCache(), kept()
+@pytest.mark.parametrize(("told", "stale"), [
+    (LISTED, {"tools/list"}),
+    ("notifications/prompts/list_changed", {"prompts/list"}),
+    ("notifications/resources/list_changed", {"resources/list", "resources/templates/list"}),
+    ("notifications/message", set()),
+    ("notifications/resources/updated", set()),
+])  # fmt: skip
+async def test_list_changed_invalidates_its_lists(told: str, stale: set[str]) -> None:
+    cache, server = ResultCache(), cacheable()
     lists = ["tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover"]
     for method in lists:
         await number(cache, server, method)
@@ -199,8 +195,8 @@ async def test_a_change_drops_the_lists_that_it_is_about(told: str, stale: set[s
             assert (server.asked > before) == (method in stale), method
 
 
-async def test_an_update_drops_the_resource_and_those_that_it_is_part_of() -> None:
-    cache, server = ResultCache(), kept()
+async def test_resource_updated_invalidates_resource_and_parents() -> None:
+    cache, server = ResultCache(), cacheable()
     uris = ["file:///a", "file:///a/", "file:///a/b", "file:///ab", "file:///a/b/c", "other:a"]
     for uri in uris:
         await number(cache, server, "resources/read", params={"uri": uri})
@@ -221,8 +217,8 @@ async def test_an_update_drops_the_resource_and_those_that_it_is_part_of() -> No
         cache.hear(UPDATED, odd)
 
 
-async def test_an_answer_that_was_asked_for_before_a_change_is_not_kept() -> None:
-    cache, server = ResultCache(), kept()
+async def test_answer_requested_before_change_is_not_cached() -> None:
+    cache, server = ResultCache(), cacheable()
     server.held = asyncio.Event()
     before = asyncio.create_task(number(cache, server))
     await asyncio.sleep(0)
@@ -237,8 +233,8 @@ async def test_an_answer_that_was_asked_for_before_a_change_is_not_kept() -> Non
     assert await number(cache, server) == 2
 
 
-async def test_everything_is_dropped_with_the_answers_on_their_way() -> None:
-    cache, server = ResultCache(), kept()
+async def test_clear_drops_results_and_pending_answers() -> None:
+    cache, server = ResultCache(), cacheable()
     await number(cache, server, "server/discover")
     server.held = asyncio.Event()
     on_its_way = asyncio.create_task(number(cache, server))
@@ -249,8 +245,8 @@ async def test_everything_is_dropped_with_the_answers_on_their_way() -> None:
     assert [await number(cache, server, each) for each in ("server/discover", "tools/list")] == [3, 4]
 
 
-async def test_of_many_who_want_the_same_one_asks() -> None:
-    cache, server = ResultCache(), kept()
+async def test_concurrent_equal_requests_are_sent_once() -> None:
+    cache, server = ResultCache(), cacheable()
     server.held = asyncio.Event()
     wanting = [asyncio.create_task(cache.answer("tools/list", {}, server)) for _ in range(5)]
     await asyncio.sleep(0)
@@ -261,9 +257,9 @@ async def test_of_many_who_want_the_same_one_asks() -> None:
     assert server.asked == 1
 
 
-async def test_who_waits_for_another_asks_when_that_one_is_cancelled_or_fails() -> None:
+async def test_waiting_request_is_sent_when_first_fails() -> None:
     for fails in (False, True):
-        cache, server, is_over = ResultCache(), kept(), asyncio.Event()
+        cache, server, is_over = ResultCache(), cacheable(), asyncio.Event()
 
         async def fail(is_over: asyncio.Event = is_over) -> dict[str, Any]:
             await is_over.wait()
@@ -283,21 +279,8 @@ async def test_who_waits_for_another_asks_when_that_one_is_cancelled_or_fails() 
         assert await second == 1
 
 
-async def test_who_waits_for_another_may_give_up_without_it() -> None:
-    cache, server = ResultCache(), kept()
-    server.held = asyncio.Event()
-    first = asyncio.create_task(number(cache, server))
-    await asyncio.sleep(0)
-    second = asyncio.create_task(number(cache, server))
-    await asyncio.sleep(0)
-    await over(second)
-    server.held.set()
-    assert await first == 1
-    assert second.cancelled()
-
-
-async def test_nobody_waits_twice_for_an_answer_that_is_for_one_alone() -> None:
-    cache, server = ResultCache(), kept(ttlMs=0)
+async def test_uncacheable_answer_is_not_shared_twice() -> None:
+    cache, server = ResultCache(), cacheable(ttlMs=0)
     for in_flight in (1, 3):  # the second time it is known
         server.held = asyncio.Event()
         before = server.asked
@@ -308,8 +291,8 @@ async def test_nobody_waits_twice_for_an_answer_that_is_for_one_alone() -> None:
         assert sorted(await asyncio.gather(*wanting)) == [before + 1, before + 2, before + 3]
 
 
-async def test_a_private_answer_is_given_to_nobody_else_under_several_authorizations() -> None:
-    cache, server = ResultCache(keeps_private=False), kept()
+async def test_private_answer_is_not_shared_under_several_authorizations() -> None:
+    cache, server = ResultCache(keeps_private=False), cacheable()
     server.held = asyncio.Event()
     wanting = [asyncio.create_task(number(cache, server)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -317,8 +300,8 @@ async def test_a_private_answer_is_given_to_nobody_else_under_several_authorizat
     assert sorted(await asyncio.gather(*wanting)) == [1, 2, 3]
 
 
-async def test_a_request_that_is_not_shared_waits_for_nobody_and_nobody_for_it() -> None:
-    cache, server = ResultCache(), kept()
+async def test_unshared_request_is_sent_alone() -> None:
+    cache, server = ResultCache(), cacheable()
     server.held = asyncio.Event()
     wanting = [asyncio.create_task(number(cache, server, is_shared=each)) for each in (False, True, False)]
     await asyncio.sleep(0)
@@ -328,8 +311,8 @@ async def test_a_request_that_is_not_shared_waits_for_nobody_and_nobody_for_it()
     assert await number(cache, server, is_shared=False) == 3
 
 
-async def test_a_late_answer_does_not_replace_a_later_one() -> None:
-    cache, server = ResultCache(), kept()
+async def test_late_answer_does_not_replace_newer_result() -> None:
+    cache, server = ResultCache(), cacheable()
     server.held = held = asyncio.Event()
     slow = asyncio.create_task(number(cache, server))
     await asyncio.sleep(0)
@@ -340,8 +323,8 @@ async def test_a_late_answer_does_not_replace_a_later_one() -> None:
     assert await number(cache, server) == 2
 
 
-async def test_as_many_results_are_kept_as_there_is_room_for_and_the_least_used_goes() -> None:
-    cache, server = ResultCache(max_entries=3), kept()
+async def test_max_entries_evicts_least_recently_used() -> None:
+    cache, server = ResultCache(max_entries=3), cacheable()
 
     async def read(uri: str) -> int:
         return await number(cache, server, "resources/read", params={"uri": uri})
@@ -352,8 +335,8 @@ async def test_as_many_results_are_kept_as_there_is_room_for_and_the_least_used_
     assert await read("b") == 5
 
 
-async def test_no_more_bytes_are_kept_than_there_is_room_for() -> None:
-    cache, server = ResultCache(max_size=10_000), kept(text="x" * 3000)
+async def test_max_size_limits_cached_bytes() -> None:
+    cache, server = ResultCache(max_size=10_000), cacheable(text="x" * 3000)
 
     async def read(uri: str) -> int:
         return await number(cache, server, "resources/read", params={"uri": uri})
@@ -370,10 +353,111 @@ async def test_no_more_bytes_are_kept_than_there_is_room_for() -> None:
     assert [await read(uri) for uri in "ecd"] == [7, 3, 4]  # what was dropped has left its room
 
 
-async def test_who_polls_what_is_kept_lets_others_run() -> None:
-    cache, server, is_seen = ResultCache(), kept(), asyncio.Event()
-    await number(cache, server)
-    asyncio.get_running_loop().call_soon(is_seen.set)
-    for _ in range(3):
-        await number(cache, server)
-    assert is_seen.is_set()
+CACHED = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read")
+
+
+class Counted:
+    """A server whose lists and resources hold for an hour, and the requests that have reached it."""
+
+    def __init__(self, scope: Literal["private", "public"] = "public", **options: Any) -> None:
+        caches = {**dict.fromkeys(CACHED, Cache(ttl=3600)), "resources/read": Cache(3600, scope)}
+        self.server = Server("counted", cache=caches, **options)
+        self.asked: list[str] = []
+
+        @self.server.middleware
+        async def count(request: Any, proceed: Callable[..., Any]) -> Any:
+            self.asked.append(request.method)
+            return await proceed(request)
+
+        for name in "abc":
+            self.server.tool(name=name)(_nothing)
+            self.server.prompt(name=name)(_text)
+            self.server.resource(f"x://{name}", name=name)(_text)
+            self.server.resource(f"x://{name}/{{part}}", name=f"{name}s")(_part)
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _text() -> str:
+    return "text"
+
+
+def _part(part: str) -> str:
+    return part
+
+
+async def test_client_caches_lists_and_resources() -> None:
+    counted = Counted()
+    async with Client(counted.server) as client:
+        counted.asked.clear()
+        for _ in range(3):
+            assert len(await client.list_tools()) == 3
+            assert len(await client.list_prompts()) == 3
+            assert len(await client.list_resources()) == 3
+            assert len(await client.list_resource_templates()) == 3
+            assert (await client.read("x://a"))[0]["text"] == "text"
+        assert counted.asked == list(CACHED)
+        await client.call("a")
+        await client.call("a")
+        await client.get_prompt("a")
+        await client.get_prompt("a")
+        assert counted.asked[5:] == ["tools/call"] * 2 + ["prompts/get"] * 2
+
+
+@pytest.mark.parametrize("options", [{"cache": False}, {"revision": "2025-11-25"}], ids=["off", "handshake"])
+async def test_client_without_cache_sends_every_request(options: dict[str, Any]) -> None:
+    counted = Counted()
+    async with Client(counted.server, **options) as client:
+        counted.asked.clear()
+        await asyncio.gather(
+            *(client.list_tools() for _ in range(3)), *(client.read("x://a") for _ in range(3))
+        )
+        assert sorted(counted.asked) == ["resources/read"] * 3 + ["tools/list"] * 3
+
+
+async def test_client_caches_list_of_several_pages_as_whole() -> None:
+    counted = Counted(page_size=1)
+    async with Client(counted.server) as client:
+        counted.asked.clear()
+        tools = await client.list_tools()
+        assert [tool["name"] for tool in tools] == ["a", "b", "c"]
+        assert counted.asked == ["tools/list"] * 3
+        tools.pop()
+        assert [tool["name"] for tool in await client.list_tools()] == ["a", "b", "c"]
+        assert len(counted.asked) == 3
+        page = await client.request("tools/list")
+        again = await client.request("tools/list", {"cursor": page["nextCursor"]})
+        assert await client.request("tools/list") == page
+        assert await client.request("tools/list", {"cursor": page["nextCursor"]}) == again
+        assert len(counted.asked) == 5
+
+
+async def test_client_reopened_starts_with_empty_cache() -> None:
+    counted = Counted()
+    client = Client(counted.server)
+    for _ in range(2):
+        async with client:
+            await client.list_tools()
+    assert counted.asked.count("tools/list") == 2
+
+
+@pytest.mark.parametrize(("options", "asked"), [
+    ({}, 1),
+    ({"token": "one"}, 1),
+    ({"auth": ("user", "password")}, 1),
+    ({"token": lambda: "whose it is now"}, 2),
+    ({"auth": lambda request: request}, 2),
+], ids=["nobody", "token", "user", "a function for the token", "a function for the request"])  # fmt: skip
+async def test_client_caches_private_results_under_constant_authorization(
+    options: dict[str, Any], asked: int
+) -> None:
+    counted = Counted("private")
+    async with Client(counted.server.asgi(), **options) as client:
+        for _ in range(2):
+            await client.read("x://a")
+        assert counted.asked.count("resources/read") == asked
+        for _ in range(2):
+            await client.list_tools()
+        assert counted.asked.count("tools/list") == 1  # which is public

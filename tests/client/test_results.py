@@ -1,4 +1,4 @@
-"""Results whose members are missing, null, empty or of another type: read in the only way there is, or named."""
+"""Results with missing, null or mistyped members: read in the only possible way, or an error that names the member."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from urllib.parse import quote
 
 import pytest
 
-from mcpkit import CallResult, Client, InvalidResultError, ProtocolError, SyncClient, ToolError
+from mcpkit import CallResult, Client, InvalidResultError, ProtocolError, ToolError
 from mcpkit.common.base64_text import decode_base64_text, is_plain_base64
 from tests.helpers.official import Official, official
-from tests.helpers.scripted_transport import Message, ScriptedTransport, error, initialized
+from tests.helpers.scripted_transport import Message, ScriptedTransport, initialized
+from tests.helpers.scripted_transport import error as error_result
 
 pytestmark = pytest.mark.anyio
 
@@ -28,17 +29,8 @@ KINDS = {"text", "image", "audio", "resource", "resource_link"}
 NAMES = "(content|messages|contents|isError|_meta)"
 PICTURE = b"\x89PNG\r\n\x1a\n" + b"\xfb\xff\xfe" * 31
 ODD: list[Any] = [
-    None,
-    "",
-    [],
-    {},
-    "mark!",
-    ["mark!"],
-    ["mark?", "mark!"],
-    5,
-    True,
-    {"mark": "mark!"},
-]
+    None, "", [], {}, "mark!", ["mark!"], ["mark?", "mark!"], 5, True, {"mark": "mark!"},
+]  # fmt: skip
 
 
 def answering(answers: Message) -> ScriptedTransport:
@@ -53,7 +45,7 @@ def answering(answers: Message) -> ScriptedTransport:
         return (
             [{"id": message["id"], "result": answers[method]}]
             if method in answers
-            else [error(message, -32601)]
+            else [error_result(message, -32601)]
         )
 
     return ScriptedTransport(script)
@@ -160,7 +152,7 @@ def judged(judge: Official, method: str, found: Any) -> Any:
     return answer
 
 
-async def test_a_bent_result_is_read_as_the_schema_has_it_without_loss_or_an_error_names_the_member(
+async def test_result_bent_at_random_is_read_without_loss_or_error_names_member(
     schema_dir: Path,
 ) -> None:
     answers: dict[str, Message] = {}
@@ -210,9 +202,7 @@ READ: list[tuple[Message, Any, Any]] = [  # a result, its text, and what a typed
 
 
 @pytest.mark.parametrize(("result", "text", "value"), READ)
-async def test_a_result_with_one_reading_has_it_in_every_way_to_call(
-    result: Message, text: str, value: Any
-) -> None:
+async def test_result_with_one_reading_is_read(result: Message, text: str, value: Any) -> None:
     listed = {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}]}
     transport = answering({"tools/list": listed, "tools/call": result})
     async with Client(transport) as client:
@@ -223,24 +213,13 @@ async def test_a_result_with_one_reading_has_it_in_every_way_to_call(
                 await client.call("bake", into=Any)
 
 
-@pytest.mark.parametrize(("result", "text", "value"), READ[:3])
-def test_a_blocking_client_reads_the_same(result: Message, text: str, value: Any) -> None:
-    listed = {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}]}
-    with SyncClient(answering({"tools/list": listed, "tools/call": result})) as client:
-        assert client.call("bake").text == text
-        assert client.tools()["bake"]() == value
-
-
-@pytest.mark.parametrize(
-    ("result", "said"),
-    [
-        ({"structuredContent": {"code": "QUOTA"}}, '{"code": "QUOTA"}'),
-        ({"content": "no flour"}, "no flour"),
-        ({"content": [{"type": "image", "mimeType": "image/png", "data": "AA=="}]}, '"data": "AA=="'),
-        ({}, "the tool failed, and the server sent no reason"),
-    ],
-)
-async def test_an_error_says_what_the_server_sent(result: Message, said: str) -> None:
+@pytest.mark.parametrize(("result", "said"), [
+    ({"structuredContent": {"code": "QUOTA"}}, '{"code": "QUOTA"}'),
+    ({"content": "no flour"}, "no flour"),
+    ({"content": [{"type": "image", "mimeType": "image/png", "data": "AA=="}]}, '"data": "AA=="'),
+    ({}, "the tool failed, and the server sent no reason"),
+])  # fmt: skip
+async def test_tool_error_text_comes_from_server(result: Message, said: str) -> None:
     listed = {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}]}
     transport = answering({"tools/list": listed, "tools/call": {**result, "isError": True}})
     async with Client(transport) as client:
@@ -250,24 +229,21 @@ async def test_an_error_says_what_the_server_sent(result: Message, said: str) ->
             assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("method", "result", "member"),
-    [
-        ("tools/call", {"toolResult": "bread"}, "content, got 'toolResult'"),
-        ("tools/call", {"content": [ONE, 5]}, r"content\[1\]"),
-        ("tools/call", {"content": [{"text": "bread", "uri": "note://1"}]}, r"content\[0\].type"),
-        ("tools/call", {"content": [{"type": "text", "content": "bread"}]}, r"content\[0\].text"),
-        ("tools/call", {"content": [{"type": "image", "data": "?"}]}, r"base64 as content\[0\].data"),
-        ("tools/call", {"content": [ONE], "isError": "perhaps"}, "isError"),
-        ("tools/call", {"content": [ONE], "_meta": "x"}, "_meta"),
-        ("prompts/get", {"messages": [{"content": ONE}]}, r"messages\[0\].role"),
-        ("prompts/get", {"messages": [{"role": "user", "text": "bread"}]}, r"messages\[0\].content"),
-        ("resources/read", {"contents": [{"text": "a", "blob": "Yg=="}]}, r"contents\[0\], not both"),
-        ("resources/read", {"contents": [{"content": "bread"}]}, r"text or blob in contents\[0\]"),
-        ("resources/read", {"content": "bread"}, "contents, got 'content'"),
-    ],
-)
-async def test_a_result_with_no_or_several_readings_is_an_error_that_names_the_member(
+@pytest.mark.parametrize(("method", "result", "member"), [
+    ("tools/call", {"toolResult": "bread"}, "content, got 'toolResult'"),
+    ("tools/call", {"content": [ONE, 5]}, r"content\[1\]"),
+    ("tools/call", {"content": [{"text": "bread", "uri": "note://1"}]}, r"content\[0\].type"),
+    ("tools/call", {"content": [{"type": "text", "content": "bread"}]}, r"content\[0\].text"),
+    ("tools/call", {"content": [{"type": "image", "data": "?"}]}, r"base64 as content\[0\].data"),
+    ("tools/call", {"content": [ONE], "isError": "perhaps"}, "isError"),
+    ("tools/call", {"content": [ONE], "_meta": "x"}, "_meta"),
+    ("prompts/get", {"messages": [{"content": ONE}]}, r"messages\[0\].role"),
+    ("prompts/get", {"messages": [{"role": "user", "text": "bread"}]}, r"messages\[0\].content"),
+    ("resources/read", {"contents": [{"text": "a", "blob": "Yg=="}]}, r"contents\[0\], not both"),
+    ("resources/read", {"contents": [{"content": "bread"}]}, r"text or blob in contents\[0\]"),
+    ("resources/read", {"content": "bread"}, "contents, got 'content'"),
+])  # fmt: skip
+async def test_result_ambiguous_is_protocol_error_naming_member(
     method: str, result: Message, member: str
 ) -> None:
     async with Client(answering({method: result})) as client:
@@ -276,7 +252,7 @@ async def test_a_result_with_no_or_several_readings_is_an_error_that_names_the_m
             await asks[method]("bake")
 
 
-async def test_prompts_and_resources_with_one_reading_have_it() -> None:
+async def test_prompt_and_resource_with_one_reading_are_read() -> None:
     answers: dict[str, Message] = {}
     text = {"uri": "note://1", "text": "bread"}
     async with Client(answering(answers), cache=False) as client:
@@ -316,7 +292,7 @@ def forms(data: bytes, draw: random.Random) -> dict[str, str]:
     }
 
 
-async def test_base64_is_decoded_in_each_form_and_the_client_returns_the_standard_one() -> None:
+async def test_base64_forms_are_decoded_and_normalized() -> None:
     answers: dict[str, Message] = {}
     async with Client(answering(answers), cache=False) as client:
         for seed in range(EXAMPLES):
@@ -337,7 +313,7 @@ async def test_base64_is_decoded_in_each_form_and_the_client_returns_the_standar
 @pytest.mark.parametrize(
     "text", ["?", "A", "AAAAA", "AA===", "+_==", "=AAA", "AA=A", "data:AAAA", "ÀAAA", "\ud800AAA"]
 )
-def test_base64_with_no_or_several_readings_is_refused(text: str) -> None:
+def test_base64_ambiguous_is_refused(text: str) -> None:
     assert not is_plain_base64(text)
     with pytest.raises(ValueError, match=r"base64|comma|ascii|surrogates"):
         decode_base64_text(text)

@@ -1,0 +1,444 @@
+"""Callbacks, notifications, traces, recordings and telemetry of a client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from mcpkit import (
+    Client,
+    ClientTelemetry,
+    Context,
+    ProtocolError,
+    Replay,
+    Server,
+    ToolError,
+    TransportError,
+)
+from mcpkit.client.link.in_turn import MOST_WAITING, InTurn
+from mcpkit.client.observability.masking import MASK, Mask
+from mcpkit.client.observability.trace import LONGEST
+from mcpkit.middlewares import Telemetry
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered
+from tests.helpers.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+bakery = Server("bakery")
+
+
+@bakery.tool
+async def bake(ctx: Context) -> str:
+    for number in range(3):
+        await ctx.progress(number, 3)
+        await ctx.info(number)
+    return "bread"
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_call_returns_after_async_progress_and_log_handlers(revision: str) -> None:
+    told: list[float] = []
+    logged: list[int] = []
+
+    async def tell(done: float, total: float | None, message: str | None) -> None:
+        for _ in range(5 - int(done)):  # the first takes longest
+            await asyncio.sleep(0)
+        told.append(done)
+
+    async def log(level: str, data: int, logger: str | None) -> None:
+        for _ in range(5 - data):
+            await asyncio.sleep(0)
+        logged.append(data)
+
+    async with Client(bakery, revision=revision, log=log, log_level="info") as client:
+        assert (await client.call("bake", progress=tell)).text == "bread"
+        assert told == [0, 1, 2]
+        await until(lambda: logged == [0, 1, 2])
+
+
+@pytest.mark.parametrize("turns", [0, 50])
+async def test_progress_handler_error_ends_call(turns: int) -> None:
+    async def fail(*_: object) -> None:
+        for _ in range(turns):  # more, and the answer is there before
+            await asyncio.sleep(0)
+        raise RuntimeError("no display")
+
+    async with Client(bakery) as client:
+        with pytest.raises(RuntimeError, match="no display"):
+            await client.call("bake", progress=fail)
+        assert (await client.call("bake")).text == "bread"
+
+
+async def test_cancelled_call_leaves_no_handler_tasks() -> None:
+    before, begun = asyncio.all_tasks(), asyncio.Event()
+
+    async def never(*_: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with Client(bakery, log=never, log_level="info") as client:
+        call = asyncio.ensure_future(client.call("bake", progress=never))
+        await begun.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    await until(lambda: asyncio.all_tasks() == before)
+
+
+async def test_handler_queue_drops_beyond_limit(caplog: pytest.LogCaptureFixture) -> None:
+    go, told = asyncio.Event(), list[int]()
+
+    async def tell(number: int) -> None:
+        await go.wait()
+        told.append(number)
+
+    turns = InTurn(lambda error: None)
+    for number in range(MOST_WAITING + 10):
+        turns.call(tell, number)
+    go.set()
+    await turns.finished()
+    assert told == list(range(MOST_WAITING))
+    assert caplog.text.count("A handler is too slow") == 1
+
+
+Heard = list[tuple[str, dict[str, Any]]]
+
+
+def speaking(*methods: str) -> ScriptedTransport:
+    """Be a server that says something before it answers."""
+
+    def answer(_: ScriptedTransport, message: Message) -> list[Message]:
+        if message.get("method") == "server/discover":
+            return [discovered(message)]
+        said: list[Message] = [{"method": method, "params": {"number": 1}} for method in methods]
+        return [*said, {"method": "notifications/bare"}, {"id": message["id"], "result": {"content": []}}]
+
+    return ScriptedTransport(answer)
+
+
+async def test_notification_handler_receives_all_notifications() -> None:
+    heard: Heard = []
+    async with Client(
+        speaking("notifications/tools/list_changed", "example.com/rang"),
+        notification=lambda *told: heard.append(told),
+    ) as client:
+        await client.call("ring")
+    assert heard == [
+        ("notifications/tools/list_changed", {"number": 1}),
+        ("example.com/rang", {"number": 1}),
+        ("notifications/bare", {}),
+    ]
+
+
+async def test_notification_handler_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("bakery")
+
+    @server.tool
+    def bake() -> None:
+        server.tool(bake, name="bake_again")
+
+    def fail(*told: object) -> None:
+        raise RuntimeError("no ears")
+
+    async with (
+        Client(server, revision="2025-11-25", notification=fail) as client,
+        client.watch(tools=True) as changes,
+    ):
+        await client.call("bake")
+        assert (await asyncio.wait_for(anext(changes), 10)).kind == "tools"
+    await until(lambda: "no ears" in caplog.text)
+    assert "What is told of notifications has failed" in caplog.text
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_call_meta_is_sent(revision: str) -> None:
+    server = Server("bakery")
+
+    @server.tool
+    def bake(ctx: Context) -> str:
+        return str(ctx.meta.get("example.com/priority"))
+
+    async with Client(server, revision=revision) as client:
+        result = await client.call("bake", meta={"example.com/priority": "high"}, progress=print)
+        assert result.text == "high"
+        assert (await client.call("bake")).text == "None"
+    async with Client({"mcpServers": {"a": server, "b": Server("empty")}}) as client:
+        assert (await client.call("a_bake", meta={"example.com/priority": "low"})).text == "low"
+
+
+REVISIONS = ["2025-06-18", "2026-07-28"]
+
+
+def recorded_server() -> Server:
+    server, numbers = Server("bakery", version="3"), count(1)
+
+    @server.tool
+    async def bake(bread: str, ctx: Context) -> str:
+        await ctx.progress(1, 2, "in the oven")
+        return f"{bread} {next(numbers)}"
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return f"{await ctx.elicit('How many?', int)}"
+
+    @server.resource("bread://rye")
+    def rye() -> str:
+        return "rye"
+
+    return server
+
+
+async def talk(client: Client) -> list[Any]:
+    """Ask all kinds of things."""
+    steps: list[Any] = []
+    told = [
+        client.revision,
+        client.server_info,
+        await client.list_tools(),
+        (await client.call("bake", {"bread": "rye"}, progress=lambda *step: steps.append(step))).text,
+        (await client.call("bake", {"bread": "rye"})).text,
+        (await client.call("bake", {"bread": "wheat"})).text,
+        (await client.call("ask")).text,
+        await client.read("bread://rye"),
+    ]
+    with pytest.raises(ProtocolError) as caught:
+        await client.read("bread://none")
+    return [*told, steps, str(caught.value)]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_replay_answers_as_recorded(tmp_path: Path, revision: str) -> None:
+    path = tmp_path / "bakery.jsonl"
+    async with Client(
+        recorded_server(), revision=revision, record=path, elicit=lambda form: {"value": 3}
+    ) as client:
+        told = await talk(client)
+    assert told[3:6] == ["rye 1", "rye 2", "wheat 3"]
+    async with Client(Replay(path), revision=revision, elicit=lambda form: {"value": 3}) as client:
+        assert await talk(client) == told
+        assert (await client.call("bake", {"bread": "rye"})).text == "rye 2"  # the last one from then on
+
+
+async def test_replay_without_recorded_request_is_error(tmp_path: Path) -> None:
+    path = tmp_path / "bakery.jsonl"
+    async with Client(recorded_server(), record=path) as client:
+        await client.call("bake", {"bread": "rye"})
+    async with Client(Replay(path)) as client:
+        with pytest.raises(TransportError, match=r'has no tools/call .*"wheat".*: record it anew'):
+            await client.call("bake", {"bread": "wheat"})
+        assert (await client.call("bake", {"bread": "rye"})).text == "rye 1"
+
+
+async def test_recording_masks_secrets(tmp_path: Path) -> None:
+    path, server = tmp_path / "vault.jsonl", Server("vault")
+
+    @server.tool
+    def unlock(password: str) -> str:
+        return "open"
+
+    async with Client(server, record=path) as client:
+        await client.call("unlock", {"password": "open sesame"})
+    assert "open sesame" not in path.read_text()
+    async with Client(Replay(path)) as client:
+        assert (await client.call("unlock", {"password": "another"})).text == "open"
+
+
+async def test_recording_has_one_message_per_line(tmp_path: Path) -> None:
+    path = tmp_path / "bakery.jsonl"
+    async with Client(recorded_server(), record=path) as client:
+        await client.call("bake", {"bread": "rye"})
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [next(iter(line)) for line in lines] == ["sent", "came"] * (len(lines) // 2)
+    methods = [line["sent"]["method"] for line in lines if "sent" in line]
+    assert methods == [
+        "server/discover",
+        "tools/call",
+        "tools/list",
+    ]  # which says what the result is held against
+
+
+@pytest.mark.parametrize("text", ["nothing", "{}", '{"sent": 1}\n{"a": 1, "b": 2}', '{"came": {}}\nnull'])
+def test_replay_malformed_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"line \d: this is no recording"):
+        Replay(path)
+
+
+async def test_recording_not_writable_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with Client(recorded_server(), record=tmp_path) as client:
+        assert (await client.call("bake", {"bread": "rye"})).text == "rye 1"
+    assert "What looks at the messages has failed" in caplog.text
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_telemetry_server_spans_continue_client_trace(revision: str) -> None:
+    exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    spans, meters = TracerProvider(), MeterProvider([reader])
+    spans.add_span_processor(SimpleSpanProcessor(exporter))
+    server = Server("bakery")
+    server.middleware(Telemetry(tracer_provider=spans, meter_provider=meters))
+
+    @server.tool
+    async def bake(ctx: Context, fails: bool = False) -> str:
+        await ctx.progress(1, 2)
+        if fails:
+            raise ToolError("no flour")
+        return "bread"
+
+    @server.prompt
+    def toast() -> str:
+        return "to you"
+
+    @server.tool
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    telemetry = ClientTelemetry(tracer_provider=spans, meter_provider=meters)
+    steps: list[float] = []
+    async with Client(server, revision=revision, telemetry=telemetry) as client:
+        exporter.clear()
+        with spans.get_tracer("test").start_as_current_span("breakfast") as breakfast:
+            await client.call("bake", progress=lambda *step: steps.append(step[0]))
+        await client.call("bake", {"fails": True})
+        with pytest.raises(ProtocolError):
+            await client.get_prompt("none")
+        with pytest.raises(TimeoutError):
+            await client.call("wait", timeout=0.01)
+    assert steps == [1]
+    ours = [span for span in exporter.get_finished_spans() if span.kind is SpanKind.CLIENT]
+    baked, failed, unread, late = ours
+    assert baked.name == "tools/call bake"
+    assert baked.parent is not None
+    assert baked.parent.span_id == breakfast.get_span_context().span_id
+    assert dict(baked.attributes or {}) == {
+        "mcp.method.name": "tools/call",
+        "mcp.protocol.version": revision,
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "bake",
+    }
+    assert failed.status.status_code is StatusCode.ERROR
+    assert [dict(span.attributes or {}).get("error.type") for span in ours] == [
+        None,
+        "tool_error",
+        "-32602",
+        "TimeoutError",
+    ]
+    assert unread.name == "prompts/get none"
+    servers = [span for span in exporter.get_finished_spans() if span.kind is SpanKind.SERVER]
+    below = {span.parent.span_id for span in servers if span.parent}
+    assert {span.context.span_id for span in (baked, failed, unread)} <= below
+    names = {
+        metric.name
+        for resource in reader.get_metrics_data().resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    assert "mcp.client.operation.duration" in names
+    assert late.name == "tools/call wait"
+
+
+async def test_telemetry_absent_sends_no_trace_context() -> None:
+    seen: list[str] = []
+    async with Client(Server("bakery"), trace=lambda way, text: seen.append(text)):
+        pass
+    assert "traceparent" not in "".join(seen)
+
+
+def traced_server() -> Server:
+    server = Server("bakery")
+
+    @server.tool
+    async def bake(flour: str, password: str, ctx: Context) -> str:
+        await ctx.progress(1, 2)
+        return f"bread of {flour}"
+
+    return server
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_trace_receives_messages_in_order_without_secrets(revision: str) -> None:
+    seen: list[tuple[str, Any]] = []
+    async with Client(
+        traced_server(),
+        revision=revision,
+        validate=False,
+        trace=lambda *told: seen.append((told[0], json.loads(told[1]))),
+    ) as client:
+        arguments = {"flour": "rye", "password": "open sesame"}
+        await client.call("bake", arguments, progress=lambda *step: None)
+    ways = [(way, message.get("method", "answer")) for way, message in seen][-3:]
+    assert ways == [("sent", "tools/call"), ("came", "notifications/progress"), ("came", "answer")]
+    sent = seen[-3][1]["params"]
+    assert sent["arguments"] == {"flour": "rye", "password": MASK}
+    assert sent["_meta"]["progressToken"] != MASK
+    assert "open sesame" not in str(seen)
+
+
+async def test_trace_true_prints_shortened_messages(capsys: pytest.CaptureFixture[str]) -> None:
+    async with Client(traced_server(), trace=True, validate=False) as client:
+        await client.call("bake", {"flour": "x" * 2 * LONGEST, "password": "p"})
+    lines = capsys.readouterr().err.splitlines()
+    assert [line[:4] for line in lines] == ["--> ", "<-- ", "--> ", "<-- "]
+    assert '"method": "server/discover"' in lines[0]
+    assert lines[2].endswith("characters more")
+    assert len(lines[2]) < LONGEST + 100
+
+
+@pytest.mark.parametrize("line", [
+    '{"access_token": "0123456789"}',
+    '{"headers": {"Authorization": "Basic 0123456789"}}',
+    '{"a": [{"apiKey": "0123456789"}]}', '{"API_KEY": "0123456789"}', '{"text": "Bearer 0123456789"}',
+    '{"text": "call with eyJ0123456789.eyJ0123456789.0123456789"}',
+    '{"text": "ghp_01234567890123456789"}', '{"text": "sk-proj-01234567890123456789"}',
+    '{"text": "it is the known 0123456789"}', '{"the known 0123456789": 1',
+])  # fmt: skip
+def test_mask_replaces_secrets(line: str) -> None:
+    text = Mask(["the known 0123456789"]).masked(line.encode())
+    assert "0123456789" not in text.replace(
+        "the known 0123456789", "" if line.endswith("}") else "0123456789"
+    )
+    assert MASK in text
+
+
+@pytest.mark.parametrize("line", [
+    '{"progressToken": "abc", "maxTokens": 100, "tokens": 5}',
+    '{"secret": null, "password": true}',
+    '{"text": "a token is a Bearer of meaning, and passwords are strings"}',
+    '{"requestState": "opaque"}', "[]", "7",
+])  # fmt: skip
+def test_mask_keeps_other_values(line: str) -> None:
+    assert json.loads(Mask(["ab"]).masked(line.encode())) == json.loads(line)
+
+
+@pytest.mark.parametrize("line", [b"\xff", b"{", b"", b"[" * 100_000])
+def test_mask_keeps_lines_that_are_not_json(line: bytes) -> None:
+    assert Mask().masked(line) == line.decode(errors="replace")
+
+
+def test_mask_knows_client_options() -> None:
+    mask = Mask.of(
+        {
+            "token": "a-token-of-mine",
+            "headers": {
+                "X-Api-Key": "a-key-of-mine",
+                "Authorization": "Basic in-base-64",
+                "Accept-Language": "german",
+            },
+            "env": {"DB_PASSWORD": "a-password", "HOME": "/home/ada"},
+            "cwd": "/srv/bakery",
+        }
+    )
+    line = b'["a-token-of-mine", "a-key-of-mine", "in-base-64", "german", "a-password", "/home/ada", "/srv/bakery"]'
+    assert json.loads(mask.masked(line)) == [MASK, MASK, MASK, "german", MASK, "/home/ada", "/srv/bakery"]

@@ -1,0 +1,507 @@
+"""Client.watch when the server or its stream is lost: it reconnects, and marks what may have been missed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from mcpkit import Cache, Change, Client, ProtocolError, Server, TransportError
+from mcpkit.client.changes import listening
+from mcpkit.client.changes.changes import Watch
+from tests.helpers.listening import hearing
+from tests.helpers.restarted import Restarted
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error, initialized
+from tests.helpers.waiting import PATIENCE, LoopClock, over, until
+
+pytestmark = pytest.mark.anyio
+
+REVISIONS = ["2025-11-25", "2026-07-28"]
+MISSED = [Change("tools", None, may_have_missed=True), Change("resource", "x://a", may_have_missed=True)]
+
+
+def small_server() -> Server:
+    server = Server("small", cache={"tools/list": Cache(3600)})
+    server.tool(name="a")(_text)
+    server.resource("x://a", name="a")(_text)
+    return server
+
+
+def _text() -> str:
+    return "text"
+
+
+@pytest.fixture(params=REVISIONS)
+def revision(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Take the time between two tries away, and say how long it was each time."""
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    sleep = asyncio.sleep
+    monkeypatch.setattr(listening, "sleep", pause)
+    return pauses
+
+
+async def next_change(changes: Watch) -> Change:
+    return await asyncio.wait_for(anext(changes), PATIENCE)
+
+
+@asynccontextmanager
+async def watching(revision: str) -> AsyncGenerator[tuple[Restarted, Client, Watch]]:
+    way = Restarted(small_server)
+    async with (
+        Client(way, revision=revision) as client,
+        client.watch(tools=True, resources="x://a") as changes,
+    ):
+        yield way, client, changes
+
+
+async def test_watch_reconnects_and_yields_possible_changes(revision: str) -> None:
+    async with watching(revision) as (way, _, changes):
+        for restarts in (1, 2):
+            await way.die()
+            assert [await next_change(changes) for _ in range(2)] == MISSED
+            assert way.opened == 1 + restarts
+            way.server.resource_updated("x://a")
+            assert await next_change(changes) == Change("resource", "x://a")
+            way.server.tool(name="b")(_text)
+            assert await next_change(changes) == Change("tools")
+
+
+async def test_watch_pending_change_stays_certain_after_reconnect(revision: str) -> None:
+    async with watching(revision) as (way, _, changes):
+        way.server.resource_updated("x://a")
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await way.die()
+        await until(lambda: way.opened == 2)
+        assert await next_change(changes) == Change("resource", "x://a")
+        assert await next_change(changes) == MISSED[0]
+
+
+async def test_watch_reconnect_invalidates_cached_results(
+    revision: str,
+) -> None:
+    async with watching(revision) as (way, client, changes):
+        assert len(await client.list_tools()) == 1
+        await way.die()
+        assert await next_change(changes) == MISSED[0]
+        way.server.tool(name="b")(_text)
+        assert len(await client.list_tools()) == 2
+
+
+async def test_watch_reconnect_backs_off(revision: str, no_pauses: list[float]) -> None:
+    async with watching(revision) as (way, _, changes):
+        way.failures = listening.TRIES - 2
+        await way.die()
+        assert [await next_change(changes) for _ in range(2)] == MISSED
+        assert no_pauses[0] == 0
+        assert sorted(no_pauses[1:6]) == no_pauses[1:6]
+        assert 30 < sum(no_pauses) < 300
+
+
+@pytest.mark.parametrize(("asked", "left"), [(7, 7), (10**6, 300)])
+async def test_watch_reconnect_waits_for_retry_after(
+    revision: str, asked: float, left: float, no_pauses: list[float]
+) -> None:
+    async with watching(revision) as (way, _, changes):
+        way.failures, way.retry_after = 1, asked
+        await way.die()
+        assert [await next_change(changes) for _ in range(2)] == MISSED
+        assert no_pauses == [0, left]
+
+
+async def test_watch_reconnect_final_error_is_raised_at_once(revision: str, no_pauses: list[float]) -> None:
+    async with watching(revision) as (way, _, changes):
+        way.failures, way.is_final = 1, True
+        await way.die()
+        with pytest.raises(TransportError, match="it does not start"):
+            await next_change(changes)
+        assert no_pauses == [0]
+
+
+async def test_watch_reconnect_gives_up_after_repeated_breaks(
+    revision: str,
+) -> None:
+    clock = LoopClock()
+    async with watching(revision) as (way, _, changes):
+        for _ in range(2 * listening.TRIES):
+            clock.ahead += 6
+            await way.die()
+            assert [await next_change(changes) for _ in range(2)] == MISSED
+        ended = 0
+        while await _breaks_and_joins(way, changes):
+            ended += 1
+        assert ended == listening.TRIES - 2  # the last of those that lasted counts, too
+
+
+async def _breaks_and_joins(way: Restarted, changes: Watch) -> bool:
+    await way.die()
+    try:
+        return [await next_change(changes) for _ in range(2)] == MISSED
+    except TransportError:
+        return False
+
+
+async def test_watch_reconnects_after_session_loss_seen_by_call() -> None:
+    async with watching("2025-11-25") as (way, client, changes):
+        way.is_forgotten = True
+        await client.call("a")
+        assert [await next_change(changes) for _ in range(2)] == MISSED
+
+
+async def test_watch_reconnect_exhausted_raises_last_error(revision: str) -> None:
+    async with watching(revision) as (way, _, changes):
+        way.failures = 1000
+        await way.die()
+        with pytest.raises(TransportError, match="it does not start"):
+            await next_change(changes)
+        with pytest.raises(StopAsyncIteration):
+            await next_change(changes)
+
+
+async def test_watch_reconnect_to_server_without_capability_is_error(
+    revision: str,
+) -> None:
+    servers = iter([small_server, small_server, lambda: Server("empty")])
+    way = Restarted(lambda: next(servers)())
+    async with Client(way, revision=revision) as client, client.watch(tools=True) as changes:
+        await way.die()
+        with pytest.raises(ProtocolError, match="does not tell of changes of the list of tools"):
+            await next_change(changes)
+
+
+def stateless(listen: Callable[[ScriptedTransport, Message], Any]) -> ScriptedTransport:
+    def script(transport: ScriptedTransport, message: Message) -> Any:
+        if message["method"] == "server/discover":
+            return [discovered(message)]
+        return listen(transport, message) if "id" in message else None
+
+    return ScriptedTransport(script)
+
+
+def acknowledged(message: Message, **honoured: Any) -> Message:
+    meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+    notifications = honoured or message["params"]["notifications"]
+    return {
+        "method": "notifications/subscriptions/acknowledged",
+        "params": {"_meta": meta, "notifications": notifications},
+    }
+
+
+def notification_of(message: Message, method: str, **params: Any) -> Message:
+    meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+    return {"method": f"notifications/{method}", "params": {"_meta": meta, **params}}
+
+
+async def test_watch_stream_ended_by_server_is_joined_again() -> None:
+    streams: list[Message] = []
+
+    def listen(transport: ScriptedTransport, message: Message) -> Any:
+        streams.append(message)
+        return [acknowledged(message)]
+
+    transport = stateless(listen)
+    async with Client(transport) as client, client.watch(tools=True) as changes:
+        transport.say({"id": streams[0]["id"], "result": {"resultType": "complete"}})
+        assert await next_change(changes) == MISSED[0]
+        transport.say(
+            {"method": "notifications/cancelled", "params": {"requestId": streams[1]["id"], "reason": "slow"}}
+        )
+        assert await next_change(changes) == MISSED[0]
+        assert [stream["params"]["notifications"] for stream in streams] == [{"toolsListChanged": True}] * 3
+        assert transport.opened == 1
+        assert "notifications/cancelled" not in transport.methods()
+    await until(lambda: transport.methods()[-1] == "notifications/cancelled")
+    assert transport.sent[-1]["params"]["requestId"] == streams[2]["id"]
+
+
+async def test_watch_first_join_is_tried_three_times() -> None:
+    def listen(_: ScriptedTransport, __: Message) -> Any:
+        raise TransportError("no way", may_have_begun=False)
+
+    transport = stateless(listen)
+    async with Client(transport) as client:
+        with pytest.raises(TransportError, match="no way"):
+            async with client.watch(tools=True):
+                pass
+        assert transport.methods().count("subscriptions/listen") == 3
+
+
+async def test_watch_ignores_notifications_of_other_streams() -> None:
+    streams: list[Message] = []
+
+    def listen(transport: ScriptedTransport, message: Message) -> Any:
+        streams.append(message)
+        return [acknowledged(message)]
+
+    transport = stateless(listen)
+    async with (
+        Client(transport) as client,
+        client.watch(tools=True, resources="x://a") as first,
+        client.watch(tools=True) as second,
+    ):
+        transport.say(notification_of(streams[1], "tools/list_changed"))
+        assert await next_change(second) == Change("tools")
+        transport.say({"method": "notifications/tools/list_changed"})  # of no stream
+        transport.say(notification_of(streams[1], "prompts/list_changed"))  # not asked for
+        transport.say(notification_of(streams[1], "resources/updated", uri="x://a"))  # nor that
+        transport.say(notification_of(streams[0], "resources/updated", uri=7))
+        transport.say(notification_of(streams[0], "resources/updated"))
+        transport.say({"method": "notifications/tools/list_changed", "params": {"_meta": 7}})
+        transport.say(notification_of(streams[0], "resources/updated", uri="x://a/part"))
+        assert await next_change(first) == Change("resource", "x://a/part")
+        transport.say(notification_of(streams[1], "tools/list_changed"))
+        assert await next_change(second) == Change("tools")
+
+
+async def test_watch_change_sent_with_acknowledgement_is_yielded() -> None:
+    transport = stateless(
+        lambda _, message: [acknowledged(message), notification_of(message, "tools/list_changed")]
+    )
+    async with Client(transport) as client, client.watch(tools=True) as changes:
+        assert await next_change(changes) == Change("tools")
+
+
+@pytest.mark.parametrize(("honoured", "said"), [
+    ({"toolsListChanged": False}, "the list of tools, x://a"),
+    ({"toolsListChanged": True}, "changes of x://a;"),
+    ({"toolsListChanged": True, "resourceSubscriptions": "x://a"}, "changes of x://a;"),
+    ({"resourceSubscriptions": ["x://a"]}, "changes of the list of tools;"),
+])  # fmt: skip
+async def test_watch_partial_acknowledgement_is_error(honoured: Any, said: str) -> None:
+    transport = stateless(lambda _, message: [acknowledged(message, **honoured)])
+    async with Client(transport) as client:
+        with pytest.raises(ProtocolError, match=said):
+            async with client.watch(tools=True, resources="x://a"):
+                pass
+        await until(lambda: transport.methods()[-1] == "notifications/cancelled")
+
+
+async def test_watch_missing_acknowledgement_times_out() -> None:
+    transport = stateless(lambda *_: None)
+    async with Client(transport, timeout=0.01) as client:
+        with pytest.raises(TimeoutError, match="not been acknowledged within"):
+            async with client.watch(tools=True):
+                pass
+        await until(lambda: transport.methods()[-1] == "notifications/cancelled")
+
+
+async def test_watch_client_closed_while_joining_raises() -> None:
+    transport = stateless(lambda *_: None)
+    client = Client(transport)
+    async with client:
+        joining = asyncio.create_task(client.watch(tools=True).__aenter__())
+        await until(lambda: transport.methods()[-1] == "subscriptions/listen")
+    with pytest.raises(ConnectionError, match="closed"):
+        await joining
+
+
+NAMES = "abc"
+
+
+def make() -> Server:
+    server = Server("small")
+    for name in NAMES:
+        server.resource(f"x://{name}", name=name)(_text)
+    return server
+
+
+async def turns(times: int) -> None:
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+class Round:
+    """One round: a client of a server that is restarted, and who watches what."""
+
+    def __init__(self, seed: int, way: Restarted, client: Client) -> None:
+        self.random = random.Random(seed)
+        self.way = way
+        self.client = client
+        self.joining: list[tuple[Watch, set[str], asyncio.Task[Watch]]] = []
+        self.open: list[tuple[Watch, set[str]]] = []
+
+    async def step(self) -> None:
+        """Do one thing."""
+        chance = self.random.choices(
+            [self.die, self.update, self.join, self.settle, self.leave, self.listen_in_vain],
+            [15, 25, 25, 15, 10, 10],
+        )
+        await chance[0]()
+        await turns(self.random.randrange(4))
+
+    async def die(self) -> None:
+        if self.way.opened:
+            await self.way.die()
+
+    async def update(self) -> None:
+        self.way.server.resource_updated(f"x://{self.random.choice(NAMES)}")
+
+    async def join(self) -> None:
+        uris = {f"x://{name}" for name in self.random.sample(NAMES, self.random.randrange(1, 4))}
+        watch = self.client.watch(resources=sorted(uris))
+        self.joining.append((watch, uris, asyncio.create_task(watch.__aenter__())))
+
+    async def settle(self) -> None:
+        if self.joining:
+            watch, uris, joining = self.joining.pop(self.random.randrange(len(self.joining)))
+            if self.random.random() < 0.5:
+                joining.cancel()
+            # It may have broken as often as it is tried.
+            with suppress(asyncio.CancelledError, TransportError):
+                await asyncio.wait_for(joining, PATIENCE)
+                self.open.append((watch, uris))
+
+    async def leave(self) -> None:
+        if self.open:
+            await self.open.pop(self.random.randrange(len(self.open)))[0].aclose()
+
+    async def listen_in_vain(self) -> None:
+        if self.open:
+            watch, _ = self.random.choice(self.open)
+            await self.empty(watch, turn=1)
+
+    async def empty(self, watch: Watch, *, turn: int = 20) -> None:
+        """Take all changes that wait."""
+        while True:
+            taking = asyncio.ensure_future(anext(watch))
+            await turns(turn)
+            if not taking.done():
+                await over(taking)
+                return
+            await taking
+
+    async def end(self) -> None:
+        """Make sure that each watch that is open hears of everything, and leave."""
+        while self.joining:
+            await self.settle()
+        await turns(200)
+        for watch, _ in self.open:
+            await self.empty(watch)
+        for name in NAMES:
+            self.way.server.resource_updated(f"x://{name}")
+        for watch, uris in self.open:
+            told = {(await asyncio.wait_for(anext(watch), PATIENCE)).uri for _ in uris}
+            assert told == uris
+        while self.open:
+            await self.leave()
+        await turns(50)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_watch_random_joins_and_breaks_lose_no_change(
+    revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_pause(_: float) -> None:
+        await turns(1)
+
+    monkeypatch.setattr(listening, "sleep", no_pause)
+    for seed in range(40):
+        before = asyncio.all_tasks()
+        way = Restarted(make)
+        async with Client(way, revision=revision) as client:
+            one = Round(seed, way, client)
+            for _ in range(one.random.randrange(5, 40)):
+                await one.step()
+            await one.end()
+            assert hearing(way.server) <= (1 if revision < "2026" else 0)  # the session hears of lists anyway
+        await turns(20)
+        assert asyncio.all_tasks() == before, seed
+
+
+def with_tool(name: str) -> Server:
+    server = Server(name)
+    server.tool(name="a")(_text)
+    return server
+
+
+def with_resource(name: str) -> Server:
+    server = Server(name)
+    server.resource(f"{name}://a", name="a")(_text)
+    return server
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_watch_of_several_servers_yields_changes_of_each(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two, three = with_tool("one"), with_tool("two"), with_resource("three")
+    servers = {"one": one, "two": two, "three": three, "empty": Server("empty")}
+    async with (
+        Client({"mcpServers": servers}, revision=revision) as client,
+        client.watch(tools=True, resources="three://a") as changes,
+        client.watch() as lists,
+    ):
+        for server in (one, two):
+            server.tool(name="b")(_text)
+            assert await next_change(changes) == await next_change(lists) == Change("tools")
+        three.resource_updated("three://a")
+        assert await next_change(changes) == Change("resource", "three://a")
+        three.resource("three://b", name="b")(_text)
+        assert await next_change(lists) == Change("resources")
+    assert not caplog.messages
+
+
+async def test_watch_of_several_servers_unsupported_change_is_error() -> None:
+    async with Client({"mcpServers": {"one": with_tool("one"), "two": with_tool("two")}}) as client:
+        with pytest.raises(ProtocolError, match="changes of x://a, the list of prompts;"):
+            async with client.watch(tools=True, prompts=True, resources="x://a"):
+                pass
+    async with Client({"mcpServers": {"one": Server("empty")}}) as client:
+        with pytest.raises(ProtocolError, match="any list"):
+            async with client.watch():
+                pass
+
+
+def refusing_later(transport: ScriptedTransport, message: Message) -> Any:
+    """Tell of changes, and speak to nobody who comes again."""
+    if message["method"] == "initialize" and transport.opened > 1:
+        return [error(message, -32602, "no more")]
+    if message["method"] == "initialize":
+        answer = initialized(message)
+        answer["result"]["capabilities"] = {"tools": {"listChanged": True}}
+        return [answer]
+    return None
+
+
+async def test_watch_of_several_servers_continues_without_lost_server(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lost, good = ScriptedTransport(refusing_later), with_tool("good")
+    async with (
+        Client({"mcpServers": {"lost": lost, "good": good}}, revision="2025-11-25") as client,
+        client.watch(tools=True) as changes,
+    ):
+        with caplog.at_level(logging.WARNING):
+            lost.die()
+            await until(lambda: "Changes at the server lost are not heard: no more" in caplog.messages)
+        good.tool(name="b")(_text)
+        assert await next_change(changes) == Change("tools")
+        async with client.watch(tools=True):  # begins without it
+            pass
+    assert caplog.messages == ["Changes at the server lost are not heard: no more"] * 2
+
+
+async def test_watch_of_several_servers_all_lost_raises() -> None:
+    transports = [ScriptedTransport(refusing_later), ScriptedTransport(refusing_later)]
+    config = {"mcpServers": {"one": transports[0], "two": transports[1]}}
+    async with Client(config, revision="2025-11-25") as client, client.watch(tools=True) as changes:
+        for transport in transports:
+            transport.die()
+        with pytest.raises(ProtocolError, match="no more"):
+            await next_change(changes)
