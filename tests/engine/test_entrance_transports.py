@@ -20,8 +20,9 @@ from starlette.routing import Mount
 
 from mcpkit import Context, Header, Server
 from mcpkit.middleware import CallNext, Request
+from tests.helpers.process_client import PATIENCE, environment, line
+from tests.helpers.process_client import STATELESS_META as META
 from tests.helpers.serving import from_text, in_thread, serving
-from tests.helpers.stdio.host import META, PATIENCE, environment, line
 
 PROGRAM = """
 import anyio.to_thread, os, sqlite3

@@ -9,7 +9,7 @@ import pytest
 
 from mcpkit import Context, Header, ProtocolError, Provider, Server, Tool
 from mcpkit.testing import connect
-from tests.helpers.asgi_client import serving
+from tests.helpers.raw_client import serving
 
 pytestmark = pytest.mark.anyio
 

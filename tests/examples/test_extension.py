@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.stdio.host import ROOT, environment, line
+from tests.helpers.process_client import ROOT, environment, line
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from mcpkit import Client
+from tests.helpers.process_client import environment
 from tests.helpers.serving import PATIENCE, ROOT
-from tests.helpers.stdio.host import environment
 
 if sys.platform == "win32":
     pytest.skip("Ctrl-C is sent as on POSIX", allow_module_level=True)

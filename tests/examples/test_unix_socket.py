@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pytest
 
-from tests.helpers.stdio.host import PATIENCE, ROOT, call, environment, line, text_of
+from tests.helpers.process_client import PATIENCE, ROOT, call, environment, line
+from tests.helpers.raw_client import text_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="has no Unix sockets"),

@@ -20,11 +20,9 @@ from typing import Any
 from mcpkit import Principal, Server, Sqlite
 from mcpkit.state.principal import client as client_by_itself
 from mcpkit.state.principal import user
-from tests.helpers.asgi_answer import Answer, within
-from tests.helpers.asgi_client import Client, Session, initialize, lifespan
-from tests.helpers.asking_server import DECLARED, accept
 from tests.helpers.pairs_server import ISSUERS, NOBODY, SCOPES, box_of, make_server, mark_of
 from tests.helpers.protected import Lenient
+from tests.helpers.raw_client import DECLARED, Answer, Client, Session, accept, initialize, lifespan, within
 
 URL = "https://mcp.example.com/mcp"
 MARK = re.compile(r"who=<([^>]*)>")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.helpers.asgi_answer import Answer, Judge
-from tests.helpers.asgi_client import Client, Headers, Session, initialize
-from tests.helpers.asking_server import AskingJudge
+from tests.helpers.raw_client import Answer, Client, Headers, Judge, Session, initialize
 
 REVISION = "2025-11-25"
 PING = {"jsonrpc": "2.0", "id": "ping", "method": "ping"}
@@ -14,7 +12,7 @@ PING = {"jsonrpc": "2.0", "id": "ping", "method": "ping"}
 
 async def session_of(client: Client, token: Headers, revision: str = REVISION, **params: Any) -> Session:
     """Open a session by a token, or by none."""
-    judge = AskingJudge(client.folder, revision)
+    judge = Judge(client.folder, revision)
     opened = await client.post(initialize(revision, **params), token, judge=judge).whole()
     assert opened.status == 200, opened.body
     session = Session(client, revision, opened.headers["mcp-session-id"], judge)
@@ -69,7 +67,7 @@ class Old:
 async def old_of(client: Client, token: Headers) -> Old:
     """Open such a session by a token, or by none."""
     stream = client.open("GET", "/sse", headers={"accept": "text/event-stream", **token})
-    stream.judge = AskingJudge(client.folder, "2024-11-05")
+    stream.judge = Judge(client.folder, "2024-11-05")
     event = await stream.event()
     assert event is not None
     old = Old(client, stream, event.data or "")

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 from mcpkit import Memory, Server
-from tests.helpers.asgi_client import Client, lifespan
 from tests.helpers.engines import Engine, close, make_engine
 from tests.helpers.pipe import settle
+from tests.helpers.raw_client import Client, lifespan
 
 REPLICAS = 3
 

@@ -8,7 +8,7 @@ from typing import Any
 from mcpkit import Context, Server
 from mcpkit.client.client import Client
 from mcpkit.client.link.transport import Transport
-from tests.helpers.asgi_answer import within
+from tests.helpers.raw_client import within
 
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 FIRST_WITH_FORMS = "2025-06-18"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Server
-from tests.helpers.asgi_client import Client, Serve, serving
 from tests.helpers.pipe import Pipe, open_pipe
+from tests.helpers.raw_client import Client, Serve, serving
 from tests.helpers.work import Work
 from tests.limits.ways import WAYS, asking
 from tests.wire.conftest import Wire

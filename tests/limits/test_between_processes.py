@@ -15,10 +15,10 @@ from mcpkit import Memory, Redis, Server, Sqlite
 from mcpkit.engine.subscriptions.relay import MOST_ASKED, MOST_WAITING, Publisher
 from mcpkit.state.bulletin import _MOST_MESSAGES
 from mcpkit.state.redis_log import LONG, MOST_MESSAGES
-from tests.helpers.asgi_client import Serve, initialize
 from tests.helpers.clock import Clock
 from tests.helpers.listening import hearing
 from tests.helpers.pipe import settle
+from tests.helpers.raw_client import Serve, initialize
 from tests.helpers.redis_server import RedisServer
 from tests.helpers.waiting import until
 from tests.limits.ways import around, limit

@@ -17,9 +17,8 @@ from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH
 from mcpkit.transports.framing import Framing
 from mcpkit.transports.http.intake import refused_body as unread
 from mcpkit.transports.http.sessions.token import MAX_LENGTH
-from tests.helpers.asgi_answer import Answer, Judge
-from tests.helpers.asgi_client import Serve, initialize
 from tests.helpers.pipe import settle, stateless_meta
+from tests.helpers.raw_client import Answer, Judge, Serve, initialize
 from tests.limits.conftest import Ask
 from tests.limits.ways import LONG, Asker, around, limit, peak
 from tests.wire.conftest import Wire

@@ -16,9 +16,7 @@ from mcpkit.calls.asking import multi_round as rounds
 from mcpkit.calls.asking.pending import _TRIES, MOST_OPEN
 from mcpkit.engine.connection import Connection
 from mcpkit.testing import connect
-from tests.helpers.asgi_answer import within
-from tests.helpers.asgi_client import Serve, initialize
-from tests.helpers.asking_server import asked
+from tests.helpers.raw_client import Serve, initialize, open_eliciting_session, within
 from tests.limits.ways import around, limit
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +111,7 @@ async def test_open_questions_on_a_pipe(count: int, patient: Server) -> None:
 @pytest.mark.parametrize("count", [MOST_OPEN - 1, MOST_OPEN, MOST_OPEN + 1, 2 * MOST_OPEN])
 async def test_open_questions_over_http(count: int, patient: Server, serve: Serve) -> None:
     async with serve(patient) as client:
-        session = await asked(client)
+        session = await open_eliciting_session(client)
         calls = [session.call("ask") for _ in range(count)]
         for call in calls[MOST_OPEN:]:
             assert (await call.response())["error"] == {"code": -32603, "message": WORDS}

@@ -19,9 +19,9 @@ from mcpkit.content.plain import DEEPEST
 from mcpkit.middlewares import SizeLimit
 from mcpkit.transports.http import exchange as exchanges
 from mcpkit.transports.http.sessions.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
-from tests.helpers.asgi_client import Serve
 from tests.helpers.log_records import author_log, calling
 from tests.helpers.pipe import META
+from tests.helpers.raw_client import Serve
 from tests.helpers.waiting import until
 from tests.limits.conftest import Ask
 from tests.limits.ways import around, limit, peak

@@ -20,10 +20,9 @@ from mcpkit.engine.subscriptions.listen import MAX_URI_LENGTH, MAX_URIS, MAX_URI
 from mcpkit.engine.subscriptions.mailbox import Pending
 from mcpkit.state.change import Change
 from mcpkit.testing import connect
-from tests.helpers.asgi_client import Client, Serve, initialize
 from tests.helpers.listening import hearing
 from tests.helpers.pipe import settle, stateless_meta
-from tests.helpers.session_server import PING
+from tests.helpers.raw_client import PING, Client, Serve, initialize
 from tests.helpers.waiting import LoopClock, until
 from tests.limits.ways import LATEST, around, limit
 from tests.wire.conftest import Wire

@@ -12,9 +12,8 @@ import pytest
 
 from mcpkit import Context, Server
 from mcpkit.transports.http import exchange as exchanges
-from tests.helpers.asgi_answer import Judge
-from tests.helpers.asgi_client import Client, Serve, initialize
 from tests.helpers.pipe import META, settle
+from tests.helpers.raw_client import Client, Judge, Serve, initialize
 from tests.helpers.waiting import LoopClock, until
 from tests.limits.conftest import Ask
 from tests.limits.ways import Asker, PipeAsker, Told, WebAsker, limit, told

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from mcpkit import Server
-from tests.helpers.asgi_answer import Answer, Judge
-from tests.helpers.asgi_client import Client, Session, serving
 from tests.helpers.pipe import Pipe, open_pipe, stateless_meta
+from tests.helpers.raw_client import Answer, Client, Judge, Session, serving
 
 WAYS = ("a pipe, handshake", "a pipe, stateless", "HTTP, handshake", "HTTP, stateless")
 LATEST = {"handshake": "2025-11-25", "stateless": "2026-07-28"}

@@ -13,8 +13,8 @@ from mcpkit import Context, Server
 from mcpkit.auth import Introspection, Jwt
 from mcpkit.middlewares import Telemetry
 from mcpkit.testing import connect
-from tests.helpers.asgi_client import serving
 from tests.helpers.identity_provider import RESOURCE_SERVER, providing
+from tests.helpers.raw_client import serving
 from tests.helpers.verified import ISSUER, Table, bearer
 
 pytestmark = pytest.mark.anyio

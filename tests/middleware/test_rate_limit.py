@@ -11,9 +11,9 @@ import pytest
 from mcpkit import Principal, ProtocolError, Server
 from mcpkit.middlewares import RateLimit
 from mcpkit.testing import Client, connect
-from tests.helpers.asgi_client import serving
 from tests.helpers.clock import Clock
 from tests.helpers.pipe import stateless_meta
+from tests.helpers.raw_client import serving
 
 pytestmark = pytest.mark.anyio
 

@@ -13,10 +13,10 @@ import pytest
 from mcpkit import Memory, Principal, ProtocolError, Redis, Server
 from mcpkit.middlewares import RateLimit
 from mcpkit.testing import connect
-from tests.helpers.asgi_client import Client
 from tests.helpers.clock import Clock
 from tests.helpers.engines import ENGINES, Engine
 from tests.helpers.pipe import stateless_meta
+from tests.helpers.raw_client import Client
 from tests.helpers.redis_server import common_server
 from tests.helpers.replicated import REPLICAS, engines, replicas
 from tests.helpers.waiting import until

@@ -21,7 +21,7 @@ from mcpkit import Context, ProtocolError, Server, ToolError
 from mcpkit.common.installation import install_command
 from mcpkit.middlewares import Telemetry
 from mcpkit.testing import connect
-from tests.helpers.asgi_client import serving
+from tests.helpers.raw_client import serving
 from tests.helpers.waiting import over
 from tests.helpers.work import Work
 

@@ -18,8 +18,8 @@ import uvicorn.server  # noqa: F401  # the app looks for servers of uvicorn wher
 
 from mcpkit import Redis, Server, Task
 from mcpkit.middlewares import RateLimit
-from tests.helpers.asgi_client import serving
 from tests.helpers.engines import ENGINES, Engine, close, make_engine
+from tests.helpers.raw_client import serving
 from tests.helpers.redis_server import RedisServer
 from tests.helpers.task_client import KNOWS_TASKS
 from tests.helpers.waiting import PATIENCE, until

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mcpkit import Server, Tasks
-from tests.helpers.asgi_client import Client, serving
 from tests.helpers.engines import ENGINES, close, make_engine
 from tests.helpers.pipe import stateless_meta
+from tests.helpers.raw_client import Client, serving
 from tests.helpers.task_client import KNOWS_TASKS
 from tests.helpers.waiting import until
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.process_client import HELPERS, environment, line
+from tests.helpers.process_client import STATELESS_META as META
 from tests.helpers.serving import Served
-from tests.helpers.stdio.host import HELPERS, META, environment, line
 
 pytestmark = pytest.mark.long
 

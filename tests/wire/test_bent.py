@@ -17,9 +17,9 @@ import pytest
 
 from mcpkit import Context, Server
 from mcpkit.engine.connection import Connection
-from tests.helpers.asgi_client import lifespan
 from tests.helpers.bent import EXAMPLES, REVISIONS, Bent, Message, Schema, bend, schema_of
 from tests.helpers.pipe import stateless_meta
+from tests.helpers.raw_client import lifespan
 from tests.helpers.serving import in_thread
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from mcpkit import Server
 from mcpkit.protocol.unreadable import _BEGINNING, id_of_answer, id_of_unreadable, is_call
 from mcpkit.transports import Framing
 from tests.helpers.pipe import REVISIONS
-from tests.helpers.stdio.host import Host, call
+from tests.helpers.process_client import Host, call
 from tests.helpers.work import Work
 from tests.wire.conftest import Wire
 

@@ -12,8 +12,8 @@ from starlette.routing import Mount
 from mcpkit import Server, Sqlite
 from mcpkit.auth import DevAuth, DevUser, InvalidTokenError, VerifierUnavailableError
 from mcpkit.state.sealed import Sealed
-from tests.helpers.asgi_client import initialize
 from tests.helpers.authority_site import SECRET, Here, Login, clicked, code_of
+from tests.helpers.raw_client import initialize
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from tests.helpers.authority_site import CALLBACK, Forms, Login, code_of
-from tests.helpers.event_streams import stateless_meta
+from tests.helpers.pipe import stateless_meta
 from tests.helpers.serving import Served, from_file
 
 pytestmark = pytest.mark.long

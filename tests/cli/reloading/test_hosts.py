@@ -17,7 +17,8 @@ from mcp import Client as OfficialClient
 from mcp import StdioServerParameters
 
 from mcpkit import Client
-from tests.helpers.stdio.host import Host, call, text_of
+from tests.helpers.process_client import Host, call
+from tests.helpers.raw_client import text_of
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio

@@ -16,9 +16,9 @@ from mcpkit.engine.subscriptions.listen import LOST
 from mcpkit.state.change import Change
 from mcpkit.testing import connect
 from tests.helpers.engines import LossyMemory
-from tests.helpers.event_streams import site
 from tests.helpers.listening import Ear, updated
 from tests.helpers.pipe import META, settle, stateless_meta
+from tests.helpers.process_client import site
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio

@@ -16,8 +16,8 @@ from mcpkit.engine.subscriptions.relay import MOST_ASKED
 from mcpkit.testing import Client, connect
 from tests.helpers.listening import Ear, updated
 from tests.helpers.pipe import settle
+from tests.helpers.process_client import STATELESS_META as META
 from tests.helpers.serving import PATIENCE, in_thread
-from tests.helpers.stdio.host import META
 
 REVISIONS = ["2025-11-25", "2026-07-28"]
 INBOX, NEWS = "mail://inbox", "mail://news"

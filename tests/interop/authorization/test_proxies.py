@@ -18,10 +18,10 @@ from starlette.routing import Mount, Route
 
 from mcpkit import Context, Scope, Server
 from mcpkit.auth import AuditEvent, Jwt
-from tests.helpers.asgi_client import initialize
 from tests.helpers.browser import Browser
 from tests.helpers.identity_provider import IdentityProvider, providing
 from tests.helpers.nginx import Proxy, free_ports, proxying
+from tests.helpers.raw_client import initialize
 from tests.helpers.serving import in_thread
 
 ROOT = "/.well-known/oauth-protected-resource"

@@ -17,8 +17,9 @@ from mcpkit import Server
 from mcpkit.calls.workers.processes import Processes
 from mcpkit.testing import connect
 from tests.helpers import process_work as work
+from tests.helpers.process_client import ROOT, Host, call
+from tests.helpers.raw_client import text_of
 from tests.helpers.serving import from_text, serving
-from tests.helpers.stdio.host import ROOT, Host, call, text_of
 from tests.helpers.waiting import until
 
 pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="has no fork"), pytest.mark.long]

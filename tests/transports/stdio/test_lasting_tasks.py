@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.stdio.host import HELPERS, PATIENCE, ROOT, environment
+from tests.helpers.process_client import HELPERS, PATIENCE, ROOT, environment
 
 pytestmark = pytest.mark.long
 
-HOST = HELPERS / "stdio" / "polling_host.py"
+HOST = HELPERS / "servers" / "tasks.py"
 
 
 def start(folder: Path) -> subprocess.Popen[bytes]:
     """Start the host, and by it the server, in a group of their own."""
     paths = {"PYTHONPATH": ROOT, "FOLDER": folder}
     return subprocess.Popen(
-        [sys.executable, str(HOST), str(folder)], env=environment(**paths), start_new_session=True
+        [sys.executable, str(HOST), "poll", str(folder)], env=environment(**paths), start_new_session=True
     )
 
 

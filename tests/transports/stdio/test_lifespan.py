@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.helpers.stdio.host import PATIENCE, environment
+from tests.helpers.process_client import PATIENCE, environment
 
 PROGRAM = """
 import asyncio

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.stdio.host import PATIENCE, Host, call, environment, text_of
+from tests.helpers.process_client import PATIENCE, Host, call, environment
+from tests.helpers.raw_client import text_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="waits for processes that are not its children"),

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.process_client import ROOT, Host, environment
+from tests.helpers.process_client import STATELESS_META as META
 from tests.helpers.reported import (
     TOKEN,
     check_increase,
@@ -20,7 +22,6 @@ from tests.helpers.reported import (
     check_track,
     told,
 )
-from tests.helpers.stdio.host import META, ROOT, Host, environment
 
 HANDSHAKE = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 STATELESS = "2026-07-28"

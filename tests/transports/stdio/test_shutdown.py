@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.stdio.host import PATIENCE, SERVER, Host, call, environment, line, text_of
+from tests.helpers.process_client import PATIENCE, SERVER, Host, call, environment, line
+from tests.helpers.raw_client import text_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),

@@ -18,7 +18,8 @@ import pytest
 
 from mcpkit import Server
 from mcpkit.transports.stdio import run_stdio
-from tests.helpers.stdio.host import PATIENCE, Host, call, environment, line, text_of, without
+from tests.helpers.process_client import PATIENCE, Host, call, environment, line, without
+from tests.helpers.raw_client import text_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 

@@ -10,10 +10,10 @@ import httpx2
 
 from mcpkit import Finding, Scope, Server, check_authorization
 from mcpkit.auth import InvalidTokenError, TokenVerifier, Upstream
-from tests.helpers.asgi_client import lifespan
 from tests.helpers.authority_site import CALLBACK, Forms, Login, said
 from tests.helpers.clock import Clock
 from tests.helpers.provider_sites import CLIENT_ID, CLIENT_SECRET, Entra, GitHub, Google, Provider, here
+from tests.helpers.raw_client import lifespan
 from tests.helpers.recorded_providers import TENANT
 
 ORIGIN = "https://mcp.example.com"

@@ -15,8 +15,8 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from mcpkit.client.link.errors import TransportError
-from tests.helpers.asgi_answer import within
 from tests.helpers.asgi_apps import PIECE, body, disconnected, http, start, using
+from tests.helpers.raw_client import within
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio

@@ -18,8 +18,8 @@ from starlette.routing import Route
 from mcpkit.client.link.errors import TransportError
 from mcpkit.client.transports.http import asgi
 from mcpkit.client.transports.http.asgi import AsgiTransport
-from tests.helpers.asgi_answer import within
 from tests.helpers.asgi_apps import PIECE, body, disconnected, http, start, using
+from tests.helpers.raw_client import within
 from tests.helpers.waiting import LoopClock
 
 pytestmark = pytest.mark.anyio

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from mcpkit.client.link.errors import TransportError
 from mcpkit.client.transports.http import asgi_lifespan
 from mcpkit.client.transports.http.asgi import AsgiTransport
-from tests.helpers.asgi_answer import within
+from tests.helpers.raw_client import within
 from tests.helpers.waiting import LoopClock, until
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from mcpkit.client.link.errors import AuthorizationError, StatusError, TransportError
 from mcpkit.client.transports.http.sse import SseTransport
 from mcpkit.protocol.client import ClientWire
-from tests.helpers.asgi_answer import within
+from tests.helpers.raw_client import within
 from tests.helpers.waiting import LoopClock
 
 pytestmark = pytest.mark.anyio

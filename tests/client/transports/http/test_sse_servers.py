@@ -11,8 +11,8 @@ from starlette.responses import PlainTextResponse
 from mcpkit.client.client import Client
 from mcpkit.client.link.errors import OutcomeUnknownError
 from mcpkit.client.transports.http.sse import SseTransport
-from tests.helpers.asgi_answer import within
 from tests.helpers.official_server import official_server
+from tests.helpers.raw_client import within
 from tests.helpers.serving import in_thread
 from tests.helpers.toured import REVISIONS, Toured, tour
 from tests.helpers.waiting import until
