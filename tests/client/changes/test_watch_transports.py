@@ -21,7 +21,7 @@ from tests.helpers.changing_server import official
 from tests.helpers.scripted_http import Asked, Reply, greeting, scripted
 from tests.helpers.serving import in_thread
 from tests.helpers.waiting import PATIENCE, until
-from tests.interop.cutting_proxy import cutting
+from tests.integration.interop.cutting_proxy import cutting
 
 pytestmark = pytest.mark.anyio
 REVISIONS = ["2025-11-25", "2026-07-28"]

@@ -1,0 +1,178 @@
+"""The server for all official clients, with one of each feature: `server.py [http|sse]`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sys
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from mcpkit import Context, Header, Image, Message, Server, ToolError, assistant, user
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+GREETINGS = {"danish": "Hej", "dutch": "Hallo", "english": "Hello"}
+
+server = Server(
+    "interop",
+    version="1.2.3",
+    title="Interoperability",
+    instructions="Call add before anything else.",
+)
+finished = asyncio.Event()
+released = asyncio.Event()
+
+
+@dataclass
+class Sum:
+    """The result of an addition."""
+
+    total: int
+    terms: list[int]
+
+
+@dataclass
+class Guest:
+    """A guest."""
+
+    name: str
+    born: date | None = None
+    tags: list[str] = field(default_factory=list)
+
+
+@server.tool(annotations={"readOnlyHint": True})
+def add(a: int, b: int) -> Sum:
+    """Add two numbers.
+
+    Args:
+        a: The first term.
+        b: The second term.
+    """
+    return Sum(a + b, [a, b])
+
+
+@server.tool
+def divide(a: float, b: float) -> float:
+    """Divide one number by another."""
+    if b == 0:
+        raise ToolError("b must not be 0")
+    return a / b
+
+
+@server.tool
+def picture() -> Image:
+    """Show the smallest picture."""
+    return Image(data=PIXEL, mime_type="image/png")
+
+
+@server.tool
+async def count(to: int, ctx: Context) -> str:
+    """Count aloud, then wait for `enough`: some clients drop progress that comes with the result."""
+    finished.clear()
+    for number in range(1, to + 1):
+        await ctx.progress(number, to, f"at {number}")
+    await ctx.warning({"counted": to}, logger="counter")
+    await finished.wait()
+    return f"counted to {to}"
+
+
+@server.tool
+async def enough() -> None:
+    """Let `count` end."""
+    finished.set()
+
+
+@server.tool
+async def part(ctx: Context) -> str:
+    """Take leave of the client, which has to come back for the answer where that means something."""
+    await ctx.close_stream()
+    return "met again"
+
+
+@server.tool
+async def hang(ctx: Context) -> None:
+    """Say that it has begun, then wait to be cancelled."""
+    released.clear()
+    await ctx.progress(1)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        released.set()
+
+
+@server.tool
+async def release() -> str:
+    """Wait until `hang` has let go."""
+    await released.wait()
+    return "released"
+
+
+@server.tool
+def stir() -> None:
+    """Change the list of tools and back, and update a resource."""
+    server.tools.disable("invite")
+    server.tools.enable("invite")
+    server.resource_updated("interop://greeting")
+
+
+@server.tool
+def locate(region: Annotated[str, Header("Region")]) -> str:
+    """Name a place, which clients of the stateless revision say in a header too."""
+    return f"somewhere in {region}"
+
+
+@server.tool(requires="sampling")
+def imagine() -> str:
+    """Need what these clients cannot do."""
+    return "a picture"
+
+
+@server.tool
+def invite(
+    host: Guest,
+    guests: list[Guest],
+    day: date | None = None,
+    mood: Literal["calm", "loud"] | None = None,
+    seats: Annotated[int | None, "How many may come."] = None,
+    notes: dict[str, Any] | None = None,
+    where: str | tuple[float, float] = "home",
+) -> dict[str, list[str]]:
+    """Invite guests: the types that authors use, so that the schema lint has something to judge."""
+    return {"invited": [guest.name for guest in guests], "by": [host.name]}
+
+
+@server.resource("interop://greeting", title="A greeting", mime_type="text/plain")
+def greeting() -> str:
+    """Say hello."""
+    return "Hello, world"
+
+
+def languages(value: str) -> list[str]:
+    return [language for language in GREETINGS if language.startswith(value)]
+
+
+@server.resource("interop://greetings/{language}", mime_type="text/plain", complete={"language": languages})
+def greeting_in(language: str) -> str:
+    """Say hello in a language."""
+    return GREETINGS[language]
+
+
+@server.prompt
+def welcome(name: str, style: Literal["formal", "friendly"] = "formal") -> list[Message]:
+    """Write a welcome.
+
+    Args:
+        name: The guest.
+        style: How to put it.
+    """
+    return [user(f"Write a {style} welcome for {name}."), assistant("With pleasure.")]
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        server.run()
+    else:
+        server.run(sys.argv[1], port=0)

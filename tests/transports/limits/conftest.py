@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit import ProtocolError, Server
+from mcpkit.testing import Client as MemoryClient
+from mcpkit.testing import connect
+from tests.helpers.pipe import Pipe, open_pipe
+from tests.helpers.raw_client import Client, Serve, serving
+
+Wire = Callable[..., AbstractAsyncContextManager[Pipe]]
+
+limit = pytest.mark.limit
+"""Names the row of `docs/reference/limits.md` that a test is about."""
+
+
+class Outcome:
+    """A result or an error, with the text in it."""
+
+    def __init__(self, code: int | None, text: str, *, is_error: bool) -> None:
+        self.code = code
+        self.text = text
+        self.is_error = is_error
+
+    def check_error(self, code: int | None, words: str) -> None:
+        """Assert a short error with these words; the code is None for the error of a tool."""
+        assert self.is_error, self.text[:500]
+        assert (self.code, words in self.text) == (code, True), self.text[:500]
+        assert len(self.text) < 10_000
+        assert "Traceback" not in self.text
+
+
+class LimitClient:
+    """An in-memory client that returns errors as outcomes."""
+
+    def __init__(self, client: MemoryClient) -> None:
+        self.client = client
+
+    async def call(self, name: str, arguments: dict[str, Any] | None = None, **params: Any) -> Outcome:
+        """Call a tool."""
+        try:
+            result = await self.client.request(
+                "tools/call", {"name": name, "arguments": arguments or {}, **params}
+            )
+        except ProtocolError as error:
+            return Outcome(error.code, str(error), is_error=True)
+        content = result.get("content", [{}])
+        return Outcome(None, content[0].get("text", ""), is_error=result.get("isError", False))
+
+    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any] | Outcome:
+        """Send a request, and return its result or the error."""
+        try:
+            return await self.client.request(method, params)
+        except ProtocolError as error:
+            return Outcome(error.code, str(error), is_error=True)
+
+
+@asynccontextmanager
+async def limit_client(server: Server, revision: str = "2026-07-28") -> AsyncIterator[LimitClient]:
+    """Connect a client; the server must still answer it at the end."""
+    async with connect(server, revision=revision, capabilities={"elicitation": {}}) as client:
+        yield LimitClient(client)
+        await client.request("tools/list")
+
+
+@contextmanager
+def peak() -> Iterator[Callable[[], int]]:
+    """Measure the most memory that is allocated at a time: a function that returns the bytes."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        yield lambda: tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.fixture
+def serve(schema_dir: Path) -> Serve:
+    """Run a server's ASGI app in this process: `async with serve(server, **options) as client`."""
+
+    def run(server: Server, **options: Any) -> AbstractAsyncContextManager[Client]:
+        return serving(server, schema_dir, **options)
+
+    return run
+
+
+@pytest.fixture
+def wire(schema_dir: Path) -> Wire:
+    """Connect a pipe whose messages are validated: `async with wire(server, revision) as pipe`."""
+
+    def connect_pipe(server: Server, revision: str = "2025-11-25", **options: Any) -> Any:
+        return open_pipe(server, revision, schema_dir, **options)
+
+    return connect_pipe
+
+
+@pytest.fixture
+def server() -> Server:
+    """A server with a tool that takes anything."""
+    server = Server("limited")
+
+    @server.tool
+    async def echo(value: Any = None) -> str:
+        return "echoed"
+
+    return server

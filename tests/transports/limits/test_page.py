@@ -1,0 +1,142 @@
+"""The page on limits has one row for each limit, with its setting and its default, and each row has a test."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+from mcpkit import Server, Task, Tasks, resource_dir
+from mcpkit.auth import Introspection, Jwt
+from mcpkit.transports.http.options import Settings
+from mcpkit.transports.stdio import run_stdio
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "reference" / "limits.md").read_text()
+TABLE = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in PAGE.splitlines()
+    if line.startswith("| ") and not line.startswith(("| what is", "| ---"))
+]
+BOUND = re.compile(
+    r"^ *(?P<name>_?(?:[A-Z]+_)*(?:MOST|MAX|LONGEST|LARGEST|LARGE|DEEPEST|LIMIT|MANY|MUCH|PATIENCE|TRIES|KEPT|ROOM|"
+    r"BURST|TIMEOUT|BRIEF|SHORT|SOON|LATE|AT_A_TIME)(?:_[A-Z]+)*)(?:: [^=]*)? = [^({\[\"']*\d",
+    re.MULTILINE,
+)
+UNITS = {"KiB": 1024, "MiB": 1024 * 1024}
+CLIENT_SIDE = ("client", "cli")
+"""Packages with no limits of a server."""
+
+ROWS: dict[str, list[str]] = {}
+NO_BOUNDS: set[str] = set()
+for line in (Path(__file__).parent / "bounds.txt").read_text().splitlines():
+    if line.startswith("- "):
+        NO_BOUNDS.add(re.sub(r"(\.py:\w+|\)):.*", r"\1", line[2:]))
+    elif line.startswith(" "):
+        ROWS[[*ROWS][-1]].append(line.strip())
+    elif line and not line.startswith("#"):
+        ROWS[line] = []
+
+
+def settings() -> dict[str, Any]:
+    """Return all settings that are numbers, with their defaults."""
+    owners: list[tuple[str, Any]] = [
+        ("Server({}=)", Server),
+        ("server.run({}=)", run_stdio),
+        ("Jwt({}=)", Jwt),
+        ("Introspection({}=)", Introspection),
+        ("Server(tasks=Tasks({}=))", Tasks),
+        ("@server.tool(task=Task({}=))", Task),
+    ]
+    most = inspect.signature(resource_dir).parameters["most_entries"].default
+    found: dict[str, Any] = {"resource_dir(most_entries=)": most}
+    for name, hint in inspect.get_annotations(Settings).items():
+        if re.search(r"\b(int|float)\b", str(hint)):
+            found[f"server.asgi({name}=)"] = getattr(Settings, name, None)
+    for form, owner in owners:
+        for name, parameter in inspect.signature(owner).parameters.items():
+            if re.search(r"\b(int|float)\b", str(parameter.annotation)):
+                found[form.format(name)] = parameter.default
+    for clock in ("Jwt(clock=)", "Introspection(clock=)"):
+        del found[clock]
+    for same in ("Introspection(timeout=)", "Introspection(leeway=)", "server.run(grace=)"):
+        del found[same]  # in the row of another setting
+    return found
+
+
+SETTINGS = settings()
+
+
+def defaults_of(source: str) -> list[float]:
+    """Return the default of a setting, the value of a constant, or a number itself."""
+    if source.isdigit():
+        return [float(source)]
+    if ":" not in source:
+        return [] if SETTINGS.get(source) is None else [SETTINGS[source]]
+    module, _, path = source.partition(":")
+    value: Any = importlib.import_module(module)
+    for name in path.split("."):
+        value = getattr(value, name)
+    if path == "_GREATEST":
+        value = value.bit_length() - 1
+    return [1 / value if path == "INTERVAL" else value]
+
+
+def numbers_in(cell: str) -> list[float]:
+    """Return the numbers in a cell, in bytes where the cell has KiB."""
+    found = re.findall(r"(\d[\d,]*(?:\.\d+)?)(?: (KiB|MiB))?", cell)
+    return [float(number.replace(",", "")) * UNITS.get(unit, 1) for number, unit in found]
+
+
+def test_limits_page_rows_have_setting_and_default() -> None:
+    assert [row[0] for row in TABLE] == list(ROWS)
+    faults = []
+    for name, setting, default, outcome in TABLE:
+        sources = ROWS[name]
+        named = [source for source in sources if ":" not in source and not source.isdigit()]
+        if setting != (f"`{named[0]}`" if named else "fixed"):
+            faults.append(f"{name}: the setting is {setting}")
+        if numbers_in(default) != [number for source in sources for number in defaults_of(source)]:
+            faults.append(f"{name}: the default is {default}")
+        if not outcome:
+            faults.append(f"{name}: the last cell is empty")
+    assert not faults, "\n".join(faults)
+
+
+def test_limits_page_rows_are_those_with_a_test() -> None:
+    """Each test names its row: `@limit("...")` or `@pytest.mark.limit("...")`."""
+    tested = {
+        ast.literal_eval(node.args[0])
+        for file in (ROOT / "tests").rglob("test_*.py")
+        if "limit(" in file.read_text()
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"limit", "pytest.mark.limit"}
+    }
+    assert set(ROWS) == tested
+
+
+def test_limits_page_has_every_number_setting_and_constant() -> None:
+    sources = {source for sources in ROWS.values() for source in sources}
+    constants = {
+        f"{module.rpartition('.')[2]}.py:{path.rpartition('.')[2]}"
+        for module, _, path in (source.partition(":") for source in sources)
+    }
+    found = {
+        f"{file.name}:{match['name']}"
+        for file in (ROOT / "mcpkit").rglob("*.py")
+        if not any(file.is_relative_to(ROOT / "mcpkit" / package) for package in CLIENT_SIDE)
+        for match in BOUND.finditer(file.read_text())
+    }
+    assert set(SETTINGS) - sources - NO_BOUNDS == set()
+    missing = found - constants - NO_BOUNDS
+    assert not missing, (
+        f"add rows to docs/reference/limits.md and bounds.txt, or say there why not: {missing}"
+    )
+
+
+def test_limits_page_is_linked_from_security_and_deployment() -> None:
+    for page in ("security", "deploy"):
+        assert "../reference/limits.md" in (ROOT / "docs" / "how-to" / f"{page}.md").read_text()
