@@ -1,18 +1,21 @@
-"""Calls of the client: time, progress, cancellation, questions, and what servers answer that is none."""
+"""Calls of a client: timeouts, progress, cancellation, malformed answers, opening and closing."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mcpkit import Client, Context, ProtocolError, Server
+from mcpkit import Client, Context, ProtocolError, Server, SyncClient
+from mcpkit.protocol.client import Outgoing
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, text
-from tests.helpers.waiting import until
+from tests.helpers.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.anyio
+
 REVISIONS = ["2025-11-25", "2026-07-28"]
 
 
@@ -29,7 +32,7 @@ def silent() -> ScriptedTransport:
     return scripted(lambda transport, message: [])
 
 
-async def test_a_call_is_given_up_when_its_time_is_over() -> None:
+async def test_call_timeout_cancels_request() -> None:
     transport = silent()
     async with Client(transport) as client:
         with pytest.raises(TimeoutError, match="tools/call has not been answered in time"):
@@ -39,13 +42,7 @@ async def test_a_call_is_given_up_when_its_time_is_over() -> None:
         assert given_up == {"requestId": transport.sent[-2]["id"], "reason": "the time for it is over"}
 
 
-async def test_the_time_of_the_client_holds_for_all_its_calls() -> None:
-    async with Client(silent(), timeout=0.01) as client:
-        with pytest.raises(TimeoutError):
-            await client.list_tools()
-
-
-async def test_progress_is_a_sign_of_life_and_the_maximum_holds_all_the_same() -> None:
+async def test_call_progress_extends_timeout_up_to_maximum() -> None:
     tokens: list[Any] = []
 
     def answer(transport: ScriptedTransport, message: Message) -> list[Message]:
@@ -70,7 +67,7 @@ async def test_progress_is_a_sign_of_life_and_the_maximum_holds_all_the_same() -
     assert len(steps) > 12
 
 
-async def test_a_time_out_while_sending_is_a_time_out_and_no_cancellation() -> None:
+async def test_call_timeout_while_sending() -> None:
     sending = asyncio.Event()
 
     class Stuck(ScriptedTransport):
@@ -94,7 +91,7 @@ async def test_a_time_out_while_sending_is_a_time_out_and_no_cancellation() -> N
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_cancelling_reaches_the_server(revision: str) -> None:
+async def test_call_cancellation_reaches_server(revision: str) -> None:
     server, started, ended = Server("bakery"), asyncio.Event(), asyncio.Event()
 
     @server.tool
@@ -114,7 +111,7 @@ async def test_cancelling_reaches_the_server(revision: str) -> None:
             await call
 
 
-async def test_an_initialize_is_never_cancelled_at_the_server() -> None:
+async def test_initialize_is_never_cancelled() -> None:
     transport = ScriptedTransport(lambda transport, message: [])
     with pytest.raises(TimeoutError):
         async with Client(transport, revision="2025-11-25", connect_timeout=0.01):
@@ -123,25 +120,7 @@ async def test_an_initialize_is_never_cancelled_at_the_server() -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_what_fails_in_a_progress_callback_is_raised_by_the_call(revision: str) -> None:
-    server = Server("bakery")
-
-    @server.tool
-    async def bake(ctx: Context) -> str:
-        await ctx.progress(1, 2)
-        return "bread"
-
-    def fail(*step: object) -> None:
-        raise ZeroDivisionError
-
-    async with Client(server, revision=revision) as client:
-        with pytest.raises(ZeroDivisionError):
-            await client.call("bake", progress=fail)
-        assert (await client.call("bake")).text == "bread"
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_log_messages_are_heard(revision: str) -> None:
+async def test_log_handler_receives_messages_of_level(revision: str) -> None:
     server, heard = Server("bakery"), list[tuple[str, Any, str | None]]()
 
     @server.tool
@@ -161,26 +140,11 @@ async def test_log_messages_are_heard(revision: str) -> None:
         assert [level for level, _, _ in heard] == ["warning", "debug", "warning"]
 
 
-def test_there_must_be_such_a_level() -> None:
-    with pytest.raises(ProtocolError, match="expected one of debug, info"):
-        Client(Server("bakery"), log_level="loud")
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"content": {}},
-        {"content": [5]},
-        {"tools": {}},
-        {"tools": ["bake"]},
-        {"contents": 1},
-        {"messages": 1},
-        {"completion": []},
-        {"completion": {"values": [1]}},
-        {"completion": {}},
-    ],
-)
-async def test_what_is_no_answer_is_said_to_be_none(answer: Any) -> None:
+@pytest.mark.parametrize("answer", [
+    {"content": {}}, {"content": [5]}, {"tools": {}}, {"tools": ["bake"]}, {"contents": 1}, {"messages": 1},
+    {"completion": []}, {"completion": {"values": [1]}}, {"completion": {}},
+])  # fmt: skip
+async def test_answer_malformed_is_protocol_error(answer: Any) -> None:
     transport = scripted(lambda transport, message: [{"id": message["id"], "result": answer}])
     async with Client(transport) as client:
         for ask in (
@@ -198,20 +162,15 @@ async def test_what_is_no_answer_is_said_to_be_none(answer: Any) -> None:
             assert caught.value.code == -32603
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        {"id": "1", "result": {}},
-        {"method": "notifications/unheard"},
-        {"method": "notifications/progress", "params": {"progressToken": 99, "progress": 1}},
-        {"method": "notifications/progress", "params": {"progressToken": [], "progress": "x"}},
-        {"method": "notifications/cancelled", "params": {"requestId": {}}},
-        {"method": "notifications/message", "params": {"level": 3}},
-        {"method": 5},
-        {"nothing": True},
-    ],
-)
-async def test_what_nobody_has_asked_for_does_no_harm(line: Message) -> None:
+@pytest.mark.parametrize("line", [
+    {"id": "1", "result": {}}, {"method": "notifications/unheard"},
+    {"method": "notifications/progress", "params": {"progressToken": 99, "progress": 1}},
+    {"method": "notifications/progress", "params": {"progressToken": [], "progress": "x"}},
+    {"method": "notifications/cancelled", "params": {"requestId": {}}},
+    {"method": "notifications/message", "params": {"level": 3}},
+    {"method": 5}, {"nothing": True},
+])  # fmt: skip
+async def test_unsolicited_messages_are_ignored(line: Message) -> None:
     def answer(transport: ScriptedTransport, message: Message) -> list[Message]:
         return [line, text(message, "bread")]
 
@@ -219,37 +178,7 @@ async def test_what_nobody_has_asked_for_does_no_harm(line: Message) -> None:
         assert (await client.call("bake")).text == "bread"
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_a_question_that_nobody_answers_is_refused(revision: str) -> None:
-    server = Server("bakery")
-
-    @server.tool
-    async def bake(ctx: Context) -> str:
-        answer = await ctx.elicit("How many?", int)
-        return str(answer)
-
-    async with Client(server, revision=revision) as client:
-        try:
-            said = (await client.call("bake")).text
-        except ProtocolError as error:
-            said = str(error)
-        assert "elicitation" in said
-
-
-async def test_many_calls_at_once_get_their_own_answers() -> None:
-    server = Server("bakery")
-
-    @server.tool
-    async def bake(number: int) -> int:
-        await asyncio.sleep(0)
-        return number
-
-    async with Client(server) as client:
-        results = await asyncio.gather(*(client.call("bake", {"number": number}) for number in range(200)))
-    assert [result.structured for result in results] == list(range(200))
-
-
-async def test_it_is_closed_twice_in_other_tasks_and_opened_again() -> None:
+async def test_client_closes_twice_and_reopens() -> None:
     server = Server("bakery")
 
     @server.tool
@@ -266,7 +195,7 @@ async def test_it_is_closed_twice_in_other_tasks_and_opened_again() -> None:
             await client.call("bake")
 
 
-async def test_what_waits_when_it_is_closed_is_told() -> None:
+async def test_close_fails_pending_calls() -> None:
     transport = silent()
     client = Client(transport)
     async with client:
@@ -277,28 +206,125 @@ async def test_what_waits_when_it_is_closed_is_told() -> None:
     assert not transport.is_open
 
 
-def test_before_it_is_open_nothing_is_agreed_upon() -> None:
+def test_properties_need_open_client() -> None:
     client = Client(Server("bakery"))
     for name in ("revision", "revision_reason", "server_info", "server_capabilities", "instructions"):
         with pytest.raises(ConnectionError, match="async with Client"):
             getattr(client, name)
 
 
-@pytest.mark.slow
-async def test_nothing_is_left_over() -> None:
-    before = asyncio.all_tasks()
-    server = Server("bakery")
+bakery = Server("bakery")
 
-    @server.tool
-    async def bake() -> str:
-        return "bread"
 
-    async with Client(server, timeout=5) as client:
-        for _ in range(3):
-            await client.call("bake", progress=lambda *step: None)
-        call = asyncio.create_task(client.call("bake"))
-        call.cancel()
-        await asyncio.wait((call,))
-    await asyncio.sleep(0)
-    gc.collect()
-    assert asyncio.all_tasks() == before
+@bakery.tool
+def bake() -> str:
+    """Bake."""
+    return "bread"
+
+
+def silent_server(kind: type[ScriptedTransport] = ScriptedTransport) -> ScriptedTransport:
+    def answer(transport: ScriptedTransport, message: Message) -> list[Message]:
+        return [discovered(message)] if message.get("method") == "server/discover" else []
+
+    return kind(answer)
+
+
+async def _call(client: Client) -> str:
+    return (await client.call("bake")).text
+
+
+@pytest.mark.parametrize("target", [bakery, {"mcpServers": {"a": bakery, "b": Server("empty")}}])
+async def test_client_closes_with_last_block(target: Server) -> None:
+    client, name = Client(target), "bake" if isinstance(target, Server) else "a_bake"
+    async with client:
+        async with client:
+            assert (await client.call(name)).text == "bread"
+        assert (await client.call(name)).text == "bread"
+    with pytest.raises(ConnectionError, match="the client is not open"):
+        await client.call(name)
+    async with client:
+        assert (await client.call(name)).text == "bread"
+
+
+async def test_client_open_cancelled_does_not_affect_others() -> None:
+    held: list[Message] = []
+    transport = ScriptedTransport(lambda _, message: held.append(message) or [])
+    client = Client(transport)
+    patient, hasty = (asyncio.ensure_future(client.__aenter__()) for _ in range(2))
+    await until(lambda: bool(held))
+    hasty.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hasty
+    transport.say(discovered(held[0]))
+    await asyncio.wait_for(patient, PATIENCE)
+    assert client.revision == "2026-07-28"
+    await client.close()
+
+
+async def test_client_exit_cancels_pending_calls() -> None:
+    ended: list[str] = []
+    slow = Server("slow")
+    begun = asyncio.Event()
+
+    @slow.tool
+    async def wait(ctx: Context) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+
+    transport = silent_server()
+    async with Client(transport) as client:
+        call = asyncio.ensure_future(client.call("wait"))
+        await until(lambda: transport.methods()[-1] == "tools/call")
+    assert transport.methods()[-1] == "notifications/cancelled"
+    with pytest.raises(ConnectionError, match="has been closed"):
+        await call
+    async with Client(slow) as client:
+        call = asyncio.ensure_future(client.call("wait"))
+        await begun.wait()
+    assert ended == ["cancelled"]
+    with pytest.raises(ConnectionError, match="has been closed"):
+        await call
+
+
+async def test_client_exit_does_not_wait_for_blocked_send() -> None:
+    class Deaf(ScriptedTransport):
+        async def send(self, message: Outgoing) -> None:  # type: ignore[override]
+            super().send(message)
+            if message.method == "notifications/cancelled":
+                await asyncio.Event().wait()
+
+    transport = silent_server(Deaf)
+    async with Client(transport) as client:
+        call = asyncio.ensure_future(client.call("wait"))
+        await until(lambda: transport.methods()[-1] == "tools/call")
+    with pytest.raises(ConnectionError, match="has been closed"):
+        await call
+
+
+@pytest.mark.parametrize(("options", "error", "message"), [
+    ({"timeout": "soon"}, TypeError, "timeout must be a number of seconds above 0, or None, got 'soon'"),
+    ({"timeout": 0}, ValueError, "timeout must be a number of seconds above 0"),
+    ({"max_timeout": -1}, ValueError, "max_timeout must be a number of seconds above 0"),
+    ({"progress": 3}, TypeError, "progress must be a function of done, total and message, got 3"),
+    ({"arguments": {"name": object()}}, ValueError,
+     r"the params of tools/call have no form in JSON: .*Give plain values"),
+])  # fmt: skip
+async def test_call_invalid_options_are_refused(
+    options: dict[str, object], error: type[Exception], message: str
+) -> None:
+    async with Client(bakery) as client:
+        with pytest.raises(error, match=message):
+            await client.call("bake", **options)  # type: ignore[call-overload]
+        assert await _call(client) == "bread"
+
+
+async def test_sync_client_works_in_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=object))
+    with SyncClient(bakery) as client:
+        assert client.call("bake").text == "bread"
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    with pytest.raises(RuntimeError, match="an event loop is running"), SyncClient(bakery):
+        pass

@@ -1,18 +1,18 @@
-"""The client for code without an event loop."""
+"""SyncClient, for code without an event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+import time
 
 import pytest
 
-from mcpkit import Client, Context, ProtocolError, Server, SyncClient
+from mcpkit import Change, Client, Context, ProtocolError, Server, SyncClient
+from tests.helpers.changing_server import changing_server
+from tests.helpers.waiting import PATIENCE
+
+pytestmark = pytest.mark.anyio
 
 server = Server("bakery", version="1", instructions="Ask for bread.")
 
@@ -35,7 +35,7 @@ def toast(name: str) -> str:
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2026-07-28"])
-def test_it_does_what_the_other_one_does(revision: str) -> None:
+def test_sync_client_has_operations_of_client(revision: str) -> None:
     steps: list[float] = []
     with SyncClient(server, revision=revision) as client:
         assert client.revision == revision
@@ -57,7 +57,7 @@ def test_it_does_what_the_other_one_does(revision: str) -> None:
     assert steps == [1]
 
 
-def test_every_method_that_is_awaited_there_waits_here() -> None:
+def test_sync_client_has_all_coroutine_methods() -> None:
     names = {
         name
         for name, value in vars(Client).items()
@@ -66,20 +66,12 @@ def test_every_method_that_is_awaited_there_waits_here() -> None:
     assert {name for name in names if not hasattr(SyncClient, name)} == set()
 
 
-def test_many_threads_use_it() -> None:
-    with SyncClient(server) as client, ThreadPoolExecutor(8) as threads:
-        numbers = list(
-            threads.map(lambda number: client.call("bake", {"number": number}).structured, range(100))
-        )
-    assert numbers == list(range(100))
-
-
 def loops() -> int:
     """Count the threads of clients."""
     return sum(thread.name == "mcpkit-client" for thread in threading.enumerate())
 
 
-def test_its_thread_ends_with_it() -> None:
+def test_sync_client_thread_ends_on_close() -> None:
     before = loops()
     client = SyncClient(server)
     for _ in range(3):
@@ -92,7 +84,7 @@ def test_its_thread_ends_with_it() -> None:
         client.call("bake", {"number": 1})
 
 
-def test_where_it_cannot_be_opened_nothing_is_left() -> None:
+def test_sync_client_failed_open_leaves_no_thread() -> None:
     before = loops()
     with pytest.raises(ProtocolError), SyncClient(Failing()):
         pass
@@ -110,57 +102,86 @@ class Failing:
         pass
 
 
-def test_a_callback_cannot_wait_for_it() -> None:
+def test_sync_client_callback_cannot_call_it() -> None:
     with SyncClient(server) as client:
         with pytest.raises(RuntimeError, match="would stand still"):
             client.call("bake", {"number": 3}, progress=lambda *step: client.list_tools())
         assert client.call("bake", {"number": 3}).text == "3"
 
 
-def test_in_an_event_loop_the_other_one_is_to_be_used() -> None:
-    async def scenario() -> None:
-        with pytest.raises(RuntimeError, match="async with Client"), SyncClient(server):
-            pass
-
-    asyncio.run(scenario())
-
-
-def test_its_parameters_are_those_of_the_other_one() -> None:
+def test_sync_client_signature_equals_client() -> None:
     import inspect
 
     assert inspect.signature(SyncClient) == inspect.signature(Client)
     assert inspect.signature(SyncClient.call) == inspect.signature(Client.call)
 
 
-INTERRUPTED = """
-import asyncio, os, signal, threading
-from mcpkit import Server, SyncClient
-server = Server("bakery")
-@server.tool
-async def bake() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
-    try:
-        await asyncio.Event().wait()
-    finally:
-        print("cancelled", flush=True)
-try:
+plain_server = Server("bakery")
+
+
+@plain_server.tool(name="bake")
+def plain_bake() -> str:
+    """Bake."""
+    return "bread"
+
+
+def test_sync_client_is_shared_by_threads() -> None:
+    client, texts = SyncClient(plain_server), list[str]()
+
+    def use() -> None:
+        for _ in range(5):
+            with client:
+                texts.append(client.call("bake").text)
+
+    threads = [threading.Thread(target=use) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert texts == ["bread"] * 40
+    with client:
+        with client:
+            pass
+        assert client.call("bake").text == "bread"
+    assert "mcpkit-client" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_sync_watch_yields_changes(revision: str) -> None:
+    server = changing_server()
+    with SyncClient(server, revision=revision) as client:
+        with client.watch(resources="x://a") as changes:
+            client.call("change")
+            assert next(changes) == Change("resource", "x://a")
+            client.call("change")
+            for change in changes:
+                assert change == Change("resource", "x://a")
+                break
+        assert list(changes) == []
+        changes.close()
+        with pytest.raises(ProtocolError, match="the list of prompts"), client.watch(prompts=True):
+            pass
+
+
+def test_sync_watch_in_thread_ends_with_client() -> None:
+    server = changing_server()
+    heard: list[Change] = []
+    is_heard = threading.Event()
+
+    def follow(client: SyncClient) -> None:
+        with client.watch(resources="x://a") as changes:
+            for change in changes:
+                heard.append(change)
+                is_heard.set()
+
     with SyncClient(server) as client:
-        client.call("bake")
-except KeyboardInterrupt:
-    print("interrupted", threading.active_count())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_it_can_be_interrupted() -> None:
-    assert signal.SIGINT
-    told = subprocess.run(
-        [sys.executable, "-W", "error", "-c", INTERRUPTED],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert told.stdout.split("\n")[:2] == ["cancelled", "interrupted 1"]
-    assert told.stderr == ""
+        following = threading.Thread(target=follow, args=(client,))
+        following.start()
+        deadline = time.monotonic() + PATIENCE
+        while not is_heard.is_set():
+            assert time.monotonic() < deadline
+            client.call("change")
+            is_heard.wait(0.01)
+    following.join(PATIENCE)
+    assert not following.is_alive()
+    assert set(heard) == {Change("resource", "x://a")}

@@ -1,0 +1,355 @@
+"""Configurations of hosts: entries, variables, comments, and errors that name the place."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit.client.targets.configuration import Configuration, load, workspace
+from mcpkit.client.targets.entry import Entry
+from mcpkit.client.targets.jsonc import loads
+from mcpkit.client.targets.reached import Configured, Process, Remote
+from mcpkit.client.targets.variables import Variables
+
+HOSTS = Path(__file__).parent / "hosts"
+HERE = Path("/work space")
+
+
+def read_configuration(content: dict[str, Any], folder: Path = HERE) -> dict[str, Configured]:
+    configuration = Configuration(content, "the file", folder)
+    return {name: configuration.read(name) for name in configuration.entries}
+
+
+def read_host_file(name: str) -> dict[str, Configured]:
+    return read_configuration(load(HOSTS / name))
+
+
+def process(server: Configured) -> Process:
+    assert isinstance(server.reached, Process)
+    return server.reached
+
+
+def remote(server: Configured) -> Remote:
+    assert isinstance(server.reached, Remote)
+    return server.reached
+
+
+def test_claude_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_KEY", "secret")
+    monkeypatch.delenv("API_BASE_URL", raising=False)
+    servers = read_host_file(".mcp.json")
+    assert remote(servers["api-server"]) == Remote(
+        "https://api.example.com/mcp", {"Authorization": "Bearer secret"}, None, "http"
+    )
+    assert servers["api-server"].timeout == 600
+    assert process(servers["shared-server"]).command == ("/path/to/server",)
+
+
+def test_cursor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("API_KEY", "secret")
+    monkeypatch.setenv("MY_SERVICE_TOKEN", "token")
+    lines = [
+        "# local",
+        "",
+        "export LEVEL=debug # for now",
+        'NAME = "a # b"',
+        "API_KEY=that of the file",
+        "EMPTY=",
+    ]
+    (tmp_path / ".env").write_text("\n".join(lines))
+    servers = read_configuration(load(HOSTS / ".cursor/mcp.json"), tmp_path)
+    local = process(servers["local-server"])
+    assert local.command == ("python", f"{tmp_path}/tools/mcp_server.py")
+    assert local.env == {"LEVEL": "debug", "NAME": "a # b", "API_KEY": "secret", "EMPTY": ""}
+    assert remote(servers["remote-server"]).headers == {"Authorization": "Bearer token"}
+    assert remote(servers["remote-server"]).way is None
+
+
+def test_vs_code() -> None:
+    configuration = Configuration(load(HOSTS / ".vscode/mcp.json"), "mcp.json", HERE)
+    assert list(configuration.entries) == ["github", "memory", "perplexity"]
+    assert remote(configuration.read("github")).way == "http"
+    assert process(configuration.read("memory")).command == (
+        "npx",
+        "-y",
+        "@modelcontextprotocol/server-memory",
+    )
+    with pytest.raises(ValueError, match="editor") as raised:
+        configuration.read("perplexity")
+    place = "mcp.json, server 'perplexity', env.PERPLEXITY_API_KEY"
+    assert str(raised.value).startswith(
+        f"{place}: ${{input:perplexity-key}} (Perplexity API Key) is what an editor asks"
+    )
+
+
+def test_gemini_cli(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_CONNECTION_STRING", "postgres://")
+    monkeypatch.setenv("EXTERNAL_API_KEY", "key")
+    servers = read_host_file("gemini_settings.json")
+    python = process(servers["pythonTools"])
+    assert python.env == {"DATABASE_URL": "postgres://", "API_KEY": "key"}
+    assert python.cwd == HERE / "mcp-servers/python"
+    assert servers["pythonTools"].timeout == 15
+    assert remote(servers["httpServer"]) == Remote("http://localhost:3000/mcp", way="http")
+    headers = {"Authorization": "Bearer your-api-token", "X-Custom-Header": "custom-value"}
+    assert remote(servers["httpServerWithAuth"]).headers == headers
+    assert remote(servers["sseServer"]) == Remote("http://localhost:8080/sse")
+    tools = servers["filteredServer"].tools
+    assert tools.have("file_reader")
+    assert not tools.have("dangerous_tool")
+
+
+def test_cline_timeout_is_in_seconds_and_disabled_is_left_out() -> None:
+    servers = read_host_file("cline_mcp_settings.json")
+    assert list(servers) == ["local-server"]
+    assert servers["local-server"].timeout == 3600
+
+
+def test_zed(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        servers = read_host_file("zed_settings.json")
+    assert list(servers) == ["local-mcp-server", "older", "remote-mcp-server"]
+    assert caplog.messages == [
+        "the file: server mcp-server-github is left out, as an extension of Zed's starts it"
+    ]
+    assert servers["local-mcp-server"].timeout == 3600
+    assert process(servers["older"]) == Process(("some-command", "arg-1"), {"LEVEL": "debug"}, HERE)
+
+
+def test_fastmcp(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        servers = read_host_file("fastmcp.json")
+    assert remote(servers["weather"]) == Remote(
+        "https://weather-api.example.com/mcp", {}, "token-123", "http"
+    )
+    assert servers["assistant"].timeout == 30
+    assert remote(servers["events"]) == Remote(
+        "https://events.example.com/sse", {}, None, "sse", logs_in=True
+    )
+    assert caplog.messages == []
+
+
+def test_configuration_without_servers_key_is_read() -> None:
+    assert process(read_configuration({"command": "uvx"})["server"]).command == ("uvx",)
+    servers = read_configuration({"a": {"command": "uvx"}, "b": {"url": "https://example.com/mcp"}})
+    assert list(servers) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ({}, "the file: this is no configuration of servers: it has to have them by name under mcpServers"),
+    ({"mcpserver": {}}, "did you mean mcpServers?"),
+    ({"comand": "uvx"}, "did you mean command?"),
+    ({"mcpServers": {}}, "the file: there is no server in it that is enabled"),
+    ({"mcpServers": {"a": {"command": "uvx", "disabled": True}}}, "there is no server in it that is enabled"),
+    ({"mcpServers": {"a": {"command": "uvx", "enabled": False}}}, "there is no server in it that is enabled"),
+    ({"mcpServers": {}, "servers": {}}, "the file: it has both mcpServers and servers; keep one of them"),
+    ({"command": "uvx", "disabled": True}, "the file: it is disabled"),
+])  # fmt: skip
+def test_configuration_malformed_is_error(content: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="the file") as raised:
+        read_configuration(content)
+    assert message in str(raised.value)
+
+
+def test_configuration_not_json_error_has_line(tmp_path: Path) -> None:
+    (path := tmp_path / "mcp.json").write_text('{\n  // a comment\n  "mcpServers": {,}\n}')
+    with pytest.raises(ValueError, match=r"mcp\.json is no JSON: .*line 3 column 18"):
+        load(path)
+    path.write_text("[]")
+    with pytest.raises(ValueError, match="it has to be an object"):
+        load(path)
+
+
+def test_workspace_is_parent_of_host_folder() -> None:
+    assert workspace(Path("/project/.vscode/mcp.json")) == Path("/project")
+    assert workspace(Path("/project/.mcp.json")) == Path("/project")
+
+
+WORKSPACE = Path("/workspace")
+
+
+def read_entry(content: dict[str, Any], *, counts_seconds: bool = False) -> Configured:
+    return Entry(content, "here", Variables(WORKSPACE, {}), WORKSPACE, counts_seconds=counts_seconds).read()
+
+
+def test_entry_type_chooses_between_command_and_url() -> None:
+    both = {"command": "uvx", "url": "https://example.com/mcp"}
+    assert isinstance(read_entry({**both, "type": "stdio"}).reached, Process)
+    assert isinstance(read_entry({**both, "type": "sse"}).reached, Remote)
+
+
+@pytest.mark.parametrize(("timeout", "counts_seconds", "seconds"), [
+    (30, False, 30),
+    (2.5, False, 2.5),
+    (999, False, 999),
+    (1000, False, 1),
+    (600_000, False, 600),
+    (1000, True, 1000),
+    (3600, True, 3600),
+    (60_000, True, 60),
+])  # fmt: skip
+def test_entry_timeout_is_seconds_or_milliseconds(
+    timeout: float, *, counts_seconds: bool, seconds: float
+) -> None:
+    assert (
+        read_entry({"command": "uvx", "timeout": timeout}, counts_seconds=counts_seconds).timeout == seconds
+    )
+
+
+def test_entry_env_numbers_become_strings() -> None:
+    reached = read_entry({"command": "uvx", "env": {"PORT": 8080, "NONE": None, "RATE": 0.5}}).reached
+    assert isinstance(reached, Process)
+    assert reached.env == {"PORT": "8080", "RATE": "0.5"}
+
+
+def test_entry_excluded_tool_wins_over_included() -> None:
+    tools = read_entry({"command": "uvx", "enabledTools": ["a", "b"], "excludeTools": ["b"]}).tools
+    assert [tools.have(name) for name in "abc"] == [True, False, False]
+
+
+def test_entry_unknown_key_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    entry = {"command": "uvx", "enviroment": {"KEY": "secret"}}
+    with caplog.at_level(logging.WARNING):
+        read_entry(entry)
+        read_entry(entry)
+    assert caplog.messages == ["here: enviroment is not known here, and has no effect; did you mean env?"]
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ({"args": []}, "here: there is no command or url in it"),
+    ({"comand": "uvx"}, "here: there is no command or url in it; did you mean command?"),
+    ({"type": "stdio", "url": "https://a.b"}, "here: there is no command in it"),
+    ({"type": "http", "command": "uvx"}, "here: there is no url in it"),
+    ({"type": "websocket", "url": "wss://a"}, "here: type has to be stdio, http or sse"),
+    ({"url": "https://a.b", "httpUrl": "https://a.b"}, "here: it has both url and httpUrl; keep one of them"),
+    ({"url": "https://a.b", "command": "uvx"}, "here: it has both command and url; say by type which is meant"),
+    ({"command": ""}, "here: command is empty"),
+    ({"command": "uvx", "timeout": 0}, "here: timeout has to be a number above 0"),
+    ({"command": "uvx", "timeout": "30s"}, "here: timeout has to be a number above 0"),
+    ({"command": "uvx", "disabled": True}, "here: it is disabled"),
+    ({"command": "uvx", "sandboxEnabled": True}, "here: sandboxEnabled is not done here"),
+    ({"command": "uvx", "envFile": ".env"},
+     "here: envFile /workspace/.env cannot be read: No such file or directory"),
+])  # fmt: skip
+def test_entry_malformed_is_value_error(content: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="here") as raised:
+        read_entry(content)
+    assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ({"command": ["uvx", "it"]}, "here: command has to be a string, not a list"),
+    ({"command": "uvx", "args": "-v"}, "here: args has to be an array of strings, not a str"),
+    ({"command": "uvx", "env": ["A=b"]}, "here: env has to be an object, not a list"),
+    ({"command": "uvx", "env": {"DEBUG": True}}, "here: env.DEBUG has to be a string, not a bool"),
+    ({"url": "https://a.b", "headers": {"A": ["b"]}}, "here: headers.A has to be a string, not a list"),
+    ({"command": "uvx", "includeTools": "a"}, "here: includeTools has to be an array of strings, not a str"),
+])  # fmt: skip
+def test_entry_wrong_type_is_type_error(content: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        read_entry(content)
+    assert str(raised.value) == message
+
+
+def test_entry_env_file_error_has_line_and_no_secret(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A=1\nsecret\n")
+    entry = {"command": "uvx", "envFile": ".env"}
+    with pytest.raises(ValueError, match="line 2 of envFile") as raised:
+        Entry(entry, "here", Variables(tmp_path, {}), tmp_path, counts_seconds=False).read()
+    assert "secret" not in str(raised.value)
+
+
+def test_entry_repr_has_no_secret() -> None:
+    process = {"command": "uvx", "args": ["--key=secret"], "env": {"KEY": "secret"}}
+    url = {"url": "https://example.com/mcp?key=secret", "headers": {"Key": "secret"}, "auth": "secret"}
+    assert "secret" not in repr([read_entry(process), read_entry(url)])
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("{}", {}),
+    ('{"a": 1, // one\n "b": [1, 2,], /* and\n so on */ }', {"a": 1, "b": [1, 2]}),
+    ('{"url": "https://a.b/*c*/", "text": ",}", "quote": "\\"// no"}',
+     {"url": "https://a.b/*c*/", "text": ",}", "quote": '"// no'}),
+    ("// first\n[1, /* , */ 2 /**/,\n// last\n]\n// end", [1, 2]),
+])  # fmt: skip
+def test_jsonc_comments_and_trailing_commas_are_skipped(text: str, value: Any) -> None:
+    assert loads(text) == value
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text()
+    | st.sampled_from(["//", "/*", "*/", ",]", '"', "\\"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(json_values)
+def test_jsonc_reads_all_json(value: Any) -> None:
+    assert loads(json.dumps(value)) == value
+    assert loads(json.dumps(value, indent=1, ensure_ascii=False)) == value
+
+
+@pytest.mark.parametrize("text", ["", "[,]", '{"a" 1}', "[1 2]", "/* no end", "{'a': 1}", "[1,,]"])
+def test_jsonc_malformed_is_error(text: str) -> None:
+    with pytest.raises(ValueError, match="line 1"):
+        loads(text)
+
+
+VARIABLES = Variables(Path("/srv/project"), {"key": "The key"})
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CITY", "Oslo")
+    monkeypatch.setenv("EMPTY", "")
+    monkeypatch.delenv("MISSING", raising=False)
+
+
+@pytest.mark.parametrize(("text", "filled"), [
+    ("plain", "plain"),
+    ("$CITY", "Oslo"),
+    ("${CITY}", "Oslo"),
+    ("${env:CITY}", "Oslo"),
+    ("a${CITY}b$CITY-c", "aOslobOslo-c"),
+    ("${MISSING:-Bergen}", "Bergen"),
+    ("${MISSING:-}", ""),
+    ("${EMPTY:-Bergen}", "Bergen"),
+    ("${env:MISSING:-http://a:1/b}", "http://a:1/b"),
+    ("${CITY:-Bergen}", "Oslo"),
+    ("${EMPTY}", ""),
+    ("${workspaceFolder}/a", "/srv/project/a"),
+    ("${workspaceFolderBasename}", "project"),
+    ("${userHome}", str(Path.home())),
+    ("a${/}b${pathSeparator}c", "a/b/c"),
+    ("costs 5$, or $5", "costs 5$, or $5"),
+    ("^a$|b$", "^a$|b$"),
+    ("pa${$}CITY, ${$}{CITY}", "pa$CITY, ${CITY}"),
+])  # fmt: skip
+def test_variables_are_substituted(text: str, filled: str) -> None:
+    assert VARIABLES.fill(text, "here") == filled
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("${MISSING}", "here: the environment variable MISSING is not set; set it, or write ${MISSING:-default}"),
+    ("${env:MISSING}", "here: the environment variable MISSING is not set; set it, or write ${MISSING:-default}"),
+    ("pa$MISSING", "here: the environment variable MISSING is not set; set it; if no variable is meant, write ${$}"),
+    ("${input:key}", "here: ${input:key} (The key) is what an editor asks its user for"),
+    ("${input:other}", "here: ${input:other} is what an editor asks its user for"),
+    ("${command:pick}", "here: ${command:pick} is not known here; known are ${NAME}, ${env:NAME}"),
+    ("${}", "here: ${} is not known here"),
+    ("${MISSING:-${CITY}}", "here: the default of ${MISSING} holds another variable, which is not looked up"),
+])  # fmt: skip
+def test_variables_missing_or_unsupported_are_errors(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match="here") as raised:
+        VARIABLES.fill(text, "here")
+    assert str(raised.value).startswith(message)
+    assert "Oslo" not in str(raised.value)

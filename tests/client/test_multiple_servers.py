@@ -1,0 +1,275 @@
+"""A client of several servers: names, resources, failures of some servers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit import Client, Context, ProtocolError, Server
+from mcpkit.client.names import LONGEST, Names
+from mcpkit.client.roof import Roof
+from tests.helpers.scripted_transport import Message, ScriptedTransport
+
+pytestmark = pytest.mark.anyio
+
+
+def weather() -> Server:
+    server = Server("Weather", instructions="Ask for a city.")
+
+    @server.tool
+    def forecast(city: str) -> str:
+        return f"sunny in {city}"
+
+    @server.tool
+    def delete_all() -> str:
+        return "deleted"
+
+    @server.prompt
+    def report(city: Literal["Oslo", "Odda"]) -> str:
+        return f"Write about {city}"
+
+    @server.resource("weather://{city}")
+    def of_city(city: Literal["Oslo", "Odda"]) -> str:
+        return f"sunny in {city}"
+
+    @server.resource("shared://about")
+    def about() -> str:
+        return "of weather"
+
+    return server
+
+
+def maps() -> Server:
+    server = Server("Maps")
+
+    @server.tool
+    async def find(place: str, ctx: Context) -> str:
+        await ctx.info("looking")
+        return f"{place} is here"
+
+    @server.resource("maps://world")
+    def world() -> str:
+        return "round"
+
+    @server.resource("shared://about")
+    def about() -> str:
+        return "of maps"
+
+    return server
+
+
+def two_servers(**more: Any) -> dict[str, Any]:
+    return {"mcpServers": {"weather": weather(), "maps": maps(), **more}}
+
+
+@pytest.fixture(params=["2025-11-25", "2026-07-28"])
+def make(request: pytest.FixtureRequest) -> Callable[..., Client]:
+    return lambda target, **options: Client(target, revision=request.param, **options)
+
+
+async def test_tools_are_prefixed_by_server(make: Callable[..., Client]) -> None:
+    async with make(two_servers()) as client:
+        assert [tool["name"] for tool in await client.list_tools()] == [
+            "weather_forecast",
+            "weather_delete_all",
+            "maps_find",
+        ]
+        assert (await client.call("weather_forecast", {"city": "Oslo"})).text == "sunny in Oslo"
+        assert (await client.call("maps_find", {"place": "Oslo"})).text == "Oslo is here"
+
+
+async def test_prompts_are_prefixed_by_server(make: Callable[..., Client]) -> None:
+    async with make(two_servers()) as client:
+        assert [prompt["name"] for prompt in await client.list_prompts()] == ["weather_report"]
+        [message] = await client.get_prompt("weather_report", {"city": "Oslo"})
+        assert message["content"]["text"] == "Write about Oslo"
+        assert await client.complete("weather_report", "city", "Os") == ["Oslo"]
+
+
+async def test_resources_keep_their_uris(make: Callable[..., Client]) -> None:
+    async with make(two_servers()) as client:
+        assert [each["uri"] for each in await client.list_resources()] == ["shared://about", "maps://world"]
+        assert [each["uriTemplate"] for each in await client.list_resource_templates()] == [
+            "weather://{city}"
+        ]
+        assert (await client.read("maps://world"))[0]["text"] == "round"
+        assert (await client.read("weather://Oslo"))[0]["text"] == "sunny in Oslo"
+        assert (await client.read("shared://about"))[0]["text"] == "of weather"
+        assert (await client.servers["maps"].read("shared://about"))[0]["text"] == "of maps"
+        assert await client.complete("weather://{city}", "city", "Os") == ["Oslo"]
+
+
+async def test_resource_not_listed_is_requested_in_order(make: Callable[..., Client]) -> None:
+    hidden = Server("Hidden")
+    hidden.resource("hidden://listed")(about)
+    async with make(two_servers(hidden=hidden)) as client:
+        await client.list_resources()
+        hidden.resource("hidden://it", name="it")(about)
+        assert (await client.read("hidden://it"))[0]["text"] == "of nobody"
+        with pytest.raises(ProtocolError, match="other://it"):
+            await client.read("other://it")
+
+
+def about() -> str:
+    return "of nobody"
+
+
+async def test_unknown_name_is_error_with_suggestion(make: Callable[..., Client]) -> None:
+    async with make(two_servers()) as client:
+        await client.list_tools()
+        with pytest.raises(
+            ProtocolError, match="no server has wether_forecast among its tools; did you mean weather_"
+        ):
+            await client.call("wether_forecast")
+        with pytest.raises(
+            ProtocolError, match="no server has other among its prompts: they begin with weather_, maps_"
+        ):
+            await client.get_prompt("other")
+        with pytest.raises(ProtocolError, match="forecasts"):
+            await client.call("weather_forecasts")
+
+
+async def test_servers_are_clients_of_their_own(make: Callable[..., Client]) -> None:
+    async with make(two_servers()) as client:
+        assert list(client.servers) == ["weather", "maps"]
+        assert client.servers["weather"].server_info["name"] == "Weather"
+        assert (await client.servers["maps"].call("find", {"place": "Oslo"})).text == "Oslo is here"
+        assert client.instructions == "weather: Ask for a city."
+        for name in ("revision", "revision_reason", "server_info", "server_capabilities"):
+            with pytest.raises(ValueError, match=rf"several servers.*client\.servers\['weather'\]\.{name}"):
+                getattr(client, name)
+        with pytest.raises(ValueError, match="several servers"):
+            await client.request("ping")
+
+
+async def test_log_level_is_sent_to_all_servers() -> None:
+    said: list[object] = []
+    client = Client(two_servers(), revision="2025-11-25", log=lambda level, data, logger: said.append(data))
+    async with client:
+        await client.set_log_level("error")
+        await client.call("maps_find", {"place": "Oslo"})
+        await client.set_log_level("info")
+        await client.call("maps_find", {"place": "Oslo"})
+    assert said == ["looking"]
+
+
+async def test_single_server_keeps_names(make: Callable[..., Client]) -> None:
+    async with make({"mcpServers": {"weather": weather()}}) as client:
+        assert [tool["name"] for tool in await client.list_tools()] == ["forecast", "delete_all"]
+        assert (await client.call("forecast", {"city": "Oslo"})).text == "sunny in Oslo"
+        assert (await client.read("weather://Oslo"))[0]["text"] == "sunny in Oslo"
+        assert client.server_info["name"] == "Weather"
+        assert client.revision == client.servers["weather"].revision
+        assert client.instructions == "Ask for a city."
+        assert "tools" in client.server_capabilities
+        assert client.revision_reason
+        assert (await client.request("tools/list"))["tools"]
+
+
+async def test_unreachable_server_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    config = two_servers(gone={"command": "no-such-program"}, refused={"url": "http://127.0.0.1:1/mcp"})
+    with caplog.at_level(logging.WARNING):
+        async with Client(config) as client:
+            assert list(client.failures) == ["gone", "refused"]
+            assert "no-such-program" in str(client.failures["gone"])
+            assert [tool["name"] for tool in await client.list_tools()][-1] == "maps_find"
+            assert (await client.call("maps_find", {"place": "Oslo"})).text == "Oslo is here"
+            assert (await client.read("maps://world"))[0]["text"] == "round"
+            with pytest.raises(ConnectionError, match="no-such-program"):
+                await client.call("gone_tool")
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "The server gone is left out, as it cannot be reached",
+        "The server refused is left out, as it cannot be reached",
+    ]
+
+
+async def test_all_servers_unreachable_is_error() -> None:
+    two = {"mcpServers": {"a": {"command": "no-such-program"}, "b": {"command": "nor-this"}}}
+    with pytest.raises(
+        ConnectionError, match=r"none of the 2 servers can be reached: a: .*no-such.*; b: .*nor-this"
+    ):
+        await Client(two).__aenter__()
+    with pytest.raises(ConnectionError, match=r"^(?!none of).*no-such-program"):
+        await Client({"command": "no-such-program"}).__aenter__()
+
+
+async def test_server_failing_to_list_is_left_out_of_list(caplog: pytest.LogCaptureFixture) -> None:
+    def script(transport: ScriptedTransport, message: Message) -> Any:
+        if message["method"] == "server/discover":
+            supported = {
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": {"tools": {}},
+                "resultType": "complete",
+            }
+            return [{"jsonrpc": "2.0", "id": message["id"], "result": supported}]
+        return [{"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32603, "message": "broken"}}]
+
+    broken = ScriptedTransport(script)
+    with caplog.at_level(logging.WARNING):
+        async with Client(two_servers(broken=broken)) as client:
+            assert [tool["name"] for tool in await client.list_tools()][-1] == "maps_find"
+    assert caplog.messages == ["What the server broken has is left out of a list: broken"]
+    async with Client({"mcpServers": {"broken": broken}}) as client:
+        with pytest.raises(ProtocolError, match="broken"):
+            await client.list_tools()
+
+
+def test_roof_has_all_public_members_of_client() -> None:
+    public = {name for name in dir(Client) if not name.startswith("_")}
+    assert public - vars(Roof).keys() == {"tools"}  # which is made of two others
+
+
+def test_names_have_only_allowed_characters() -> None:
+    names = Names(["my server.v2/eu", "b"])
+    assert names.given({"my server.v2/eu": ["find"]}) == {"my_server_v2_eu_find": ("my server.v2/eu", "find")}
+
+
+def test_names_that_collide_are_numbered() -> None:
+    names = Names(["a b", "a_b", "a.b"])
+    given_names = names.given({"a b": ["c"], "a_b": ["c"], "a.b": ["c"]})
+    assert list(given_names) == ["a_b_c", "a_b_2_c", "a_b_3_c"]
+
+
+def test_names_too_long_end_in_digest() -> None:
+    names = Names(["weather", "maps"])
+    long = ["x" * 57, "x" * 58, "x" * 57 + "y"]
+    [first, second] = names.given({"weather": long[1:]})
+    assert len(first) == len(second) == LONGEST
+    assert first != second
+    assert first == "weather_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx_" + first[-8:]
+    assert list(names.given({"weather": [long[1]]})) == [first]
+    assert not names.is_certain(first)
+
+
+def test_names_ambiguous_prefix_is_resolved() -> None:
+    names = Names(["a", "a_b"])
+    first, second = names.given({"a": ["b_c"], "a_b": ["c"]}).items()
+    assert first[0].startswith("a_b_c_")
+    assert first[1] == ("a", "b_c")
+    assert second == ("a_b_c", ("a_b", "c"))
+    assert names.is_certain("a_b_c")
+    assert not names.is_certain(first[0])
+
+
+SERVERS = st.lists(st.text("ab_ .", max_size=3), min_size=2, max_size=4, unique=True)
+TOOLS = st.lists(
+    st.text("ab_", min_size=1, max_size=3) | st.text("ab", min_size=60, max_size=66), unique=True
+)
+
+
+@given(SERVERS.flatmap(lambda servers: st.fixed_dictionaries(dict.fromkeys(servers, TOOLS))))
+def test_names_are_unique_and_reversible(listed: dict[str, list[str]]) -> None:
+    names = Names(list(listed))
+    meant = names.given(listed)
+    assert sorted(meant.values()) == sorted(
+        (server, own) for server, found in listed.items() for own in found
+    )
+    assert all(len(name) <= LONGEST for name in meant)
+    for name, place in meant.items():
+        if names.is_certain(name):
+            assert names.likely(name) == place

@@ -1,0 +1,483 @@
+"""Tools as functions, results as typed values, and checks against output schemas."""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+import re
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from mcpkit import (
+    Client,
+    Image,
+    InvalidResultError,
+    ProtocolError,
+    RegistrationError,
+    RemoteTool,
+    Server,
+    Text,
+    ToolError,
+)
+from mcpkit.client.tools.schemas import ServerSchema, UnusableSchemaError
+from mcpkit.schema import patterns, values
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
+
+pytestmark = pytest.mark.anyio
+
+REVISIONS = ["2025-03-26", "2026-07-28"]
+STRUCTURED = REVISIONS[1:]
+
+
+@dataclass
+class Day:
+    high: float
+    sky: Literal["clear", "cloudy"]
+    at: dt.datetime | None = None
+
+
+class DayDict(TypedDict):
+    high: float
+    sky: str
+
+
+class DayModel(BaseModel):
+    high: float
+    sky: str
+    note: str = "none"
+
+
+class Nothing(BaseModel):
+    other: int = 1
+
+
+class Wrapping(BaseModel):
+    result: int
+
+
+weather = Server("weather")
+
+
+@weather.tool
+async def forecast(city: Annotated[str, Field(description="Which city")], days: int = 1) -> Day:
+    """Say how the weather will be."""
+    if city == "Nowhere":
+        raise ToolError("there is no such city")
+    return Day(20.5 + days, "clear")
+
+
+@weather.tool
+async def cities(country: str | None = None) -> list[str]:
+    """List cities."""
+    return ["Oslo", "Bergen"]
+
+
+@weather.tool
+async def count() -> int:
+    return 2
+
+
+@weather.tool
+async def say(what: str) -> Text:
+    return Text(what)
+
+
+@weather.tool
+async def picture() -> Image:
+    return Image(data=b"\x89PNG", mime_type="image/png")
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_tools_are_callable(revision: str) -> None:
+    async with Client(weather, revision=revision) as client:
+        tools = await client.tools()
+        assert (
+            (await tools["forecast"](city="Oslo", days=2))["high"] == 22.5 if revision in STRUCTURED else True
+        )
+        if revision in STRUCTURED:
+            assert await tools["cities"]() == ["Oslo", "Bergen"]
+            assert await tools["count"]() == 2
+        assert await tools["say"](what="hello") == "hello"
+        assert (await tools["picture"]())[0]["type"] == "image"
+        with pytest.raises(ToolError, match="there is no such city"):
+            await tools["forecast"](city="Nowhere")
+        with pytest.raises(ToolError, match="city: expected a string"):
+            await tools["forecast"](city=5.5)
+
+
+async def test_tool_has_metadata_and_signature() -> None:
+    async with Client(weather) as client:
+        tool = (await client.tools())["forecast"]
+    assert isinstance(tool, RemoteTool)
+    assert (tool.name, tool.title, tool.description) == (
+        "forecast", "forecast", "Say how the weather will be.",
+    )  # fmt: skip
+    assert tool.schema["properties"]["city"]["description"] == "Which city"
+    assert tool.output_schema is not None
+    assert tool.output_schema["required"] == ["high", "sky"] or "high" in tool.output_schema["properties"]
+    assert tool.definition["name"] == "forecast"
+    assert repr(tool) == "<tool forecast(*, city: str, days: int = 1)>"
+    assert tool.__doc__ == "Say how the weather will be.\n\nArgs:\n    city: Which city\n    days: int"
+    assert str(inspect.signature(tool)) == "(*, city: str, days: int = 1)"
+    assert list(inspect.signature(RemoteTool).parameters) == ["call", "definition"]
+
+
+@pytest.mark.parametrize(("schema", "signature"), [
+    ({"type": "object"}, "(**arguments)"),
+    ({"type": "object", "additionalProperties": False}, "()"),
+    ({"properties": {"max-results": {"type": "integer"}, "class": {}}, "additionalProperties": False},
+     "(**arguments)"),
+    ({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, "additionalProperties": False},
+     "(*, a: str | None = ...)"),
+    ({"properties": {"a": {"type": ["integer", "null"]}}, "required": ["a"]}, "(*, a: int | None, **arguments)"),
+    ({"properties": {"a": {"$ref": "#"}, "b": True}, "required": "a"},
+     "(*, a: Any = ..., b: Any = ..., **arguments)"),
+    ({"properties": []}, "(**arguments)"),
+    ({"properties": {"arguments": {"type": "object"}}}, "(*, arguments: dict = ..., **arguments_)"),
+    ({"properties": {"a": {"type": ["null", "null"]}, "b": {"type": []}}},
+     "(*, a: None = ..., b: Any = ..., **arguments)"),
+    ({"properties": {"a": {"anyOf": [{"type": "null"}, 5, {"type": {}}]}}}, "(*, a: Any = ..., **arguments)"),
+    ({"properties": {"self": {"type": "string"}, "a": 5}, "required": [5]},
+     "(*, self: str = ..., a: Any = ..., **arguments)"),
+    ([], "(**arguments)"),
+])  # fmt: skip
+async def test_tool_signature_of_any_schema(schema: Any, signature: str) -> None:
+    tool = RemoteTool(Client(weather).call, {"name": "it", "inputSchema": schema})
+    assert str(inspect.signature(tool)).replace("typing.", "") == signature
+    assert repr(tool) == f"<tool it{inspect.signature(tool)}>"
+
+
+async def test_tool_argument_may_have_any_name() -> None:
+    odd = Server("odd")
+
+    @odd.tool(input_schema={"type": "object"})
+    async def echo(arguments: dict[str, Any]) -> dict[str, Any]:
+        return arguments
+
+    given = {"self": 1, "arguments": 2, "name": 3, "tool": 4, "class": 5, "a-b": 6}
+    async with Client(odd) as client:
+        assert await (await client.tools())["echo"](**given) == given
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_call_into_type(revision: str) -> None:
+    async with Client(weather, revision=revision) as client:
+        oslo = {"city": "Oslo"}
+        assert await client.call("forecast", oslo, into=Day) == Day(21.5, "clear")
+        assert (await client.call("forecast", oslo, into=DayDict))["sky"] == "clear"
+        assert await client.call("forecast", oslo, into=DayModel) == DayModel(high=21.5, sky="clear")
+        assert await client.call("count", into=int) == 2
+        assert await client.call("cities", into=list[str]) == ["Oslo", "Bergen"]
+        assert await client.call("say", {"what": "5"}, into=str) == "5"
+        assert await client.call("say", {"what": "5"}, into=int) == 5
+        assert await client.call("say", {"what": "hello"}, into=str) == "hello"
+        optional: Any = Day | None
+        assert await client.call("forecast", oslo, into=optional) == Day(21.5, "clear")
+        assert await client.call("count", into=Annotated[int, Field(json_schema_extra={"a": []})]) == 2
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_call_into_type_mismatch_is_error(revision: str) -> None:
+    async with Client(weather, revision=revision) as client:
+        with pytest.raises(InvalidResultError, match=r"what count has answered is no Day:\n") as raised:
+            await client.call("count", into=Day)
+        assert "2" in raised.value.result.text
+        with pytest.raises(
+            InvalidResultError, match=r"forecast has answered is no dict\[str, int\]:\nhigh: expected an int"
+        ):
+            await client.call("forecast", {"city": "Oslo"}, into=dict[str, int])
+        with pytest.raises(InvalidResultError, match=r'is no int:\nexpected an integer, got "hello"'):
+            await client.call("say", {"what": "hello"}, into=int)
+        with pytest.raises(InvalidResultError, match="picture has answered"):
+            await client.call("picture", into=str)
+        with pytest.raises(ToolError, match="no such city"):
+            await client.call("forecast", {"city": "Nowhere"}, into=Day)
+        with pytest.raises(RegistrationError, match="has no form in JSON"):
+            await client.call("count", into=complex)
+
+
+async def test_call_into_model_does_not_unwrap_foreign_result() -> None:
+    async with Client(weather, revision="2025-11-25") as client:
+        with pytest.raises(InvalidResultError, match="count has answered is no Nothing"):
+            await client.call("count", into=Nothing)
+        assert await client.call("count", into=Wrapping) == Wrapping(result=2)
+        assert await client.call("count", into=dict[str, int]) == {"result": 2}
+
+
+class Answering(ScriptedTransport):
+    """A server of either era whose only tool has schemas of the test's, and answers what it says.
+
+    Args:
+        schema: The output schema.
+        answer: The members of each result.
+        era: The revision that it speaks.
+    """
+
+    def __init__(self, schema: Any, answer: Message, era: str = "2026-07-28") -> None:
+        super().__init__(self._answer)
+        self.schema = schema
+        self.answer = answer
+        self.era = era
+        self.is_listed = True
+
+    def _answer(self, transport: ScriptedTransport, message: Message) -> list[Message]:
+        method, id_ = message["method"], message.get("id")
+        if method in ("server/discover", "initialize"):
+            return [discovered(message) if self.era == "2026-07-28" else initialized(message, self.era)]
+        if method == "tools/list":
+            tool = {"name": "it", "inputSchema": {"type": "object"}, "outputSchema": self.schema}
+            return [
+                {"id": id_, "result": {"resultType": "complete", "tools": [tool] if self.is_listed else []}}
+            ]
+        if method == "tools/call":
+            return [{"id": id_, "result": {"resultType": "complete", "content": [], **self.answer}}]
+        return []
+
+
+POINT: Message = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+ERAS = ["2025-11-25", "2026-07-28"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("is_listed", [True, False], ids=["listed before", "never listed"])
+async def test_structured_content_is_checked_against_output_schema(era: str, is_listed: bool) -> None:
+    transport = Answering(POINT, {"structuredContent": {"x": 1}}, era)
+    async with Client(transport, revision=era) as client:
+        if is_listed:
+            await client.list_tools()
+        for _ in range(3):
+            assert (await client.call("it")).structured == {"x": 1}
+        assert transport.methods().count("tools/list") == 1
+        transport.answer = {"structuredContent": {"x": "one"}}
+        with pytest.raises(InvalidResultError) as raised:
+            await client.call("it")
+    assert (
+        str(raised.value)
+        == 'what it has answered does not fit its outputSchema:\nx: expected an integer, got "one"'
+    )
+    assert raised.value.result.structured == {"x": "one"}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_structured_content_missing_is_error_unless_tool_failed(era: str) -> None:
+    transport = Answering(POINT, {"content": [{"type": "text", "text": "one"}]}, era)
+    async with Client(transport, revision=era) as client:
+        await client.list_tools()
+        with pytest.raises(InvalidResultError, match="it has no structured content"):
+            await client.call("it")
+        transport.answer = {"isError": True}
+        assert (await client.call("it")).is_error
+
+
+async def test_output_schema_changed_is_listed_again() -> None:
+    transport = Answering(POINT, {"structuredContent": {"x": 1}})
+    async with Client(transport) as client:
+        await client.call("it")
+        transport.schema = {"type": "object", "properties": {"y": {"type": "string"}}, "required": ["y"]}
+        transport.answer = {"structuredContent": {"y": "one"}}
+        assert (await client.call("it")).structured == {"y": "one"}
+        assert transport.methods().count("tools/list") == 2
+        transport.say({"method": "notifications/tools/list_changed"})
+        await client.call("it")
+        assert transport.methods().count("tools/list") == 3
+
+
+async def test_output_schema_of_unlisted_tool_is_requested_once() -> None:
+    transport = Answering(POINT, {"structuredContent": {"x": "one"}})
+    transport.is_listed = False
+    async with Client(transport) as client:
+        for _ in range(3):
+            assert (await client.call("it")).structured == {"x": "one"}
+    assert transport.methods().count("tools/list") == 1
+
+
+async def test_validate_false_skips_check() -> None:
+    transport = Answering(POINT, {"structuredContent": {"x": "one"}})
+    async with Client(transport, validate=False) as client:
+        await client.list_tools()
+        assert (await client.call("it")).structured == {"x": "one"}
+
+
+@pytest.mark.parametrize("schema", [{"type": "strng"}, {"$ref": "#"}])
+async def test_output_schema_invalid_is_logged_once(schema: Any, caplog: pytest.LogCaptureFixture) -> None:
+    transport = Answering(schema, {"structuredContent": {"x": "one"}})
+    async with Client(transport) as client:
+        for _ in range(3):
+            assert (await client.call("it")).structured == {"x": "one"}
+    assert caplog.text.count("is not held against its outputSchema") == 1
+
+
+async def test_result_is_returned_where_tools_cannot_be_listed() -> None:
+    def script(transport: ScriptedTransport, message: Message) -> list[Message]:
+        if message["method"] == "server/discover":
+            return [discovered(message)]
+        if message["method"] == "tools/list":
+            return [{"id": message["id"], "error": {"code": -32601, "message": "no list"}}]
+        return [{"id": message["id"], "result": {"content": [], "structuredContent": {}}}]
+
+    async with Client(ScriptedTransport(script)) as client:
+        assert (await client.call("it")).structured == {}
+        with pytest.raises(ProtocolError, match="no list"):
+            await client.list_tools()
+
+
+def problem(schema: Any, value: Any, **options: Any) -> str:
+    return "; ".join(map(str, ServerSchema(schema, **options).problems(value)))
+
+
+NODE = {
+    "$defs": {"Node": {"type": "object", "properties": {"value": {"type": "integer"},
+        "inner": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}}},
+    "$ref": "#/$defs/Node",
+}  # fmt: skip
+PAIR = {
+    "type": "array",
+    "prefixItems": [{"type": "integer"}, {"type": "string"}],
+    "minItems": 2, "maxItems": 2,
+}  # fmt: skip
+OPTIONAL = {"type": ["string", "null"]}
+
+
+@pytest.mark.parametrize(("schema", "fitting", "other", "told"), [
+    ({"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": 1}, {"a": "x"}, 'a: .* got "x"'),
+    ({"type": "object", "required": ["a"]}, {"a": None}, {}, "a: .*missing"),
+    ({"type": "object", "additionalProperties": False}, {}, {"a": 1}, "a: unknown"),
+    ({"type": "object", "additionalProperties": {"type": "integer"}}, {"a": 1}, {"a": ""}, "a: expected an int"),
+    ({"type": "object", "required": ["a"], "additionalProperties": False}, None, {"a": 1}, "a"),
+    ({"type": "object", "minProperties": 1, "properties": {"a": {}}}, {"b": 1}, {}, "at least 1 key"),
+    (NODE, {"inner": [{"value": 1}]}, {"inner": [{"value": ""}]}, r"inner\[0\]\.value: expected an integer"),
+    ({**NODE, "$ref": "#/%24defs/Node"}, {"value": 1}, {"value": ""}, "value: expected an integer"),
+    ({"type": "object", "properties": {"a": {"$ref": "#"}}}, {"a": {"a": {}}}, {"a": {"a": 1}}, "a.a: expected"),
+    (PAIR, [1, "a"], ["a", 1], r"\[0\]: expected an integer"),
+    (PAIR, [1, "a"], [1], "array of 2 items"),
+    (OPTIONAL, None, 1, "expected a string or null"),
+    ({"oneOf": [{"type": "string"}, {"const": 5}]}, 5, 6, "expected a string or 5"),
+    ({"const": 1}, 1, True, "expected 1, got true"),
+    ({"enum": [[1], None]}, [1], [2], r"expected \[1\] or null"),
+    ({"type": "string", "enum": [1, "a"]}, "a", 1, "expected a string"),
+    ({"type": "integer", "allOf": [{"type": "number", "maximum": 5}]}, 5, 6, "at most 5"),
+    ({"type": "integer", "minimum": 0.5}, 1, 0, "at least 0.5"),
+    ({"type": "number", "multipleOf": 0.5}, 1.5, 1.2, "multiple of 0.5"),
+    ({"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, [1, 2], [1, 1], "without duplicates"),
+    ({"type": "string", "pattern": "^a+$", "maxLength": 3}, "aa", "ab", "matches"),
+    (False, None, 1, "expected nothing"),
+    ({"type": "object", "properties": {"default": {"type": "integer"}}}, {}, {"default": ""}, "default: expected"),
+])  # fmt: skip
+def test_server_schema_reports_mismatch(schema: Any, fitting: Any, other: Any, told: str) -> None:
+
+    assert fitting is None or problem(schema, fitting) == ""
+    assert re.search(told, problem(schema, other))
+
+
+@pytest.mark.parametrize(("schema", "value"), [
+    ({"type": "string", "format": "date-time"}, "2026-01-31T09:30:00"),
+    ({"type": "string", "pattern": "(?=(a+)+$)b"}, "a" * 100),
+    ({"type": "object", "patternProperties": {"^a": {}}, "additionalProperties": False}, {"a": 1}),
+    ({"type": "object", "x-fastmcp-wrap-result": True, "title": "T", "nullable": 5}, {}),
+    ({"type": "string", "minLength": -1, "maxLength": "x", "pattern": 5}, "x"),
+    ({"$ref": "https://example.com/schema.json"}, 5),
+    ({"$ref": "#there"}, 5),
+    ({"$ref": "#/$defs/missing"}, 5),
+    ({"properties": {"a": {"type": "string"}}}, 5),
+])  # fmt: skip
+def test_server_schema_ignores_annotations_and_unknown_keywords(schema: Any, value: Any) -> None:
+    assert problem(schema, value) == ""
+
+
+def test_server_schema_asserts_formats_of_forms() -> None:
+    schema = {"type": "string", "format": "email"}
+    assert problem(schema, "ada") == ""
+    assert "email" in problem(schema, "ada", asserts_formats=True)
+
+
+@pytest.mark.parametrize("schema", [
+    {"type": "object", "properties": {"a": {"not": {"type": "string"}}}},
+    {"type": "object", "patternProperties": {"^a": {"type": "integer"}}},
+    {"type": "object", "if": {"required": ["a"]}, "then": {"required": ["b"]}},
+    {"type": "object", "dependentRequired": {"a": ["b"]}},
+    {"type": "object", "propertyNames": {"pattern": "^b"}, "properties": {}},
+    {"oneOf": [{"type": "object"}, {"type": "object", "required": ["a"]}]},
+])  # fmt: skip
+def test_server_schema_other_keywords_use_jsonschema(schema: Any) -> None:
+    assert problem(schema, {"b": 1}) == ""
+    assert problem(schema, {"a": "text"}) != ""
+
+
+def test_server_schema_other_keywords_need_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+    schema = {"type": "object", "properties": {"a": {"not": {"type": "string"}}, "b": {"type": "string"}}}
+    assert problem(schema, {"a": "text"}) == ""
+    assert problem(schema, {"a": "text", "b": 5}) == "b: expected a string, got 5"
+
+
+@pytest.mark.parametrize(("schema", "why"), [
+    (5, "a schema is an object"),
+    ({"type": "strng"}, "no type 'strng'"),
+    ({"type": [5]}, "no type 5"),
+    ({"type": "object", "properties": []}, "`properties` is an object"),
+    ({"type": "object", "required": "a"}, "`required` an array"),
+    ({"anyOf": {}}, "`anyOf` is an array"),
+    ({"enum": "a"}, "`enum` is an array"),
+    ({"$ref": 5}, "`\\$ref` is a string"),
+    ({"$ref": "#"}, "more than 1000 schemas"),
+    ({"anyOf": [{"type": "string"}, {"$ref": "#"}]}, "more than 1000 schemas"),
+    ({"allOf": [{}] * 30_000}, "more than 20000 schemas"),
+])  # fmt: skip
+def test_server_schema_invalid_is_error(schema: Any, why: str) -> None:
+    with pytest.raises(UnusableSchemaError, match=why):
+        ServerSchema(schema)
+
+
+def chain(build: Callable[[Any], Any], last: Any, length: int = 60) -> dict[str, Any]:
+    """Return a schema whose definitions refer to each other in a row."""
+    names = [f"d{index}" for index in range(length)]
+    following = zip(names, [*names[1:], "end"], strict=True)
+    definitions = {name: build({"$ref": f"#/$defs/{after}"}) for name, after in following}
+    return {"$ref": "#/$defs/d0", "$defs": {**definitions, "end": last}}
+
+
+def branch(inner: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"x": inner}, "required": ["none"]}
+
+
+@pytest.mark.slow
+def test_server_schema_hostile_takes_bounded_time() -> None:
+    deep: Any = 1
+    for _ in range(60):
+        deep = {"x": deep}
+    text = {"type": "string"}
+    cases: list[tuple[Any, Any]] = [
+        (chain(lambda inner: {"anyOf": [inner, inner]}, text), 1),
+        (chain(lambda inner: {"anyOf": [branch(inner), branch(inner)]}, text), deep),
+        (chain(lambda inner: {"allOf": [branch(inner), branch(inner)], "not": {}}, text), deep),
+        (chain(lambda inner: inner, text, 5000), 1),
+        ({"not": {"$ref": "#"}}, 1),
+        ({"$dynamicRef": "#", "not": {}}, 1),
+        ({"if": {"$ref": "#/$defs/a"}, "$defs": {"a": {"if": {"$ref": "#/$defs/a"}}}}, 1),
+        ({"type": "string", "pattern": "((a{0,100}){0,100}){0,100}"}, "a" * 1000),
+        ({"type": "array", "items": {"type": "integer"}}, [*range(200_000), "x"]),
+    ]
+    slow = []
+    for schema, value in cases:
+        start = time.perf_counter()
+        with suppress(UnusableSchemaError):
+            ServerSchema(schema).problems(value)
+        if time.perf_counter() - start > 5:
+            slow.append(schema)
+    assert not slow
+
+
+@pytest.mark.slow
+def test_server_schema_pattern_cache_is_bounded() -> None:
+    for number in range(3_000):
+        assert problem({"type": "string", "pattern": f"^{number}$"}, str(number)) == ""
+    for kept in (patterns.read, values.matches):
+        assert kept.cache_info().currsize <= values.MOST_PATTERNS
