@@ -250,10 +250,10 @@ generated: setup
 	@MCPKIT_TEST_EXAMPLES=$(or $(EXAMPLES),20000) $(PY) -m pytest -q --timeout 0 $$(grep -rl MCPKIT_TEST_EXAMPLES tests --include='test_*.py') $(ARGS)
 
 chaos: .venv/.dev
-	$(PY) tests/chaos/run.py $(ARGS)
+	$(PY) tests/chaos/run.py cluster $(ARGS)
 
 chaos-clients: .venv/.dev
-	$(PY) tests/client/chaos/run.py $(ARGS)
+	$(PY) tests/chaos/run.py clients $(ARGS)
 
 clean:
 	rm -rf .venv .venv-3.* .venv-lowest .venv-bench node_modules .hosts .servers .compat site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,7 +3,7 @@
     make bench-scale-out
     make bench-scale-out ARGS="--only costs"
 
-It needs redis-server and nginx. Round trips are what Redis has seen (MONITOR), commands within scripts left out.
+It needs redis-server. Round trips are what Redis has seen (MONITOR), commands within scripts left out.
 Processor time is that of the replica, from the kernel, in pairs of rounds of which each goes first in turn.
 """
 
@@ -22,9 +22,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tests.helpers.cluster.clients import ENDED, Client, Session, end
-from tests.helpers.cluster.cluster import Cluster
-from tests.helpers.cluster.processes import Process
+from tests.chaos.raw_client import ENDED, Client, Session, end
+from tests.chaos.cluster import Cluster
+from tests.helpers.processes import Process
 
 _LINE = re.compile(rb'^\+[\d.]+ \[\d+ (\S+)\] "([^"]+)"')
 _IDLE = {"XREAD", "PING", "INFO", "HELLO", "CLIENT", "SELECT", "AUTH", "CONFIG", "SCRIPT"}

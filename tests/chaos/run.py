@@ -1,74 +1,69 @@
-"""Replicas and workers that are killed, and a Redis in trouble, in full: each scenario in turn, in half an hour.
+"""Failures at scale: clients, servers and a Redis that fail, each scenario in turn; it prints each result.
 
-python tests/chaos/run.py [seed] [scenario ...]
-
-Seed 1 and all scenarios when none are given. What fails says so and leaves its ledgers in the folder that it names, and
-the next one is tried all the same.
+python tests/chaos/run.py cluster [seed] [scenario ...]     half an hour, seed 1 and all scenarios by default
+python tests/chaos/run.py clients [rounds] [first seed]     10,000 rounds from seed 0 by default
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS.parent)]
+sys.path[:0] = [str(Path(__file__).parents[2])]
 
-from tests.helpers.cluster import scenarios  # noqa: E402 - it is found there
+from tests.chaos import client_rounds, scenarios  # noqa: E402 - found by the path above
 
-RECOVERY = 10.0
-"""Seconds in which all must be well again after a trouble of Redis."""
-
-Scenario = Callable[[int], Coroutine[Any, Any, Any]]
-
-SCENARIOS: dict[str, Scenario] = {
+SCENARIOS: dict[str, Callable[[int], Coroutine[Any, Any, Any]]] = {
     "kills": lambda seed: scenarios.kills(seed, tasks=2000, kills=200),
-    "acknowledged": scenarios.acknowledged,
-    "stopped": lambda seed: scenarios.stopped(seed, rounds=10),
-    "redis": lambda seed: scenarios.redis_in_trouble(seed, rounds=5, tasks=20, listeners=48),
-    "elsewhere": lambda seed: scenarios.elsewhere(seed, times=5000),
+    "paused": lambda seed: scenarios.paused_worker(seed, rounds=10),
+    "redis": lambda seed: scenarios.redis_failures(seed, rounds=5, tasks=20, subscribers=48),
     "rolling": scenarios.rolling,
-    "racing": lambda seed: scenarios.racing(seed, racers=1000),
-    "clocks": lambda seed: scenarios.clocks_apart(seed, times=40),
+    "clocks": lambda seed: scenarios.different_clocks(seed, tasks=200),
 }
-
-CONTROLS: dict[str, Scenario] = {
-    "acknowledged before the write": lambda seed: scenarios.acknowledged(seed, "hasty"),
-    "stopped, without the fence": lambda seed: scenarios.stopped(seed, 1, "unfenced"),
-    "redis, with Pub/Sub in the log's place": scenarios.changes_by_pubsub,
-}
-"""What must fail."""
+MAX_RECOVERY = 10.0
+"""Seconds within which all must work again after a failure of the Redis."""
+BLOCK = 50
 
 
-def main(arguments: list[str]) -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left running
-    seed = int(arguments[0]) if arguments else 1
-    wanted = arguments[1:]
-    failed = []
-    for name, scenario in (SCENARIOS | CONTROLS).items():
-        if wanted and name not in wanted:
-            continue
+def run_cluster(arguments: list[str]) -> int:
+    """Run scenarios, and return the number of those that failed."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that child processes are ended
+    seed, names = int(arguments[0]) if arguments else 1, arguments[1:] or [*SCENARIOS]
+    failed = 0
+    for name in names:
         begin = time.monotonic()
         try:
-            done = asyncio.run(scenario(seed))
-            is_well = name not in CONTROLS and (name != "redis" or max(done.values()) <= RECOVERY)
-            told = f"{done}" if name not in CONTROLS else "nothing was found, and it must be"
-        except scenarios.Failed as error:
-            is_well, told = name in CONTROLS, str(error)
+            result = asyncio.run(SCENARIOS[name](seed))
+            is_ok = name != "redis" or max(result.values()) <= MAX_RECOVERY
         except Exception as error:
-            is_well, told = False, repr(error)
+            is_ok, result = False, error
+        failed += not is_ok
         print(
-            f"{'well' if is_well else 'FAILED'}: {name}, {time.monotonic() - begin:.0f} s: {told}", flush=True
+            f"{'ok' if is_ok else 'FAILED'}: {name}, {time.monotonic() - begin:.0f} s: {result}", flush=True
         )
-        failed += [] if is_well else [name]
-    print(f"failed: {', '.join(failed)}" if failed else f"all is well, by seed {seed}")
-    return len(failed)
+    return failed
+
+
+def run_clients(arguments: list[str]) -> int:
+    """Run rounds over each transport; a failed round names its seed."""
+    logging.disable(logging.CRITICAL)
+    rounds, first = [*map(int, arguments), 10_000, 0][:2] if len(arguments) != 1 else (int(arguments[0]), 0)
+    for transport in client_rounds.TRANSPORTS:
+        client_rounds.run_block(transport, [0])  # imports and caches of the first use
+        begin, figures = time.monotonic(), Counter[str]()
+        last = first + rounds // len(client_rounds.TRANSPORTS)
+        for seed in range(first, last, BLOCK):
+            figures += client_rounds.run_block(transport, range(seed, min(seed + BLOCK, last)))
+        print(f"{transport}: {dict(figures)} in {time.monotonic() - begin:.0f} s", flush=True)
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit({"cluster": run_cluster, "clients": run_clients}[sys.argv[1]](sys.argv[2:]))

@@ -14,13 +14,13 @@ REVISION = "2025-11-25"
 RELATED = "io.modelcontextprotocol/related-task"
 ADA, BOB = Principal("ada"), Principal("bob")
 
-Speak = Callable[..., AbstractAsyncContextManager[Pipe]]
+OpenPipe = Callable[..., AbstractAsyncContextManager[Pipe]]
 
 
-def speaking(folder: Path) -> Speak:
-    """Return what connects a judged pipe of somebody who fills in forms: `async with speak(server, ADA) as pipe`."""
+def pipe_opener(folder: Path) -> OpenPipe:
+    """Return what connects a judged pipe of somebody who fills in forms: `async with open_judged(server, ADA) as pipe`."""
 
-    def speak(
+    def open_judged(
         server: Server,
         principal: Principal = ADA,
         revision: str = REVISION,
@@ -29,7 +29,7 @@ def speaking(folder: Path) -> Speak:
         can = {"elicitation": {}} if capabilities is None else capabilities
         return open_pipe(server, revision, folder, principal=principal, capabilities=can)
 
-    return speak
+    return open_judged
 
 
 @asynccontextmanager

@@ -16,9 +16,9 @@ from typing import Any
 import httpx2
 
 from tests.helpers.authority_site import CALLBACK, code_of
-from tests.helpers.cluster.processes import Process, free_port
 from tests.helpers.held_provider import CLIENT_SECRET, SUBJECT, HeldProvider
 from tests.helpers.pipe import stateless_meta
+from tests.helpers.processes import Process, free_port
 from tests.helpers.proxy_flow import ProxyFlow, form_of
 from tests.helpers.redis_server import RedisServer
 from tests.helpers.upstream_site import log_in

@@ -1,4 +1,4 @@
-"""The engines that servers share, and threads that take turns as often as they can."""
+"""Storage engines, a clock that the test moves, and threads that switch as often as they can."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit import Sqlite
 from tests.helpers.clock import Clock
-from tests.helpers.engines import ENGINES, Engine, close, make_engine
+from tests.helpers.engines import Engine, close, make_engine
 
 
 @pytest.fixture
@@ -19,25 +19,31 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Engine]:
-    """Each engine, empty, by a clock that the test moves."""
-    made = make_engine(request.param, tmp_path, clock)
-    yield made
-    close(made)
+@pytest.fixture(scope="session", params=["memory", "sqlite"])
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """The engines of the contract tests; tests/integration/storage runs them with Redis."""
+    return str(request.param)
 
 
-@pytest.fixture(params=ENGINES)
-def engine_of_the_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """Each engine, empty, by its own clock."""
-    made = make_engine(request.param, tmp_path)
-    yield made
-    close(made)
+@pytest.fixture
+def engine(engine_name: str, tmp_path: Path, clock: Clock) -> Iterator[Engine]:
+    """Each engine, empty, with the clock of the test."""
+    engine = make_engine(engine_name, tmp_path, clock)
+    yield engine
+    close(engine)
+
+
+@pytest.fixture
+def system_clock_engine(engine_name: str, tmp_path: Path) -> Iterator[Engine]:
+    """Each engine, empty, with the system clock."""
+    engine = make_engine(engine_name, tmp_path)
+    yield engine
+    close(engine)
 
 
 @pytest.fixture
 def frequent_switches() -> Iterator[None]:
-    """Have the interpreter switch threads all the time."""
+    """Let the interpreter switch threads as often as it can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -46,12 +52,11 @@ def frequent_switches() -> Iterator[None]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the file of `shared` is."""
+    """The database file of `shared`."""
     return tmp_path / "shared.db"
 
 
 @pytest.fixture
 def shared(path: Path) -> Iterator[Sqlite]:
-    """A file that processes share."""
-    with closing(Sqlite(path)) as made:
-        yield made
+    with closing(Sqlite(path)) as shared:
+        yield shared

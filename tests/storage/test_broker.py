@@ -1,191 +1,360 @@
-"""A broker: what is recorded, claimed and published."""
+"""Records, claims, rate-limit buckets and topics: the contract of every engine."""
 
 from __future__ import annotations
 
 import logging
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from mcpkit import Memory
-from tests.helpers.engines import Engine, claim, done, eventually, finished, read, size, write
-
-
-@pytest.fixture
-def broker(engine: Engine) -> Engine:
-    return engine
-
-
-def test_what_was_never_written_is_empty(broker):
-    assert read(broker, "a") == {}
-
-
-def test_writes_are_merged_and_none_removes(broker):
-    write(broker, "a", {"level": "info", "uri": "x"})
-    write(broker, "a", {"level": "debug", "uri": None, "absent": None, "state": ""})
-    assert read(broker, "a") == {"level": "debug", "state": ""}
-    assert read(broker, "b") == {}
-
-
-@pytest.mark.parametrize("changes", [{}, {"level": None}])
-def test_a_key_without_fields_is_not_created(broker, changes):
-    write(broker, "a", changes)
-    assert read(broker, "a") == {}
-    assert size(broker) == 0
+from mcpkit import Memory, Redis, Sqlite
+from tests.helpers.clock import Clock
+from tests.helpers.engines import (
+    THREADS,
+    Engine,
+    claim,
+    close,
+    done,
+    eventually,
+    in_threads,
+    make_engine,
+    read,
+    size,
+    write,
+)
 
 
-def test_a_key_that_loses_its_last_field_is_gone(broker):
-    write(broker, "a", {"level": "info"})
-    write(broker, "a", {"level": None})
-    assert size(broker) == 0
-    write(broker, "a", {})
-    assert read(broker, "a") == {}
+def test_write_merges_fields_and_removes_those_set_to_none(engine):
+    write(engine, "a", {"level": "info", "uri": "x"})
+    write(engine, "a", {"level": "debug", "uri": None, "absent": None, "state": ""})
+    assert read(engine, "a") == {"level": "debug", "state": ""}
+    assert read(engine, "b") == {}
 
 
-def test_delete_removes_and_may_be_repeated(broker):
-    write(broker, "a", {"level": "info"})
-    done(broker.erase("a"))
-    done(broker.erase("a"))
-    assert read(broker, "a") == {}
-    write(broker, "a", {"uri": "x"})
-    assert read(broker, "a") == {"uri": "x"}
-
-
-def test_what_was_read_does_not_change(broker):
-    write(broker, "a", {"level": "info"})
-    before = done(broker.read("a"))
-    write(broker, "a", {"level": "debug"})
+def test_read_returns_a_read_only_snapshot(engine):
+    write(engine, "a", {"level": "info"})
+    before = done(engine.read("a"))
+    write(engine, "a", {"level": "debug"})
     assert before == {"level": "info"}
     with pytest.raises(TypeError):
         before["level"] = "error"
 
 
-def test_what_was_written_may_be_changed_by_who_wrote_it(broker):
+def test_write_copies_the_fields(engine):
     fields = {"level": "info"}
-    write(broker, "a", fields)
+    write(engine, "a", fields)
     fields["level"] = "debug"
-    assert read(broker, "a") == {"level": "info"}
+    assert read(engine, "a") == {"level": "info"}
 
 
-# Claims
-
-
-def test_a_claim_is_made_once(broker):
-    assert claim(broker, "a") is True
-    assert claim(broker, "a") is False
-    assert claim(broker, "a", 3600) is False
-
-
-def test_each_key_is_claimed_apart_and_is_none_that_is_written(broker):
-    write(broker, "record", {"level": "info"})
-    assert claim(broker, "a")
-    assert claim(broker, "b")
-    assert read(broker, "a") == {}
-    assert read(broker, "record") == {"level": "info"}
+def test_claims_and_records_have_separate_keys(engine):
+    write(engine, "record", {"level": "info"})
+    assert claim(engine, "a")
+    assert claim(engine, "b")
+    assert read(engine, "a") == {}
+    assert read(engine, "record") == {"level": "info"}
 
 
 # Topics
 
 
-def test_a_message_reaches_every_listener_of_its_topic_in_order(broker):
+def test_publish_reaches_every_listener_of_the_topic_in_order(engine):
     first: list[str] = []
     second: list[str] = []
-    broker.subscribe("changes", first.append)
-    broker.subscribe("changes", second.append)
-    broker.subscribe("other", lambda _: pytest.fail("another topic"))
+    engine.subscribe("changes", first.append)
+    engine.subscribe("changes", second.append)
+    engine.subscribe("other", lambda _: pytest.fail("another topic"))
     for message in ["a", "b", "", "ä\0\n" * 10_000]:
-        done(broker.publish("changes", message))
+        done(engine.publish("changes", message))
     eventually(lambda: len(second) == 4)
     assert first == second == ["a", "b", "", "ä\0\n" * 10_000]
 
 
-def test_a_listener_hears_nothing_before_it_comes_nor_after_it_has_left(broker):
+def test_listener_receives_only_messages_published_while_subscribed(engine):
     heard: list[str] = []
     others: list[str] = []
-    broker.subscribe("changes", others.append)
-    done(broker.publish("changes", "before"))
-    leave = broker.subscribe("changes", heard.append)
-    stay = broker.subscribe("changes", heard.append)
+    engine.subscribe("changes", others.append)
+    done(engine.publish("changes", "before"))
+    leave = engine.subscribe("changes", heard.append)
+    stay = engine.subscribe("changes", heard.append)
     leave()
     leave()
-    done(broker.publish("changes", "once"))
+    done(engine.publish("changes", "once"))
     eventually(lambda: "once" in others)
     stay()
-    done(broker.publish("changes", "never"))
+    done(engine.publish("changes", "never"))
     eventually(lambda: "never" in others)
     assert heard == ["once"]
 
 
-def test_who_comes_when_nobody_has_listened_hears_what_comes_then(broker):
-    for turn in range(3):
-        heard: list[str] = []
-        leave = broker.subscribe("changes", heard.append)
-        done(broker.publish("changes", f"{turn}"))
-        eventually(lambda heard=heard: heard)
-        assert heard == [f"{turn}"]
-        leave()
-        done(broker.publish("changes", "nobody listens"))
-
-
 @pytest.mark.slow
-def test_who_hears_all_has_missed_nothing(broker):
+def test_listener_that_receives_all_messages_is_not_notified_of_a_gap(engine):
     for turn in range(2):
         heard: list[str] = []
-        leave = broker.subscribe("changes", heard.append, lambda: pytest.fail("it has heard all"))
-        done(broker.listening())
+        leave = engine.subscribe("changes", heard.append, lambda: pytest.fail("it has heard all"))
+        done(engine.listening())
         messages = [f"{turn}/{number}" for number in range(300)]
         for message in messages:
-            done(broker.publish("changes", message))
+            done(engine.publish("changes", message))
         eventually(lambda: len(heard) == 300)
         assert heard == messages
         leave()
-        done(broker.publish("changes", "nobody listens"))
+        done(engine.publish("changes", "nobody listens"))
 
 
-def test_listeners_may_come_and_go_while_a_message_is_told(broker):
+def test_listener_may_unsubscribe_and_subscribe_while_called(engine):
     heard: list[str] = []
 
     def once(message: str) -> None:
         leave()
         heard.append(message)
-        broker.subscribe("changes", heard.append)
+        engine.subscribe("changes", heard.append)
 
-    leave = broker.subscribe("changes", once)
-    done(broker.publish("changes", "a"))
+    leave = engine.subscribe("changes", once)
+    done(engine.publish("changes", "a"))
     eventually(lambda: heard == ["a"])
-    done(broker.publish("changes", "b"))
+    done(engine.publish("changes", "b"))
     eventually(lambda: heard == ["a", "b"])
 
 
-def test_a_subscription_may_end_in_the_middle_of_anything():
-    broker = Memory()
-    leave = broker.subscribe("changes", lambda _: pytest.fail("it has left"))
-
-    def collect_garbage() -> float:
-        leave()
-        return 0.0
-
-    finished(Memory(collect_garbage).write("a", {"level": "info"}, 1))
-    broker._records._clock = collect_garbage
-    finished(broker.write("a", {"level": "info"}, 60))
-    finished(broker.publish("changes", "a"))
-
-
-def test_a_listener_that_fails_is_logged_and_the_others_hear(broker, caplog):
+def test_failing_listener_is_logged_and_others_receive_the_message(engine, caplog):
     def fail(message: str) -> None:
         raise LookupError(message)
 
     heard: list[str] = []
-    broker.subscribe("changes", fail)
-    broker.subscribe("changes", heard.append)
+    engine.subscribe("changes", fail)
+    engine.subscribe("changes", heard.append)
     with caplog.at_level(logging.ERROR, "mcpkit"):
-        done(broker.publish("changes", "a"))
+        done(engine.publish("changes", "a"))
         eventually(lambda: heard == ["a"])
     assert "changes" in caplog.text
     assert "LookupError: a" in caplog.text
 
 
-def test_topics_and_keys_have_names_of_their_own(broker):
-    broker.subscribe("a", lambda _: pytest.fail("nothing was published"))
-    write(broker, "a", {"level": "info"})
-    done(broker.publish("b", "nobody listens"))
-    assert read(broker, "a") == {"level": "info"}
+# Expiry
+
+
+def test_record_expires_at_its_ttl(engine, clock):
+    write(engine, "a", {"level": "info"}, 10)
+    clock.now += 9.999
+    assert read(engine, "a") == {"level": "info"}
+    clock.now = 1010.0
+    assert read(engine, "a") == {}
+
+
+KEYS = st.sampled_from("abc")
+
+CHANGES = st.dictionaries(st.sampled_from("xyz"), st.none() | st.sampled_from(["", "1", "2"]), max_size=3)
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), KEYS, CHANGES, st.integers(-1, 20)),
+        st.tuples(st.just("erase"), KEYS),
+        st.tuples(st.just("claim"), st.sampled_from("de"), st.integers(1, 20)),
+        st.tuples(st.just("wait"), st.integers(1, 10)),
+        st.tuples(st.just("sweep")),
+    ),
+    max_size=40,
+)
+
+
+class Model:
+    """The same store with no cleverness: it looks at everything each time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.kept: dict[str, tuple[dict[str, str], float]] = {}
+        self.claimed: dict[str, float] = {}
+
+    def read(self, key: str) -> dict[str, str]:
+        fields, expires = self.kept.get(key, ({}, 0.0))
+        return fields if expires > self.clock.now else {}
+
+    def write(self, key: str, changes: dict[str, str | None], ttl: float) -> None:
+        fields = {name: text for name, text in (self.read(key) | changes).items() if text is not None}
+        self.kept[key] = (fields, self.clock.now + ttl)
+
+    def erase(self, key: str) -> None:
+        self.kept.pop(key, None)
+
+    def claim(self, key: str, ttl: float) -> bool:
+        if self.claimed.get(key, 0.0) > self.clock.now:
+            return False
+        self.claimed[key] = self.clock.now + ttl
+        return True
+
+    def __len__(self) -> int:
+        return sum(bool(self.read(key)) for key in "abc") + sum(
+            expires > self.clock.now for expires in self.claimed.values()
+        )
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps=STEPS)
+def test_records_and_claims_agree_with_a_model(
+    engine_name: str, steps: list[Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    clock = Clock()
+    engine, model = make_engine(engine_name, tmp_path_factory.mktemp("engine"), clock), Model(clock)
+    for step, *arguments in steps:
+        if step == "wait":
+            clock.now += arguments[0]
+        elif step == "sweep":
+            assert size(engine) == len(model)
+        else:
+            assert done(getattr(engine, step)(*arguments)) == getattr(model, step)(*arguments)
+        assert {key: read(engine, key) for key in "abc"} == {key: model.read(key) for key in "abc"}
+    clock.now += 20
+    assert size(engine) == 0
+    close(engine)
+
+
+# Threads
+
+
+@pytest.fixture
+def turns(engine: Engine) -> int:
+    return 300 if isinstance(engine, Memory) else 25
+
+
+@pytest.mark.usefixtures("frequent_switches")
+def test_concurrent_writes_of_one_key_lose_no_field(engine, turns):
+
+    def work(number: int) -> None:
+        for turn in range(turns):
+            write(engine, "a", {f"{number}": str(turn), f"{number}-{turn % 5}": "x"})
+            assert read(engine, "a")[f"{number}"] == str(turn)
+
+    in_threads(work)
+    assert len(read(engine, "a")) == THREADS * 6
+
+
+@pytest.mark.usefixtures("frequent_switches")
+def test_read_sees_a_whole_write(engine, turns):
+    write(engine, "a", {"left": "0", "right": "0"})
+
+    def work(number: int) -> None:
+        for turn in range(turns):
+            if number % 2:
+                write(engine, "a", {"left": f"{number} {turn}", "right": f"{number} {turn}"})
+            else:
+                fields = read(engine, "a")
+                assert fields["left"] == fields["right"]
+
+    in_threads(work)
+
+
+@pytest.mark.usefixtures("frequent_switches")
+def test_concurrent_claims_succeed_once(engine, turns):
+    won: list[int] = []
+
+    def work(number: int) -> None:
+        for turn in range(turns):
+            if claim(engine, str(turn)):
+                won.append(turn)
+
+    in_threads(work)
+    assert sorted(won) == list(range(turns))
+
+
+@pytest.mark.usefixtures("frequent_switches")
+def test_concurrent_publish_and_subscribe_loses_no_message(engine, turns):
+    heard: list[str] = []
+    engine.subscribe("changes", heard.append)
+
+    def work(number: int) -> None:
+        for turn in range(turns):
+            leave = engine.subscribe("changes", lambda _: None)
+            done(engine.publish("changes", f"{number} {turn}"))
+            leave()
+
+    in_threads(work)
+    eventually(lambda: len(heard) == THREADS * turns)
+    for number in range(THREADS):
+        own = [message for message in heard if message.startswith(f"{number} ")]
+        assert own == [f"{number} {turn}" for turn in range(turns)]
+    assert len(heard) == THREADS * turns
+
+
+# Rate-limit buckets
+
+
+def spend(engine: Memory | Sqlite, key: str = "a", every: float = 2, burst: int = 3, cost: int = 1) -> float:
+    return done(engine.spend(key, every=every, burst=burst, cost=cost))
+
+
+def test_spend_allows_a_burst_and_then_the_rate(engine, clock: Clock):
+    assert [spend(engine) for _ in range(3)] == [0.0] * 3
+    assert spend(engine) == pytest.approx(2, abs=0.01)
+    clock.now += 1.5
+    assert spend(engine) == pytest.approx(0.5, abs=0.01)
+    clock.now += 0.51
+    assert spend(engine) == 0.0
+    assert spend(engine) > 1.9
+
+
+def test_bucket_refills_and_is_removed(engine, clock: Clock):
+    for _ in range(4):
+        spend(engine)
+    assert size(engine) == 1
+    clock.now += 6.01
+    assert size(engine) == 0
+    assert [spend(engine) for _ in range(3)] == [0.0] * 3
+    assert spend(engine) > 0
+
+
+def test_spend_takes_the_whole_cost_or_nothing(engine, clock: Clock):
+    assert spend(engine, cost=2) == 0.0
+    assert spend(engine, cost=2) == pytest.approx(2, abs=0.01)
+    assert spend(engine, cost=1) == 0.0
+    assert spend(engine, cost=3) == pytest.approx(6, abs=0.01)
+
+
+@pytest.mark.parametrize("every", [1e-3, 1 / 3, 10])
+def test_spend_at_the_rate_is_never_refused(engine, clock: Clock, every: float):
+    if not isinstance(engine, Redis):  # whose clock is there already
+        clock.now = 1.8e9  # floating point is less exact there
+    for _ in range(100):
+        assert spend(engine, every=every, burst=1) == 0.0
+        clock.now += every
+
+
+@pytest.mark.slow
+def test_spend_in_the_long_run_allows_the_rate(engine, clock: Clock):
+    taken = 0
+    for _ in range(400):
+        taken += spend(engine, every=1, burst=5) == 0.0
+        clock.now += 0.0999
+    assert taken in {5 + 39, 5 + 40}
+
+
+def test_spend_after_the_clock_moved_back_waits_one_interval(engine, clock: Clock):
+    spend(engine)
+    clock.now -= 86_400
+    assert spend(engine) <= 2.01
+    clock.now += 2
+    assert spend(engine) == 0.0
+
+
+def test_spend_with_a_smaller_bucket_waits_no_longer_than_its_interval(engine, clock: Clock):
+    for _ in range(100):
+        spend(engine, every=60, burst=100)
+    assert spend(engine, every=2, burst=3) <= 2.01
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("frequent_switches")
+def test_concurrent_spend_allows_exactly_the_burst(engine_name: str, tmp_path: Path):
+    engine = make_engine(engine_name, tmp_path)
+    passed: list[float] = []
+
+    def work(number: int) -> None:
+        passed.extend(spend(engine, every=3600.0, burst=100) for _ in range(1000 // THREADS))
+
+    in_threads(work)
+    close(engine)
+    assert len(passed) == 1000
+    assert passed.count(0.0) == 100

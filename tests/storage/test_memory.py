@@ -1,18 +1,33 @@
-"""The engine within one process: it needs no event loop, as nothing in it waits."""
+"""The engine in memory: expiry, memory use, `Context.store`, and what `Server(shared=)` accepts."""
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
-from mcpkit import Memory
-from tests.helpers.engines import finished
+import pytest
+
+from mcpkit import Context, Extension, Memory, Server
+from mcpkit.testing import Client, connect
+from tests.helpers.clock import Clock
+from tests.helpers.engines import (
+    delete,
+    done,
+    finished,
+    put,
+    read,
+    write,
+)
 
 
 async def listed(memory: Memory) -> list[Any]:
     return [each async for each in memory.items("")]
 
 
-def test_its_coroutines_never_suspend() -> None:
+def test_memory_coroutines_never_suspend() -> None:
     memory = Memory()
     finished(memory.write("a", {"x": "1"}, 60))
     assert finished(memory.read("a")) == {"x": "1"}
@@ -26,5 +41,159 @@ def test_its_coroutines_never_suspend() -> None:
     assert finished(memory.delete("a", version=version))
 
 
-def test_it_ends_with_the_process() -> None:
-    assert not Memory().is_lasting
+def test_memory_home_is_unique():
+    homes = {Memory().home for _ in range(50)}
+    assert len(homes) == 50
+    assert all(home.isascii() and len(home) <= 64 for home in homes)
+    broker = Memory()
+    assert broker.home == broker.home
+
+
+def test_unsubscribe_during_any_other_call_does_not_deadlock():
+    broker = Memory()
+    leave = broker.subscribe("changes", lambda _: pytest.fail("it has left"))
+
+    def collect_garbage() -> float:
+        leave()
+        return 0.0
+
+    finished(Memory(collect_garbage).write("a", {"level": "info"}, 1))
+    broker._records._clock = collect_garbage
+    finished(broker.write("a", {"level": "info"}, 60))
+    finished(broker.publish("changes", "a"))
+
+
+@pytest.fixture
+def memory(clock: Clock) -> Memory:
+    return Memory(clock)
+
+
+def test_write_removes_expired_entries(memory, clock):
+    for number in range(100):
+        write(memory, str(number), {"level": "info"}, 10 + number % 2)
+    clock.now += 10
+    write(memory, "new", {"level": "info"})
+    assert len(memory) == 51
+
+
+def test_erased_keys_leave_no_memory_before_their_expiry(memory):
+    tracemalloc.start()
+    try:
+        for number in range(5_000):
+            write(memory, str(number), {"level": "info"}, 1e6)
+            done(memory.erase(str(number)))
+        gc.collect()
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert left < 50_000
+
+
+def test_ttl_that_shrinks_repeatedly_uses_no_memory(memory, clock):
+    # An absolute end told as seconds from now drifts, as two clocks never agree.
+    write(memory, "a", {"level": "info"}, 1e6)
+    tracemalloc.start()
+    try:
+        for number in range(5_000):
+            write(memory, "a", {}, 1e6 - number / 1000)
+        gc.collect()
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert left < 50_000
+    clock.now += 1e6 - 4.999
+    assert read(memory, "a") == {}
+
+
+@pytest.mark.parametrize("write", ["put", "delete", "sweep"])
+def test_expired_values_are_freed_by_the_next_call(clock: Clock, write: str) -> None:
+    store = Memory(clock)
+    tracemalloc.start()
+    try:
+        for number in range(8):
+            put(store, str(number), bytes(1_000_000))
+        full, _ = tracemalloc.get_traced_memory()
+        clock.now += 60
+        if write == "put":
+            put(store, "other")
+        elif write == "delete":
+            delete(store, "other", "made up")
+        else:
+            store.sweep()
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert full > 8_000_000
+    assert left < 100_000
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    inner = Server("inner")
+    notes = Extension("com.example/notes")
+
+    @inner.tool
+    async def note(text: str, ctx: Context) -> bool:
+        return await ctx.store.put("outer/note", text.encode(), version=None, ttl=60) is not None
+
+    @notes.tool
+    async def read(ctx: Context) -> str:
+        stored = await ctx.store.get("outer/note")
+        return "nothing" if stored is None else stored.value.decode()
+
+    outer = Server("outer", shared=Memory())
+    outer.include(inner)
+    outer.include(notes)
+    async with connect(outer) as connected:
+        yield connected
+
+
+@pytest.mark.anyio
+async def test_context_store_is_shared_by_included_servers(client: Client) -> None:
+    assert (await client.call("read")).text == "nothing"
+    assert (await client.call("note", {"text": "ä" * 500_000})).text == "true"
+    assert (await client.call("note", {"text": "other"})).text == "false"
+    assert (await client.call("read")).text == "ä" * 500_000
+
+
+# Server(shared=)
+
+SECRET = "a secret of sixteen bytes and more"
+
+
+class Lasting(Memory):
+    """An engine that says of itself that it outlives the process."""
+
+    is_lasting = True
+
+
+@pytest.mark.parametrize("secret", ["argument", "environment"])
+def test_server_with_a_lasting_engine_requires_a_secret(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MCPKIT_SECRET", raising=False)
+    with pytest.raises(
+        ValueError, match=r"Lasting\(\.\.\.\) outlives this process.* set MCPKIT_SECRET or write"
+    ):
+        Server("s", shared=Lasting())
+    if secret == "environment":
+        monkeypatch.setenv("MCPKIT_SECRET", SECRET)
+    Server("s", shared=Lasting(), secret=SECRET if secret == "argument" else None)
+    Server("s", shared=Memory())
+
+
+@pytest.mark.parametrize("shared", ["notes.db", Path("notes.db"), {}, Memory])
+def test_server_refuses_a_shared_argument_that_is_no_engine(shared: Any) -> None:
+    with pytest.raises(TypeError, match=r"shared must be an engine such as .*, got"):
+        Server("s", shared=shared)
+
+
+def test_server_names_the_missing_methods_of_an_engine() -> None:
+    class Half:
+        is_lasting = True
+        home = "here"
+        read = write = claim = publish = subscribe = get = put = delete = Memory.get
+
+    with pytest.raises(
+        TypeError,
+        match=r"shared lacks erase, spend, listening, items: mcpkit\.Shared says what an engine has",
+    ):
+        Server("s", shared=Half(), secret=SECRET)  # type: ignore[arg-type]  # the mistake

@@ -1,51 +1,37 @@
-"""The file that processes share: who may read it, how it grows old, and what is heard through it."""
+"""The SQLite engine: the file, its access rights, locks, unusable files, format versions and network disks."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sqlite3
 import sys
-import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from mcpkit import Server, Sqlite
-from mcpkit.state import database, tables
-from tests.helpers.clock import Clock
-from tests.helpers.engines import eventually
+from mcpkit import Sqlite
+from mcpkit.state import database, disks, tables
+from mcpkit.state.disks import network_of
+from tests.helpers.engines import done
 from tests.helpers.waiting import until
-
-pytestmark = pytest.mark.anyio
 
 VALUE = bytes(range(256)) * 4096
 
 
-def watchers() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name == "mcpkit-sqlite-bus"]
-
-
-# The file
-
-
 @pytest.mark.parametrize("name", ["", ":memory:"])
-def test_what_names_no_file_is_refused(name: str) -> None:
+def test_name_without_a_file_is_refused(name: str) -> None:
     with pytest.raises(
         ValueError, match=r"has no file that others could open: name one, or write Memory\(\)"
     ):
         Sqlite(name)
 
 
-@pytest.mark.parametrize("name", [5, None, b"shared.db"])
-def test_what_is_no_path_is_refused(name: Any) -> None:
-    with pytest.raises(TypeError):
-        Sqlite(name)
-
-
-async def test_nothing_is_made_before_it_is_used(path: Path) -> None:
+@pytest.mark.anyio
+async def test_file_is_created_on_first_use(path: Path) -> None:
     shared = Sqlite(path)
     assert not path.exists()
     assert repr(shared) == f"Sqlite({str(path)!r})"
@@ -53,7 +39,10 @@ async def test_nothing_is_made_before_it_is_used(path: Path) -> None:
     assert not path.exists()
 
 
-async def test_a_path_stays_where_it_was_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.anyio
+async def test_relative_path_is_resolved_at_construction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with closing(Sqlite("here.db")) as shared:
         monkeypatch.chdir("/")
@@ -62,7 +51,8 @@ async def test_a_path_stays_where_it_was_meant(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
-async def test_only_its_owner_reads_it(shared: Sqlite, path: Path) -> None:
+@pytest.mark.anyio
+async def test_files_are_private_to_their_owner(shared: Sqlite, path: Path) -> None:
     before = os.umask(0)
     try:
         await shared.write("a", {"x": "1"}, 60)
@@ -77,8 +67,9 @@ async def test_only_its_owner_reads_it(shared: Sqlite, path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
-@pytest.mark.parametrize(("mode", "warnings"), [(0o644, 1), (0o602, 1), (0o660, 0)])
-async def test_a_file_that_others_can_open_is_warned_of_once(
+@pytest.mark.parametrize(("mode", "warnings"), [(0o602, 1), (0o660, 0)])
+@pytest.mark.anyio
+async def test_file_open_to_others_is_logged_once(
     path: Path, mode: int, warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     path.touch()
@@ -87,11 +78,12 @@ async def test_a_file_that_others_can_open_is_warned_of_once(
         for _ in range(2):
             await shared.write("a", {"x": "1"}, 60)
             shared.close()
-    told = f"{path} is open to all users of this machine (mode {mode:04o}): chmod 600"
-    assert caplog.messages == [told] * warnings
+    lines = f"{path} is open to all users of this machine (mode {mode:04o}): chmod 600"
+    assert caplog.messages == [lines] * warnings
 
 
-async def test_what_is_kept_outlives_it(path: Path) -> None:
+@pytest.mark.anyio
+async def test_data_survives_close_and_reopen(path: Path) -> None:
     with closing(Sqlite(path)) as first:
         assert first.is_lasting
         home = first.home
@@ -110,18 +102,10 @@ async def test_what_is_kept_outlives_it(path: Path) -> None:
         assert home.isascii()
 
 
-async def test_it_may_be_used_again_after_it_was_closed(shared: Sqlite) -> None:
-    await shared.write("a", {"x": "1"}, 60)
-    shared.close()
-    assert await shared.read("a") == {"x": "1"}
-    shared.close()
-    await shared.write("a", {"x": "2"}, 60)
-    assert await shared.read("a") == {"x": "2"}
-
-
-async def test_a_file_that_is_replaced_is_left_for_the_new_one(shared: Sqlite, path: Path) -> None:
-    heard: list[str] = []
-    leave = shared.subscribe("t", heard.append)
+@pytest.mark.anyio
+async def test_replaced_file_is_opened_anew(shared: Sqlite, path: Path) -> None:
+    messages: list[str] = []
+    leave = shared.subscribe("t", messages.append)
     await shared.write("a", {"x": "1"}, 60)
     home = shared.home
     for each in path.parent.iterdir():
@@ -134,48 +118,12 @@ async def test_a_file_that_is_replaced_is_left_for_the_new_one(shared: Sqlite, p
         assert await shared.read("b") == {"x": "2"}
         assert await other.read("c") == {"x": "3"}
         assert shared.home == other.home != home
-        await until(lambda: heard == ["new"])
+        await until(lambda: messages == ["new"])
     leave()
 
 
-@pytest.mark.parametrize("first", ["read", "written"])
-async def test_of_a_file_that_is_replaced_none_is_read_while_the_other_is_written(
-    first: str, path: Path
-) -> None:
-    with closing(Sqlite(path)) as shared:
-        if first == "read":
-            assert shared.home
-        else:
-            await shared.write("a", {"x": "1"}, 60)
-            shared._database._close_reader()  # as after an error
-        for each in path.parent.iterdir():
-            each.unlink()
-        if first == "written":
-            assert shared._database.glance("SELECT key FROM records") == []
-        for number in range(3):
-            await shared.write("b", {"x": str(number)}, 60)
-            assert await shared.read("b") == {"x": str(number)}
-        with closing(Sqlite(path)) as other:
-            assert await other.read("b") == {"x": "2"}
-
-
-# Its size
-
-
-@pytest.mark.slow
-async def test_all_that_has_expired_is_removed_however_much_it_is(path: Path) -> None:
-    clock = Clock()
-    with closing(Sqlite(path, clock=clock)) as shared:
-        for _ in range(10):
-            await asyncio.gather(*(shared.write(os.urandom(8).hex(), {"x": "1"}, 10) for _ in range(500)))
-    clock.now += 10
-    with closing(Sqlite(path, clock=clock)) as shared:  # which looks when it begins
-        for _ in range(6):
-            assert await shared.claim(os.urandom(8).hex(), 60)
-        assert await shared._database.rows("SELECT count(*) FROM records", ()) == [(0,)]
-
-
-async def test_the_log_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.anyio
+async def test_write_ahead_log_is_truncated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = path.with_name("shared.db-wal")
     monkeypatch.setattr(database, "_LARGE", 5_000_000)
     with closing(Sqlite(path)) as shared, closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -193,10 +141,8 @@ async def test_the_log_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert await shared.get("9") is not None
 
 
-# Versions of the file
-
-
-async def test_a_file_of_the_version_before_becomes_one_of_this(
+@pytest.mark.anyio
+async def test_earlier_format_is_migrated_and_later_format_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(Sqlite(path)) as before:
@@ -216,23 +162,8 @@ async def test_a_file_of_the_version_before_becomes_one_of_this(
         await older.read("a")
 
 
-async def test_a_file_from_before_there_were_jobs_has_room_for_them(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tables, "_STEPS", tables._STEPS[:1])
-    with closing(Sqlite(path)) as before:
-        version = await before.put("a", VALUE, version=None, ttl=60)
-        monkeypatch.undo()
-        with closing(Sqlite(path)) as after:
-            assert await after.get("a") == (VALUE, version)
-            for key in ("first", "second"):
-                assert await after.add(key, b"1", queue="s/q", owner="", most=2, most_of_owner=1) == "added"
-            assert [job.key for job in (await after.take(["s/q"], most=1, lease=60)).jobs] == ["first"]
-        assert await before.put("a", b"2", version=version, ttl=60)  # who has it open goes on
-
-
-@pytest.mark.parametrize("turn", range(20))
-async def test_all_who_make_it_at_once_have_one_file(turn: int, path: Path) -> None:
+@pytest.mark.anyio
+async def test_concurrent_creation_results_in_one_file(path: Path) -> None:
     engines = [Sqlite(path) for _ in range(8)]
     await asyncio.gather(*(each.write(str(number), {"x": "1"}, 60) for number, each in enumerate(engines)))
     assert len({each.home for each in engines}) == 1
@@ -242,80 +173,222 @@ async def test_all_who_make_it_at_once_have_one_file(turn: int, path: Path) -> N
         each.close()
 
 
-# Messages
+# Locks
 
 
-async def test_nothing_is_looked_for_while_nobody_listens(shared: Sqlite) -> None:
-    await shared.publish("t", "nobody listens")
-    assert watchers() == []
-    leave = [shared.subscribe("t", lambda _: None) for _ in range(2)]
-    assert watchers() == ["mcpkit-sqlite-bus"]
-    leave.pop()()
-    await shared.publish("t", "a")
-    assert watchers() == ["mcpkit-sqlite-bus"]
-    leave.pop()()
-    await until(lambda: watchers() == [])
-    shared.subscribe("t", lambda _: None)
-    shared.close()
-    assert watchers() == []
+@contextmanager
+def locked(path: Path, how: str) -> Iterator[None]:
+    """Have somebody else hold the file."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(f"BEGIN {how}")
+        yield
+        other.execute("ROLLBACK")
 
 
-async def test_a_server_that_nobody_listens_to_looks_for_nothing(shared: Sqlite) -> None:
-    server = Server("s", shared=shared, secret="s" * 32)
-    published = []
-    publish = shared.publish
-
-    async def noting(topic: str, message: str) -> None:
-        await publish(topic, message)
-        published.append(topic)
-
-    shared.publish = noting  # type: ignore[method-assign]  # to see when it is done
-    async with server.running():
-        server.tool(lambda: "", name="new")
-        await until(lambda: published == ["s/changes"])
-        assert watchers() == []
-        server.resource_updated("data://x", to=lambda who: True)  # who that is, others are asked
-        await until(lambda: len(published) == 2)
-        assert watchers() == ["mcpkit-sqlite-bus"]
-    await until(lambda: watchers() == [])
+@pytest.mark.anyio
+async def test_read_does_not_wait_for_a_writer(shared: Sqlite, path: Path) -> None:
+    await shared.write("a", {"x": "1"}, 60)
+    version = await shared.put("a", VALUE, version=None, ttl=60)
+    small = await shared.put("b", b"1", version=None, ttl=60)
+    with locked(path, "IMMEDIATE"):
+        assert await shared.read("a") == {"x": "1"}
+        assert await shared.get("b") == (b"1", small)
+        assert await shared.get("a") == (VALUE, version)
 
 
-@pytest.mark.slow
-async def test_other_processes_are_heard_within_a_quarter_of_a_second(shared: Sqlite, path: Path) -> None:
-    loop = asyncio.get_running_loop()
-    with closing(Sqlite(path)) as other:
-        heard: list[tuple[str, float]] = []
-        leave = shared.subscribe("t", lambda message: heard.append((message, loop.time())))
-        took = []
-        for number in range(10):
-            start = loop.time()
-            await other.publish("t", str(number))
-            await until(lambda number=number: len(heard) > number)
-            took.append(heard[number][1] - start)
-        assert [message for message, _ in heard] == [str(number) for number in range(10)]
-        assert sorted(took)[5] < 0.25
-        leave()
+@pytest.mark.anyio
+async def test_write_that_waits_does_not_block_the_event_loop(shared: Sqlite, path: Path) -> None:
+    await shared.write("a", {"x": "1"}, 60)
+    with locked(path, "IMMEDIATE"):
+        writing = asyncio.ensure_future(shared.write("a", {"x": "2"}, 60))
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert not writing.done()
+    await writing
+    assert await shared.read("a") == {"x": "2"}
 
 
-def test_what_fails_is_logged_once_and_tried_again(
-    shared: Sqlite, path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.anyio
+async def test_lasting_lock_raises_timeout_for_all_waiting_writes(
+    shared: Sqlite, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.state.bulletin._WHILE_FAILING", 0.01)
-    looks = 0
-    glance = database.Database.glance
+    monkeypatch.setattr(database, "PATIENCE", 0.2)
+    await shared.write("a", {"x": "1"}, 60)
+    shared.close()  # the next connection has the patience of the test
+    with locked(path, "IMMEDIATE"):
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        results = await asyncio.gather(
+            *(shared.write("a", {"x": "2"}, 60) for _ in range(20)), return_exceptions=True
+        )
+        assert loop.time() - start < 5
+        assert {type(each) for each in results} == {TimeoutError}
+        assert str(results[0]).startswith(f"{path} is locked by another process")
+    assert await shared.read("a") == {"x": "1"}
+    await shared.write("a", {"x": "3"}, 60)
+    assert await shared.read("a") == {"x": "3"}
 
-    def failing(self: Any, sql: str, values: Any = ()) -> Any:
-        nonlocal looks
-        looks += 1
-        raise PermissionError("not now")
 
-    heard: list[str] = []
-    leave = shared.subscribe("t", heard.append)
-    with monkeypatch.context() as context:
-        context.setattr(database.Database, "glance", failing)
-        eventually(lambda: looks > 3)
-    assert database.Database.glance is glance
-    asyncio.run(shared.publish("t", "a"))
-    eventually(lambda: heard == ["a"])
-    assert caplog.text.count("what other processes publish is not heard") == 1
+# Unusable files
+
+
+def make_foreign(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE theirs (a)")
+
+
+def make_newer(path: Path) -> None:
+    with closing(Sqlite(path)) as shared:
+        assert shared.home
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA user_version = 99")
+
+
+UNUSABLE = {
+    "garbage": (
+        lambda path: path.write_bytes(b"garbage! " * 1000),
+        "is damaged, or no database: move it away",
+    ),
+    "folder": (lambda path: path.mkdir(), "cannot be opened: is there the folder"),
+    "foreign": (make_foreign, "is the database of another program: name another file"),
+    "newer": (
+        make_newer,
+        "was written by a later version of mcpkit (its format is 99, the latest known here is",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+@pytest.mark.anyio
+async def test_unusable_file_raises_and_is_left_unchanged(name: str, shared: Sqlite, path: Path) -> None:
+    make, words = UNUSABLE[name]
+    make(path)
+    before = b"" if path.is_dir() else path.read_bytes()
+    messages: list[str] = []
+    leave = shared.subscribe("t", messages.append)
+    for _ in range(2):
+        assert shared.home == ""
+        for use in (
+            shared.read("a"),
+            shared.write("a", {"x": "1"}, 60),
+            shared.claim("a", 60),
+            shared.erase("a"),
+            shared.publish("t", "lost"),
+            shared.get("a"),
+            shared.put("a", b"", version=None, ttl=60),
+            shared.delete("a", version="x"),
+        ):
+            with pytest.raises(OSError, match=re.escape(f"{path} {words}")):
+                await use
+    assert (b"" if path.is_dir() else path.read_bytes()) == before
+    # It is usable again as soon as the file is.
+    path.rmdir() if path.is_dir() else path.unlink()
+    while not messages:  # what is published before it has been looked at again is not
+        await shared.publish("t", "messages")
+        await asyncio.sleep(0.01)
     leave()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
+@pytest.mark.anyio
+async def test_read_only_file_is_readable_and_write_raises(path: Path, tmp_path: Path) -> None:
+    with closing(Sqlite(path)) as shared:
+        await shared.write("a", {"x": "1"}, 60)
+    path.chmod(0o444)
+    tmp_path.chmod(0o777)
+    folders = [each for each in tmp_path.parents if each.stat().st_mode & 0o005 == 0]
+    modes = [each.stat().st_mode for each in folders]
+    is_root = os.geteuid() == 0  # who may write whatever the rights are
+    try:
+        if is_root:
+            for each in folders:
+                each.chmod(0o755)
+            os.seteuid(65534)
+        with closing(Sqlite(path)) as shared:
+            assert await shared.read("a") == {"x": "1"}
+            with pytest.raises(
+                PermissionError, match=r"shared\.db cannot be written: make it, and its folder, writable"
+            ):
+                await shared.write("a", {"x": "2"}, 60)
+            assert await shared.read("a") == {"x": "1"}
+    finally:
+        if is_root:
+            os.seteuid(0)
+            for each, mode in zip(folders, modes, strict=True):
+                each.chmod(mode)
+
+
+@pytest.mark.anyio
+async def test_damaged_page_raises(path: Path) -> None:
+    with closing(Sqlite(path)) as shared:
+        for number in range(200):
+            await shared.put(str(number), VALUE[:3000], version=None, ttl=60)
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (path.stat().st_size - 4096))
+    with closing(Sqlite(path)) as shared:
+        for _ in range(2):
+            with pytest.raises(OSError, match="is damaged, or no database"):
+                await shared.put("new", VALUE, version=None, ttl=60)
+
+
+# Network disks and durability
+
+
+@pytest.fixture
+def network_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on a disk of the network, as far as Linux tells, with a blank in its name."""
+    folder = tmp_path / "on the network"
+    folder.mkdir()
+    lines = tmp_path / "mountinfo"
+    lines.write_text(
+        "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
+        "what is no line\n"
+        f"50 27 0:50 / {folder.as_posix().replace(' ', chr(92) + '040')} rw,relatime shared:1 - nfs4 nas:/x rw\n"
+        f"51 50 0:51 / {folder.as_posix().replace(' ', chr(92) + '040')}/local rw - xfs /dev/vdb rw\n"
+    )
+    monkeypatch.setattr(disks, "_MOUNTS", lines)
+    return folder
+
+
+@pytest.mark.skipif(os.name == "nt", reason="its paths are others")
+def test_network_of_uses_the_nearest_mount(network_disk: Path, tmp_path: Path) -> None:
+    assert network_of(network_disk / "a.db") == "nfs4"
+    assert network_of(network_disk / "folder" / "a.db") == "nfs4"
+    assert network_of(network_disk / "local" / "a.db") is None
+    assert network_of(network_disk / "localised.db") == "nfs4"
+    assert network_of(network_disk.with_name("on the network too") / "a.db") is None
+    (tmp_path / "link").symlink_to(network_disk)
+    assert network_of(tmp_path / "link" / "a.db") == "nfs4"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="its paths are others")
+def test_file_on_a_network_disk_is_refused(network_disk: Path) -> None:
+    with closing(Sqlite(network_disk / "shared.db")) as shared:
+        for use in (shared.claim("a", 60), shared.read("a"), shared.listening()):
+            with pytest.raises(
+                OSError, match=r"of the network \(nfs4\).*: name a file on a disk of this machine"
+            ):
+                done(use)
+        assert shared.home == ""
+    assert list(network_disk.iterdir()) == []
+    with closing(Sqlite(network_disk / "local.db")) as shared, pytest.raises(OSError, match="nfs4"):
+        done(shared.claim("a", 60))
+    (network_disk / "local").mkdir()
+    with closing(Sqlite(network_disk / "local" / "shared.db")) as shared:
+        assert done(shared.claim("a", 60))
+
+
+@pytest.mark.parametrize(("synchronous", "level"), [(None, 1), ("normal", 1), ("full", 2)])
+def test_synchronous_sets_the_pragma(synchronous: str | None, level: int, path: Path) -> None:
+    options = {} if synchronous is None else {"synchronous": synchronous}
+    with closing(Sqlite(path, **options)) as shared:  # type: ignore[arg-type]  # as it is parametrised
+        for _ in range(2):
+            assert done(shared._database.rows("PRAGMA synchronous", ())) == [(level,)]
+            shared.close()
+
+
+@pytest.mark.parametrize("synchronous", ["FULL", "off", 2, None])
+def test_invalid_synchronous_is_refused(synchronous: object, path: Path) -> None:
+    with pytest.raises(ValueError, match="synchronous must be 'normal' or 'full', got"):
+        Sqlite(path, synchronous=synchronous)  # type: ignore[arg-type]  # that is what is tested

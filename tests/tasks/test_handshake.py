@@ -1,10 +1,10 @@
-"""Tasks of 2025-11-25: what they ask, whose they are, and what is one with those of 2026-07-28."""
+"""Tasks of 2025-11-25: questions, access, lists, and tasks shared with clients of 2026-07-28."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import product
 from typing import Annotated, Any
 
 import pytest
@@ -18,18 +18,18 @@ from mcpkit import (
     Principal,
     Scope,
     Server,
-    Sqlite,
     Task,
 )
 from mcpkit.testing import connect
 from tests.helpers import task_client
-from tests.helpers.handshake_tasks import ADA, BOB, RELATED, Speak, begin, ended, look, server_of
+from tests.helpers.handshake_tasks import ADA, BOB, RELATED, OpenPipe, begin, ended, look, server_of
 from tests.helpers.pipe import Pipe
 from tests.helpers.task_client import KNOWS_TASKS
 
 pytestmark = pytest.mark.anyio
 
 SECRET = "a secret of sixteen and more"
+
 RERUNS = ["safe", "never"]
 
 
@@ -63,7 +63,7 @@ def accepted(**content: Any) -> dict[str, Any]:
     return {"action": "accept", "content": content}
 
 
-async def asked(pipe: Pipe, id_: str) -> dict[str, Any]:
+async def next_question(pipe: Pipe, id_: str) -> dict[str, Any]:
     """Return the next question of a task to a client that looks for it, and does not ask for its result."""
     while (await look(pipe, id_))["status"] != "input_required":
         await asyncio.sleep(0.002)
@@ -71,26 +71,25 @@ async def asked(pipe: Pipe, id_: str) -> dict[str, Any]:
     return await pipe.question("elicitation/create")
 
 
-def about(question: dict[str, Any], id_: str) -> str:
+def question_text(question: dict[str, Any], id_: str) -> str:
     """Return what is asked, which belongs to a task."""
     assert question["params"]["_meta"][RELATED] == {"taskId": id_}
     return str(question["params"]["message"])
 
 
-# What is asked
+# Questions
 
 
-@pytest.mark.parametrize("rerun", RERUNS)
-@pytest.mark.parametrize("waits", [True, False], ids=["waiting", "polling"])
-async def test_what_a_task_asks_is_asked_once_and_its_answers_count(
-    speak: Speak, rerun: Any, waits: bool
+@pytest.mark.parametrize(("rerun", "waits"), [("safe", True), ("never", False)])
+async def test_each_question_is_sent_once_and_its_answer_counts(
+    open_pipe: OpenPipe, rerun: Any, waits: bool
 ) -> None:
-    async with speak(server_of(sign, task=Task(rerun=rerun))) as pipe:
+    async with open_pipe(server_of(sign, task=Task(rerun=rerun))) as pipe:
         id_ = (await begin(pipe, "sign"))["taskId"]
         waiting = pipe.start("tasks/result", {"taskId": id_}) if waits else None
-        first = await (pipe.question("elicitation/create") if waits else asked(pipe, id_))
+        first = await (pipe.question("elicitation/create") if waits else next_question(pipe, id_))
         second = await pipe.question("elicitation/create")
-        questions = {about(question, id_): question for question in (first, second)}
+        questions = {question_text(question, id_): question for question in (first, second)}
         assert questions.keys() == {"First?", "Second?"}
         assert (await look(pipe, id_))["status"] == "input_required"
         pipe.reply(questions["Second?"], accepted(name="Bob"))
@@ -103,23 +102,7 @@ async def test_what_a_task_asks_is_asked_once_and_its_answers_count(
 
 
 @pytest.mark.parametrize("rerun", RERUNS)
-async def test_an_entry_that_does_not_fit_is_asked_for_again(speak: Speak, rerun: Any) -> None:
-    async def age(ctx: Context) -> int:
-        """Ask for a number."""
-        return (await ctx.elicit("Age?", int)).value
-
-    async with speak(server_of(age, task=Task(rerun=rerun))) as pipe:
-        id_ = (await begin(pipe, "age"))["taskId"]
-        question = await asked(pipe, id_)
-        pipe.reply(question, accepted(value="old"))
-        again = await pipe.question("elicitation/create")
-        assert about(again, id_).startswith("Age?\n\n")
-        pipe.reply(again, accepted(value=36))
-        assert (await pipe.result("tasks/result", {"taskId": id_}))["structuredContent"] == {"result": 36}
-
-
-@pytest.mark.parametrize("rerun", RERUNS)
-async def test_a_client_that_refuses_to_answer_is_heard(speak: Speak, rerun: Any) -> None:
+async def test_error_response_to_a_question_raises_answer_error(open_pipe: OpenPipe, rerun: Any) -> None:
     async def ask(ctx: Context) -> str:
         """Ask."""
         try:
@@ -128,21 +111,21 @@ async def test_a_client_that_refuses_to_answer_is_heard(speak: Speak, rerun: Any
             return f"{error}"
         return "answered"
 
-    async with speak(server_of(ask, task=Task(rerun=rerun))) as pipe:
+    async with open_pipe(server_of(ask, task=Task(rerun=rerun))) as pipe:
         id_ = (await begin(pipe, "ask"))["taskId"]
-        question = await asked(pipe, id_)
+        question = await next_question(pipe, id_)
         refusal = {"code": -1, "message": "not now"}
         pipe.send({"jsonrpc": "2.0", "id": question["id"], "error": refusal})
         result = await pipe.result("tasks/result", {"taskId": id_})
         assert result["content"][0]["text"] == "The client refused to answer: not now"
 
 
-async def test_what_is_answered_elsewhere_is_taken_back(speak: Speak) -> None:
+async def test_question_answered_by_another_client_is_cancelled(open_pipe: OpenPipe) -> None:
     """Whichever client answers first is heard; the other is told that it need not."""
     server = server_of(sure)
-    async with speak(server) as one, speak(server) as other:
+    async with open_pipe(server) as one, open_pipe(server) as other:
         id_ = (await begin(one, "sure"))["taskId"]
-        first = await asked(one, id_)
+        first = await next_question(one, id_)
         waiting = other.start("tasks/result", {"taskId": id_})
         second = await other.question("elicitation/create")
         other.reply(second, {"action": "decline"})
@@ -154,11 +137,11 @@ async def test_what_is_answered_elsewhere_is_taken_back(speak: Speak) -> None:
         assert message["params"]["requestId"] == first["id"]
 
 
-async def test_what_was_asked_for_a_request_that_ends_is_asked_elsewhere(speak: Speak) -> None:
+async def test_question_of_a_cancelled_request_is_sent_again(open_pipe: OpenPipe) -> None:
     server = server_of(sure)
-    async with speak(server) as one, speak(server) as other:
+    async with open_pipe(server) as one, open_pipe(server) as other:
         id_ = (await begin(one, "sure"))["taskId"]
-        await asked(one, id_)
+        await next_question(one, id_)
         waiting = other.start("tasks/result", {"taskId": id_})
         question = await other.question("elicitation/create")
         for _ in range(2):
@@ -172,28 +155,17 @@ async def test_what_was_asked_for_a_request_that_ends_is_asked_elsewhere(speak: 
         assert (await ended(other, id_))["status"] == "completed"
 
 
-async def test_a_client_that_cannot_be_asked_is_not(speak: Speak) -> None:
+async def test_client_without_elicitation_receives_no_question(open_pipe: OpenPipe) -> None:
     server = server_of(sure)
-    async with speak(server) as one, speak(server, capabilities={}) as mute:
+    async with open_pipe(server) as one, open_pipe(server, capabilities={}) as other:
         id_ = (await begin(one, "sure"))["taskId"]
-        question = await asked(one, id_)
-        waiting = mute.start("tasks/result", {"taskId": id_})
-        assert (await look(mute, id_))["status"] == "input_required"
+        question = await next_question(one, id_)
+        waiting = other.start("tasks/result", {"taskId": id_})
+        assert (await look(other, id_))["status"] == "input_required"
         one.reply(question, {"action": "cancel"})
-        while (message := await mute.receive()).get("id") != waiting:
+        while (message := await other.receive()).get("id") != waiting:
             assert message["method"] == "notifications/tasks/status"
         assert message["result"]["content"][0]["text"] == "cancel"
-
-
-async def test_a_task_of_a_client_that_cannot_be_asked_says_so(speak: Speak) -> None:
-    async with speak(server_of(sure), capabilities={}) as pipe:
-        id_ = (await begin(pipe, "sure"))["taskId"]
-        result = await pipe.result("tasks/result", {"taskId": id_})
-        assert result["isError"]
-        assert "elicitation" in result["content"][0]["text"]
-
-
-# What is asked before there is a task
 
 
 async def reserve(table: Annotated[int, Ask("Which table?")], ctx: Context) -> str:
@@ -201,8 +173,8 @@ async def reserve(table: Annotated[int, Ask("Which table?")], ctx: Context) -> s
     return f"table {table}, {(await ctx.elicit('Quiet?', bool)).value}"
 
 
-async def test_what_is_asked_before_there_is_a_task_belongs_to_none(speak: Speak) -> None:
-    async with speak(server_of(reserve, task=Task(required=True))) as pipe:
+async def test_question_of_a_parameter_has_no_related_task(open_pipe: OpenPipe) -> None:
+    async with open_pipe(server_of(reserve, task=Task(required=True))) as pipe:
         making = pipe.start("tools/call", {"name": "reserve", "arguments": {}, "task": {}})
         before = await pipe.question("elicitation/create")
         assert before["params"]["message"] == "Which table?"
@@ -211,38 +183,36 @@ async def test_what_is_asked_before_there_is_a_task_belongs_to_none(speak: Speak
         made = await pipe.receive()
         assert made["id"] == making
         id_ = made["result"]["task"]["taskId"]
-        question = await asked(pipe, id_)
-        assert about(question, id_) == "Quiet?"
+        question = await next_question(pipe, id_)
+        assert question_text(question, id_) == "Quiet?"
         pipe.reply(question, accepted(value=True))
         assert (await pipe.result("tasks/result", {"taskId": id_}))["content"][0]["text"] == "table 7, True"
 
 
-async def test_a_user_who_declines_before_there_is_a_task_has_it_fail(speak: Speak) -> None:
-    async with speak(server_of(reserve)) as pipe:
-        making = pipe.start("tools/call", {"name": "reserve", "arguments": {}, "task": {}})
-        pipe.reply(await pipe.question("elicitation/create"), {"action": "decline"})
-        made = await pipe.receive()
-        assert made["id"] == making
-        id_ = made["result"]["task"]["taskId"]
-        assert (await pipe.result("tasks/result", {"taskId": id_}))["isError"]
-        assert (await look(pipe, id_))["status"] == "failed"
+@pytest.mark.parametrize("rerun", ["safe", "never"])
+async def test_url_elicitation_resumes_the_task(open_pipe: OpenPipe, rerun: Any) -> None:
+    done: list[bool] = []
 
+    async def pay(ctx: Context) -> str:
+        """Have something paid."""
+        return (await ctx.elicit_url("Pay", "https://pay.example/1", done=lambda: bool(done))).action
 
-async def test_a_client_that_refuses_before_there_is_a_task_gets_none(speak: Speak) -> None:
-    async with speak(server_of(reserve)) as pipe:
-        making = pipe.start("tools/call", {"name": "reserve", "arguments": {}, "task": {}})
+    server = server_of(pay, task=Task(rerun=rerun))
+    async with open_pipe(server, capabilities={"elicitation": {"url": {}}}) as pipe:
+        id_ = (await begin(pipe, "pay"))["taskId"]
+        waiting = pipe.start("tasks/result", {"taskId": id_})
         question = await pipe.question("elicitation/create")
-        pipe.send({"jsonrpc": "2.0", "id": question["id"], "error": {"code": -1, "message": "not now"}})
-        refused = await pipe.receive()
-        assert refused["id"] == making
-        assert "not now" in refused["error"]["message"]
-        assert (await pipe.result("tasks/list"))["tasks"] == []
+        done.append(True)
+        pipe.reply(question, {"action": "accept"})
+        while (message := await pipe.receive()).get("id") != waiting:
+            assert message["method"].startswith("notifications/")
+        assert message["result"]["content"] == [{"type": "text", "text": "accept"}]
 
 
-# Whose they are
+# Access
 
 
-class Counted(Memory):
+class CountingMemory(Memory):
     """Counts the looks at jobs."""
 
     looks = 0
@@ -252,15 +222,18 @@ class Counted(Memory):
         return await super().look(key)
 
 
-@pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel"])
-async def test_a_task_of_somebody_else_is_unknown_without_a_look(speak: Speak, method: str) -> None:
-    engine = Counted()
+async def test_task_of_another_principal_is_unknown_without_a_lookup(open_pipe: OpenPipe) -> None:
+    engine = CountingMemory()
     server = server_of(hold, shared=engine, secret=SECRET)
-    async with speak(server) as ada, speak(server, BOB) as bob, speak(server, Principal(None)) as nobody:
+    async with (
+        open_pipe(server) as ada,
+        open_pipe(server, BOB) as bob,
+        open_pipe(server, Principal(None)) as anonymous,
+    ):
         id_ = (await begin(ada, "hold"))["taskId"]
         await ada.answered()
         looks = engine.looks
-        for other in (bob, nobody):
+        for other, method in product((bob, anonymous), ("tasks/get", "tasks/result", "tasks/cancel")):
             error = await other.error(method, {"taskId": id_})
             assert error["code"] == -32602
             assert error["message"].startswith("Unknown task")
@@ -268,17 +241,17 @@ async def test_a_task_of_somebody_else_is_unknown_without_a_look(speak: Speak, m
         assert (await look(ada, id_))["status"] == "working"
 
 
-async def test_who_is_not_identified_lists_nothing_and_finds_what_it_knows_the_id_of(speak: Speak) -> None:
-    async with speak(server_of(add), Principal(None)) as pipe:
+async def test_anonymous_client_may_get_but_not_list_tasks(open_pipe: OpenPipe) -> None:
+    async with open_pipe(server_of(add), Principal(None)) as pipe:
         id_ = (await begin(pipe, "add", {"a": 1, "b": 2}))["taskId"]
         assert (await pipe.error("tasks/list"))["code"] == -32601
         assert (await ended(pipe, id_))["status"] == "completed"
 
 
-async def test_a_list_has_ones_own_tasks_in_pages(speak: Speak, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_list_returns_own_tasks_in_pages(open_pipe: OpenPipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcpkit.tasks.handshake._PAGE", 2)
     server = server_of(hold, add)
-    async with speak(server) as ada, speak(server, BOB) as bob:
+    async with open_pipe(server) as ada, open_pipe(server, BOB) as bob:
         made = [(await begin(ada, "hold"))["taskId"] for _ in range(4)]
         made.append((await begin(ada, "add", {"a": 1, "b": 2}))["taskId"])
         await ended(ada, made[-1])
@@ -298,13 +271,13 @@ async def test_a_list_has_ones_own_tasks_in_pages(speak: Speak, monkeypatch: pyt
             assert (error["code"], error["message"][:14]) == (-32602, "Invalid cursor")
 
 
-async def test_a_cursor_whose_task_has_expired_is_invalid(
-    speak: Speak, monkeypatch: pytest.MonkeyPatch
+async def test_cursor_of_an_expired_task_is_invalid(
+    open_pipe: OpenPipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mcpkit.tasks.handshake._PAGE", 1)
     monkeypatch.setattr("mcpkit.tasks.handshake._SHORTEST", 0.0)
     server = server_of(hold, add)
-    async with speak(server) as pipe:
+    async with open_pipe(server) as pipe:
         await begin(pipe, "hold")
         id_ = (await begin(pipe, "add", {"a": 1, "b": 2}, ttl=1))["taskId"]
         await pipe.request("tasks/result", {"taskId": id_})
@@ -314,12 +287,12 @@ async def test_a_cursor_whose_task_has_expired_is_invalid(
         assert (await pipe.error("tasks/list", {"cursor": id_}))["message"].startswith("Invalid cursor")
 
 
-async def test_each_request_needs_the_scopes_of_the_call_as_they_are_today(speak: Speak) -> None:
+async def test_task_requests_require_the_scopes_of_the_tool(open_pipe: OpenPipe) -> None:
     server = Server("lab", scopes={"train": Scope("Train")})
     server.tool(hold, task=True, scopes="train")
     server.tool(add, task=True)
     may, may_not = Principal("ada", ["train"]), Principal("ada")
-    async with speak(server, may) as before, speak(server, may_not) as today:
+    async with open_pipe(server, may) as before, open_pipe(server, may_not) as today:
         id_ = (await begin(before, "hold"))["taskId"]
         other = (await begin(before, "add", {"a": 1, "b": 2}))["taskId"]
         for method in ("tasks/get", "tasks/result", "tasks/cancel"):
@@ -330,12 +303,12 @@ async def test_each_request_needs_the_scopes_of_the_call_as_they_are_today(speak
         assert (await look(before, id_))["status"] == "working"
 
 
-# One record for both generations
+# Both generations
 
 
-async def test_a_task_of_one_generation_is_one_of_the_other(speak: Speak) -> None:
+async def test_task_is_visible_to_clients_of_both_generations(open_pipe: OpenPipe) -> None:
     server = server_of(add, hold)
-    async with speak(server) as pipe, connect(server, capabilities=KNOWS_TASKS, principal=ADA) as client:
+    async with open_pipe(server) as pipe, connect(server, capabilities=KNOWS_TASKS, principal=ADA) as client:
         id_ = (await begin(pipe, "add", {"a": 1, "b": 2}))["taskId"]
         old = await ended(pipe, id_)
         new = await task_client.look(client, {"taskId": id_})
@@ -353,25 +326,19 @@ async def test_a_task_of_one_generation_is_one_of_the_other(speak: Speak) -> Non
         assert result["structuredContent"] == {"result": 7}
 
 
-# On any replica
-
-
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @pytest.mark.parametrize("rerun", RERUNS)
-async def test_any_replica_waits_asks_and_answers(
-    speak: Speak, tmp_path: Path, kind: str, rerun: Any
-) -> None:
-    engine = Memory() if kind == "memory" else Sqlite(tmp_path / "lab.db")
+async def test_any_replica_may_deliver_questions_and_results(open_pipe: OpenPipe, rerun: Any) -> None:
+    engine = Memory()
     servers = [server_of(sign, task=Task(rerun=rerun), shared=engine, secret=SECRET) for _ in range(2)]
-    async with speak(servers[0]) as one, speak(servers[1]) as other:
+    async with open_pipe(servers[0]) as one, open_pipe(servers[1]) as other:
         id_ = (await begin(one, "sign"))["taskId"]
-        await asked(one, id_)
+        await next_question(one, id_)
         await one.question("elicitation/create")
         waiting = other.start("tasks/result", {"taskId": id_})
         names = {"First?": "Ada", "Second?": "Bob"}
         for _ in range(2):
             question = await other.question("elicitation/create")
-            other.reply(question, accepted(name=names[about(question, id_)]))
+            other.reply(question, accepted(name=names[question_text(question, id_)]))
         while (message := await other.receive()).get("id") != waiting:
             pass
         assert message["result"]["content"][0]["text"] == "Ada and Bob"

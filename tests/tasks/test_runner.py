@@ -1,51 +1,46 @@
-"""A runner takes jobs as soon as it hears of them, so many at a time, whatever goes wrong."""
+"""Runners: taking jobs, leases, shutdown, and jobs without a runner."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from mcpkit import Memory, Sqlite
+from mcpkit import Memory
 from mcpkit.state.queue import Job
-from mcpkit.tasks.leases import Hold
-from mcpkit.tasks.runner import Runner
-from tests.helpers.hands import LINE, Between, Hands, add, forever, look, runner_of, take
+from mcpkit.tasks.leases import Hold, Leases
+from mcpkit.tasks.orphans import Orphans
+from tests.helpers.clock import Clock
+from tests.helpers.hands import LEASE, LINE, Between, Hands, Rival, add, end, forever, look, runner_of, take
 from tests.helpers.waiting import until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 OTHER = "s/task/b"
 
-HELPERS = Path(__file__).parent.parent / "helpers"
 
-
-@pytest.mark.usefixtures("no_looks")
-async def test_jobs_are_run_once_whether_they_were_there_before_or_come_later(
-    engine: Memory | Sqlite,
+@pytest.mark.usefixtures("no_polling")
+async def test_existing_and_new_jobs_run_once(
+    engine: Memory,
 ) -> None:
     await add(engine, "before")
-    hands = Hands(engine)
-    async with runner_of(engine, hands).running():
-        await until(lambda: hands.keys == ["before"])
+    work = Hands(engine)
+    async with runner_of(engine, work).running():
+        await until(lambda: work.keys == ["before"])
         await add(engine, "later")
-        await until(lambda: hands.keys == ["before", "later"])
-        await until(lambda: hands.running == 0)
-    assert [job.fence for job in hands.jobs] == [1, 1]
-    assert [(await look(engine, key)).value for key in hands.keys] == [b"done", b"done"]
-    assert all(abs(now - time.time()) < 60 for now in hands.times)
+        await until(lambda: work.keys == ["before", "later"])
+        await until(lambda: work.running == 0)
+    assert [job.fence for job in work.jobs] == [1, 1]
+    assert [(await look(engine, key)).value for key in work.keys] == [b"done", b"done"]
+    assert all(abs(now - time.time()) < 60 for now in work.times)
 
 
-@pytest.mark.usefixtures("no_looks")
-async def test_so_many_run_at_a_time_and_are_taken_at_once(engine: Memory | Sqlite) -> None:
+@pytest.mark.usefixtures("no_polling")
+async def test_slots_limit_the_jobs_that_run_and_are_taken(engine: Memory) -> None:
     keys = [f"job {number:02}" for number in range(20)]
     await add(engine, *keys)
     queue, released = Between(engine), asyncio.Event()
@@ -53,116 +48,113 @@ async def test_so_many_run_at_a_time_and_are_taken_at_once(engine: Memory | Sqli
     async def do(job: Job, hold: Hold) -> None:
         await released.wait()
 
-    hands = Hands(queue, do)
-    async with runner_of(engine, hands, slots=3).running():
-        await until(lambda: hands.running == 3)
+    work = Hands(queue, do)
+    async with runner_of(engine, work, slots=3).running():
+        await until(lambda: work.running == 3)
         assert queue.takes == [3]
         released.set()
-        await until(lambda: len(hands.jobs) == 20 and hands.running == 0)
-    assert sorted(hands.keys) == keys
-    assert hands.most == 3
+        await until(lambda: len(work.jobs) == 20 and work.running == 0)
+    assert sorted(work.keys) == keys
+    assert work.most == 3
 
 
-@pytest.mark.usefixtures("no_looks")
-async def test_nobody_asks_again_where_there_was_not_enough(engine: Memory | Sqlite) -> None:
+@pytest.mark.usefixtures("no_polling")
+async def test_runner_does_not_take_again_from_an_exhausted_queue(engine: Memory) -> None:
     await add(engine, "a", "b")
     queue = Between(engine)
-    hands = Hands(queue)
-    async with runner_of(engine, hands, slots=3).running():
-        await until(lambda: hands.keys == ["a", "b"] and hands.running == 0)
+    work = Hands(queue)
+    async with runner_of(engine, work, slots=3).running():
+        await until(lambda: work.keys == ["a", "b"] and work.running == 0)
         for _ in range(10):
             await asyncio.sleep(0)
     assert queue.takes == [3]
 
 
-async def test_what_others_have_left_is_taken_when_its_lease_is_over(engine: Memory | Sqlite) -> None:
+async def test_job_is_taken_after_its_lease_expired(engine: Memory) -> None:
     await add(engine, "a")
     await engine.take([LINE], most=1, lease=0.3)
-    hands = Hands(engine)
-    async with runner_of(engine, hands).running():
-        await until(lambda: hands.keys == ["a"])
-        assert hands.jobs[0].fence == 2
+    work = Hands(engine)
+    async with runner_of(engine, work).running():
+        await until(lambda: work.keys == ["a"])
+        assert work.jobs[0].fence == 2
 
 
-@pytest.mark.usefixtures("no_looks")
-async def test_queues_come_and_go(engine: Memory | Sqlite) -> None:
+@pytest.mark.usefixtures("no_polling")
+async def test_queues_may_change_while_running(engine: Memory) -> None:
     await add(engine, "before", line=OTHER)
-    hands = Hands(engine)
-    runner = runner_of(engine, hands)
+    work = Hands(engine)
+    runner = runner_of(engine, work)
     async with runner.running():
         await add(engine, "a")
-        await until(lambda: hands.keys == ["a"])
-        hands.lines = [OTHER]
+        await until(lambda: work.keys == ["a"])
+        work.lines = [OTHER]
         runner.wake()
-        await until(lambda: hands.keys == ["a", "before"])
+        await until(lambda: work.keys == ["a", "before"])
         await add(engine, "b")
         await add(engine, "later", line=OTHER)
-        await until(lambda: hands.keys == ["a", "before", "later"])
-        hands.lines = []
+        await until(lambda: work.keys == ["a", "before", "later"])
+        work.lines = []
         runner.wake()
     assert [job.key for job in await take(engine)] == ["b"]
 
 
-@pytest.mark.usefixtures("no_looks")
-async def test_it_is_woken_from_any_thread(engine: Memory | Sqlite) -> None:
-    hands = Hands(engine)
-    hands.lines = []
-    runner = runner_of(engine, hands)
+@pytest.mark.usefixtures("no_polling")
+async def test_wake_may_be_called_from_any_thread(engine: Memory) -> None:
+    work = Hands(engine)
+    work.lines = []
+    runner = runner_of(engine, work)
     runner.wake()  # before it runs, that does nothing
     async with runner.running():
         await add(engine, "a")
-        hands.lines = [LINE]
+        work.lines = [LINE]
         thread = threading.Thread(target=runner.wake)
         thread.start()
-        await until(lambda: hands.keys == ["a"])
+        await until(lambda: work.keys == ["a"])
         thread.join()
     runner.wake()
 
 
-@pytest.mark.usefixtures("no_looks")
-async def test_who_has_missed_something_looks() -> None:
-    class Deaf(Memory):
+@pytest.mark.usefixtures("no_polling")
+async def test_gap_in_messages_makes_the_runner_look() -> None:
+    class DeafMemory(Memory):
         """An engine whose bus loses all, and says so when it is asked."""
 
-        told: Callable[[], None]
+        messages: Callable[[], None]
 
         def subscribe(
             self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
         ) -> Callable[[], None]:
             assert missed is not None
-            self.told = missed
+            self.on_gap = missed
             return lambda: None
 
-    engine = Deaf()
+    engine = DeafMemory()
     queue = Between(engine)
-    hands = Hands(queue)
-    async with runner_of(engine, hands).running():
+    work = Hands(queue)
+    async with runner_of(engine, work).running():
         await until(lambda: queue.takes)
         await add(engine, "a")
-        engine.told()
-        await until(lambda: hands.keys == ["a"])
+        engine.on_gap()
+        await until(lambda: work.keys == ["a"])
 
 
-@pytest.mark.slow
-async def test_while_the_engine_does_not_answer_it_goes_on_trying(
-    engine: Memory | Sqlite, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failing_take_is_logged_and_retried(engine: Memory, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "mcpkit")
     queue = Between(engine)
     queue.fail_take = ConnectionError("it is away")
-    hands = Hands(queue, forever)
-    async with runner_of(engine, hands, slots=3).running():
+    work = Hands(queue, forever)
+    async with runner_of(engine, work, slots=3).running():
         await add(engine, "a", "b", "c")
         await until(lambda: len(queue.takes) > 3)
         queue.fail_take = None
-        await until(lambda: hands.running == 3)
-    told = [record.message for record in caplog.records if record.module == "trouble"]
-    assert told == ["no jobs can be taken, which is tried again: it is away", "jobs are taken again"]
+        await until(lambda: work.running == 3)
+    messages = [record.message for record in caplog.records if record.module == "trouble"]
+    assert messages == ["no jobs can be taken, which is tried again: it is away", "jobs are taken again"]
     assert "it is away" in caplog.text
 
 
-async def test_what_cannot_be_done_is_told_and_left_to_the_end_of_its_lease(
-    engine: Memory | Sqlite, caplog: pytest.LogCaptureFixture
+async def test_failing_work_is_logged_and_retried_after_the_lease(
+    engine: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
     await add(engine, "a")
 
@@ -170,99 +162,318 @@ async def test_what_cannot_be_done_is_told_and_left_to_the_end_of_its_lease(
         if job.fence < 4:
             raise LookupError("it is not there")
 
-    hands = Hands(engine, do)
-    async with runner_of(engine, hands, slots=1, lease=0.2).running():
-        await until(lambda: len(hands.jobs) == 4 and hands.running == 0)
-    assert [job.fence for job in hands.jobs] == [1, 2, 3, 4]
+    work = Hands(engine, do)
+    async with runner_of(engine, work, slots=1, lease=0.2).running():
+        await until(lambda: len(work.jobs) == 4 and work.running == 0)
+    assert [job.fence for job in work.jobs] == [1, 2, 3, 4]
     assert caplog.text.count("the work on a failed") == 3
     assert "it is not there" in caplog.text
 
 
-@pytest.mark.slow
-async def test_several_runners_share_the_jobs(engine: Memory | Sqlite) -> None:
-    keys = [f"job {number:03}" for number in range(100)]
-    await add(engine, *keys)
-    every = [Hands(engine) for _ in range(3)]
-    async with (
-        runner_of(engine, every[0]).running(),
-        runner_of(engine, every[1]).running(),
-        runner_of(engine, every[2]).running(),
-    ):
-        await until(lambda: sum(len(hands.jobs) for hands in every) == 100)
-        await until(lambda: not any(hands.running for hands in every))
-    assert sorted(key for hands in every for key in hands.keys) == keys
+# Shutdown
 
 
-FORKING = """
-import asyncio, os, sys
-from tests.helpers.hands import Hands, add, runner_of
-from mcpkit import Sqlite
-
-async def main(engine):
-    loop = asyncio.get_running_loop()
-    later, over, parent = loop.create_future(), asyncio.Event(), os.getpid()
-
-    async def do(job, hold):
-        if job.key != "forks":
-            print("parent" if os.getpid() == parent else "child", "runs", job.key, flush=True)
-            return
-        child = os.fork()
-        if child:
-            await add(engine, "a", "b", "c")
-            loop.call_later(0.1, look, child)
-            return
-        loop.call_later(1.5, later.set_result, None)
-        await later  # meanwhile its copy of the runner has its copy of the loop
-        print("child has lost it" if hold.is_lost else "child holds it", flush=True)
-        sys.exit()
-
-    def look(child):
-        if os.waitpid(child, os.WNOHANG) == (0, 0):
-            loop.call_later(0.1, look, child)
-        else:
-            over.set()
-
-    await add(engine, "forks")
-    hands = Hands(engine, do)
-    async with runner_of(engine, hands, slots=2).running():
-        await over.wait()
-        print("parent ends", flush=True)
-
-asyncio.run(main(Sqlite(sys.argv[1])))
-"""
+async def test_shutdown_cancels_and_returns_running_jobs(engine: Memory) -> None:
+    await add(engine, "a", "b", "c")
+    work, tasks = Hands(engine, forever), asyncio.all_tasks()
+    async with runner_of(engine, work, slots=2).running():
+        await until(lambda: work.running == 2)
+    assert sorted(work.cancelled) == [("a", "drained"), ("b", "drained")]
+    assert asyncio.all_tasks() == tasks
+    jobs = {job.key: job.fence for job in await take(engine)}
+    assert jobs == {"a": 2, "b": 2, "c": 1}
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="has no fork")
-async def test_a_forked_child_runs_nothing(tmp_path: Path) -> None:
-    paths = {"PYTHONPATH": str(HELPERS.parent.parent)}
-    ended = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING, tmp_path / "shared.db"],
-        env=os.environ | paths,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert sorted(ended.stdout.splitlines()) == [
-        "child has lost it",
-        "parent ends",
-        "parent runs a",
-        "parent runs b",
-        "parent runs c",
-    ]
+async def test_jobs_taken_during_shutdown_are_returned(engine: Memory) -> None:
+    await add(engine, "a", "b")
+    queue, taken, released = Between(engine), asyncio.Event(), asyncio.Event()
+
+    async def on_take() -> None:
+        taken.set()
+        await released.wait()
+
+    queue.on_take = on_take
+    work = Hands(queue)
+    async with runner_of(engine, work).running():
+        await taken.wait()
+        asyncio.get_running_loop().call_later(0.05, released.set)
+    assert work.jobs == []
+    assert sorted((job.key, job.fence) for job in await take(engine)) == [("a", 2), ("b", 2)]
 
 
-def test_a_runner_can_be_used_in_one_loop_after_the_other(engine: Memory | Sqlite) -> None:
-    hands = Hands(engine)
-    runner: Runner = runner_of(engine, hands)
+async def test_job_that_does_not_end_is_abandoned_after_the_grace(
+    engine: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    await add(engine, "a")
+    released, ended = asyncio.Event(), asyncio.Event()
 
-    async def run(key: str) -> None:
-        async with runner.running():
-            await add(engine, key)
-            await until(lambda: key in hands.keys and hands.running == 0)
+    async def do(job: Job, hold: Hold) -> None:
+        try:
+            await forever(job, hold)
+        except asyncio.CancelledError:
+            await released.wait()
+            ended.set()
 
-    asyncio.run(run("a"))
-    asyncio.run(run("b"))
-    assert hands.keys == ["a", "b"]
+    work = Hands(engine, do)
+    began = time.monotonic()
+    async with runner_of(engine, work, lease=0.5, grace=0.2).running():
+        await until(lambda: work.jobs)
+    assert time.monotonic() - began >= 0.2
+    assert "1 jobs have not ended within 0.2 s" in caplog.text
+    assert not ended.is_set()
+    with Rival(engine) as rival:
+        await until(lambda: rival.jobs)
+    assert work.holds[0].is_lost
+    released.set()
+    await ended.wait()
+    await until(lambda: work.running == 0)
+    assert (await look(engine, "a")).value == b""
+
+
+async def test_drain_returns_jobs_before_shutdown(engine: Memory) -> None:
+    await add(engine, "a")
+    work = Hands(engine, forever)
+    runner = runner_of(engine, work)
+    runner.drain(10.0)  # before it runs, that does nothing
+    async with runner.running():
+        await until(lambda: work.jobs)
+        runner.drain(10.0)
+        runner.drain(10.0)
+        await until(lambda: work.cancelled)
+        await add(engine, "b")
+        runner.wake()
+        jobs: list[str] = []
+        while len(jobs) < 2:
+            jobs += [job.key for job in await take(engine)]
+    assert sorted(jobs) == ["a", "b"]
+    assert work.keys == ["a"]
+
+
+# Leases
+
+
+async def test_lease_is_renewed_while_the_event_loop_is_blocked(engine: Memory) -> None:
+    await add(engine, "a")
+
+    async def do(job: Job, hold: Hold) -> None:
+        time.sleep(1.5)
+
+    work = Hands(engine, do)
+    async with runner_of(engine, work, lease=1.0).running():
+        await until(lambda: work.jobs)
+        with Rival(engine) as rival:
+            await until(lambda: work.running == 0)
+    assert (work.keys, rival.jobs, work.cancelled) == (["a"], [], [])
+
+
+async def test_all_leases_are_renewed_together_by_a_thread(
+    engine: Memory,
+) -> None:
+    queue, released = Between(engine), asyncio.Event()
+
+    async def do(job: Job, hold: Hold) -> None:
+        await released.wait()
+
+    work = Hands(queue, do)
+    async with runner_of(engine, work, lease=1.2).running():
+        await asyncio.sleep(0.5)
+        assert queue.renewals == []
+        await add(engine, "a", "b", "c")
+        await until(lambda: len(work.jobs) == 3)
+        before = len(queue.renewals)
+        began = time.monotonic()
+        await until(lambda: len(queue.renewals) >= before + 6)
+        assert time.monotonic() - began > 1.2
+        released.set()
+        await until(lambda: work.running == 0)
+        after = len(queue.renewals)
+        await asyncio.sleep(0.5)
+        assert len(queue.renewals) <= after + 1  # one may have been on its way
+    for leases, thread in queue.renewals[before + 1 : after]:
+        assert leases == {"a": (1, 1.2), "b": (1, 1.2), "c": (1, 1.2)}
+        assert thread == "mcpkit-leases"
+
+
+async def test_lease_ends_at_its_deadline(engine: Memory) -> None:
+    await add(engine, "a")
+    queue, seen = Between(engine), list[bool]()
+    deadlines: list[float] = []
+
+    async def do(job: Job, hold: Hold) -> None:
+        hold.until(1.2)
+        deadlines.append(time.monotonic() + 1.2)
+        await forever(job, hold)
+
+    work = Hands(queue, do)
+    async with runner_of(engine, work, lease=0.9).running():
+        await until(lambda: work.jobs)
+        began = time.monotonic()
+        with Rival(engine, lambda: seen.append(work.holds[0].is_lost)) as rival:
+            await until(lambda: rival.jobs)
+            assert time.monotonic() - began >= 1
+            await until(lambda: work.cancelled)
+    assert seen[0]
+    assert set(work.cancelled) == {("a", "lost")}  # more than once where it has been quicker than the rival
+    assert all(seconds <= 0.9 for leases, _ in queue.renewals for _, seconds in leases.values())
+    assert queue.renewals[-1][0]["a"][1] < 0.9
+
+
+async def test_job_ended_elsewhere_is_cancelled(engine: Memory) -> None:
+    await add(engine, "a", "b")
+    work = Hands(engine, forever)
+    async with runner_of(engine, work, lease=0.6).running():
+        await until(lambda: len(work.jobs) == 2)
+        job = await look(engine, "a")
+        await engine.change("a", b"cancelled", version=job.version, keep=60.0)
+        await until(lambda: work.cancelled)
+        assert work.cancelled == [("a", "lost")]
+        assert [hold.is_lost for hold in work.holds] == [True, False]
+    assert (await look(engine, "a")).value == b"cancelled"
+
+
+async def test_lease_that_cannot_be_renewed_is_lost_before_others_take_the_job(
+    engine: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    await add(engine, "a", "b")
+    queue, seen = Between(engine), list[list[bool]]()
+    work = Hands(queue, forever)
+    async with runner_of(engine, work, lease=1.0).running():
+        await until(lambda: len(work.jobs) == 2)
+        queue.fail_take = queue.fail_renew = ConnectionError("it is away")
+        with Rival(engine, lambda: seen.append([hold.is_lost for hold in work.holds])) as rival:
+            await until(lambda: len(rival.jobs) == 2)
+            await until(lambda: len(work.cancelled) == 2)
+    assert all(seen[0])
+    assert sorted(work.cancelled) == [("a", "lost"), ("b", "lost")]
+    assert [job.fence for job in rival.jobs] == [2, 2]
+    assert caplog.text.count("cannot be prolonged") == 1
+    assert caplog.text.count("the lease of a is over") == caplog.text.count("the lease of b is over") == 1
+
+
+async def test_short_outage_loses_no_lease(engine: Memory, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "mcpkit")
+    await add(engine, "a")
+    queue = Between(engine)
+    work = Hands(queue, forever)
+    async with runner_of(engine, work, lease=1.5).running():
+        await until(lambda: work.jobs)
+        queue.fail_renew = ConnectionError("it is away")
+        await until(lambda: "cannot be prolonged" in caplog.text)
+        queue.fail_renew = None
+        await until(lambda: "are prolonged again" in caplog.text)
+        count = len(queue.renewals)
+        await until(lambda: len(queue.renewals) > count + 2)
+        assert not work.holds[0].is_lost
+    assert work.cancelled == [("a", "drained")]
+
+
+async def test_renewal_without_an_answer_is_repeated(engine: Memory) -> None:
+    await add(engine, "a")
+    queue = Between(engine)
+
+    async def on_renew() -> None:
+        if len(queue.renewals) == 1:
+            await asyncio.Event().wait()
+
+    queue.on_renew = on_renew
+    work = Hands(queue, forever)
+    async with runner_of(engine, work, lease=1.5).running():
+        await until(lambda: work.jobs)
+        await until(lambda: len(queue.renewals) >= 5)
+        assert not work.holds[0].is_lost
+
+
+async def test_lost_job_may_be_taken_again(engine: Memory) -> None:
+    await add(engine, "a")
+    queue = Between(engine)
+    queue.fail_renew = ConnectionError("it is away")
+
+    async def do(job: Job, hold: Hold) -> None:
+        if job.fence == 1:
+            try:
+                await forever(job, hold)
+            finally:
+                queue.fail_renew = None
+
+    work = Hands(queue, do)
+    async with runner_of(engine, work, lease=1.5).running():
+        await until(lambda: len(work.jobs) == 2 and work.running == 0)
+    assert work.cancelled == [("a", "lost")]
+    assert [job.fence for job in work.jobs] == [1, 2]
+    assert (await look(engine, "a")).value == b"done"
+
+
+async def test_later_lease_of_a_job_replaces_the_earlier(engine: Memory) -> None:
+    await add(engine, "a")
+    (before,) = (await engine.take(["s/task/a"], most=1, lease=0.01)).jobs
+    lost: list[int] = []
+    leases = Leases(engine, LEASE)
+    first = leases.hold(before, time.monotonic(), lambda: lost.append(1))
+    await until(lambda: not lost and not first.is_lost)
+    taken: list[Job] = []
+    while not taken:
+        taken = await take(engine)
+    second = leases.hold(taken[0], time.monotonic(), lambda: lost.append(2))
+    assert (first.is_lost, second.is_lost, lost) == (True, False, [1])
+    leases.release(first)
+    first.lose()
+    assert lost == [1]
+    await leases.aclose()
+    await end(engine, taken[0])
+
+
+# Orphans
+
+GONE = "s/task/gone"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(2_000_000.0)
+
+
+@pytest.fixture
+def queue(clock: Clock) -> Memory:
+    """An engine with the clock of the test."""
+    return Memory(clock)
+
+
+async def test_jobs_of_unknown_queues_are_given_up_after_the_patience(queue: Memory, clock: Clock) -> None:
+    work = Hands(queue, patience=100)
+    orphans = Orphans(queue, work, LEASE, clock)
+    await add(queue, *(f"gone {number}" for number in range(40)), line=GONE)
+    await add(queue, "known")
+    await add(queue, "of another", line="s2/task/gone")
+    await orphans.look()
+    clock.now += 99
+    await orphans.look()
+    assert work.given_up == []
+    clock.now += 1
+    await add(queue, "later", line=GONE)
+    await orphans.look()
+    assert work.given_up == [f"gone {number}" for number in range(40)]
+    assert (await look(queue, "gone 0")).value == b"done"
+    clock.now += 100
+    await orphans.look()
+    assert "later" not in work.given_up  # whose queue has been seen to be still since now
+    clock.now += 100
+    await orphans.look()
+    assert work.given_up[40:] == ["later"]
+
+
+async def test_unknown_queue_that_others_serve_is_left(queue: Memory, clock: Clock) -> None:
+    work = Hands(queue, patience=100)
+    orphans = Orphans(queue, work, LEASE, clock)
+    for number in range(10):
+        await add(queue, f"job {number}", line=GONE)
+        clock.now += 10
+    clock.now += 1000
+    for _ in range(5):
+        await orphans.look()
+        clock.now += 60
+        assert len((await queue.take([GONE], most=1, lease=LEASE)).jobs) == 1
+    await orphans.look()
+    assert work.given_up == []
+    clock.now += 100
+    await orphans.look()
+    assert len(work.given_up) == 5

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Server
-from tests.helpers.handshake_tasks import Speak, speaking
+from tests.helpers.handshake_tasks import OpenPipe, pipe_opener
 from tests.helpers.pipe import REVISIONS, Pipe, open_pipe
 
 Wire = Callable[..., AbstractAsyncContextManager[Pipe]]
@@ -32,6 +32,6 @@ def wire(schema_dir: Path) -> Wire:
 
 
 @pytest.fixture
-def speak(schema_dir: Path) -> Speak:
+def speak(schema_dir: Path) -> OpenPipe:
     """Connect a judged pipe of somebody who fills in forms: `async with speak(server, ADA) as pipe`."""
-    return speaking(schema_dir)
+    return pipe_opener(schema_dir)

@@ -13,7 +13,7 @@ from tests.helpers.handshake_tasks import (
     ADA,
     RELATED,
     REVISION,
-    Speak,
+    OpenPipe,
     begin,
     ended,
     look,
@@ -50,7 +50,7 @@ async def hold() -> None:
 
 @pytest.mark.parametrize("revision", [*HANDSHAKE, "2026-07-28"])
 @pytest.mark.parametrize("principal", [ADA, Principal(None)], ids=["ada", "anyone"])
-async def test_what_is_declared(speak: Speak, revision: str, principal: Principal) -> None:
+async def test_what_is_declared(speak: OpenPipe, revision: str, principal: Principal) -> None:
     server = server_of(add)
     async with speak(server, principal, revision) as pipe:
         if revision == "2026-07-28":
@@ -66,7 +66,7 @@ async def test_what_is_declared(speak: Speak, revision: str, principal: Principa
         assert tool.get("execution") == ({"taskSupport": "optional"} if revision == REVISION else None)
 
 
-async def test_a_server_without_tasks_declares_none_and_does_not_mind_the_word(speak: Speak) -> None:
+async def test_a_server_without_tasks_declares_none_and_does_not_mind_the_word(speak: OpenPipe) -> None:
     server = Server("lab")
     server.tool(add)
     async with speak(server) as pipe:
@@ -78,7 +78,7 @@ async def test_a_server_without_tasks_declares_none_and_does_not_mind_the_word(s
             assert (await pipe.error(method, {"taskId": "x"}))["code"] == -32601
 
 
-async def test_which_tools_are_tasks(speak: Speak) -> None:
+async def test_which_tools_are_tasks(speak: OpenPipe) -> None:
     server = server_of(add, task=Task(required=True))
     server.tool(fail)
     async with speak(server) as pipe:
@@ -91,7 +91,7 @@ async def test_which_tools_are_tasks(speak: Speak) -> None:
 
 
 @pytest.mark.parametrize("revision", [each for each in HANDSHAKE if each != REVISION])
-async def test_older_revisions_know_no_tasks(speak: Speak, revision: str) -> None:
+async def test_older_revisions_know_no_tasks(speak: OpenPipe, revision: str) -> None:
     server = server_of(add)
     server.tool(fail, task=Task(required=True))
     async with speak(server, revision=revision) as pipe:
@@ -105,7 +105,7 @@ async def test_older_revisions_know_no_tasks(speak: Speak, revision: str) -> Non
 # From the beginning to the end
 
 
-async def test_a_task_from_its_beginning_to_its_end(speak: Speak) -> None:
+async def test_a_task_from_its_beginning_to_its_end(speak: OpenPipe) -> None:
     go = asyncio.Event()
 
     async def wait() -> str:
@@ -137,7 +137,7 @@ async def test_a_task_from_its_beginning_to_its_end(speak: Speak) -> None:
         assert (await pipe.result("tasks/result", {"taskId": task["taskId"]}))["content"] == result["content"]
 
 
-async def test_a_change_of_status_is_told(speak: Speak) -> None:
+async def test_a_change_of_status_is_told(speak: OpenPipe) -> None:
     async with speak(server_of(fail)) as pipe:
         task = await begin(pipe, "fail")
         told = await pipe.receive()
@@ -146,7 +146,7 @@ async def test_a_change_of_status_is_told(speak: Speak) -> None:
         assert told["params"]["status"] == "failed"
 
 
-async def test_a_tool_that_has_failed_is_a_task_that_has(speak: Speak) -> None:
+async def test_a_tool_that_has_failed_is_a_task_that_has(speak: OpenPipe) -> None:
     async with speak(server_of(fail)) as pipe:
         id_ = (await begin(pipe, "fail"))["taskId"]
         result = await pipe.result("tasks/result", {"taskId": id_})
@@ -155,7 +155,7 @@ async def test_a_tool_that_has_failed_is_a_task_that_has(speak: Speak) -> None:
         assert (over["status"], over["statusMessage"]) == ("failed", "out of paper")
 
 
-async def test_arguments_that_do_not_fit_fail_the_task(speak: Speak) -> None:
+async def test_arguments_that_do_not_fit_fail_the_task(speak: OpenPipe) -> None:
     async with speak(server_of(add)) as pipe:
         id_ = (await begin(pipe, "add", {"a": "x"}))["taskId"]
         result = await pipe.result("tasks/result", {"taskId": id_})
@@ -164,7 +164,7 @@ async def test_arguments_that_do_not_fit_fail_the_task(speak: Speak) -> None:
         assert (await look(pipe, id_))["status"] == "failed"
 
 
-async def test_an_error_of_the_protocol_is_the_result(speak: Speak) -> None:
+async def test_an_error_of_the_protocol_is_the_result(speak: OpenPipe) -> None:
     async with speak(server_of(collapse)) as pipe:
         id_ = (await begin(pipe, "collapse"))["taskId"]
         error = await pipe.error("tasks/result", {"taskId": id_})
@@ -173,7 +173,7 @@ async def test_an_error_of_the_protocol_is_the_result(speak: Speak) -> None:
         assert (over["status"], over["statusMessage"]) == ("failed", "no printer")
 
 
-async def test_a_time_out_is_an_internal_error(speak: Speak) -> None:
+async def test_a_time_out_is_an_internal_error(speak: OpenPipe) -> None:
     async with speak(server_of(hold, task=Task(timeout=0.05))) as pipe:
         id_ = (await begin(pipe, "hold"))["taskId"]
         assert (await pipe.error("tasks/result", {"taskId": id_}))["code"] == -32603
@@ -193,7 +193,7 @@ async def test_a_time_out_is_an_internal_error(speak: Speak) -> None:
     ],
 )
 async def test_how_long_a_result_is_kept(
-    speak: Speak, ttl: float | None, keep: float, seconds: float
+    speak: OpenPipe, ttl: float | None, keep: float, seconds: float
 ) -> None:
     async with speak(server_of(add, task=Task(keep=keep))) as pipe:
         task = await begin(pipe, "add", {"a": 1, "b": 2}, ttl=ttl)
@@ -205,7 +205,7 @@ async def test_how_long_a_result_is_kept(
 # Cancelling
 
 
-async def test_cancelling(speak: Speak) -> None:
+async def test_cancelling(speak: OpenPipe) -> None:
     stopped = asyncio.Event()
 
     async def go_on() -> None:
@@ -230,7 +230,7 @@ async def test_cancelling(speak: Speak) -> None:
         assert (await look(pipe, id_))["status"] == "cancelled"
 
 
-async def test_what_has_ended_cannot_be_cancelled(speak: Speak) -> None:
+async def test_what_has_ended_cannot_be_cancelled(speak: OpenPipe) -> None:
     async with speak(server_of(fail)) as pipe:
         id_ = (await begin(pipe, "fail"))["taskId"]
         await ended(pipe, id_)
@@ -239,7 +239,7 @@ async def test_what_has_ended_cannot_be_cancelled(speak: Speak) -> None:
         assert "failed" in error["message"]
 
 
-async def test_a_request_for_the_result_is_cancelled_and_the_task_goes_on(speak: Speak) -> None:
+async def test_a_request_for_the_result_is_cancelled_and_the_task_goes_on(speak: OpenPipe) -> None:
     async with speak(server_of(hold)) as pipe, working(pipe, "hold") as id_:
         pipe.cancel(pipe.start("tasks/result", {"taskId": id_}))
         await pipe.quiet()
@@ -249,7 +249,7 @@ async def test_a_request_for_the_result_is_cancelled_and_the_task_goes_on(speak:
 # Progress
 
 
-async def test_progress_goes_by_the_token_of_the_call_and_by_that_of_whoever_waits(speak: Speak) -> None:
+async def test_progress_goes_by_the_token_of_the_call_and_by_that_of_whoever_waits(speak: OpenPipe) -> None:
     go = asyncio.Event()
 
     async def train(ctx: Context) -> None:
@@ -274,7 +274,7 @@ async def test_progress_goes_by_the_token_of_the_call_and_by_that_of_whoever_wai
 
 
 @pytest.mark.parametrize("wish", [None, 5, "x", [], {"ttl": "1"}, {"ttl": -1}, {"ttl": True}, {"ttl": [1]}])
-async def test_what_is_no_wish_for_a_task(speak: Speak, wish: object) -> None:
+async def test_what_is_no_wish_for_a_task(speak: OpenPipe, wish: object) -> None:
     async with speak(server_of(add)) as pipe:
         error = await pipe.error("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}, "task": wish})
         assert error["code"] == -32602
@@ -285,6 +285,6 @@ async def test_what_is_no_wish_for_a_task(speak: Speak, wish: object) -> None:
 @pytest.mark.parametrize(
     "params", [{}, {"taskId": 5}, {"taskId": None}, {"taskId": "x"}, {"taskId": "é" * 64}]
 )
-async def test_what_is_no_task(speak: Speak, method: str, params: dict[str, Any]) -> None:
+async def test_what_is_no_task(speak: OpenPipe, method: str, params: dict[str, Any]) -> None:
     async with speak(server_of(add)) as pipe:
         assert (await pipe.error(method, params))["code"] == -32602

@@ -1,0 +1,349 @@
+"""A scripted server with random faults: its answers, and a transport that connects it to a client in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import Any
+
+from mcpkit import TransportError
+from mcpkit.client.link.transport import Receiver
+from mcpkit.protocol.client import Outgoing
+
+STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
+
+Message = dict[str, Any]
+
+TOOLS: list[Message] = [
+    {"name": "bake", "inputSchema": {"type": "object"}},
+    {"name": "ask", "inputSchema": {"type": "object"}},
+    {"name": "taste", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {"name": "clean", "inputSchema": {"type": "object"}, "annotations": {"idempotentHint": True}},
+]
+
+CAPABILITIES: Message = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True},
+    "prompts": {},
+    "logging": {},
+}
+
+_FORM: Message = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+
+_QUESTION: Message = {"mode": "form", "message": "Bake it?", "requestedSchema": _FORM}
+
+_ANSWER: Message = {"action": "accept", "content": {"ok": True}}
+
+_INFO = {"name": "chaos", "version": "1"}
+
+
+class Peer:
+    """What a server does, and what it has done.
+
+    Args:
+        draw: What chance says.
+        revision: The revision that it speaks.
+        most: How many faults it has at most, once it is armed.
+
+    Attributes:
+        done: How often each call was done, by key.
+        asked: How often each was asked for, so that it could have been done.
+        log_level: The level that the client has set in the session of now; None in a new one.
+        lives: How often it has come to life.
+        faults: Those that it has had, in order.
+        revision: As given; a server that dies may come back with another.
+        is_armed: Whether it has faults.
+    """
+
+    def __init__(self, draw: Random, revision: str, most: int) -> None:
+        self.draw = draw
+        self.revision = revision
+        self.done: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
+        self.log_level: str | None = None
+        self.lives = 0
+        self.faults: list[str] = []
+        self.is_armed = False
+        self.on_fault: Callable[[], object] = lambda: None
+        self._most = most
+
+    def fault(self, kinds: Sequence[str]) -> str:
+        """Draw whether there is a fault now, and which; empty for none."""
+        if not self.is_armed or len(self.faults) >= self._most or self.draw.random() < 0.5:
+            return ""
+        fault = self.draw.choice(kinds)
+        self.faults.append(fault)
+        self.on_fault()
+        return fault
+
+    def begin(self) -> None:
+        """Come to life, knowing nothing of what was."""
+        self.lives += 1
+        self.log_level = None
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether it is of the stateless era."""
+        return self.revision == STATELESS
+
+    def answer(self, message: Message, answers: Message | None = None) -> Message:
+        """Do what a request asks for, and return the answer.
+
+        Args:
+            message: The request.
+            answers: What the client has answered to the question of the tool `ask`, where that goes the other way.
+        """
+        method, params = message["method"], message.get("params", {})
+        result: Message | None = {}
+        if method == "server/discover":
+            result = self._discovered()
+        elif method == "initialize":
+            result = None if self.is_stateless else self._initialized()
+        elif method == "tools/list":
+            result = {"tools": TOOLS, "ttlMs": 0, "cacheScope": "private"}
+        elif method == "resources/read":
+            result = {"contents": [{"uri": params["uri"], "text": "x"}], "ttlMs": 0, "cacheScope": "private"}
+        elif method == "prompts/get":
+            result = {"messages": []}
+        elif method == "logging/setLevel":
+            self.log_level = params["level"]
+        elif method == "tools/call":
+            result = self._called(params, answers)
+        if result is None:
+            return refusal(message, -32601, "no such method")
+        if self.is_stateless:
+            result = {"resultType": "complete", **result}
+        return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+
+    def wants_to_ask(self, message: Message) -> bool:
+        """Say whether a question has to be asked by a request the other way before this one is answered."""
+        return not self.is_stateless and message.get("params", {}).get("name") == "ask"
+
+    def question(self, id_: str) -> Message:
+        """Return a request the other way; in the oldest revision that can only be a ping."""
+        return {"jsonrpc": "2.0", "id": id_, "method": "elicitation/create", "params": _QUESTION}
+
+    def _called(self, params: Message, answers: Message | None) -> Message:
+        name, key = params["name"], params["arguments"]["key"]
+        if name == "ask" and self.is_stateless:
+            answers = params.get("inputResponses", {}).get("a")
+            if answers is None:
+                asks = {"a": {"method": "elicitation/create", "params": _QUESTION}}
+                return {
+                    "resultType": "input_required",
+                    "inputRequests": asks,
+                    "requestState": f"é state of {key} ",
+                }
+            assert params["requestState"] == f"é state of {key} ", "to another call"
+        if name == "ask":
+            assert answers in (_ANSWER, {}), answers
+        self.done[key] += 1
+        return {"content": [{"type": "text", "text": key}]}
+
+    def _discovered(self) -> Message | None:
+        meta = {"io.modelcontextprotocol/serverInfo": _INFO}
+        found = {"supportedVersions": [STATELESS], "capabilities": CAPABILITIES, "_meta": meta}
+        return {**found, "ttlMs": 0, "cacheScope": "private"} if self.is_stateless else None
+
+    def _initialized(self) -> Message:
+        return {"protocolVersion": self.revision, "capabilities": CAPABILITIES, "serverInfo": _INFO}
+
+
+def note_call(peer: Peer, message: Message) -> None:
+    """Count a call that has come whole."""
+    if message["method"] == "tools/call":
+        peer.asked[message["params"]["arguments"]["key"]] += 1
+
+
+def refusal(message: Message, code: int, text: str) -> Message:
+    """Return an error."""
+    return {"jsonrpc": "2.0", "id": message["id"], "error": {"code": code, "message": text}}
+
+
+def progress(message: Message) -> list[Message]:
+    """Return what a server tells of a request that wants to know how far it is."""
+    token = message.get("params", {}).get("_meta", {}).get("progressToken")
+    told = {"progressToken": token, "progress": 1}
+    note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": told}
+    return [] if token is None else [note]
+
+
+def acknowledged(message: Message) -> Message:
+    """Return what a listening client is told first."""
+    meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+    told = {"_meta": meta, "notifications": message["params"]["notifications"]}
+    return {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": told}
+
+
+def changed(subscription: Any = None) -> Message:
+    """Return what tells that the list of tools has changed."""
+    meta = {} if subscription is None else {"_meta": {"io.modelcontextprotocol/subscriptionId": subscription}}
+    return {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": meta}
+
+
+PIPE_FAULTS = (
+    "dies before", "dies after", "dies having answered", "dies in the stream", "dies and does not start",
+    "dies and comes back as another", "half an answer", "twice", "another id", "another id alone", "nothing",
+    "nothing though done", "late", "garbage", "refuses", "an error",
+)  # fmt: skip
+
+_LATE = 200.0
+
+
+class PipePeer:
+    """A transport with the server behind it.
+
+    Args:
+        peer: The server.
+    """
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.is_open = False
+        self._receiver: Receiver | None = None
+        self._listens: set[Any] = set()
+        self._asking: dict[str, Message] = {}
+        self._vain_starts = 0
+        self._manner = peer.draw.choice(["refuses", "exits", "ignores"])
+
+    async def open(self, receiver: Receiver) -> None:
+        """Start the server."""
+        await asyncio.sleep(self.peer.draw.choice([0, 0, 0.01]))
+        if self._vain_starts:
+            self._vain_starts -= 1
+            raise TransportError("the server does not start", may_have_begun=False)
+        self.peer.begin()
+        self._receiver = receiver
+        self._listens.clear()
+        self._asking.clear()
+        self.is_open = True
+
+    async def close(self) -> None:
+        """End it."""
+        self.is_open = False
+
+    def die(self) -> None:
+        """Let it be killed."""
+        if self.is_open:
+            self.is_open = False
+            assert self._receiver is not None
+            self._receiver.lost(TransportError("the server was killed", may_have_begun=True))
+
+    def recover(self) -> None:
+        """Have no more faults."""
+        self._vain_starts = 0
+
+    def announce(self) -> None:
+        """Tell who listens that the tools have changed."""
+        if not self.peer.is_stateless:
+            self._say(changed())
+        for id_ in self._listens:
+            self._say(changed(id_))
+
+    def send(self, outgoing: Outgoing) -> Awaitable[None] | None:
+        """Take a message."""
+        message = json.loads(outgoing.line)
+        fault = self.peer.fault(PIPE_FAULTS) if "method" in message and "id" in message else ""
+        if not self.is_open or fault == "refuses":
+            raise TransportError("the pipe is closed", may_have_begun=False)
+        if self.peer.draw.random() < 0.3:
+            return self._take_later(message, fault)
+        if self.peer.draw.random() < 0.5:
+            self._take(message, fault)
+        else:
+            life = self.peer.lives
+            asyncio.get_running_loop().call_soon(self._take_in, life, message, fault)
+        return None
+
+    async def _take_later(self, message: Message, fault: str) -> None:
+        life = self.peer.lives
+        await asyncio.sleep(0)
+        if not self.is_open or life != self.peer.lives:
+            raise TransportError("the pipe was closed", may_have_begun=False)
+        self._take(message, fault)
+        await asyncio.sleep(0)
+
+    def _take_in(self, life: int, message: Message, fault: str) -> None:
+        if self.is_open and life == self.peer.lives:
+            self._take(message, fault)
+
+    def _take(self, message: Message, fault: str) -> None:
+        peer, method = self.peer, message.get("method")
+        if "method" not in message:
+            asked = self._asking.pop(message["id"], None)
+            if asked is not None and "result" in message:
+                self._answer(asked, peer.fault(PIPE_FAULTS), message["result"])
+        elif method == "notifications/cancelled":
+            self._listens.discard(message["params"]["requestId"])
+        elif "id" in message:
+            if method == "server/discover" and not peer.is_stateless and self._manner != "refuses":
+                if self._manner == "exits":
+                    self.die()
+            elif method == "subscriptions/listen" and not fault and peer.is_stateless:
+                self._listens.add(message["id"])
+                self._say(acknowledged(message))
+            else:
+                note_call(peer, message)
+                self._answer(message, fault)
+
+    def _answer(self, message: Message, fault: str, answers: Message | None = None) -> None:
+        peer = self.peer
+        if fault == "dies before":
+            self.die()
+        elif fault == "dies and does not start":
+            self._vain_starts = peer.draw.choice([1, 2, 5])
+            self.die()
+        elif fault == "dies and comes back as another":
+            peer.revision = HANDSHAKE if peer.is_stateless else STATELESS
+            self.die()
+        elif fault == "an error":
+            self._say(
+                {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32603, "message": "it is too hot"}}
+            )
+        elif fault == "nothing":
+            pass
+        elif peer.wants_to_ask(message) and answers is None:
+            id_ = f"q{message['id']}"
+            self._asking[id_] = message
+            self._say(peer.question(id_))
+        else:
+            for each in progress(message):
+                self._say(each)
+            if fault == "dies in the stream":
+                self.die()
+            else:
+                self._give(peer.answer(message, answers), fault)
+
+    def _give(self, answer: Message, fault: str) -> None:
+        if fault in {"another id", "another id alone"}:
+            self._say({**answer, "id": answer["id"] + 1000})
+        elif fault == "garbage":
+            for line in (b"{", b"[]", b"[1]", b"null", b'{"jsonrpc": "2.0", "id": 1e999}', b"\xff"):
+                self._receive(line)
+        if fault in {"dies after", "half an answer"}:
+            if fault == "half an answer":
+                self._receive(json.dumps(answer).encode()[:-5])
+            self.die()
+        elif fault == "late":
+            asyncio.get_running_loop().call_later(_LATE, self._say_in, self.peer.lives, answer)
+        elif fault not in {"another id alone", "nothing though done"}:
+            self._say(answer)
+            if fault == "twice":
+                self._say(answer)
+            elif fault == "dies having answered":
+                self.die()
+
+    def _say_in(self, life: int, message: Message) -> None:
+        if life == self.peer.lives:
+            self._say(message)
+
+    def _say(self, message: Message) -> None:
+        self._receive(json.dumps(message).encode())
+
+    def _receive(self, line: bytes) -> None:
+        if self.is_open:
+            assert self._receiver is not None
+            self._receiver.receive(line)

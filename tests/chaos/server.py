@@ -1,0 +1,167 @@
+"""The server of the cluster: tools that write what they do to a ledger.
+
+Environment variables:
+    REDIS_URL: The Redis.
+    FOLDER: The folder of the files that clients subscribe to.
+    LEDGER: The ledger of the tools.
+    LEASE: The lease of tasks in seconds.
+    VERSION: "2" is a later version of the server with one more tool.
+    ALONE: Set for a server without Redis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from mcpkit import Context, Redis, Server, Task, Tasks
+from tests.chaos.cluster import Ledger
+
+FOLDER = Path(os.environ["FOLDER"])
+VERSION = os.environ.get("VERSION", "1")
+effects = Ledger(Path(os.environ["LEDGER"]))
+
+
+@asynccontextmanager
+async def lifespan(_: Server) -> AsyncGenerator[None]:
+    Ledger(FOLDER / "starts.jsonl").write("start", pid=os.getpid())
+    yield
+
+
+server = Server(
+    "cluster",
+    version=VERSION,
+    secret="a secret of the cluster",
+    shared=None if "ALONE" in os.environ else Redis(os.environ["REDIS_URL"]),
+    tasks=Tasks(
+        by="replicas" if "ALONE" in os.environ else "workers",
+        slots=8,
+        lease=float(os.environ.get("LEASE", "2")),
+        per_owner=100_000,
+        most=100_000,
+    ),
+    lifespan=lifespan,
+)
+
+
+def write(what: str, ctx: Context, **more: object) -> None:
+    effects.write(what, call=ctx.call_id, attempt=ctx.attempt, pid=os.getpid(), **more)
+
+
+# Long work
+
+
+@server.tool(task=Task(rerun="safe", attempts=20))
+async def works(key: str, seconds: float, ctx: Context) -> dict[str, object]:
+    write("effect", ctx, key=key)
+    await asyncio.sleep(seconds)
+    return {"key": key, "attempt": ctx.attempt, "pid": os.getpid(), "unique": os.urandom(8).hex()}
+
+
+@server.tool(task=Task(rerun="safe", attempts=20))
+def works_in_thread(key: str, seconds: float, ctx: Context) -> dict[str, object]:
+    write("effect", ctx, key=key)
+    time.sleep(seconds)
+    return {"key": key, "attempt": ctx.attempt, "pid": os.getpid(), "unique": os.urandom(8).hex()}
+
+
+@server.tool(task=Task(rerun="never"))
+async def risks(key: str, seconds: float, ctx: Context) -> dict[str, object]:
+    write("effect", ctx, key=key)
+    await asyncio.sleep(seconds)
+    return {"key": key, "attempt": ctx.attempt}
+
+
+@server.tool(task=Task(rerun="never"))
+async def risks_and_asks(key: str, seconds: float, ctx: Context) -> dict[str, object]:
+    write("effect", ctx, key=key)
+    await asyncio.sleep(seconds)
+    answer = await ctx.elicit("Go on?", bool)
+    return {"key": key, "answer": answer.value}
+
+
+@server.tool(task=Task(rerun="safe", attempts=20))
+async def steps(key: str, seconds: float, ctx: Context) -> dict[str, object]:
+    values = []
+    for name in ("fit", "check", "publish"):
+        value = await ctx.once(name, partial(step, name, key, ctx))
+        write("once", ctx, key=key, name=name, value=value)
+        values.append(value)
+        await ctx.progress(len(values), 3, name)
+        await asyncio.sleep(seconds / 3)
+        if name == "fit":
+            answer = await ctx.elicit("Go on?", bool)
+            write("answered", ctx, key=key, value=answer.value)
+    return {"key": key, "values": values}
+
+
+def step(name: str, key: str, ctx: Context) -> str:
+    value = os.urandom(8).hex()
+    write("ran", ctx, key=key, name=name, value=value)
+    return value
+
+
+@server.tool(task=Task(rerun="safe", attempts=20))
+async def waits(key: str, ctx: Context) -> dict[str, object]:
+    return await wait(key, ctx)
+
+
+@server.tool(task=Task(rerun="never"))
+async def waits_once(key: str, ctx: Context) -> dict[str, object]:
+    return await wait(key, ctx)
+
+
+async def wait(key: str, ctx: Context) -> dict[str, object]:
+    write("effect", ctx, key=key)
+    try:
+        while not (FOLDER / f"go-{key}-{ctx.attempt}").exists():
+            await asyncio.sleep(0.01)
+    except asyncio.CancelledError:
+        write("was cancelled", ctx, key=key)
+        raise
+    write("went on", ctx, key=key)
+    return {"key": key, "attempt": ctx.attempt, "pid": os.getpid()}
+
+
+# Plain calls
+
+
+@server.tool(annotations={"readOnlyHint": True})
+async def echo(value: str) -> str:
+    return f"{value} by {os.getpid()}"
+
+
+# Things that change
+
+
+@server.tool
+async def touch(name: str) -> int:
+    with (FOLDER / f"thing-{name}").open("ab") as file:
+        file.write(b".")
+        file.flush()
+        version = file.tell()
+    server.resource_updated(f"thing://{name}")
+    return version
+
+
+@server.resource("thing://{name}")
+async def thing(name: str) -> str:
+    file = FOLDER / f"thing-{name}"
+    return str(file.stat().st_size if file.exists() else 0)
+
+
+if VERSION == "2":
+
+    @server.tool(task=Task(rerun="safe", attempts=20))
+    async def works_more(key: str, seconds: float, times: int, ctx: Context) -> dict[str, object]:
+        write("effect", ctx, key=key)
+        await asyncio.sleep(seconds * times)
+        return {"key": key, "attempt": ctx.attempt}
+
+
+app = server.asgi(health="/health")

@@ -1,0 +1,333 @@
+"""Links that break and servers that restart at the worst moment of an opening, a call or a subscription."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mcpkit import Client, OutcomeUnknownError, TransportError
+from mcpkit.client.transports.http.sse import SseTransport
+from mcpkit.client.transports.http.streamable_http import HttpTransport
+from mcpkit.protocol.client import Outgoing
+from tests.helpers.scripted_http import Asked, Reply, greeting, scripted
+from tests.helpers.scripted_http import text as said
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error, initialized, text
+from tests.helpers.waiting import LoopClock, until
+
+pytestmark = pytest.mark.anyio
+
+
+class RestartingServer(ScriptedTransport):
+    """A server of either era that does something at some messages.
+
+    Args:
+        revision: Its revision; None for one that does not know the stateless era and does not answer it.
+    """
+
+    def __init__(self, revision: str = "2026-07-28") -> None:
+        super().__init__(self._answer)
+        self.revision = revision
+        self.calls = 0
+        self.dies_having_opened = 0
+        self.dies_at_start = 0
+        self.is_silent_on_levels = False
+
+    def _answer(self, transport: ScriptedTransport, message: Message) -> list[Message]:
+        method = message["method"]
+        is_stateless = self.revision == "2026-07-28"
+        if method in {"server/discover", "initialize"} and self.opened > 1 and self.dies_at_start:
+            self.dies_at_start -= 1
+            self.die()
+            return []
+        if method == "server/discover":
+            if not is_stateless:
+                return []  # it passes over what comes before `initialize`
+            self.say(discovered(message))
+        elif method == "initialize":
+            self.say(error(message, -32601) if is_stateless else initialized(message))
+        elif method == "logging/setLevel":
+            return [] if self.is_silent_on_levels else [{"id": message["id"], "result": {}}]
+        elif method == "tools/call":
+            self.calls += 1
+            return [text(message, "done")]
+        is_last_message = method == ("server/discover" if is_stateless else "notifications/initialized")
+        if is_last_message and self.opened > 1 and self.dies_having_opened:
+            self.dies_having_opened -= 1
+            self.die()
+        return []
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_server_that_ends_after_the_handshake_is_opened_again(
+    revision: str,
+) -> None:
+    server = RestartingServer(revision)
+    async with Client(server, revision=revision) as client:
+        server.dies_having_opened = 1
+        server.die()
+        assert (await client.call("bake")).text == "done"
+    assert (server.opened, server.calls) == (3, 1)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_call_to_a_server_that_does_not_start_has_not_begun(revision: str) -> None:
+    server = RestartingServer(revision)
+    async with Client(server, revision=revision) as client:
+        server.dies_at_start = 1
+        server.die()
+        assert (await client.call("bake")).text == "done"
+        assert server.opened == 3
+        server.dies_at_start = 100
+        server.die()
+        with pytest.raises(TransportError, match="the server has ended") as caught:
+            await client.call("bake")
+        assert not isinstance(caught.value, OutcomeUnknownError)
+        assert not caught.value.may_have_begun
+        assert server.opened == 6, "three tries, and no more"
+        server.dies_at_start = 0
+        assert (await client.call("bake")).text == "done"
+    assert server.calls == 2
+
+
+async def test_unanswered_log_level_times_out() -> None:
+    server = RestartingServer("2025-11-25")
+    async with Client(server, revision="2025-11-25", log_level="error") as client:
+        clock = LoopClock()
+        server.is_silent_on_levels = True
+        server.die()
+        call = asyncio.ensure_future(client.call("bake"))
+        await until(lambda: server.methods()[-1] == "logging/setLevel" and server.opened == 2)
+        clock.ahead += 31
+        with pytest.raises(TimeoutError, match="logging/setLevel has not been answered in time"):
+            await call
+        server.is_silent_on_levels = False
+        assert (await client.call("bake")).text == "done"
+
+
+@pytest.mark.parametrize("before", ["2025-11-25", "2026-07-28"])
+async def test_server_may_restart_with_another_revision(before: str) -> None:
+    after = "2025-11-25" if before == "2026-07-28" else "2026-07-28"
+    server = RestartingServer("2026-07-28")
+    server.revision = before
+    clock = LoopClock()
+
+    async def advance_until_done(client: Any) -> Any:
+        opening = asyncio.ensure_future(client)
+        while not opening.done():
+            if (
+                server.methods()
+                and server.methods()[-1] == "server/discover"
+                and server.revision == "2025-11-25"
+            ):
+                clock.ahead += 11  # it does not answer that
+            await asyncio.sleep(0.001)
+        return opening.result()
+
+    client = Client(server)
+    await advance_until_done(client.__aenter__())
+    assert client.revision == before
+    server.revision = after
+    server.die()
+    assert (await advance_until_done(client.call("bake"))).text == "done"
+    assert client.revision == after
+    await client.close()
+
+
+async def test_watch_of_a_lost_session_joins_the_next() -> None:
+    class Session(RestartingServer):
+        def _answer(self, transport: ScriptedTransport, message: Message) -> list[Message]:
+            if message["method"] == "initialize":
+                answer = initialized(message)
+                answer["result"]["capabilities"] = {"tools": {"listChanged": True}}
+                return [answer]
+            return super()._answer(transport, message)
+
+    server = Session("2025-11-25")
+    async with Client(server, revision="2025-11-25") as client:
+        server.die()
+        watch = client.watch(tools=True)
+        joining = asyncio.ensure_future(watch.__aenter__())
+        while not client._link.is_open:
+            await asyncio.sleep(0)
+        server.die()  # before the watch has had its turn
+        await joining
+        server.say({"method": "notifications/tools/list_changed"})
+        change = await asyncio.wait_for(watch.__anext__(), 30)
+        assert change.kind == "tools"
+        assert server.opened == 3
+        await watch.aclose()
+
+
+async def test_calls_of_an_expired_session_are_repeated_only_if_allowed() -> None:
+    """The one that finds out opens a new session; what others have asked in the old one is cut off by that."""
+    waiting: list[Reply] = []
+    is_gone = False
+
+    async def script(request: Asked, reply: Reply) -> None:
+        nonlocal is_gone
+        name = request.message["params"]["name"]
+        if name == "finds out" and not is_gone:
+            is_gone = True
+            await reply.send(404)
+        elif name == "waits" and not waiting:
+            waiting.append(reply)
+            await reply.hang_up()
+        else:
+            await reply.result(said(name))
+
+    async with (
+        scripted(greeting(script)) as server,
+        Client(HttpTransport(server.url), revision="2025-11-25") as client,
+    ):
+        first = asyncio.ensure_future(client.call("waits", retry=True))
+        await until(lambda: waiting)
+        assert (await client.call("finds out")).text == "finds out"
+        assert (await first).text == "waits"
+        assert len(server.of("POST", "initialize")) == 2
+        waiting.clear()
+        is_gone = False
+        first = asyncio.ensure_future(client.call("waits"))
+        await until(lambda: waiting)
+        assert (await client.call("finds out")).text == "finds out"
+        with pytest.raises(OutcomeUnknownError):
+            await first
+
+
+async def test_call_whose_stream_finds_the_session_expired_has_an_unknown_outcome() -> None:
+    calls = 0
+    may_end = asyncio.Event()
+
+    async def script(request: Asked, reply: Reply) -> None:
+        nonlocal calls
+        calls += 1
+        may_end.set()
+        await reply.hang_up()
+
+    async def stream(request: Asked, reply: Reply) -> None:
+        if "last-event-id" in request.headers:
+            await reply.send(404)
+            return
+        await reply.begin_stream()
+        await reply.event(id_="1", retry=0)
+        await may_end.wait()
+        reply.cut()
+
+    async with (
+        scripted(greeting(script, stream=stream)) as server,
+        Client(HttpTransport(server.url), revision="2025-11-25") as client,
+    ):
+        with pytest.raises(OutcomeUnknownError, match="knows the session no more"):
+            await client.call("bake")
+    assert calls == 1
+
+
+@pytest.mark.parametrize("status", [404, 400])
+async def test_http_server_may_restart_without_the_stateless_revision(status: int) -> None:
+    is_old = False
+
+    async def script(request: Asked, reply: Reply) -> None:
+        await reply.result(said("done"))
+
+    async def changing(request: Asked, reply: Reply) -> None:
+        if is_old and request.method == "POST" and "mcp-session-id" not in request.headers:
+            if request.rpc == "server/discover" or (request.rpc != "initialize" and status == 404):
+                await reply.send(404)
+                return
+            if request.rpc != "initialize":
+                await reply.error(400, -32000, "Bad Request: Mcp-Session-Id header is required", id=None)
+                return
+        await greeting(script)(request, reply)
+
+    async with scripted(changing) as server, Client(HttpTransport(server.url)) as client:
+        assert (await client.call("bake")).text == "done"
+        assert client.revision == "2026-07-28"
+        is_old = True
+        assert (await client.call("bake")).text == "done"
+        assert client.revision == "2025-11-25"
+
+
+async def test_response_at_the_timeout_counts() -> None:
+    """The time is over while the transport is still at work, and the answer is there."""
+
+    class Slow(RestartingServer):
+        async def send(self, message: Outgoing) -> None:  # type: ignore[override]
+            super().send(message)
+            if message.method == "tools/call":
+                clock.ahead += 100
+                await asyncio.Event().wait()
+
+    async with Client(Slow()) as client:
+        clock = LoopClock()
+        assert (await client.call("bake", timeout=50)).text == "done"
+
+
+async def test_close_of_an_sse_client_ends_pending_calls() -> None:
+    is_posted = asyncio.Event()
+
+    async def script(request: Asked, reply: Reply) -> None:
+        if request.method == "GET":
+            await reply.begin_stream()
+            streams.append(reply)
+            await reply.chunk(b"event: endpoint\ndata: /post\n\n")
+            await reply.gone()
+        elif request.rpc == "initialize":
+            info = {"name": "s", "version": "1"}
+            result = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": info}
+            await reply.send(202)
+            await streams[-1].event(reply.answer(result))
+        elif request.rpc == "tools/call":
+            is_posted.set()
+            await reply.gone()
+        else:
+            await reply.send(202)
+
+    streams: list[Reply] = []
+    async with scripted(script) as server:
+        client = Client(SseTransport(server.url), revision="2024-11-05")
+        await client.__aenter__()
+        call = asyncio.ensure_future(client.call("bake"))
+        await is_posted.wait()
+        await client.close()
+        with pytest.raises(ConnectionError, match="the client has been closed"):
+            await call
+
+
+async def test_call_whose_tool_cannot_be_listed_has_not_begun() -> None:
+    async def script(request: Asked, reply: Reply) -> None:
+        raise AssertionError("nothing else is asked")
+
+    async def fails(request: Asked, reply: Reply) -> None:
+        if request.rpc == "tools/list":
+            await reply.send(502)
+        else:
+            await greeting(script)(request, reply)
+
+    async with scripted(fails) as server, Client(HttpTransport(server.url), tries=1) as client:
+        with pytest.raises(TransportError, match="HTTP 502") as caught:
+            await client.call("bake")
+        assert not caught.value.may_have_begun
+
+
+async def test_listed_read_only_tool_is_repeated() -> None:
+    calls = 0
+
+    async def script(request: Asked, reply: Reply) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            reply.cut()
+        else:
+            await reply.result({"resultType": "complete", **said("done")})
+
+    async def lists(request: Asked, reply: Reply) -> None:
+        if request.rpc == "tools/list":
+            tool = {"name": "taste", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+            await reply.result({"resultType": "complete", "tools": [tool]})
+        else:
+            await greeting(script)(request, reply)
+
+    async with scripted(lists) as server, Client(HttpTransport(server.url)) as client:
+        assert (await client.call("taste")).text == "done"
+    assert calls == 2

@@ -1,0 +1,33 @@
+"""The fixtures of tests/storage, with Redis as the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from mcpkit import Redis
+from tests.helpers.redis_server import RedisServer
+from tests.storage.conftest import clock, engine, frequent_switches, path, shared, system_clock_engine
+
+__all__ = ["clock", "engine", "frequent_switches", "path", "shared", "system_clock_engine"]
+
+
+@pytest.fixture(scope="session")
+def engine_name() -> str:
+    return "redis"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    options = ("--appendfsync", "always", "--repl-diskless-sync-delay", "0")
+    with RedisServer(tmp_path / "redis", *options) as server:
+        yield server
+
+
+@pytest.fixture
+def redis(server: RedisServer) -> Iterator[Redis]:
+    with closing(Redis(server.url, prefix="own:")) as redis:
+        yield redis

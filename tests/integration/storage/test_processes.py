@@ -1,0 +1,435 @@
+"""Storage shared by processes: concurrent changes, killed processes, forks and open resources."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn.server  # noqa: F401  # the app looks for servers of uvicorn where it is loaded
+
+from mcpkit import Server, Sqlite, Task
+from mcpkit.middlewares import RateLimit
+from tests.helpers.asgi_client import serving
+from tests.helpers.engines import (
+    ENGINES,
+    Engine,
+    close,
+    make_engine,
+)
+from tests.helpers.redis_server import common_server
+from tests.helpers.task_client import KNOWS_TASKS
+from tests.helpers.waiting import PATIENCE, until
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, forks and sends signals"),
+    pytest.mark.long,
+]
+
+QUEUE_PROGRAM = """
+import asyncio, itertools, os, sys
+from mcpkit import Sqlite
+
+shared = Sqlite(sys.argv[1])
+name = sys.argv[2]
+
+def acknowledge(*words):
+    os.write(1, (" ".join(words) + chr(10)).encode())  # so little is written whole or not at all
+
+async def work(number):
+    for turn in itertools.count():
+        key = f"s/{name}/{number}/{turn}"
+        assert await shared.add(key, b"open", queue="s/q", owner=name, most=10**6, most_of_owner=10**6) == "added"
+        acknowledge("added", key)
+        for job in (await shared.take(["s/q"], most=2, lease=60)).jobs:
+            acknowledge("taken", job.key, str(job.fence))
+            begun = await shared.change(job.key, b"begun", version=job.version, fence=job.fence)
+            assert begun is not None
+            end = f"{name}/{number}/{turn}"
+            if turn % 5 == 0:
+                continue  # it is left to who comes next
+            if await shared.change(job.key, end.encode(), version=begun, fence=job.fence, keep=10**6) is not None:
+                acknowledge("ended", job.key, end)
+
+async def main():
+    await asyncio.gather(*map(work, range(4)))
+
+asyncio.run(main())
+"""
+
+
+async def run_until_killed(path: Path, name: str, count: int) -> list[list[str]]:
+    """Return what a process has acknowledged up to its end, which comes by SIGKILL after some acknowledgements."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", QUEUE_PROGRAM, str(path), name, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    lines: list[bytes] = []
+    while line := await process.stdout.readline():
+        lines.append(line)
+        if len(lines) == count:
+            process.kill()
+    assert await process.wait() == -signal.SIGKILL
+    return [line.decode().split() for line in lines]
+
+
+async def test_acknowledged_jobs_survive_killed_processes_and_end_once(path: Path) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")  # shown where it fails
+    chance = random.Random(seed)
+    added: set[str] = set()
+    taken: dict[str, list[int]] = {}
+    ends: dict[str, str] = {}
+    for turn in range(3):
+        outputs = await asyncio.wait_for(
+            asyncio.gather(
+                *(run_until_killed(path, f"{turn}-{each}", chance.randrange(300, 1200)) for each in range(3))
+            ),
+            120,
+        )
+        for what, key, *more in (words for lines in outputs for words in lines):
+            if what == "added":
+                added.add(key)
+            elif what == "taken":
+                taken.setdefault(key, []).append(int(more[0]))
+            else:
+                assert key not in ends, f"{key} has two ends"
+                ends[key] = more[0]
+    assert len(added) > 1000
+    assert len(ends) > 500
+    assert all(len(set(fences)) == len(fences) for fences in taken.values())
+    with closing(Sqlite(path)) as shared:
+        for key in added:
+            job = await shared.look(key)
+            assert job is not None, f"{key} was lost"
+            assert job.fence >= max(taken.get(key, [0]))
+            if key in ends:
+                assert job.value.decode() == ends[key]
+    # Whatever was left in the hands of the dead comes to the next when its lease is over, and ends.
+    with closing(Sqlite(path, clock=lambda: time.time() + 60)) as later:
+        while jobs := (await later.take(["s/q"], most=500, lease=600)).jobs:
+            for job in jobs:
+                assert job.key not in ends
+                assert await later.change(job.key, b"last", version=job.version, fence=job.fence, keep=600)
+        assert await later.waiting("s") == []
+        for key in added - set(ends):
+            job = await later.look(key)
+            assert job is not None
+            assert job.value != b"open"
+
+
+# Records, claims and messages
+
+PROGRAM = """
+import asyncio, json, os, sys
+from mcpkit import Sqlite
+
+shared = Sqlite(sys.argv[1])
+name = sys.argv[3]
+
+async def add(key):
+    while True:
+        stored = await shared.get(key)
+        value = b"0" if stored is None else stored.value
+        version = None if stored is None else stored.version
+        if await shared.put(key, str(int(value) + 1).encode(), version=version, ttl=600) is not None:
+            return
+
+async def count(turns):
+    for turn in range(turns):
+        await add("count")
+        await shared.write("fields", {f"{name}-{turn}": "x", "shared": name}, 600)
+    return turns
+
+async def claim(turns):
+    return [turn for turn in range(turns) if await shared.claim(f"claim-{turn}", 600)]
+
+async def spend(turns):
+    waits = await asyncio.gather(*(shared.spend("a", every=3600, burst=100) for _ in range(turns)))
+    return waits.count(0.0)
+
+async def publish(turns):
+    for turn in range(turns):
+        await shared.publish("t", f"{name} {turn}")
+    return turns
+
+async def for_ever(turns):
+    print("ready", flush=True)
+    while True:
+        await asyncio.gather(add("count"), shared.write("fields", {name: "x" * 500}, 600), shared.publish("t", name))
+
+print(json.dumps(asyncio.run(globals()[sys.argv[2]](int(sys.argv[4])))))
+"""
+
+
+def command(path: Path, what: str, name: str, turns: int) -> list[str]:
+    return [sys.executable, "-c", PROGRAM, str(path), what, name, str(turns)]
+
+
+async def run_processes(path: Path, what: str, turns: int, processes: int = 3) -> list[Any]:
+    """Have several processes do the same at once, and return what each of them prints."""
+    running = [
+        await asyncio.create_subprocess_exec(
+            *command(path, what, f"process-{number}", turns), stdout=asyncio.subprocess.PIPE
+        )
+        for number in range(processes)
+    ]
+    outputs = await asyncio.wait_for(asyncio.gather(*(each.communicate() for each in running)), 60)
+    assert [each.returncode for each in running] == [0] * processes
+    return [json.loads(output) for output, _ in outputs]
+
+
+async def test_concurrent_changes_of_processes_are_not_lost(shared: Sqlite) -> None:
+    await run_processes(shared.path, "count", 60)
+    stored = await shared.get("count")
+    assert stored is not None
+    assert stored.value == b"180"
+    assert len(await shared.read("fields")) == 181
+
+
+async def test_killed_writer_leaves_a_usable_file(shared: Sqlite) -> None:
+    messages: list[str] = []
+    leave = shared.subscribe("t", messages.append)
+    for turn in range(3):
+        with ExitStack() as stack:
+            writers = [
+                stack.enter_context(
+                    subprocess.Popen(command(shared.path, "for_ever", name, 0), stdout=subprocess.PIPE)
+                )
+                for name in ("one", "two")
+            ]
+            for writer in writers:
+                assert writer.stdout is not None
+                assert await asyncio.to_thread(writer.stdout.readline) == b"ready\n"
+            before = len(messages)
+            await until(lambda before=before: len(messages) > before + 50)
+            for writer in writers:
+                writer.send_signal(signal.SIGKILL)
+        assert await shared.claim(f"claim {turn}", 60)
+        version = await shared.put(f"value {turn}", b"1", version=None, ttl=60)
+        assert await shared.get(f"value {turn}") == (b"1", version)
+        assert (await shared.read("fields")).keys() <= {"one", "two"}
+    leave()
+    with closing(sqlite3.connect(shared.path)) as file:
+        assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+FORKS = """
+import asyncio, json, os, sys
+from mcpkit import Redis, Sqlite
+
+shared = ENGINE
+heard = []
+leave = shared.subscribe("t", heard.append)
+
+async def work(name):
+    await shared.write("fields", {name: "1"}, 600)
+    await shared.publish("t", name)
+    return dict(await shared.read("fields"))
+
+def opened():
+    files = [f"/proc/self/fd/{each}" for each in os.listdir("/proc/self/fd")]
+    return sum("shared.db" in os.readlink(file) for file in files if os.path.islink(file))
+asyncio.run(work("parent"))
+for number in range(3):
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        inherited = opened()
+        leave()
+        own = []
+        shared.subscribe("t", own.append)
+        fields = asyncio.run(work(f"child {number}"))
+        while not own:
+            pass
+        os.write(writing, json.dumps([inherited, fields, own]).encode())
+        sys.exit(0)  # with all that the interpreter does at its end
+    assert os.waitpid(child, 0)[1] == 0
+    print(os.read(reading, 10_000).decode())
+    asyncio.run(work("parent"))
+while len(heard) < 7:
+    pass
+print(json.dumps([sorted(asyncio.run(work("end"))), heard[:7]]))
+"""
+
+
+@pytest.mark.parametrize("name", ["sqlite", "redis"])
+async def test_forked_process_has_connections_and_listeners_of_its_own(name: str, tmp_path: Path) -> None:
+    redis = f"Redis({common_server().url!r}, prefix='forks-{tmp_path.name}:')" if name == "redis" else ""
+    engine = redis or f"Sqlite({str(tmp_path / 'shared.db')!r})"
+    output = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS.replace("ENGINE", engine)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    *children, end = map(json.loads, output.stdout.splitlines())
+    for number, (inherited, fields, messages) in enumerate(children):
+        assert inherited == 0
+        assert fields.keys() == {"parent", *(f"child {each}" for each in range(number + 1))}
+        assert messages == [f"child {number}"]
+    fields, messages = end
+    assert fields == ["child 0", "child 1", "child 2", "end", "parent"]
+    assert messages == ["parent", "child 0", "parent", "child 1", "parent", "child 2", "parent"]
+    assert output.stderr == ""
+
+
+MEMORY_FORKS = """
+import os
+from mcpkit.state.memory import Memory
+
+broker = Memory()
+print(broker.home, flush=True)
+for _ in range(2):
+    if os.fork() == 0:
+        print(broker.home, broker.home, flush=True)
+        os._exit(0)
+    os.wait()
+print(broker.home)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
+def test_forked_memory_engine_has_another_home():
+    output = subprocess.run(
+        [sys.executable, "-c", MEMORY_FORKS], capture_output=True, text=True, check=True, timeout=60
+    )
+    parent, first, second, again = output.stdout.splitlines()
+    assert parent == again
+    assert first.split()[0] == first.split()[1]
+    assert len({parent, first.split()[0], second.split()[0]}) == 3
+
+
+WORKERS = """
+import multiprocessing
+
+def sign(results):
+    from mcpkit.state.keys import Keys
+    results.put(Keys(None, "weather").sign("session", b"data").hex())
+
+if __name__ == "__main__":
+    spawn = multiprocessing.get_context("spawn")
+    results = spawn.Queue()
+    workers = [spawn.Process(target=sign, args=[results]) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        print(results.get())
+    for worker in workers:
+        worker.join()
+"""
+
+
+@pytest.mark.slow
+def test_workers_of_one_parent_share_a_generated_secret(tmp_path):
+    script = tmp_path / "workers.py"
+    script.write_text(WORKERS, "utf-8")
+    command = [sys.executable, str(script)]
+    seen = [
+        subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+        for _ in range(2)
+    ]
+    assert [len(macs) for macs in seen] == [2, 2]
+    assert [len(set(macs)) for macs in seen] == [1, 1]
+    assert seen[0] != seen[1]
+
+
+# Resources
+
+ROUNDS = 4
+
+
+def open_resources() -> Counter[str]:
+    """Return what is open in this process: threads of mcpkit's, and files and sockets."""
+    found = Counter(each.name for each in threading.enumerate() if each.name.startswith("mcpkit"))
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{number}")
+        except OSError:  # that of the look itself
+            continue
+        found[target.split(":")[0] if target.startswith(("socket", "pipe", "anon")) else target] += 1
+    return found
+
+
+async def wait_for_resources(wanted: Counter[str]) -> None:
+    """Wait until no more is open than this."""
+    deadline = time.monotonic() + PATIENCE
+    while more := open_resources() - wanted:
+        assert time.monotonic() < deadline, f"still open: {more}"
+        gc.collect()
+        await asyncio.sleep(0.01)
+
+
+async def serve_once(engine: Engine, folder: Path) -> None:
+    """Serve with an engine for a while: a session that listens, a stateless listener, a limited call, a probe."""
+    server = Server("serve_once", secret="a secret of sixteen and more", shared=engine)
+    server.middleware(RateLimit(1000, burst=1000))
+    runtime, calls = server.engine.runtime, []
+
+    @server.tool(task=Task(rerun="safe") if hasattr(engine, "take") else None)
+    async def work() -> str:
+        calls.append(True)
+        return "done"
+
+    async with serving(server, folder, health="/health", grace=5) as client:
+        session = await client.initialize()
+        stream = session.listen()
+        assert await stream.event() is not None
+        assert (await session.call("work").whole()).status == 200
+        meta = {"io.modelcontextprotocol/clientCapabilities": KNOWS_TASKS}
+        assert (
+            await client.ask("tools/call", {"name": "work", "arguments": {}}, meta=meta).whole()
+        ).status == 200
+        assert (await client.open("GET", "/health").whole()).status == 200
+        await until(lambda: len(calls) == 2 and not runtime.running.taken)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+async def test_repeated_serving_with_one_engine_opens_no_more_resources(
+    name: str, tmp_path: Path, schema_dir: Path
+) -> None:
+    engine = make_engine(name, tmp_path)
+    before = open_resources()
+    await serve_once(engine, schema_dir)
+    pool = (
+        Counter({"socket": 2 * 16}) if name == "redis" else Counter()
+    )  # on this side, and of what there is at once
+    first = open_resources() + pool
+    for _ in range(3 * ROUNDS if name == "redis" else ROUNDS):
+        await serve_once(engine, schema_dir)
+    await wait_for_resources(first)
+    close(engine)
+    await wait_for_resources(before)
+
+
+@pytest.mark.parametrize("way", ["closed", "forgotten"])
+@pytest.mark.parametrize("name", ENGINES)
+async def test_closed_or_collected_engines_leave_no_resources(
+    name: str, way: str, tmp_path: Path, schema_dir: Path
+) -> None:
+    close(make_engine(name, tmp_path))
+    before = open_resources()
+    for turn in range(ROUNDS):
+        engine: Any = make_engine(name, tmp_path / str(turn) if name == "sqlite" else tmp_path)
+        (tmp_path / str(turn)).mkdir()
+        await serve_once(engine, schema_dir)
+        if way == "closed":
+            close(engine)
+        del engine
+    await wait_for_resources(before)

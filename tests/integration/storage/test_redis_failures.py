@@ -1,0 +1,389 @@
+"""Redis that is killed, paused, cut off, emptied or replaced: errors, gaps and recovery."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit import Redis
+from mcpkit.state import redis_log
+from mcpkit.state.redis_link import PATIENCE
+from tests.helpers.redis_server import LossyProxy, RedisServer
+from tests.helpers.waiting import until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+
+@pytest.fixture
+def other(server: RedisServer) -> Iterator[Redis]:
+    """What another process has."""
+    with closing(Redis(server.url, prefix="own:")) as made:
+        yield made
+
+
+async def wait_until_writable(engine: Redis) -> None:
+    """Wait until something can be kept."""
+
+    async def attempt() -> bool:
+        with suppress(OSError):
+            await engine.write("again", {"f": "1"}, 60)
+            return True
+        return False
+
+    deadline = time.monotonic() + 10
+    while not await attempt():
+        assert time.monotonic() < deadline, "it does not heal"
+
+
+class Listener:
+    """What one who listens has heard, and how often it was told that it has missed something."""
+
+    def __init__(self, engine: Redis, topic: str = "t") -> None:
+        self.messages: list[str] = []
+        self.missed = 0
+        engine.subscribe(topic, self.messages.append, self._miss)
+
+    def _miss(self) -> None:
+        self.missed += 1
+
+
+async def publish_and_wait(engine: Redis, messages: list[str], message: str) -> None:
+    """Publish, and wait until it is heard; the first by who listens, as its connection may just be opened."""
+    await engine.publish("t", message)
+    await until(lambda: message in messages)
+
+
+async def test_acknowledged_data_survives_a_kill(redis: Redis, server: RedisServer) -> None:
+    version = await redis.put("a", b"1", version=None, ttl=60)
+    await redis.write("a", {"f": "1"}, 60)
+    assert await redis.claim("a", 60)
+    server.kill()
+    started = time.monotonic()
+    for refused in (
+        redis.get("a"),
+        redis.read("a"),
+        redis.put("a", b"2", version=version, ttl=60),
+        redis.claim("b", 60),
+        redis.publish("t", "m"),
+    ):
+        with pytest.raises(ConnectionError, match=f"{server.url} cannot be reached"):
+            await refused
+    assert time.monotonic() - started < 5 * PATIENCE
+    server.start()
+    assert await redis.get("a") == (b"1", version)
+    assert await redis.read("a") == {"f": "1"}
+    assert not await redis.claim("a", 60)
+
+
+async def test_call_waits_for_a_restart(redis: Redis, server: RedisServer) -> None:
+    await redis.claim("a", 60)
+    server.kill()
+    asking = asyncio.create_task(redis.read("a"))
+    server.start()
+    assert await asking == {}
+
+
+async def test_restart_is_logged_and_reported_as_a_gap(
+    redis: Redis, other: Redis, server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = Listener(redis)
+    messages = listener.messages
+    await publish_and_wait(redis, messages, "before")
+    server.kill()
+    await until(lambda: "what other processes tell waits until it does" in caplog.text)
+    server.start()
+    await wait_until_writable(other)
+    await publish_and_wait(other, messages, "after")
+    assert messages == ["before", "after"]
+    assert caplog.text.count("it has been started again, or another one has taken its place") == 1
+    assert caplog.text.count("does not answer, and what other processes tell") == 1
+    assert listener.missed == 1
+
+
+async def test_pause_raises_timeout_and_loses_no_message(
+    redis: Redis, other: Redis, server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = Listener(redis)
+    messages = listener.messages
+    await publish_and_wait(redis, messages, "before")
+    server.pause()
+    try:
+        started = time.monotonic()
+        with pytest.raises(TimeoutError, match="does not answer within"):
+            await redis.read("a")
+        assert time.monotonic() - started < PATIENCE + 2
+    finally:
+        server.resume()
+    await wait_until_writable(other)
+    await publish_and_wait(other, messages, "after")
+    assert messages == ["before", "after"]
+    assert "missed" not in caplog.text
+    assert listener.missed == 0
+
+
+async def test_operation_with_a_lost_reply_runs_once(server: RedisServer) -> None:
+    proxy = LossyProxy(server.port)
+    listening, port = await proxy.start()
+    messages: list[str] = []
+    with closing(Redis(server.url, prefix="own:")) as direct:
+        direct.subscribe("t", messages.append)
+        engine = Redis(f"redis://127.0.0.1:{port}", prefix="own:")
+        await publish_and_wait(direct, messages, "before")
+        await engine.publish("t", "known")
+
+        async def lose(operation: Any) -> Any:
+            proxy.drops_next_reply = True
+            return await operation
+
+        assert await lose(engine.claim("a", 60)) is True
+        version = await lose(engine.put("a", b"1", version=None, ttl=60))
+        assert await direct.get("a") == (b"1", version)
+        assert await lose(engine.delete("a", version=version)) is True
+        await lose(engine.publish("t", "once"))
+        assert proxy.dropped_replies == 4
+        await publish_and_wait(direct, messages, "end")
+        assert messages == ["before", "known", "once", "end"]
+        await asyncio.to_thread(engine.close)
+    listening.close()
+    await listening.wait_closed()
+
+
+@pytest.mark.parametrize("is_published_first", [True, False])
+async def test_emptied_log_is_a_gap(
+    is_published_first: bool,
+    redis: Redis,
+    other: Redis,
+    server: RedisServer,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(redis_log, "_WAIT", 0.1)
+    listener = Listener(redis)
+    messages = listener.messages
+    await publish_and_wait(redis, messages, "before")
+    server.ask("FLUSHALL")
+    if is_published_first:
+        await other.publish("t", "after")
+    await until(lambda: "its log was emptied" in caplog.text)
+    if not is_published_first:
+        await other.publish("t", "after")
+    await until(lambda: messages == ["before", "after"])
+    assert caplog.text.count("may have been missed") == 1
+    assert listener.missed == 1
+
+
+async def test_messages_trimmed_before_they_were_read_are_a_gap(
+    redis: Redis, other: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_log, "MOST_MESSAGES", 100)
+    messages: list[str] = []
+    block = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(message: str) -> None:
+        messages.append(message)
+        if message == "first":
+            loop.call_soon_threadsafe(block.set)
+            while "go on" not in gate:
+                time.sleep(0.001)
+
+    gate: list[str] = []
+    missed: list[bool] = []
+    redis.subscribe("t", slow, lambda: missed.append(True))
+    await publish_and_wait(redis, messages, "before")
+    await other.publish("t", "first")
+    await block.wait()
+    for number in range(700):
+        await other.publish("t", str(number))
+    gate.append("go on")
+    await until(lambda: "699" in messages)
+    assert len(messages) < 700
+    assert caplog.text.count("more was told than its log holds") == 1
+    assert missed == [True]
+
+
+def next_position(server: RedisServer) -> str:
+    info: Any = server.ask("XINFO", "STREAM", "own:log")
+    began, number = info[info.index(b"last-generated-id") + 1].decode().split("-")
+    return f"{began}-{int(number) + 1}"
+
+
+async def test_missing_long_message_is_a_gap_of_its_topic(
+    redis: Redis, other: Redis, server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = Listener(redis)
+    messages = listener.messages
+    await publish_and_wait(redis, messages, "before")
+    unconcerned = Listener(redis, "another topic")
+    server.ask("XADD", "own:log", next_position(server), "t", "t", "k", "own:m:gone")
+    await until(lambda: "a long message was not fetched in time" in caplog.text)
+    await publish_and_wait(other, messages, "after")
+    assert messages == ["before", "after"]
+    assert (listener.missed, unconcerned.missed) == (1, 0)
+
+
+async def test_earlier_log_is_a_gap(
+    redis: Redis, other: Redis, server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = Listener(redis)
+    messages = listener.messages
+    await publish_and_wait(redis, messages, "first")
+    earlier = server.ask("DUMP", "own:log")
+    await publish_and_wait(other, messages, "lost with the primary")
+    server.ask("RESTORE", "own:log", 0, earlier, "REPLACE")
+    server.ask("CLIENT", "KILL", "TYPE", "normal")
+    await until(lambda: listener.missed)
+    assert "its log was emptied, or is an earlier one" in caplog.text
+    await publish_and_wait(other, messages, "after")
+    assert messages == ["first", "lost with the primary", "after"]
+    assert listener.missed == 1
+
+
+async def test_old_redis_version_is_refused(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcpkit.state.redis_link._OLDEST", (99, 0))
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"is Redis .*: 6\.2 is the oldest that will do"):
+            await redis.read("a")
+
+
+async def test_redis_cluster_is_refused(tmp_path: Path) -> None:
+    with (
+        RedisServer(tmp_path / "cluster", "--cluster-enabled", "yes") as cluster,
+        closing(Redis(cluster.url)) as engine,
+    ):
+        for work in (engine.read("a"), engine.listening()):
+            with pytest.raises(OSError, match="is a cluster of Redis: name a primary that is in none"):
+                await work
+
+
+async def test_close_while_paused_ends_pending_calls(redis: Redis, server: RedisServer) -> None:
+    await redis.claim("a", 60)
+    server.pause()
+    try:
+        asking = asyncio.create_task(redis.read("a"))
+        await asyncio.sleep(0)
+        redis.close()
+        with pytest.raises(OSError, match="was closed"):
+            await asking
+    finally:
+        server.resume()
+
+
+async def test_listening_fails_during_an_outage(server: RedisServer) -> None:
+    server.kill()
+    messages: list[str] = []
+    with closing(Redis(server.url)) as engine:
+        engine.subscribe("t", messages.append)
+        with pytest.raises(ConnectionError, match="cannot be reached"):
+            await engine.listening()
+        server.start()
+
+        async def is_listening() -> bool:
+            try:
+                await engine.listening()
+            except ConnectionError:
+                return False
+            return True
+
+        while not await is_listening():
+            await asyncio.sleep(0.01)
+        server.ask("PING")
+        with closing(Redis(server.url)) as other:
+            await other.publish("t", "after")
+            await until(lambda: messages == ["after"])
+
+
+# Failover
+
+
+@pytest.fixture
+def replica(server: RedisServer, tmp_path: Path) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path / "replica", "--replicaof", "127.0.0.1", str(server.port)) as started:
+        yield started
+
+
+@pytest.fixture
+async def proxied(server: RedisServer) -> AsyncIterator[tuple[LossyProxy, str]]:
+    """What leads to the server, whichever that is, and where it is."""
+    proxy = LossyProxy(server.port)
+    listening, port = await proxy.start()
+    yield proxy, f"redis://127.0.0.1:{port}/0"
+    listening.close()
+    await listening.wait_closed()
+
+
+async def take_over(server: RedisServer, replica: RedisServer, proxy: LossyProxy) -> None:
+    server.kill()
+    proxy.port = replica.port
+
+
+async def publish_when_possible(engine: Redis, topic: str, text: str) -> None:
+    """Publish as soon as that can be."""
+    while True:
+        with suppress(OSError):
+            await engine.publish(topic, text)
+            return
+
+
+async def test_failover_with_lost_messages_is_a_gap(
+    server: RedisServer,
+    replica: RedisServer,
+    proxied: tuple[LossyProxy, str],
+) -> None:
+    proxy, url = proxied
+    messages: list[str] = []
+    missed: list[int] = []
+    engine, other = Redis(url), Redis(url)
+    try:
+        engine.subscribe("t", messages.append, lambda: missed.append(len(messages)))
+        await engine.listening()
+        for number in range(3):
+            await other.publish("t", f"kept {number}")
+        await until(lambda: replica.replicated() >= server.replicated())
+        replica.ask("REPLICAOF", "NO", "ONE")  # what is written from now on is lost with the primary
+        for number in range(2):
+            await other.publish("t", f"lost {number}")
+        await until(lambda: len(messages) == 5)
+        with closing(Redis(replica.url)) as early:  # so that its log is longer than that of the primary
+            for number in range(10):
+                await early.publish("t", f"early {number}")
+        assert not missed
+        await take_over(server, replica, proxy)
+        await until(lambda: missed)
+        await publish_when_possible(other, "t", "after")
+        await until(lambda: "after" in messages)
+        assert messages[-1] == "after"
+        assert messages.count("after") == 1
+    finally:
+        for each in (engine, other):
+            await asyncio.to_thread(each.close)
+
+
+async def test_demoted_primary_is_left_for_the_new_one(
+    server: RedisServer, replica: RedisServer, proxied: tuple[LossyProxy, str]
+) -> None:
+    """It still answers, but takes nothing: connections are opened anew, which lead to the other one."""
+    proxy, url = proxied
+    engine = Redis(url)
+    try:
+        assert await engine.claim("a", 600)
+        await until(lambda: replica.replicated() >= server.replicated())
+        replica.ask("REPLICAOF", "NO", "ONE")
+        proxy.port = replica.port
+        server.ask("REPLICAOF", "127.0.0.1", replica.port)
+        assert not await engine.claim("a", 600)
+        assert await engine.claim("b", 600)
+        assert await engine.read("b") == {}
+    finally:
+        await asyncio.to_thread(engine.close)
+
+
+async def test_write_to_a_replica_is_refused(replica: RedisServer) -> None:
+    with closing(Redis(replica.url)) as engine, pytest.raises(OSError, match=r"refuses: .*read only replica"):
+        await engine.claim("a", 600)

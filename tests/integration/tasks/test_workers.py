@@ -1,0 +1,330 @@
+"""Worker processes: `mcpkit worker`, signals, servers that run tasks, and functions in processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, Server, Task
+from mcpkit.testing import Client, connect
+from tests.helpers.lab import Lab
+from tests.helpers.redis_server import free_port
+from tests.helpers.task_client import KNOWS_TASKS, add, begin, look, note_and_sleep, until
+from tests.helpers.waiting import until as eventually
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals"),
+    pytest.mark.long,
+]
+
+
+def connect_client(lab: Lab, **options: Any) -> Any:
+    """A client that knows tasks, of a replica that runs none."""
+    return connect(lab.replica(**options), capabilities=KNOWS_TASKS)
+
+
+async def result(client: Client, task: dict[str, Any]) -> Any:
+    """Wait for the result of a task."""
+    seen = await until(client, task, "completed")
+    assert not seen["result"].get("isError"), seen
+    return seen["result"]["structuredContent"]
+
+
+async def test_worker_runs_tasks_of_replicas(lab: Lab) -> None:
+    async with connect_client(lab) as client:
+        before = await begin(client, "who")
+        worker = await lab.worker()
+        later = await begin(client, "who")
+        for task in (before, later):
+            assert (await result(client, task))["process"] == worker.pid
+    status, output = await lab.end(worker)
+    assert status == 0
+    assert "a worker of lab has ended" in output
+    mine = [line for line in lab.lines() if line.startswith(f"{worker.pid} ")]
+    assert mine == [f"{worker.pid} enters", f"{worker.pid} leaves"]
+
+
+async def test_worker_logs_its_slots_and_runs_that_many_tasks(lab: Lab) -> None:
+    async with connect_client(lab) as client:
+        tasks = [await begin(client, "who", {"seconds": 0.1}) for _ in range(12)]
+        worker = await lab.start("-m", "mcpkit", "worker", "tests.helpers.lab_server:server", "--slots", "3")
+        line = await lab.heard(worker, b"is ready")
+        assert b"a worker of lab is ready: 3 slots, " in line
+        assert (b"Sqlite(" in line) is not (b"Redis(" in line)
+        most = [(await result(client, task))["most"] for task in tasks]
+        assert max(most) == 3
+
+
+async def test_worker_of_a_server_with_tasks_by_replicas_has_one_runner(lab: Lab) -> None:
+    async with connect_client(lab) as client:
+        tasks = [await begin(client, "who", {"seconds": 0.1}) for _ in range(12)]
+        await lab.worker("--slots", "3", LAB_TASKS="replicas")
+        assert max([(await result(client, task))["most"] for task in tasks]) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.usefixtures("hear_interrupts")
+async def test_signal_returns_running_tasks(number: int, lab: Lab) -> None:
+    async with connect_client(lab) as client:
+        first = await lab.worker()
+        task = await begin(client, "wait", {"label": "a"})
+        await lab.noted("a begins 1")
+        assert (await lab.end(first, number))[0] == 0
+        assert (await look(client, task))["status"] == "working"
+        second = await lab.worker()
+        assert await result(client, task) == f"a in attempt 2 by {second.pid} entered"
+
+
+async def test_signal_lets_tasks_that_must_not_rerun_finish(lab: Lab) -> None:
+    async with connect_client(lab) as client:
+        worker = await lab.worker()
+        task = await begin(client, "once", {"label": "a", "seconds": 1})
+        await lab.noted("a begins")
+        assert (await lab.end(worker))[0] == 0
+        assert await result(client, task) == "a is done"
+
+
+@pytest.mark.parametrize(("tool", "status"), [("stubborn", 143), ("sleep", 0)])
+async def test_worker_ends_tasks_that_do_not_stop_after_the_grace(tool: str, status: int, lab: Lab) -> None:
+    async with connect_client(lab) as client:
+        worker = await lab.worker("--grace", "1")
+        await begin(client, tool, {"label": "a"})
+        await lab.noted("a begins 1")
+        ended, output = await lab.end(worker)
+    assert (ended, "something still runs 1 s after SIGTERM" in output) == (status, status == 143)
+    assert "Traceback" not in output
+
+
+async def test_second_signal_ends_the_worker_at_once(lab: Lab) -> None:
+    async with connect_client(lab) as client:
+        worker = await lab.worker("--grace", "600")
+        await begin(client, "stubborn", {"label": "a"})
+        await lab.noted("a begins 1")
+        worker.send_signal(signal.SIGTERM)
+        await lab.noted("a goes on")
+        status, _ = await lab.end(worker)
+    assert status == 128 + signal.SIGTERM
+
+
+async def test_worker_stopped_past_its_lease_continues_with_other_tasks(lab: Lab) -> None:
+    async with connect_client(lab) as client:
+        first = await lab.worker("--slots", "1", LAB_LEASE="1")
+        task = await begin(client, "wait", {"label": "a"})
+        await lab.noted("a begins 1")
+        first.send_signal(signal.SIGSTOP)
+        second = await lab.worker(LAB_LEASE="1")
+        assert await result(client, task) == f"a in attempt 2 by {second.pid} entered"
+        assert (await lab.end(second))[0] == 0
+        first.send_signal(signal.SIGCONT)
+        later = await begin(client, "who")
+        assert (await result(client, later))["process"] == first.pid
+        assert await result(client, task) == f"a in attempt 2 by {second.pid} entered"
+
+
+async def test_task_that_blocks_the_event_loop_times_out(lab: Lab) -> None:
+    async with connect_client(lab) as client:
+        first = await lab.worker(LAB_LEASE="1")
+        task = await begin(client, "hang", {"label": "a"})
+        await lab.noted("a begins 1")
+        await lab.worker(LAB_LEASE="1")
+        seen = await until(client, task, "failed")
+        assert "timed out" in seen["error"]["message"]
+        assert first.returncode is None
+
+
+APPS = """
+import os
+from contextlib import asynccontextmanager
+from mcpkit import Memory, Server, Sqlite
+
+@asynccontextmanager
+async def broken(server):
+    raise LookupError("it is not there")
+    yield
+
+shared = {"shared": Sqlite("lab.db"), "secret": "a secret of sixteen and more"}
+alone = Server("alone")
+idle = Server("idle", **shared)
+failing = Server("failing", lifespan=broken, **shared)
+number = 3
+
+@alone.tool(task=True)
+@failing.tool(task=True)
+def tool() -> None: ...
+"""
+
+REFUSED = {
+    ":alone": (1, "a server is named as FILE.py, FILE.py:OBJECT or MODULE:OBJECT, got ':alone'"),
+    "apps.py": (2, "apps.py has 3 servers: write apps.py:alone or apps.py:idle or apps.py:failing"),
+    "apps.py:alon": (2, "apps has no alon; did you mean apps.py:alone?"),
+    "absent.py": (2, "there is no absent.py in "),
+    "apps:alon": (2, "apps has no alon; did you mean apps:alone?"),
+    "json:dumps": (
+        2,
+        "dumps() has parameters without defaults. Name a function that can be called without any",
+    ),
+    "apps:alone": (1, "alone keeps its tasks in its own process"),
+    "apps.py:idle": (1, "idle has no tool that may be a task: write @server.tool(task=True)"),
+}
+
+
+@pytest.fixture
+async def apps(tmp_path: Path) -> AsyncIterator[Lab]:
+    (tmp_path / "apps.py").write_text(APPS)
+    (tmp_path / "lacking.py").write_text("import absent_library")
+    lab = Lab("sqlite", tmp_path)
+    yield lab
+    await lab.close()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_invalid_server_argument_is_refused(name: str, apps: Lab) -> None:
+    status, output = await apps.ended(await apps.start("-m", "mcpkit", "worker", name))
+    expected, message = REFUSED[name]
+    assert status == expected
+    assert output.startswith("mcpkit: ")
+    assert message in output
+    assert output.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("work",), "there is no command work; did you mean worker?"),
+        (("worker",), "Missing argument 'SERVER'"),
+        (("worker", "apps:alone", "--slots", "0"), "slots must be at least 1"),
+        (("worker", "apps:alone", "--grace", "nan"), "grace must be a number of seconds from 0"),
+    ],
+)
+async def test_invalid_command_line_is_refused(arguments: tuple[str, ...], message: str, apps: Lab) -> None:
+    status, output = await apps.ended(await apps.start("-m", "mcpkit", *arguments))
+    assert status == 1
+    assert message in output
+    assert output.startswith("Usage: mcpkit ")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("lacking:server", "No module named 'absent_library'"),
+        ("apps:failing", "LookupError: it is not there"),
+    ],
+)
+async def test_failing_import_or_lifespan_is_reported(name: str, message: str, apps: Lab) -> None:
+    status, output = await apps.ended(await apps.start("-m", "mcpkit", "worker", name))
+    assert status == 1
+    assert message in output
+    assert "is ready" not in output
+
+
+# Servers that run tasks
+
+RUN = "from tests.helpers.lab_server import server; server.run({})"
+
+WAYS = {
+    "run": ["-c", RUN.format("'http', port={port}, grace=4")],
+    "gunicorn": [
+        *("-m", "gunicorn", "tests.helpers.lab_server:app", "-k", "uvicorn_worker.UvicornWorker"),
+        *("-w", "2", "-b", "127.0.0.1:{port}"),
+    ],
+    "stdio": ["-c", RUN.format("grace=4")],
+}
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+    lab = Lab("sqlite", tmp_path)
+    yield lab
+    await lab.close()
+
+
+async def serve(lab: Lab, way: str) -> Any:
+    """Start what serves and runs tasks."""
+    port = free_port()
+    secret = {"MCPKIT_SECRET": "a secret of sixteen and more"}
+    return await lab.start(*(each.format(port=port) for each in WAYS[way]), LAB_TASKS="replicas", **secret)
+
+
+async def stop(lab: Lab, process: Any) -> int:
+    """Tell it to end, and return its status."""
+    process.send_signal(signal.SIGTERM)
+    return (await lab.ended(process))[0]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_server_returns_or_finishes_its_tasks_at_shutdown(way: str, lab: Lab) -> None:
+    async with connect(lab.replica(), capabilities=KNOWS_TASKS) as client:
+        serving = await serve(lab, way)
+        again = await begin(client, "wait", {"label": "a"})
+        never = await begin(client, "once", {"label": "b", "seconds": 1})
+        await lab.noted("a begins 1")
+        await lab.noted("b begins")
+        assert await stop(lab, serving) in {0, 128 + signal.SIGTERM, -signal.SIGTERM}
+        seen = await look(client, never)
+        assert seen["result"]["structuredContent"] == "b is done"
+        if way != "gunicorn":  # else the other one may have had it at once
+            assert (await look(client, again))["status"] == "working"
+        await lab.worker()
+        seen = await until(client, again, "completed")
+    assert re.match("a in attempt [23] by [0-9]+ entered", seen["result"]["structuredContent"])
+    entered, left = (sum(line.endswith(what) for line in lab.lines()) for what in (" enters", " leaves"))
+    assert entered == left + 1
+
+
+# Functions in processes and threads
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_process_of_a_cancelled_or_late_task_is_killed(tmp_path: Path) -> None:
+    server = Server("lab")
+    server.tool(note_and_sleep, process=True, task=True)
+    server.tool(note_and_sleep, process=True, task=Task(timeout=2), name="late")
+    server.tool(add, process=True, task=Task(required=True))
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        done = await until(client, await begin(client, "add", {"a": 1, "b": 2}), "completed")
+        assert done["result"]["structuredContent"] in (3, {"result": 3})
+        path = tmp_path / "pid"
+        task = await begin(client, "note_and_sleep", {"path": str(path)})
+        await eventually(lambda: path.exists() and path.read_text())
+        process = int(path.read_text())
+        await client.request("tasks/cancel", {"taskId": task["taskId"]})
+        await eventually(lambda: not is_alive(process))
+        late = tmp_path / "late"
+        task = await begin(client, "late", {"path": str(late)})
+        failed = await until(client, task, "failed")
+        assert "timed out" in failed["error"]["message"]
+        await eventually(lambda: not is_alive(int(late.read_text())))
+
+
+async def test_thread_of_a_cancelled_task_sees_the_cancellation() -> None:
+    server = Server("lab")
+    began, ended = threading.Event(), threading.Event()
+
+    @server.tool(task=True)
+    def work(ctx: Context) -> None:
+        began.set()
+        while not ctx.cancelled:
+            threading.Event().wait(0.005)
+        ended.set()
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "work")
+        await eventually(began.is_set)
+        await client.request("tasks/cancel", {"taskId": task["taskId"]})
+        await eventually(ended.is_set)

@@ -1,0 +1,253 @@
+"""Topics in SQLite: the watching thread, gaps in the message log, and replaced or unreadable files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit import Server, Sqlite
+from mcpkit.state import bulletin, database
+from tests.helpers.clock import Clock
+from tests.helpers.engines import done, eventually, size
+from tests.helpers.waiting import PATIENCE, until
+
+
+def watchers() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name == "mcpkit-sqlite-bus"]
+
+
+@pytest.mark.anyio
+async def test_watcher_thread_runs_only_while_subscribed(shared: Sqlite) -> None:
+    await shared.publish("t", "nobody listens")
+    assert watchers() == []
+    leave = [shared.subscribe("t", lambda _: None) for _ in range(2)]
+    assert watchers() == ["mcpkit-sqlite-bus"]
+    leave.pop()()
+    await shared.publish("t", "a")
+    assert watchers() == ["mcpkit-sqlite-bus"]
+    leave.pop()()
+    await until(lambda: watchers() == [])
+    shared.subscribe("t", lambda _: None)
+    shared.close()
+    assert watchers() == []
+
+
+@pytest.mark.anyio
+async def test_server_without_listeners_starts_no_watcher(shared: Sqlite) -> None:
+    server = Server("s", shared=shared, secret="s" * 32)
+    published = []
+    publish = shared.publish
+
+    async def noting(topic: str, message: str) -> None:
+        await publish(topic, message)
+        published.append(topic)
+
+    shared.publish = noting  # type: ignore[method-assign]  # to see when it is done
+    async with server.running():
+        server.tool(lambda: "", name="new")
+        await until(lambda: published == ["s/changes"])
+        assert watchers() == []
+        server.resource_updated("data://x", to=lambda who: True)  # who that is, others are asked
+        await until(lambda: len(published) == 2)
+        assert watchers() == ["mcpkit-sqlite-bus"]
+    await until(lambda: watchers() == [])
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+async def test_messages_of_other_processes_arrive_within_a_quarter_second(shared: Sqlite, path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    with closing(Sqlite(path)) as other:
+        messages: list[tuple[str, float]] = []
+        leave = shared.subscribe("t", lambda message: messages.append((message, loop.time())))
+        took = []
+        for number in range(10):
+            start = loop.time()
+            await other.publish("t", str(number))
+            await until(lambda number=number: len(messages) > number)
+            took.append(messages[number][1] - start)
+        assert [message for message, _ in messages] == [str(number) for number in range(10)]
+        assert sorted(took)[5] < 0.25
+        leave()
+
+
+def test_failing_read_is_logged_once_and_retried(
+    shared: Sqlite, path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpkit.state.bulletin._WHILE_FAILING", 0.01)
+    looks = 0
+    glance = database.Database.glance
+
+    def failing(self: Any, sql: str, values: Any = ()) -> Any:
+        nonlocal looks
+        looks += 1
+        raise PermissionError("not now")
+
+    messages: list[str] = []
+    leave = shared.subscribe("t", messages.append)
+    with monkeypatch.context() as context:
+        context.setattr(database.Database, "glance", failing)
+        eventually(lambda: looks > 3)
+    assert database.Database.glance is glance
+    asyncio.run(shared.publish("t", "a"))
+    eventually(lambda: messages == ["a"])
+    assert caplog.text.count("what other processes publish is not heard") == 1
+    leave()
+
+
+class Listener:
+    """Takes note of what it hears and of what it is expected that it has missed, in order."""
+
+    def __init__(self, shared: Sqlite, topic: str = "t") -> None:
+        self.received: list[str] = []
+        self.leave = shared.subscribe(topic, self.received.append, lambda: self.received.append("missed"))
+
+    def has_received(self, *expected: str) -> Callable[[], bool]:
+        return lambda: self.received == list(expected)
+
+
+@contextmanager
+def blocked(shared: Sqlite) -> Iterator[None]:
+    """Keep the thread that looks from looking."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(message: str) -> None:
+        begun.set()
+        go_on.wait(PATIENCE)
+
+    leave = shared.subscribe("hold", hold)
+    done(shared.publish("hold", ""))
+    assert begun.wait(PATIENCE)
+    try:
+        yield
+    finally:
+        go_on.set()
+        leave()
+
+
+def delete_messages(path: Path) -> None:
+    """Remove the messages, as time does."""
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("DELETE FROM messages")
+        file.commit()
+
+
+def test_slow_listener_is_notified_of_a_gap_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulletin, "_MOST_MESSAGES", 100)
+    with closing(Sqlite(path)) as shared, closing(Sqlite(path)) as other:
+        first, second = Listener(shared), Listener(shared, "elsewhere")
+        with blocked(shared):
+            for number in range(150):
+                done(other.publish("t", str(number)))
+            third = Listener(shared)
+        eventually(lambda: first.received[-1:] == ["149"])
+        gap, *messages = first.received
+        assert gap == "missed"
+        assert messages == [str(number) for number in range(int(messages[0]), 150)]
+        assert int(messages[0]) > 0
+        done(other.publish("t", "next"))
+        eventually(third.has_received("next"))
+        assert first.received[-1] == "next"
+        assert first.received.count("missed") == 1
+        assert second.received == ["missed"]
+
+
+def test_listener_later_than_the_retention_is_notified_of_a_gap(path: Path) -> None:
+    clock = Clock()
+    with closing(Sqlite(path, clock=clock)) as shared, closing(Sqlite(path, clock=clock)) as other:
+        listener = Listener(shared)
+        with blocked(shared):
+            done(other.publish("t", "lost"))
+            clock.now += 30
+            size(other)
+        eventually(listener.has_received("missed"))
+        done(other.publish("t", "messages"))
+        eventually(listener.has_received("missed", "messages"))
+
+
+def test_removal_of_delivered_messages_is_no_gap(shared: Sqlite, path: Path) -> None:
+    listener = Listener(shared)
+    for number in range(5):
+        done(shared.publish("t", str(number)))
+        eventually(lambda: listener.received[-1:] == [str(number)])
+        delete_messages(path)
+    assert listener.received == [str(number) for number in range(5)]
+
+
+def test_failing_gap_listener_is_logged_and_others_are_notified(
+    shared: Sqlite, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise LookupError("missed")
+
+    shared.subscribe("t", lambda _: None, fail)
+    shared.subscribe("t", lambda _: None)
+    listener = Listener(shared)
+    with blocked(shared):
+        done(shared.publish("t", "lost"))
+        delete_messages(path)
+    eventually(listener.has_received("missed"))
+    assert "A listener of the topic t failed" in caplog.text
+
+
+def replace(path: Path, by: Path) -> None:
+    """Put a file in the place of another one, as an operator does."""
+    for end in ("-wal", "-shm"):
+        path.with_name(path.name + end).unlink()
+    os.replace(by, path)
+
+
+def test_replaced_file_is_a_gap(tmp_path: Path, path: Path) -> None:
+    with closing(Sqlite(path)) as shared, closing(Sqlite(tmp_path / "new.db")) as new:
+        listener = Listener(shared)
+        done(shared.publish("t", "old"))
+        eventually(listener.has_received("old"))
+        done(new.publish("t", "new"))
+        new.close()
+        replace(path, tmp_path / "new.db")  # nobody here writes
+        eventually(listener.has_received("old", "missed", "new"))
+        with closing(Sqlite(path)) as other:
+            done(other.publish("t", "next"))
+        eventually(listener.has_received("old", "missed", "new", "next"))
+
+
+def test_restored_backup_is_a_gap(tmp_path: Path, path: Path) -> None:
+    with closing(Sqlite(path)) as shared:
+        listener = Listener(shared)
+        done(shared.publish("t", "before"))
+        with (
+            closing(sqlite3.connect(path)) as file,
+            closing(sqlite3.connect(tmp_path / "copy.db")) as copy,
+        ):
+            file.backup(copy)
+        done(shared.publish("t", "after"))
+        eventually(listener.has_received("before", "after"))
+        replace(path, tmp_path / "copy.db")
+        eventually(listener.has_received("before", "after", "missed"))
+        with closing(Sqlite(path)) as other:
+            done(other.publish("t", "again"))
+        eventually(listener.has_received("before", "after", "missed", "again"))
+
+
+@pytest.mark.slow
+def test_listening_returns_once_messages_are_received(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "shared.db"
+    with closing(Sqlite(path)) as shared, closing(Sqlite(path)) as other:
+        shared.subscribe("t", lambda _: None)  # which is being looked for once in a second by now
+        with pytest.raises(OSError, match="No such file"):
+            done(shared.listening())
+        listener = Listener(shared)
+        path.parent.mkdir()
+        done(shared.listening())
+        messages = list(listener.received)
+        assert messages in ([], ["missed"])
+        done(other.publish("t", "a"))
+        eventually(listener.has_received(*messages, "a"))

@@ -1,0 +1,296 @@
+"""Tasks when engine calls fail or processes end, in any order: none is lost, run twice or stuck."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from mcpkit import Context, Memory, ProtocolError, Server, Task, Tasks
+from mcpkit.state.queue import Job
+from mcpkit.tasks.handshake import TasksOfBoth
+from mcpkit.tasks.runner import DRAINED, LOST
+from mcpkit.testing import Client, connect
+from tests.helpers.clock import Clock
+from tests.helpers.engines import FailingMemory, When
+from tests.helpers.task_client import KNOWS_TASKS, OVER, accepted, begin, look
+from tests.helpers.waiting import PATIENCE
+
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
+
+
+async def retry(client: Client, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Ask, and ask once more where it is said that this may succeed later."""
+    try:
+        return await client.request(method, params)
+    except ProtocolError as error:
+        if (error.code, error.message) != (-32603, "Tasks cannot be reached; try again later"):
+            raise
+    return await client.request(method, params)
+
+
+async def run_to_end(
+    client: Client, tool: str, act: Callable[[dict[str, Any]], Awaitable[Any]]
+) -> dict[str, Any]:
+    """Have a tool run to the end, and return that."""
+    meta = {"mcpkit/idempotencyKey": "one"}
+    made = await retry(client, "tools/call", {"name": tool, "arguments": {}, "_meta": meta})
+    params = {"taskId": made["taskId"]}
+    deadline = time.monotonic() + PATIENCE
+    while (seen := await retry(client, "tasks/get", params))["status"] not in OVER:
+        assert time.monotonic() < deadline, f"it is still {seen}"
+        await act(seen)
+        await asyncio.sleep(0.005)
+    same = await retry(client, "tools/call", {"name": tool, "arguments": {}, "_meta": meta})
+    assert (same["taskId"], same["status"]) == (made["taskId"], seen["status"])
+    await asyncio.sleep(0.005)
+    assert await retry(client, "tasks/get", params) == seen
+    return seen
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("rerun", ["safe", "never"])
+async def test_task_completes_whichever_engine_call_fails(rerun: Any, when: When) -> None:
+    number, calls = 0, 1
+    while number < calls:
+        number += 1
+        engine = FailingMemory(number, when)
+        server = Server("lab", shared=engine, tasks=Tasks(lease=0.3 if rerun == "safe" else 1.0))
+        did: list[str] = []
+
+        @server.tool(task=Task(rerun=rerun))
+        async def work(ctx: Context) -> str:
+            did.append("run")
+            await ctx.progress(1, 3, "first")
+            await asyncio.gather(*(ctx.once(key, partial(did.append, key)) for key in "ab"))
+            one, two = await asyncio.gather(ctx.once("c", partial(did.append, "c")), ctx.elicit("?", str))
+            await ctx.once("d", partial(did.append, "d"))
+            return f"{one} {two.value}"
+
+        async def act(seen: dict[str, Any]) -> None:
+            for key in seen.get("inputRequests", ()):
+                responses = {key: accepted("yes")}
+                await retry(client, "tasks/update", {"taskId": seen["taskId"], "inputResponses": responses})
+
+        async with connect(server, capabilities=KNOWS_TASKS) as client:
+            done = await run_to_end(client, "work", act)
+        calls = len(engine.called)
+        call = f"call {number} of {calls}, {engine.called[number - 1 : number]}"
+        assert done["status"] == "completed", (call, done)
+        assert done["result"]["structuredContent"] == "None yes", call
+        assert sorted(each for each in did if each != "run") == [*"abcd"], call
+        assert did.count("run") >= 2 if rerun == "safe" else did.count("run") == 1, (
+            call
+        )  # once more: it was slow
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_task_is_cancelled_whichever_engine_call_fails(when: When) -> None:
+    number, calls = 0, 1
+    while number < calls:
+        number += 1
+        engine = FailingMemory(number, when, TimeoutError)
+        server = Server("lab", shared=engine, tasks=Tasks(lease=0.3))
+        stopped = asyncio.Event()
+
+        @server.tool(task=Task(rerun="safe"))
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        async def act(seen: dict[str, Any]) -> None:
+            assert await retry(client, "tasks/cancel", {"taskId": seen["taskId"]})
+
+        async with connect(server, capabilities=KNOWS_TASKS) as client:
+            done = await run_to_end(client, "work", act)
+            assert done["status"] == "cancelled"
+        calls = len(engine.called)
+
+
+T = TypeVar("T")
+
+LEASE = 10.0
+
+INDEX = st.integers(0, 100)
+
+
+class Hold:
+    """A lease that nobody prolongs."""
+
+    is_lost = False
+
+    def until(self, seconds: float | None) -> None:
+        """Do nothing."""
+
+
+class Worker:
+    """One run in one process."""
+
+    def __init__(self, service: TasksOfBoth, job: Job, now: float) -> None:
+        self.hold: Any = Hold()
+        self.task = asyncio.get_running_loop().create_task(service.runs.run(job, now, self.hold))
+
+
+class Interleavings(RuleBasedStateMachine):
+    """Clients, workers and their deaths, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.clock = Clock()
+        self.engine = Memory(self.clock)
+        self.server = Server("lab", shared=self.engine, tasks="workers", question_timeout=100)
+        self.begun: list[str] = []
+        self.committed: set[str] = set()
+        self.gates: list[asyncio.Event] = []
+        self.is_open = False
+        self.workers: list[Worker] = []
+        self.tasks: list[dict[str, Any]] = []
+        self.ends: dict[str, Any] = {}
+        for rerun in ("safe", "never"):
+            self.server.tool(self.work, name=rerun, task=Task(rerun=rerun, attempts=3, timeout=50))
+        self.stack = AsyncExitStack()
+        self.client = self.run(self.stack.enter_async_context(connect(self.server, capabilities=KNOWS_TASKS)))
+        service = self.server.engine.methods.tasks
+        assert isinstance(service, TasksOfBoth)
+        self.service = service
+
+    async def work(self, ctx: Context) -> int:
+        """Do something once, and ask."""
+        self.begun.append(ctx.call_id)
+        await self.step()
+
+        async def effect() -> int:
+            assert ctx.call_id not in self.committed
+            await self.step()
+            return 1
+
+        await ctx.once("effect", effect)
+        self.committed.add(ctx.call_id)
+        await self.step()
+        await ctx.elicit("Go on?", bool, key="go")
+        await self.step()
+        return ctx.attempt
+
+    async def step(self) -> None:
+        if not self.is_open:
+            self.gates.append(gate := asyncio.Event())
+            await gate.wait()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        async def settled() -> T:
+            result = await coroutine
+            for _ in range(30):
+                await asyncio.sleep(0)
+            return result
+
+        return self.loop.run_until_complete(settled())
+
+    @precondition(lambda self: len(self.tasks) < 4)
+    @rule(rerun=st.sampled_from(["safe", "never"]))
+    def create(self, rerun: str) -> None:
+        self.tasks.append(self.run(begin(self.client, rerun)))
+
+    @rule(seconds=st.sampled_from([1.0, LEASE + 1, 60.0, 120.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.clock.now += seconds
+
+    @rule()
+    def take(self) -> None:
+        async def take() -> int:
+            taken = await self.engine.take(self.service.runs.queues(), most=1, lease=LEASE)
+            self.workers += [Worker(self.service, job, taken.now) for job in taken.jobs]
+            return len(taken.jobs)
+
+        self.run(take())
+
+    @precondition(lambda self: self.gates)
+    @rule(index=INDEX)
+    def go_on(self, index: int) -> None:
+        async def go_on() -> None:
+            self.gates.pop(index % len(self.gates)).set()
+
+        self.run(go_on())
+
+    @precondition(lambda self: self.workers)
+    @rule(index=INDEX, is_crash=st.booleans())
+    def stop(self, index: int, is_crash: bool) -> None:
+        async def stop() -> None:
+            worker = self.workers.pop(index % len(self.workers))
+            worker.hold.is_lost = is_crash
+            worker.task.cancel(LOST if is_crash else DRAINED)
+
+        self.run(stop())
+
+    @precondition(lambda self: self.tasks)
+    @rule(index=INDEX)
+    def answer(self, index: int) -> None:
+        task = self.tasks[index % len(self.tasks)]
+        seen = self.run(look(self.client, task))
+        responses = {key: accepted(True) for key in seen.get("inputRequests", ())}
+        params = {"taskId": task["taskId"], "inputResponses": responses}
+        self.run(self.client.request("tasks/update", params))
+
+    @precondition(lambda self: self.tasks)
+    @rule(index=INDEX)
+    def cancel(self, index: int) -> None:
+        task = self.tasks[index % len(self.tasks)]
+        self.run(self.client.request("tasks/cancel", {"taskId": task["taskId"]}))
+
+    @invariant()
+    def ends_stay(self) -> None:
+        for task in self.tasks:
+            seen = self.run(look(self.client, task))
+            if task["taskId"] in self.ends:
+                assert seen == self.ends[task["taskId"]]
+            elif seen["status"] in OVER:
+                self.ends[task["taskId"]] = seen
+
+    @invariant()
+    def begun_once(self) -> None:
+        for task in self.tasks:
+            held = self.run(self.service.ledger.look(task["taskId"]))
+            assert held is not None
+            if held.record.rerun == "never":
+                assert self.begun.count(held.record.call_id) <= 1
+
+    def teardown(self) -> None:
+        """All workers die; then each task ends, by whoever takes it, though nobody answers."""
+        while self.workers:
+            self.stop(0, is_crash=True)
+        self.is_open = True
+        for _ in range(8 * len(self.tasks)):
+            self.pass_time(120.0)
+            self.take()
+        while self.workers:
+            self.stop(0, is_crash=True)
+        self.ends_stay()
+        try:
+            assert len(self.ends) == len(self.tasks)
+        finally:
+            self.run(self.close())
+            self.loop.close()
+
+    async def close(self) -> None:
+        await self.stack.aclose()
+        while rest := asyncio.all_tasks() - {
+            asyncio.current_task()
+        }:  # such as who waits for what is done once
+            for each in rest:
+                each.cancel()
+            await asyncio.wait(rest)
+
+
+TestInterleavings = Interleavings.TestCase
+
+TestInterleavings.settings = settings(max_examples=12, stateful_step_count=40, deadline=None)

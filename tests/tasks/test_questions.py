@@ -1,0 +1,390 @@
+"""Questions of tasks: elicitation, answers, `ctx.once`, and limits of what a task stores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated, Any
+
+import pytest
+
+from mcpkit import Ask, Context, Elicit, Memory, ProtocolError, Server, Task, Tasks
+from mcpkit.state.queue import Message
+from mcpkit.tasks import ledger
+from mcpkit.testing import Client, connect
+from tests.helpers.task_client import KNOWS_TASKS, accepted, answer, begin, look, until
+from tests.helpers.waiting import until as eventually
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "a secret of sixteen and more"
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("lab", secret=SECRET, shared=Memory(), question_timeout=600)
+
+
+def task_tool(server: Server, rerun: str) -> Callable[[Any], Any]:
+    return server.tool(task=Task(rerun=rerun))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rerun", ["safe", "never"])
+async def test_answer_resumes_the_task_and_once_is_not_repeated(server: Server, rerun: str) -> None:
+    did: list[str] = []
+
+    @task_tool(server, rerun)
+    async def train(data: str, ctx: Context) -> dict[str, Any]:
+        def fit() -> str:
+            did.append("fit")
+            return data + " fitted"
+
+        did.append("run")
+        path = await ctx.once("fit", fit)
+        if (await ctx.elicit("Publish?", bool)).value:
+            await ctx.once("publish", lambda: did.append("publish"))
+        return {"path": path, "attempt": ctx.attempt}
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "train", {"data": "a"})
+        asking = await until(client, task, "input_required")
+        assert asking["inputRequests"]["#1"]["method"] == "elicitation/create"
+        assert asking["inputRequests"]["#1"]["params"]["message"] == "Publish?"
+        assert (await look(client, task))["inputRequests"] == asking["inputRequests"]
+        acknowledged = await answer(client, task, **{"#1": True})
+        assert acknowledged.keys() == {"resultType", "_meta"}
+        done = await until(client, task, "completed")
+        runs = ["run", "fit", "run", "publish"] if rerun == "safe" else ["run", "fit", "publish"]
+        assert did == runs
+        assert done["result"]["structuredContent"] == {
+            "path": "a fitted",
+            "attempt": runs.count("run"),
+        }
+        await answer(client, task, **{"#1": False})  # too late, which changes nothing
+        assert await look(client, task) == done
+
+
+async def test_several_questions_may_be_answered_separately(server: Server) -> None:
+    @server.tool(task=Task(rerun="safe"))
+    async def ask(ctx: Context) -> list[Any]:
+        first, second = await ctx.ask(Elicit("Name?", str, key="name"), Elicit("Sure?", bool, key="sure"))
+        return [first.value, second.value]
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "ask")
+        assert (await until(client, task, "input_required"))["inputRequests"].keys() == {"name", "sure"}
+        responses = {"name": accepted("Ada"), "unknown": 5, "": None}
+        await client.request("tasks/update", {"taskId": task["taskId"], "inputResponses": responses})
+        seen = await look(client, task)
+        assert (seen["status"], seen["inputRequests"].keys()) == ("input_required", {"sure"})
+        await answer(client, task, name="Eve")  # has been answered
+        await answer(client, task, sure=True)
+        done = await until(client, task, "completed")
+        assert done["result"]["structuredContent"] == ["Ada", True]
+
+
+async def test_invalid_answer_is_asked_again_under_another_key(server: Server) -> None:
+    @server.tool(task=Task(rerun="safe"))
+    async def ask(ctx: Context) -> int:
+        return (await ctx.elicit("How many?", int, key="many")).value
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "ask")
+        await until(client, task, "input_required")
+        await answer(client, task, many="three")
+        while (seen := await until(client, task, "input_required"))["inputRequests"].keys() != {"many~1"}:
+            await asyncio.sleep(0.005)
+        assert 'got "three"' in seen["inputRequests"]["many~1"]["params"]["message"]
+        await answer(client, task, many=3)  # a key is used once
+        await answer(client, task, **{"many~1": "iv"})
+        while (seen := await until(client, task, "input_required"))["inputRequests"].keys() != {"many~2"}:
+            await asyncio.sleep(0.005)
+        await answer(client, task, **{"many~2": 3})
+        assert (await until(client, task, "completed"))["result"]["structuredContent"] in (
+            3,
+            {"result": 3},
+        )
+
+
+async def test_unanswered_question_times_out() -> None:
+    server = Server("lab", question_timeout=0.1)
+
+    @server.tool(task=Task(rerun="safe"))
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("Name?", str)).value
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "ask")
+        done = await until(client, task, "completed")
+        assert done["result"]["isError"] is True
+        assert "did not answer within 0.1 s" in done["result"]["content"][0]["text"]
+
+
+async def test_malformed_answers_are_refused(server: Server) -> None:
+    @task_tool(server, "safe")
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("Name?", str)).value
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "ask")
+        asking = await until(client, task, "input_required")
+        for wrong in ({"inputResponses": 5}, {}, {"inputResponses": {"#1": 5}}, {"inputResponses": []}):
+            with pytest.raises(ProtocolError) as caught:
+                await client.request("tasks/update", {"taskId": task["taskId"], **wrong})
+            assert caught.value.code == -32602
+        assert await look(client, task) == asking
+
+
+async def test_cancel_of_a_task_with_a_question(server: Server) -> None:
+    @server.tool(task=Task(rerun="safe"))
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("Name?", str)).value
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "ask")
+        await until(client, task, "input_required")
+        await client.request("tasks/cancel", {"taskId": task["taskId"]})
+        seen = await look(client, task)
+        assert seen["status"] == "cancelled"
+        assert "inputRequests" not in seen
+        await answer(client, task, **{"#1": "Ada"})
+        assert await look(client, task) == seen
+
+
+async def test_question_of_a_parameter_precedes_the_task(server: Server) -> None:
+    @server.tool(task=Task(required=True))
+    async def greet(name: Annotated[str, Ask("Your name?")], ctx: Context) -> str:
+        again = await ctx.elicit("And the town?", str)
+        return f"{name} of {again.value}"
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        first = await begin(client, "greet")
+        assert first["resultType"] == "input_required"
+        (key,) = first["inputRequests"]
+        task = await begin(
+            client, "greet", requestState=first["requestState"], inputResponses={key: accepted("Ada")}
+        )
+        assert task["resultType"] == "task"
+        asking = await until(client, task, "input_required")
+        (key,) = asking["inputRequests"]
+        assert asking["inputRequests"][key]["params"]["message"] == "And the town?"
+        await answer(client, task, **{key: "Ely"})
+        done = await until(client, task, "completed")
+        assert done["result"]["content"][0]["text"] == "Ada of Ely"
+
+
+async def test_function_in_a_thread_may_ask_and_use_once(server: Server) -> None:
+    did: list[str] = []
+
+    @server.tool(task=Task(rerun="safe"))
+    def work(ctx: Context) -> str:
+        name = ctx.sync.once("name", lambda: did.append("x") or "Ada")
+        return f"{name} {ctx.sync.elicit('Sure?', bool).value}"
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "work")
+        await until(client, task, "input_required")
+        await answer(client, task, **{"#1": True})
+        done = await until(client, task, "completed")
+        assert done["result"]["content"][0]["text"] == "Ada True"
+        assert did == ["x"]
+
+
+async def race(client: Client, task: dict[str, Any]) -> None:
+    await asyncio.gather(*(answer(client, task, **{"#1": True}) for _ in range(20)))
+
+
+async def test_concurrent_answers_count_once(server: Server) -> None:
+    runs: list[int] = []
+
+    @task_tool(server, "safe")
+    async def ask(ctx: Context) -> bool:
+        runs.append(ctx.attempt)
+        return (await ctx.elicit("Sure?", bool)).value
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "ask")
+        await until(client, task, "input_required")
+        await race(client, task)
+        await until(client, task, "completed")
+        assert runs == [1, 2]
+
+
+async def test_question_that_differs_between_attempts_fails_and_is_logged(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    @server.tool(task=Task(rerun="safe"))
+    async def fickle(ctx: Context) -> str:
+        return (await ctx.elicit(f"Name, in attempt {ctx.attempt}?", str)).value
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "fickle")
+        await until(client, task, "input_required")
+        await answer(client, task, **{"#1": "Ada"})
+        failed = await until(client, task, "failed")
+        assert "under '#1' it asked something else before" in failed["error"]["message"]
+    assert (
+        "tools/call 'fickle' is not deterministic: the question '#1', now elicitation/create(value)"
+        in caplog.text
+    )
+
+
+class SlowMemory(Memory):
+    """An engine that is slow to say that a task has become something.
+
+    Attributes:
+        status: What.
+        reached: Set when that is written.
+        released: Set when it may be.
+    """
+
+    def __init__(self, status: str) -> None:
+        super().__init__()
+        self.status = status
+        self.reached, self.released = asyncio.Event(), asyncio.Event()
+
+    async def change(self, *args: Any, message: Message | None = None, **options: Any) -> str | None:
+        """Do so when it may be."""
+        if message is not None and f'"{self.status}"' in message.text:
+            self.reached.set()
+            await self.released.wait()
+        return await super().change(*args, message=message, **options)
+
+
+def asking_server(shared: Memory) -> Server:
+    server = Server("lab", secret="a secret of sixteen and more", shared=shared)
+
+    @server.tool(task=Task(rerun="safe"))
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("Name?", str)).value or "nobody"
+
+    return server
+
+
+async def test_question_stored_during_shutdown_waits_for_its_answer() -> None:
+    shared = SlowMemory("input_required")
+    async with connect(asking_server(shared), capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "ask")
+        await shared.reached.wait()
+        asyncio.get_running_loop().call_later(0.05, shared.released.set)
+    async with connect(asking_server(shared), capabilities=KNOWS_TASKS) as client:
+        assert (await until(client, task, "input_required"))["inputRequests"].keys() == {"#1"}
+        await answer(client, task, **{"#1": "Ada"})
+        assert (await until(client, task, "completed"))["result"]["structuredContent"] == "Ada"
+
+
+async def test_concurrent_questions_are_open_together() -> None:
+    server = Server("lab", shared=(shared := SlowMemory("input_required")), tasks=Tasks(lease=0.5))
+
+    @server.tool(task=Task(rerun="never", timeout=0.5))
+    async def ask(ctx: Context) -> list[str | None]:
+        answers = await asyncio.gather(*(ctx.elicit(f"{key}?", str, key=key) for key in "ab"))
+        return [each.value for each in answers]
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "ask")
+        await shared.reached.wait()
+        await asyncio.sleep(0)
+        shared.released.set()
+        while (await until(client, task, "input_required"))["inputRequests"].keys() != {"a", "b"}:
+            await asyncio.sleep(0.005)
+        await answer(client, task, a="first")
+        await asyncio.sleep(1)  # longer than the lease, and what is left of the time-out
+        assert (await look(client, task))["status"] == "input_required"
+        await answer(client, task, b="other")
+        done = await until(client, task, "completed")
+        assert sorted(done["result"]["structuredContent"]) == ["first", "other"]
+
+
+async def test_task_taken_again_after_a_lost_lease_completes() -> None:
+    class Unrenewed(Memory):
+        async def renew(self, *_: object) -> set[str]:
+            raise OSError("it is away")
+
+    server = Server("lab", shared=Unrenewed(), tasks=Tasks(lease=0.3))
+    first_has_ended = asyncio.Event()
+
+    @server.tool(task=Task(rerun="safe"))
+    async def work(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await second_has_begun.wait()
+                first_has_ended.set()
+        second_has_begun.set()
+        await first_has_ended.wait()
+        await asyncio.sleep(0.05)  # in which the first run ends, too
+        return ctx.attempt
+
+    second_has_begun = asyncio.Event()
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        done = await until(client, await begin(client, "work"), "completed")
+        assert done["result"]["structuredContent"] == 2
+
+
+async def test_task_that_must_not_rerun_fails_after_a_restart() -> None:
+    server = Server("lab")
+    runs: list[int] = []
+
+    @server.tool(task=Task(rerun="never"))
+    async def pay(ctx: Context) -> None:
+        runs.append(ctx.attempt)
+        await asyncio.Event().wait()
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "pay")
+        await eventually(lambda: runs)
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        failed = await until(client, task, "failed")
+    assert "whether its work was done cannot be told" in failed["error"]["message"]
+    assert runs == [1]
+
+
+async def test_task_whose_record_is_full_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "MAX_RECORD", 4000)
+    server = Server("lab")
+
+    @server.tool(task=True)
+    async def work(text: str) -> None: ...
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task, size = None, 4000
+        while task is None:
+            size -= 1
+            with suppress(ProtocolError):
+                task = await begin(client, "work", {"text": "a" * size})
+        failed = await until(client, task, "failed")
+        assert "at most 4,000 are kept: keep what is large elsewhere" in failed["error"]["message"]
+
+
+async def test_once_value_that_is_too_large_leaves_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ledger, "MAX_RECORD", 4000)
+    server = Server("lab")
+
+    @server.tool(task=True)
+    async def work(ctx: Context) -> str:
+        with pytest.raises(ledger.TooLargeError):
+            await ctx.once("large", lambda: "a" * 5000)
+        return await ctx.once("small", lambda: "b")
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        done = await until(client, await begin(client, "work"), "completed")
+        assert done["result"]["structuredContent"] == "b"
+
+
+async def test_once_key_may_be_used_after_an_invalid_value() -> None:
+    server = Server("lab")
+
+    @server.tool(task=True)
+    async def work(ctx: Context) -> Any:
+        with pytest.raises(TypeError, match="a tuple"):
+            await ctx.once("a", lambda: (1, 2))
+        return await ctx.once("a", lambda: "b")
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        done = await until(client, await begin(client, "work"), "completed")
+        assert done["result"]["content"][0]["text"] == "b"

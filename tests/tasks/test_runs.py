@@ -1,0 +1,438 @@
+"""Runs of tasks: request data, middleware, telemetry, audit, and the lifespan of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from mcpkit import (
+    CallTimeoutError,
+    Context,
+    Depends,
+    Failure,
+    FromHeader,
+    LogHandler,
+    Memory,
+    Principal,
+    RegistrationError,
+    Server,
+    Sqlite,
+    Task,
+    Tasks,
+    ToolError,
+    current_context,
+)
+from mcpkit.auth import AuditEvent
+from mcpkit.common.errors import OutputError
+from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
+from mcpkit.middlewares import AccessLog, RateLimit, Telemetry
+from mcpkit.tasks.measuring import Watched
+from mcpkit.testing import connect
+from tests.helpers.task_client import KNOWS_TASKS, answer, begin, look, until
+from tests.helpers.waiting import until as eventually
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("work", offers={"logging"})
+
+
+def find_tenant(name: Annotated[str | None, FromHeader("X-Tenant")]) -> str:
+    return f"tenant {name}"
+
+
+def read_clock() -> str:
+    return "real"
+
+
+async def run_task(server: Server, tool: str, **options: Any) -> dict[str, Any]:
+    """Have a tool run as a task, and return what it has come to."""
+    async with connect(server, capabilities=KNOWS_TASKS, **options) as client:
+        return await until(client, await begin(client, tool), "completed", "failed")
+
+
+def result_text(task: dict[str, Any]) -> str:
+    said: str = task["result"]["content"][0]["text"]
+    return said
+
+
+async def test_headers_of_parameters_are_stored(server: Server) -> None:
+    @server.tool(task=True)
+    async def book(
+        tenant: Annotated[str, Depends(find_tenant)],
+        language: Annotated[str, FromHeader("Accept-Language")] = "en",
+        missing: Annotated[str, FromHeader("X-Missing")] = "none",
+    ) -> str:
+        return f"{tenant}, {language}, {missing}"
+
+    headers = {"x-tenant": "acme", "accept-language": "pt", "x-other": "not kept"}
+    assert result_text(await run_task(server, "book", headers=headers)) == "tenant acme, pt, none"
+
+
+@pytest.mark.parametrize("name", ["Authorization", "cookie"])
+async def test_credential_headers_are_refused_in_tasks(server: Server, name: str) -> None:
+    def session(value: str | None = FromHeader(name)) -> str | None:
+        return value
+
+    def work(who: str | None = Depends(session)) -> None: ...
+
+    server.tool(work)
+    with pytest.raises(RegistrationError, match=rf"tool 'task': a task keeps no credentials.*{name.lower()}"):
+        server.tool(work, name="task", task=True)
+
+
+async def test_progress_is_formatted_in_the_status_message(server: Server) -> None:
+    goes_on = asyncio.Event()
+
+    @server.tool(task=True)
+    async def count(total: float | None, ctx: Context) -> None:
+        await ctx.progress(2500, total)
+        await goes_on.wait()
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        for total, message in [(10_000, "2,500 of 10,000"), (2500.5, "2,500 of 2,500.5"), (None, "2,500")]:
+            goes_on.clear()
+            task = await begin(client, "count", {"total": total})
+            while (seen := await look(client, task)).get("statusMessage") != message:
+                assert seen["status"] == "working"
+                await asyncio.sleep(0.005)
+            goes_on.set()
+            await until(client, task, "completed")
+
+
+async def test_error_hook_receives_and_replaces_a_timeout(server: Server) -> None:
+    failures: list[Failure] = []
+
+    @server.on_error
+    def explain(failure: Failure) -> ToolError:
+        failures.append(failure)
+        return ToolError("Take a smaller one")
+
+    @server.tool(task=Task(timeout=0.01))
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    assert (await run_task(server, "endless"))["error"]["message"] == "Take a smaller one"
+    assert [type(each.exception) for each in failures] == [CallTimeoutError]
+
+
+async def test_result_that_is_too_large_fails_and_is_logged(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures: list[Failure] = []
+    server.on_error(failures.append)
+
+    @server.tool(task=True, structured=False)
+    async def large() -> str:
+        return "x" * 9_000_000
+
+    failed = await run_task(server, "large")
+    assert failed["error"]["code"] == -32603
+    assert "the tool ran, but its record would have 9,000," in failed["error"]["message"]
+    assert [type(each.exception) for each in failures] == [OutputError]
+    assert any("the tool ran, but its record" in record.getMessage() for record in caplog.records)
+
+
+async def test_notifications_of_a_run_are_dropped(server: Server) -> None:
+    logger = logging.getLogger("test_what_is_only_for")
+    logger.setLevel(logging.DEBUG)
+    handler = LogHandler()
+    logger.addHandler(handler)
+
+    @server.tool(task=True)
+    async def chat(ctx: Context) -> str:
+        logger.info("heard by the log alone")
+        await ctx.log("error", "heard by nobody")
+        await ctx.notify("notifications/com.example/said", {})
+        await ctx.close_stream()
+        assert current_context() == ctx
+        return "done"
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        finished = await until(client, await begin(client, "chat"), "completed")
+        assert result_text(finished) == "done"
+        assert client.notifications == []
+    logger.removeHandler(handler)
+
+
+async def test_middleware_context_and_arguments_apply_to_the_run(server: Server) -> None:
+    tenant: ContextVar[str] = ContextVar("tenant")
+    seen: list[str] = []
+
+    @server.middleware
+    async def set_tenant(request: Any, call_next: Any) -> Any:
+        tenant.set("acme")
+        result = await call_next(request)
+        seen.append(f"{request.method} {result.type} {result.get('status')}")
+        return result
+
+    @server.middleware("tools/call")
+    async def shorten(call: ToolCall, call_next: CallTool) -> ToolCallResult:
+        return await call_next(call.with_arguments({"n": min(call.arguments["n"], 3)}))
+
+    @server.tool(task=True)
+    def count(n: int) -> str:
+        return f"{n} of {tenant.get()}"
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "count", {"n": 50})
+        finished = await until(client, task, "completed")
+    assert result_text(finished) == "3 of acme"
+    assert seen[1] == "tools/call task working"
+    assert "tools/call complete None" in seen
+    assert seen[-1] == "tasks/get complete completed"
+
+
+async def test_overrides_apply_and_the_tool_timeout_does_not(
+    server: Server,
+) -> None:
+    @server.tool(task=True, timeout=0.01)
+    async def tell(clock: Annotated[str, Depends(read_clock)]) -> str:
+        await asyncio.sleep(0.05)
+        return clock
+
+    with server.override(read_clock, lambda: "fake"):
+        assert result_text(await run_task(server, "tell")) == "fake"
+    async with connect(server) as client:
+        assert (await client.call("tell")).text == "timed out after 0.01 s"
+
+
+async def test_lasting_tasks_require_cryptography(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
+    server = Server("work", secret="a secret of sixteen and more", shared=Sqlite(tmp_path / "work.db"))
+
+    @server.tool(task=True)
+    def work() -> None: ...
+
+    with pytest.raises(
+        ImportError, match=r"tasks that outlive the process are encrypted.*pip install .*\[crypto\]"
+    ):
+        async with connect(server):
+            pass
+
+
+# Middleware
+
+
+def make_server() -> tuple[Server, list[Any]]:
+    server = Server("lab")
+    seen: list[Any] = []
+
+    @server.middleware("tools/call")
+    async def redact(request: Any, call_next: Any) -> Any:
+        result = await call_next(request)
+        seen.append((request.ctx.task_id, result.type))
+        for block in result.content:
+            block["text"] = block["text"].replace("secret", "******")
+        return result
+
+    @server.tool(task=Task(rerun="safe"), structured=False)
+    async def tell(ctx: Context) -> str:
+        await ctx.elicit("Sure?", bool)
+        return "a secret"
+
+    @server.tool(task=True)
+    def fail() -> None:
+        raise ToolError("a secret failed")
+
+    return server, seen
+
+
+async def test_middleware_changes_the_result_of_a_run() -> None:
+    server, seen = make_server()
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "tell")
+        await until(client, task, "input_required")
+        await answer(client, task, **{"#1": True})
+        done = await until(client, task, "completed")
+        assert done["result"]["content"][0]["text"] == "a ******"
+        assert seen == [(None, "task"), (task["taskId"], "complete")]
+        failed = await until(client, await begin(client, "fail"), "completed")
+        assert failed["result"]["content"][0]["text"] == "a ****** failed"
+        assert failed["result"]["isError"] is True
+
+
+async def test_rate_limit_counts_calls_and_not_runs() -> None:
+    server = Server("lab")
+    server.middleware(RateLimit(0.001, burst=2))
+
+    @server.tool(task=True)
+    def work() -> str:
+        return "done"
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        for _ in range(2):
+            done = await until(client, await begin(client, "work"), "completed")
+            assert "isError" not in done["result"]
+
+
+async def test_access_log_marks_runs(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "mcpkit.access")
+    server = Server("lab")
+    server.middleware(AccessLog())
+
+    @server.tool(task=True)
+    def tell() -> str:
+        return "x"
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        await until(client, await begin(client, "tell"), "completed")
+    lines = [record for record in caplog.records if record.getMessage().startswith("tools/call")]
+    assert [vars(record)["mcp_attempt"] for record in lines] == [None, 1]
+    assert lines[1].getMessage().startswith("tools/call 'tell' run 1 ok")
+
+
+# Telemetry and audit
+
+
+@pytest.fixture
+def reader() -> InMemoryMetricReader:
+    return InMemoryMetricReader()
+
+
+@pytest.fixture
+def telemetry(reader: InMemoryMetricReader) -> Iterator[Telemetry]:
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    yield Telemetry(meter_provider=provider)
+    provider.shutdown()
+
+
+def metrics(reader: InMemoryMetricReader) -> dict[str, dict[tuple[str, ...], Any]]:
+    """Return by metric and attributes' values what was measured: how often, or how much."""
+    data = reader.get_metrics_data()
+    assert data is not None
+    return {
+        metric.name.removeprefix("mcpkit.task."): {
+            tuple(map(str, point.attributes.values())): point.count
+            if hasattr(point, "count")
+            else point.value  # type: ignore[union-attr]
+            for point in metric.data.data_points
+        }
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        if metric.name.startswith("mcpkit.task.")
+    }
+
+
+async def test_runs_and_waiting_tasks_are_measured(
+    reader: InMemoryMetricReader, telemetry: Telemetry
+) -> None:
+    server = Server("lab/1", secret="a secret of sixteen and more", shared=Memory(), tasks=Tasks(slots=2))
+    server.middleware(telemetry)
+    gate, stopped = asyncio.Event(), asyncio.Event()
+    running = 0
+
+    @server.tool(task=True, name="a.work")
+    async def work(fails: bool) -> str:
+        nonlocal running
+        running += 1
+        try:
+            await gate.wait()
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+        if fails:
+            raise ValueError("no")
+        return "done"
+
+    @server.tool(task=Task(rerun="safe"))
+    async def ask(ctx: Context) -> str:
+        return str((await ctx.elicit("Name?", str, key="name")).value)
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        asking = await begin(client, "ask")
+        await until(client, asking, "input_required")
+        tasks = [await begin(client, "a.work", {"fails": number == 0}) for number in range(5)]
+        await eventually(lambda: running == 2)
+        seen = metrics(reader)
+        assert seen["queue.ready"] == {("a.work",): 3, ("ask",): 0}
+        assert seen["queue.held"] == {("a.work",): 2, ("ask",): 1}
+        assert 0 < seen["queue.age"]["a.work",] < 60
+        await client.request("tasks/cancel", {"taskId": tasks[1]["taskId"]})
+        await stopped.wait()
+        gate.set()
+        for task in (tasks[0], *tasks[2:]):
+            await until(client, task, "completed")
+        await answer(client, asking, name="Ada")
+        await until(client, asking, "completed")
+        await eventually(lambda: not server.engine.runtime.running.taken)
+        seen = metrics(reader)
+    assert seen["wait.duration"] == {("a.work",): 5, ("ask",): 2}
+    assert seen["run.duration"] == {
+        ("a.work", "completed"): 4,
+        ("a.work", "cancelled"): 1,
+        ("ask", "input_required"): 1,
+        ("ask", "completed"): 1,
+    }
+    assert seen["attempts"] == {
+        ("a.work", "completed"): 4,
+        ("a.work", "cancelled"): 1,
+        ("ask", "completed"): 1,
+    }
+    assert not seen.get("queue.ready")
+
+
+async def test_spans_mark_runs() -> None:
+    spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    tracers, meters = TracerProvider(), MeterProvider([reader], shutdown_on_exit=False)
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    server = Server("lab")
+    server.middleware(Telemetry(tracer_provider=tracers, meter_provider=meters))
+    server.tool(lambda: "done", name="work", task=True)
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        await until(client, await begin(client, "work"), "completed")
+        await eventually(lambda: not server.engine.runtime.running.taken)
+    calls = [
+        dict(each.attributes or {}) for each in spans.get_finished_spans() if each.name == "tools/call work"
+    ]
+    calls = [(each.get("mcpkit.task.run"), each.get("mcpkit.task.attempt")) for each in calls]
+    assert sorted(calls, key=str) == [(None, None), (True, 1)]
+    assert "mcpkit.task.run" in str(reader.get_metrics_data())
+    meters.shutdown()
+
+
+@pytest.mark.limit("look at tasks that wait, by who measures")
+def test_measurement_does_not_wait_for_a_queue_without_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hanging(Memory):
+        async def waiting(self, server: str) -> list[Any]:
+            await asyncio.Event().wait()
+            return []
+
+    monkeypatch.setattr("mcpkit.tasks.measuring._PATIENCE", 0.01)
+    assert Watched(Hanging(), "lab", str).waiting() == []
+
+
+async def test_cancellation_is_audited_once() -> None:
+    server = Server("lab", secret="a secret of sixteen and more", shared=Memory())
+    events: list[AuditEvent] = []
+    server.on_audit(events.append)
+
+    @server.tool(task=True)
+    async def work() -> None:
+        await asyncio.Event().wait()
+
+    @server.tool(task=True)
+    async def quick() -> None: ...
+
+    async with connect(server, capabilities=KNOWS_TASKS, principal=Principal("ada")) as ada:
+        task = await begin(ada, "work")
+        for _ in range(3):
+            await ada.request("tasks/cancel", {"taskId": task["taskId"]})
+        over = await begin(ada, "quick")
+        await until(ada, over, "completed")
+        await ada.request("tasks/cancel", {"taskId": over["taskId"]})
+        assert (await look(ada, task))["status"] == "cancelled"
+    assert events == [AuditEvent("cancellation", "ada", detail="a task of work")]
