@@ -22,8 +22,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tests.chaos.raw_client import ENDED, Client, Session, end
 from tests.chaos.cluster import Cluster
+from tests.chaos.raw_client import ENDED, Client, Session, end
 from tests.helpers.processes import Process
 
 _LINE = re.compile(rb'^\+[\d.]+ \[\d+ (\S+)\] "([^"]+)"')

@@ -18,7 +18,7 @@ OpenPipe = Callable[..., AbstractAsyncContextManager[Pipe]]
 
 
 def pipe_opener(folder: Path) -> OpenPipe:
-    """Return what connects a judged pipe of somebody who fills in forms: `async with open_judged(server, ADA) as pipe`."""
+    """Return a function that opens a checked pipe: `async with open_judged(server, ADA) as pipe`."""
 
     def open_judged(
         server: Server,

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from tests.helpers.processes import Process
 from tests.helpers.held_provider import HeldProvider
 from tests.helpers.login_workers import Journey, Workers, result_of, text_of
+from tests.helpers.processes import Process
 from tests.helpers.waiting import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]

@@ -17,9 +17,9 @@ import pytest
 
 from mcpkit import Context, Server, Sqlite, Task, Tasks
 from mcpkit.testing import connect
-from tests.helpers.asgi_client import Client, serving
 from tests.helpers.engines import ENGINES, close, make_engine
 from tests.helpers.pipe import stateless_meta
+from tests.helpers.raw_client import Client, serving
 from tests.helpers.task_client import KNOWS_TASKS, answer, begin, look, until
 from tests.helpers.waiting import until as eventually
 
