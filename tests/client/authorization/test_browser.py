@@ -1,14 +1,16 @@
-"""The page of a login: opened in a browser where there is one, otherwise said; and never anything but a page."""
+"""The login page in a browser, and requests to the redirect URI."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from pathlib import Path
+from urllib.parse import quote, urlencode
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcpkit.client.authorization.browser import check_page, is_headless, open_browser
+from mcpkit.client.authorization.redirect_request import Expected, RefusedError, redirected
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +25,7 @@ def nothing_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
 
 
-async def test_without_a_display_the_page_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_open_browser_without_display_prints_page(capsys: pytest.CaptureFixture[str]) -> None:
     await open_browser(PAGE)
     out, said = capsys.readouterr()
     assert out == ""
@@ -31,7 +33,7 @@ async def test_without_a_display_the_page_is_said(capsys: pytest.CaptureFixture[
     assert "ssh" not in said
 
 
-async def test_over_ssh_it_is_said_how_the_answer_comes_back(
+async def test_open_browser_over_ssh_prints_port_forwarding(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 10.0.0.2 22")
@@ -39,36 +41,15 @@ async def test_over_ssh_it_is_said_how_the_answer_comes_back(
     assert "ssh -L 4711:127.0.0.1:4711" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-async def test_a_browser_that_is_named_gets_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    note = tmp_path / "visited"
-    browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {note}\n')
-    browser.chmod(0o700)
-    # A process of its own, as the module that knows the browsers looks for them once.
-    program = (
-        "import asyncio\nfrom mcpkit.client.authorization.browser import open_browser\n"
-        f"asyncio.run(open_browser({PAGE!r}))"
-    )
-    monkeypatch.setenv("BROWSER", f"{browser} %s")
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-    assert note.read_text() == PAGE
-
-
-@pytest.mark.parametrize(
-    ("environment", "headless"),
-    [
-        ({}, True),
-        ({"DISPLAY": ":0"}, False),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, False),
-        ({"SSH_CONNECTION": "a"}, True),
-        ({"SSH_CONNECTION": "a", "DISPLAY": "localhost:10.0"}, False),
-        ({"BROWSER": "w3m"}, False),
-    ],
-)
-def test_where_nobody_would_see_a_browser(
+@pytest.mark.parametrize(("environment", "headless"), [
+    ({}, True),
+    ({"DISPLAY": ":0"}, False),
+    ({"WAYLAND_DISPLAY": "wayland-0"}, False),
+    ({"SSH_CONNECTION": "a"}, True),
+    ({"SSH_CONNECTION": "a", "DISPLAY": "localhost:10.0"}, False),
+    ({"BROWSER": "w3m"}, False),
+])  # fmt: skip
+def test_is_headless_by_environment(
     environment: dict[str, str], headless: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environment.items():
@@ -76,33 +57,71 @@ def test_where_nobody_would_see_a_browser(
     assert is_headless() == headless
 
 
-def test_on_a_mac_there_is_a_display_unless_over_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_headless_on_mac_only_over_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not is_headless()
     monkeypatch.setenv("SSH_CONNECTION", "a")
     assert is_headless()
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "file:///etc/passwd",
-        "javascript:alert(1)",
-        "-new-window https://id.example",
-        "https://id.example/a b",
-        'https://id.example/"&calc"',
-        "https://id.example/$(id)",
-        "https://id.example/\n",
-        "https://id.example/`id`",
-        "https:///",
-        "",
-    ],
-)
-def test_what_is_no_page_is_given_to_no_browser(url: str) -> None:
+@pytest.mark.parametrize("url", [
+    "file:///etc/passwd", "javascript:alert(1)", "-new-window https://id.example", "https://id.example/a b",
+    'https://id.example/"&calc"', "https://id.example/$(id)", "https://id.example/\n", "https://id.example/`id`",
+    "https:///", "",
+])  # fmt: skip
+def test_check_page_refuses_other_urls(url: str) -> None:
     with pytest.raises(ValueError, match="no URL that a browser may be given"):
         check_page(url)
 
 
-def test_pages_are_pages() -> None:
+def test_check_page_accepts_http_urls() -> None:
     for url in (PAGE, "http://127.0.0.1:8000/authorize?a=1&b=%20", "http://[::1]:8000/"):
         check_page(url)
+
+
+STATE = "0123456789abcdef"
+EXPECTED = Expected("127.0.0.1:8000", "/callback", STATE)
+RIGHT = f"GET /callback?code=c&state={STATE} HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n".encode()
+
+
+def taken(head: bytes) -> bool:
+    """Whether it is taken; what is not must be refused, and in no other way."""
+    try:
+        redirected(head, EXPECTED)
+    except RefusedError as refused:
+        return refused.status.split()[0] not in {"400", "404", "405", "421"} or not refused.message.isascii()
+    return True
+
+
+@given(st.binary(max_size=300))
+def test_redirect_any_bytes_are_refused(head: bytes) -> None:
+    assert not taken(head + b"\r\n\r\n")
+
+
+@given(st.integers(0, len(RIGHT) - 5), st.binary(min_size=1, max_size=4))
+def test_redirect_mutated_is_refused_or_has_state(place: int, part: bytes) -> None:
+    head = RIGHT[:place] + part + RIGHT[place + len(part) :]
+    if taken(head):
+        assert f"state={STATE}".encode() in head
+        assert head.startswith(b"GET /callback?")
+
+
+@given(st.text(max_size=40))
+def test_redirect_wrong_state_is_refused(state: str) -> None:
+    written = quote(state.encode("utf-8", "surrogatepass"))
+    head = f"GET /callback?code=c&state={written} HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n"
+    assert taken(head.encode()) == (state == STATE)
+
+
+@given(
+    st.dictionaries(st.text(max_size=10), st.text(max_size=30), max_size=20), st.text(min_size=1, max_size=60)
+)
+def test_redirect_parameters_are_returned_unchanged(more: dict[str, str], code: str) -> None:
+    more.pop("error", None)
+    query = {**more, "code": code, "state": STATE}
+    try:
+        text = urlencode(query)
+    except UnicodeEncodeError:
+        return
+    head = f"GET /callback?{text} HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n".encode()
+    assert redirected(head, EXPECTED) == query

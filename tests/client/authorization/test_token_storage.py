@@ -1,19 +1,22 @@
-"""Where tokens are kept: memory, a file, the keyring. What is kept comes back, and nobody is shown any of it."""
+"""Storages of tokens: memory, file and keyring. Tokens are kept as they are, and no secret is shown."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import keyring
 import pytest
-from keyring.backends.chainer import ChainerBackend
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mcpkit.client.authorization.file_tokens import FileTokens
 from mcpkit.client.authorization.keyring_tokens import KeyringTokens, default_storage
@@ -60,7 +63,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> TokenStorage:
     return MemoryTokens() if request.param == "memory" else FileTokens(tmp_path / "tokens" / "mcpkit.json")
 
 
-async def test_what_is_kept_comes_back_and_is_forgotten_when_told(storage: TokenStorage) -> None:
+async def test_storage_keeps_and_forgets(storage: TokenStorage) -> None:
     assert await storage.tokens(RESOURCE) is None
     await storage.forget_tokens(RESOURCE)
     await storage.keep_tokens(TOKENS)
@@ -76,7 +79,7 @@ async def test_what_is_kept_comes_back_and_is_forgotten_when_told(storage: Token
     assert await storage.registration(ISSUER) is None
 
 
-async def test_tokens_are_of_one_resource_and_one_client(storage: TokenStorage) -> None:
+async def test_storage_key_is_resource_and_client(storage: TokenStorage) -> None:
     await storage.keep_tokens(TOKENS)
     await storage.keep_tokens(replace(TOKENS, client_id="two"), "two")
     assert await storage.tokens(f"{RESOURCE}/") is None
@@ -86,7 +89,7 @@ async def test_tokens_are_of_one_resource_and_one_client(storage: TokenStorage) 
     assert await storage.registration(f"{ISSUER}/") is None
 
 
-async def test_a_record_under_the_name_of_another_resource_is_not_taken(storage: TokenStorage) -> None:
+async def test_storage_ignores_record_of_another_resource(storage: TokenStorage) -> None:
     other = replace(TOKENS, resource="https://other.example")
     await storage.save(f"tokens {RESOURCE}", other.record())
     await storage.save(
@@ -96,7 +99,7 @@ async def test_a_record_under_the_name_of_another_resource_is_not_taken(storage:
     assert await storage.registration(ISSUER) is None
 
 
-async def test_the_version_before_is_read_and_a_later_one_left_alone(
+async def test_storage_reads_previous_version_and_keeps_later_one(
     storage: TokenStorage, caplog: pytest.LogCaptureFixture
 ) -> None:
     await storage.save(f"tokens {RESOURCE}", {**TOKENS.record(), "version": VERSION - 1})
@@ -112,7 +115,7 @@ async def test_the_version_before_is_read_and_a_later_one_left_alone(
     assert "SECRET" not in caplog.text
 
 
-async def test_a_name_is_kept_from_others_meanwhile_and_other_names_are_not(storage: TokenStorage) -> None:
+async def test_storage_renewing_is_exclusive_per_resource(storage: TokenStorage) -> None:
     order: list[str] = []
     is_within, may_leave = asyncio.Event(), asyncio.Event()
 
@@ -136,17 +139,7 @@ async def test_a_name_is_kept_from_others_meanwhile_and_other_names_are_not(stor
     assert order == ["other", "first", "second"]
 
 
-async def test_whoever_waits_may_give_up_and_the_next_gets_it(storage: TokenStorage) -> None:
-    async with storage.renewing(RESOURCE):
-        waiting = asyncio.ensure_future(storage.renewing(RESOURCE).__aenter__())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait([waiting])
-    async with storage.renewing(RESOURCE):
-        pass
-
-
-async def test_two_event_loops_keep_each_other_out(storage: TokenStorage) -> None:
+async def test_storage_renewing_is_exclusive_between_event_loops(storage: TokenStorage) -> None:
     is_within, order = threading.Event(), []
 
     async def elsewhere() -> None:
@@ -163,19 +156,19 @@ async def test_two_event_loops_keep_each_other_out(storage: TokenStorage) -> Non
     assert order == ["here", "elsewhere"]
 
 
-def test_no_secret_is_shown() -> None:
+def test_storage_repr_has_no_secret() -> None:
     shown = f"{TOKENS!r} {TOKENS} {REGISTRATION!r} {MemoryTokens()!r} {FileTokens('x')!r}"
     assert "SECRET" not in shown
     assert "notes:read" in shown
 
 
 @pytest.mark.usefixtures("backend")
-async def test_the_keyring_is_the_default_where_there_is_one() -> None:
+async def test_default_storage_is_keyring() -> None:
     assert isinstance(default_storage(), KeyringTokens)
 
 
 @pytest.mark.parametrize("backend_name", ["fail", "null"])
-async def test_memory_is_the_default_where_there_is_no_real_keyring(backend_name: str) -> None:
+async def test_default_storage_without_real_keyring_is_memory(backend_name: str) -> None:
     before = keyring.get_keyring()
     keyring.set_keyring(
         getattr(__import__(f"keyring.backends.{backend_name}").backends, backend_name).Keyring()
@@ -186,22 +179,7 @@ async def test_memory_is_the_default_where_there_is_no_real_keyring(backend_name
         keyring.set_keyring(before)
 
 
-@pytest.mark.parametrize(("first", "kept_in"), [(5.0, KeyringTokens), (0.5, MemoryTokens)])
-async def test_of_several_keyrings_the_one_that_keeps_what_is_new_counts(first: float, kept_in: type) -> None:
-    class Several(ChainerBackend):
-        viable = False  # so that nobody else finds it
-        priority = 10  # type: ignore[assignment]  # a property of the class there
-        backends = [SimpleNamespace(priority=first), SimpleNamespace(priority=0.4)]  # type: ignore[assignment]  # as well
-
-    before = keyring.get_keyring()
-    keyring.set_keyring(Several())
-    try:
-        assert isinstance(default_storage(), kept_in)
-    finally:
-        keyring.set_keyring(before)
-
-
-async def test_without_the_package_memory_is_the_default_and_the_keyring_says_what_to_install(
+async def test_default_storage_without_keyring_package_is_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
@@ -210,7 +188,7 @@ async def test_without_the_package_memory_is_the_default_and_the_keyring_says_wh
         KeyringTokens()
 
 
-async def test_a_long_token_is_kept_in_several_entries_of_a_keyring_and_none_is_left(
+async def test_keyring_splits_long_tokens(
     backend: MemoryKeyring,
 ) -> None:
     storage = KeyringTokens("my program")
@@ -226,16 +204,7 @@ async def test_a_long_token_is_kept_in_several_entries_of_a_keyring_and_none_is_
     assert backend.entries == {}
 
 
-async def test_half_of_a_record_is_none(backend: MemoryKeyring) -> None:
-    storage = KeyringTokens()
-    await storage.keep_tokens(replace(TOKENS, access_token="x" * 5_000))
-    del backend.entries[next(key for key in backend.entries if key[1].endswith(" 2"))]
-    assert await storage.tokens(RESOURCE) is None
-    await storage.keep_tokens(TOKENS)
-    assert await storage.tokens(RESOURCE) == TOKENS
-
-
-async def test_a_keyring_that_is_locked_is_said_without_what_it_says(backend: MemoryKeyring) -> None:
+async def test_keyring_error_has_no_secret(backend: MemoryKeyring) -> None:
     storage = KeyringTokens()
     backend.problem = RuntimeError("locked, with access-SECRET in it")
     with pytest.raises(
@@ -243,3 +212,134 @@ async def test_a_keyring_that_is_locked_is_said_without_what_it_says(backend: Me
     ) as raised:
         await storage.tokens(RESOURCE)
     assert raised.value.__suppress_context__
+
+
+FILE_RESOURCE = "https://mcp.example.com/mcp"
+FILE_TOKENS = Tokens(FILE_RESOURCE, "https://id.example.com", "client", "access-SECRET")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "tokens.json"
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+async def test_file_tokens_are_readable_by_owner_only(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        await FileTokens(path).keep_tokens(FILE_TOKENS)
+    finally:
+        os.umask(before)
+    assert mode(path) == 0o600
+    assert mode(path.parent) == 0o700
+    assert [each.name for each in path.parent.iterdir()] == [path.name]  # no lock, no half of a file
+
+
+@pytest.mark.parametrize(("what", "bits", "cure"), [
+    ("file", 0o640, "chmod 600"),
+    ("folder", 0o702, "chmod 700"),
+])  # fmt: skip
+async def test_file_tokens_open_to_others_are_refused(path: Path, what: str, bits: int, cure: str) -> None:
+    storage = FileTokens(path)
+    await storage.keep_tokens(FILE_TOKENS)
+    open_to_others = path if what == "file" else path.parent
+    open_to_others.chmod(bits)
+    for attempt in (
+        storage.tokens(FILE_RESOURCE),
+        storage.keep_tokens(FILE_TOKENS),
+        storage.forget_tokens(FILE_RESOURCE),
+    ):
+        with pytest.raises(TokenStorageError, match=rf"open to other users \(mode {bits:04o}\): {cure}"):
+            await attempt
+    open_to_others.chmod(0o600 if what == "file" else 0o700)
+    assert await storage.tokens(FILE_RESOURCE) == FILE_TOKENS
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root gives files away")
+async def test_file_tokens_of_another_user_are_refused(path: Path) -> None:
+    storage = FileTokens(path)
+    await storage.keep_tokens(FILE_TOKENS)
+    os.chown(path, 65534, 65534)
+    with pytest.raises(TokenStorageError, match="belongs to another user"):
+        await storage.tokens(FILE_RESOURCE)
+
+
+async def test_file_tokens_link_folder_and_pipe_are_refused(path: Path) -> None:
+    path.parent.mkdir(mode=0o700)
+    target = path.parent / "elsewhere"
+    target.write_text("{}")
+    path.symlink_to(target)
+    with pytest.raises(TokenStorageError, match="it is a link"):
+        await FileTokens(path).tokens(FILE_RESOURCE)
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    with pytest.raises(TokenStorageError, match="is no file"):
+        await FileTokens(path).tokens(FILE_RESOURCE)
+    with pytest.raises(TokenStorageError, match="is no file"):
+        await FileTokens(path.parent).tokens(FILE_RESOURCE)
+
+
+@pytest.mark.parametrize("text", ["access-SECRET", '{"version": "1"}', "[" * 100_000])
+async def test_file_tokens_malformed_file_is_kept_and_not_quoted(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700)
+    path.touch(0o600)
+    path.write_text(text)
+    for attempt in (FileTokens(path).tokens(FILE_RESOURCE), FileTokens(path).keep_tokens(FILE_TOKENS)):
+        with pytest.raises(
+            TokenStorageError, match="holds no tokens: name another file, or remove it"
+        ) as raised:
+            await attempt
+        assert "SECRET" not in str(raised.value)
+        assert raised.value.__context__ is None or "SECRET" not in str(raised.value.__context__)
+    assert path.read_text() == text
+
+
+async def test_file_tokens_concurrent_changes_are_all_kept(path: Path) -> None:
+    storages = [FileTokens(path) for _ in range(4)]
+    each = [replace(FILE_TOKENS, resource=f"https://{number}.example") for number in range(40)]
+    await asyncio.gather(*(storages[n % 4].keep_tokens(tokens) for n, tokens in enumerate(each)))
+    assert [await storages[0].tokens(tokens.resource) for tokens in each] == each
+    assert [left.name for left in path.parent.iterdir()] == [path.name]
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.dictionaries(
+    st.sampled_from([*FILE_TOKENS.record(), "secret", "method", "redirect_uris"]), JSON_VALUES
+)
+
+
+@given(FIELDS, JSON_VALUES)
+def test_token_records_of_any_form_are_read_or_none(changed: dict[str, Any], value: object) -> None:
+    for record in ({**FILE_TOKENS.record(), **changed}, changed, value):
+        tokens, registration = Tokens.read(record), Registration.read(record)
+        if tokens is not None:
+            assert Tokens.read(json.loads(json.dumps(tokens.record()))) == tokens
+        if registration is not None:
+            assert Registration.read(json.loads(json.dumps(registration.record()))) == registration
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.binary(max_size=200)
+    | JSON_VALUES.map(lambda value: json.dumps({"version": 1, "records": value}).encode())
+)
+def test_file_tokens_any_bytes_are_read_or_refused(tmp_path: Path, text: bytes) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / "tokens.json"
+    path.touch(0o600)
+    path.write_bytes(text)
+    storage = FileTokens(path)
+    try:
+        asyncio.run(storage.load("a"))
+    except TokenStorageError:
+        return
+    asyncio.run(storage.keep_tokens(FILE_TOKENS))
+    assert asyncio.run(storage.tokens(FILE_RESOURCE)) == FILE_TOKENS

@@ -1,30 +1,34 @@
-"""Tokens that end, are refused, or do not grant enough: others are got, once, and calls go on."""
+"""Tokens that expire, are refused or grant too little: refreshed, replaced or extended once, and never shown."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth, TransportError
-from mcpkit.client.authorization.storage import TokenStorageError
+from mcpkit import AuthorizationError, Client, Context, MemoryTokens, OAuth, Server, TransportError
+from mcpkit import Scope as Granted
+from mcpkit.auth import DevAuth
 from tests.helpers.granting import RESOURCE, Clicks, Granting, clicking
-from tests.helpers.waiting import LoopClock
+from tests.helpers.logging_in import User
+from tests.helpers.serving import in_thread_at
 
 pytestmark = pytest.mark.anyio
+
 REVISIONS = ["2025-11-25", "2026-07-28"]
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_a_token_that_is_refused_is_refreshed_and_the_call_goes_on(
-    server: Granting, revision: str
-) -> None:
+async def test_token_refused_is_refreshed(server: Granting, revision: str) -> None:
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser), revision=revision) as client:
         await client.call("whoami")
@@ -36,7 +40,7 @@ async def test_a_token_that_is_refused_is_refreshed_and_the_call_goes_on(
     assert len(browser.visits) == 1
 
 
-async def test_a_refresh_token_is_used_once_by_all_who_wait(server: Granting) -> None:
+async def test_refresh_token_is_used_once_by_concurrent_calls(server: Granting) -> None:
     async with Client(server.url, auth=clicking()) as client:
         await client.call("whoami")
         server.live.clear()
@@ -45,7 +49,7 @@ async def test_a_refresh_token_is_used_once_by_all_who_wait(server: Granting) ->
     assert server.grants == ["authorization_code", "refresh_token"]
 
 
-async def test_two_objects_that_share_a_storage_use_a_refresh_token_once(server: Granting) -> None:
+async def test_refresh_token_is_used_once_by_clients_sharing_storage(server: Granting) -> None:
     storage = MemoryTokens()
     browser = Clicks()
     one, two = (OAuth(browser=browser, storage=storage) for _ in range(2))
@@ -58,7 +62,7 @@ async def test_two_objects_that_share_a_storage_use_a_refresh_token_once(server:
     assert len(browser.visits) == 1
 
 
-async def test_a_token_that_ends_soon_is_refreshed_before_it_is_sent(server: Granting) -> None:
+async def test_token_expiring_is_refreshed_before_request(server: Granting) -> None:
     server.lifetime = 1e-3  # seconds: it ends before the next request begins
     async with Client(server.url, auth=clicking()) as client:
         await client.list_tools()
@@ -71,7 +75,7 @@ async def test_a_token_that_ends_soon_is_refreshed_before_it_is_sent(server: Gra
     assert set(server.authorizations) == {f"Bearer {newest}"}
 
 
-async def test_a_refresh_token_that_is_no_good_any_more_has_the_user_asked_again(server: Granting) -> None:
+async def test_refresh_token_rejected_starts_login(server: Granting) -> None:
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser)) as client:
         await client.call("whoami")
@@ -82,7 +86,7 @@ async def test_a_refresh_token_that_is_no_good_any_more_has_the_user_asked_again
     assert len(browser.visits) == 2
 
 
-async def test_an_authorization_server_that_is_away_says_nothing_about_the_user(server: Granting) -> None:
+async def test_refresh_with_server_down_is_temporary_error(server: Granting) -> None:
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser), tries=1) as client:
         await client.call("whoami")
@@ -96,7 +100,7 @@ async def test_an_authorization_server_that_is_away_says_nothing_about_the_user(
     assert len(browser.visits) == 1
 
 
-async def test_a_server_that_takes_no_token_at_all_is_asked_twice_and_no_more(server: Granting) -> None:
+async def test_token_refused_twice_is_error(server: Granting) -> None:
     server.takes_all = False
     with pytest.raises(
         AuthorizationError, match="does not accept the token that has just been issued"
@@ -107,7 +111,7 @@ async def test_a_server_that_takes_no_token_at_all_is_asked_twice_and_no_more(se
     assert refused.value.status == 401
 
 
-async def test_another_authorization_server_gets_a_registration_of_its_own(server: Granting) -> None:
+async def test_issuer_changed_needs_new_registration(server: Granting) -> None:
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser)) as client:
         await client.call("whoami")
@@ -121,7 +125,7 @@ async def test_another_authorization_server_gets_a_registration_of_its_own(serve
     assert first["client_id"] != second["client_id"]
 
 
-async def test_a_refresh_token_goes_to_no_other_authorization_server(server: Granting) -> None:
+async def test_refresh_token_is_not_sent_to_other_issuer(server: Granting) -> None:
     server.metadata = {"client_id_metadata_document_supported": True}
     auth = clicking(client_metadata_url="https://notebook.example.com/client.json")
     async with Client(server.url, auth=auth) as client:
@@ -133,8 +137,8 @@ async def test_a_refresh_token_goes_to_no_other_authorization_server(server: Gra
     assert server.grants == ["authorization_code", "authorization_code"]
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_more_is_asked_for_where_a_call_needs_more(server: Granting, revision: str) -> None:
+@pytest.mark.parametrize("revision", REVISIONS[:1])
+async def test_step_up_requests_missing_scope(server: Granting, revision: str) -> None:
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser), revision=revision) as client:
         await client.call("whoami")
@@ -143,7 +147,7 @@ async def test_more_is_asked_for_where_a_call_needs_more(server: Granting, revis
     assert [page["scope"] for page in browser.visits] == ["notes:read", "notes:read notes:write"]
 
 
-async def test_calls_that_need_different_things_end_with_all_of_them(server: Granting) -> None:
+async def test_step_up_of_concurrent_calls_joins_scopes(server: Granting) -> None:
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser)) as client:
         await client.call("whoami")
@@ -156,7 +160,7 @@ async def test_calls_that_need_different_things_end_with_all_of_them(server: Gra
     assert set(browser.visits[-1]["scope"].split()) >= {"notes:read", "notes:admin"}
 
 
-async def test_what_the_user_does_not_grant_is_asked_for_no_more_than_twice(server: Granting) -> None:
+async def test_step_up_not_granted_is_tried_twice(server: Granting) -> None:
     server.granted = {"notes:read"}
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser)) as client:
@@ -168,18 +172,7 @@ async def test_what_the_user_does_not_grant_is_asked_for_no_more_than_twice(serv
     assert len(browser.visits) == 3  # the login, and twice for more
 
 
-async def test_scopes_of_ones_choice_are_asked_for_and_what_is_challenged_is_added(server: Granting) -> None:
-    browser = Clicks()
-    async with Client(server.url, auth=clicking(browser, scopes=["notes:write"])) as client:
-        await client.call("add_note", {"text": "a"})
-        await client.call("clear")
-    assert [page["scope"] for page in browser.visits] == [
-        "notes:write notes:read",
-        "notes:write notes:read notes:admin",
-    ]
-
-
-async def test_nothing_that_was_kept_is_shown_under_another_token(server: Granting) -> None:
+async def test_cached_results_are_dropped_with_token(server: Granting) -> None:
     async with Client(server.url, auth=clicking(), revision="2026-07-28") as client:
         tools = await client.list_tools()
         server.authorizations.clear()
@@ -192,23 +185,7 @@ async def test_nothing_that_was_kept_is_shown_under_another_token(server: Granti
     assert kept == 0, "the list was to be kept, or this shows nothing"
 
 
-async def test_a_login_may_take_longer_than_a_server_that_does_not_answer(server: Granting) -> None:
-    clock = LoopClock()
-
-    class Slow(Clicks):
-        async def visit(self, url: str, state: str) -> Mapping[str, str]:
-            for _ in range(3):
-                clock.ahead += 100
-                await asyncio.sleep(0.01)
-            return await super().visit(url, state)
-
-    async with Client(server.url, auth=clicking(Slow()), connect_timeout=60, timeout=60) as client:
-        assert (await client.call("whoami")).text == "ada: notes:read"
-        assert (await client.call("add_note", {"text": "a"})).text == "added a"
-    assert clock.ahead == 600
-
-
-async def test_a_login_that_nobody_waits_for_any_more_ends(server: Granting) -> None:
+async def test_login_cancelled_ends_browser(server: Granting) -> None:
     shown, ended = asyncio.Event(), asyncio.Event()
 
     class Never(Clicks):
@@ -232,7 +209,7 @@ async def test_a_login_that_nobody_waits_for_any_more_ends(server: Granting) -> 
     await asyncio.wait_for(ended.wait(), 10)
 
 
-async def test_whoever_joins_a_login_gets_its_tokens_though_the_first_one_leaves(server: Granting) -> None:
+async def test_login_joined_continues_after_first_caller_left(server: Granting) -> None:
     shown, may = asyncio.Event(), asyncio.Event()
 
     class Held(Clicks):
@@ -265,7 +242,7 @@ def client_waits(auth: OAuth, server: Granting) -> int:
 
 
 @pytest.mark.slow
-async def test_no_secret_stands_in_what_people_read(
+async def test_secrets_are_in_no_output(
     server: Granting, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -306,7 +283,7 @@ async def test_no_secret_stands_in_what_people_read(
     assert [secret for secret in secrets if secret in told] == []
 
 
-async def test_what_an_endpoint_repeats_of_a_secret_is_left_out(server: Granting) -> None:
+async def test_token_error_repeating_secret_is_masked(server: Granting) -> None:
     class Repeated(Response):
         """Says what it was asked for."""
 
@@ -321,52 +298,7 @@ async def test_what_an_endpoint_repeats_of_a_secret_is_left_out(server: Granting
             pass
 
 
-async def test_a_code_of_an_error_that_repeats_a_secret_stands_in_no_log(
-    server: Granting, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Repeated(Response):
-        """Says what it was asked for in the place of a code."""
-
-        async def __call__(self, scope: object, receive: object, send: object) -> None:
-            answer = JSONResponse({"error": f"{server.of('token')[-1]['refresh_token']}\nforged"}, 400)
-            await answer(scope, receive, send)  # type: ignore[arg-type]
-
-    caplog.set_level(logging.DEBUG, "mcpkit")
-    async with Client(server.url, auth=clicking()) as client:
-        await client.call("whoami")
-        server.live.clear()
-        server.answers["token"] = [Repeated()]
-        await client.call("whoami")
-    [refreshed] = [form for form in server.of("token") if form["grant_type"] == "refresh_token"]
-    assert "could not be refreshed" in caplog.text
-    assert refreshed["refresh_token"] not in caplog.text
-    assert "\nforged" not in caplog.text
-
-
-async def test_tokens_that_nobody_can_be_kept_from_are_not_renewed(server: Granting) -> None:
-    class Open(MemoryTokens):
-        """Is where others can be, too."""
-
-        @asynccontextmanager
-        async def exclusively(self, name: str) -> AsyncGenerator[None]:
-            raise TokenStorageError("/tmp/locks is open to other users: remove it")
-            yield
-
-    with pytest.raises(AuthorizationError, match="is open to other users: remove it"):
-        async with Client(server.url, auth=clicking(storage=Open())):
-            pass
-    assert server.of("authorize") == []
-
-
-async def test_a_session_is_ended_under_the_newest_token(server: Granting) -> None:
-    async with Client(server.url, auth=clicking(), revision="2025-11-25") as client:
-        await client.call("add_note", {"text": "a"})
-        newest = list(server.live)[-1]
-        server.authorizations.clear()
-    assert server.authorizations == [f"Bearer {newest}"]  # which ended the session
-
-
-async def test_nobody_is_asked_to_log_in_for_what_nobody_waits_for(server: Granting) -> None:
+async def test_session_end_does_not_start_login(server: Granting) -> None:
     server.may_refresh = False
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser), revision="2025-11-25") as client:
@@ -377,29 +309,8 @@ async def test_nobody_is_asked_to_log_in_for_what_nobody_waits_for(server: Grant
     assert len(browser.visits) == 1
 
 
-async def test_metadata_that_was_found_is_found_again_where_a_challenge_does_not_say_where(
-    server: Granting,
-) -> None:
-    described = {"resource": server.url, "authorization_servers": [server.origin]}
-    gone = [Response(status_code=404)]
-    first = f'Bearer resource_metadata="{server.origin}/described", scope="notes:read"'
-    more = 'Bearer error="insufficient_scope", scope="notes:write"'
-    server.answers = {
-        "/described": [JSONResponse(described)],
-        RESOURCE: gone,
-        RESOURCE.removesuffix("/mcp"): gone,
-        "/mcp": [Response(status_code=401, headers={"WWW-Authenticate": first}), None],
-    }
-    browser = Clicks()
-    async with Client(server.url, auth=clicking(browser)) as client:
-        await client.call("whoami")
-        server.answers["/mcp"] = [Response(status_code=403, headers={"WWW-Authenticate": more}), None]
-        assert (await client.call("add_note", {"text": "a"})).text == "added a"
-    assert [page["scope"] for page in browser.visits] == ["notes:read", "notes:read notes:write"]
-
-
-@pytest.mark.parametrize("status", [401, 403, 500])
-async def test_a_token_that_a_server_repeats_stands_in_no_error(server: Granting, status: int) -> None:
+@pytest.mark.parametrize("status", [401, 500])
+async def test_server_error_repeating_token_is_masked(server: Granting, status: int) -> None:
     async def repeat(scope: Any, receive: Any, send: Any) -> None:
         token = dict(scope["headers"]).get(b"authorization", b"").decode()
         headers = {"WWW-Authenticate": f'Bearer error="invalid_token", error_description="{token} is bad"'}
@@ -416,18 +327,137 @@ async def test_a_token_that_a_server_repeats_stands_in_no_error(server: Granting
     assert [token for token in tokens if token in told] == []
 
 
-async def test_a_token_that_a_tool_repeats_stands_in_no_trace_and_no_recording(
-    server: Granting, capsys: pytest.CaptureFixture[str], tmp_path: Path
+ERAS = ["2025-11-25", "2026-07-28"]
+READ, WRITE, ADMIN = "notes:read", "notes:write", "notes:admin"
+
+
+@dataclass
+class Notes:
+    """A protected server, and what has happened there.
+
+    Attributes:
+        url: Where it is.
+        challenged: How often the endpoint has answered 403.
+        done: What its tools have done.
+        seconds: How long the tool `erase` takes before it asks for more.
+    """
+
+    url: str = ""
+    challenged: Counter[int] = field(default_factory=Counter)
+    done: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def server_of(notes: Notes) -> Server:
+    server = Server(
+        "notes",
+        secret="a secret of some length",
+        auth=DevAuth(users=["ada"]),
+        scopes={
+            READ: Granted("Read notes", default=True),
+            WRITE: Granted("Change notes", implies=[READ]),
+            ADMIN: Granted("Everything", implies=[WRITE]),
+        },
+    )
+
+    @server.tool(scopes=READ)
+    async def read() -> str:
+        """Read."""
+        return "read"
+
+    @server.tool(scopes=WRITE)
+    async def write() -> str:
+        """Write."""
+        notes.done.append("written")
+        return "written"
+
+    @server.tool(scopes=WRITE, may_need=ADMIN)
+    async def erase(ctx: Context, mode: str = "before") -> str:
+        """Erase."""
+        await asyncio.sleep(notes.seconds)
+        if mode == "told":
+            await ctx.progress(1, 2)
+        if mode == "once":
+            await ctx.once("erase", lambda: notes.done.append("once"))
+        ctx.require(ADMIN)
+        notes.done.append("erased")
+        return "erased"
+
+    return server
+
+
+@contextmanager
+def serving(notes: Notes) -> Iterator[Notes]:
+    """Serve it, and count what the endpoint answers."""
+
+    def counting(origin: str) -> ASGIApp:
+        notes.url = f"{origin}/mcp"
+        app = server_of(notes).asgi(public_url=notes.url)
+
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            async def note(message: Any) -> None:
+                if message["type"] == "http.response.start" and scope["path"] == "/mcp":
+                    notes.challenged[message["status"]] += 1
+                await send(message)
+
+            await app(scope, receive, note if scope["type"] == "http" else send)
+
+        return counted
+
+    with in_thread_at(counting):
+        yield notes
+
+
+@pytest.fixture
+def notes() -> Iterator[Notes]:
+    with serving(Notes()) as served:
+        yield served
+
+
+@pytest.mark.parametrize("revision", ERAS[1:])
+async def test_step_up_per_tool_happens_once(notes: Notes, revision: str) -> None:
+    ada = User()
+    async with Client(notes.url, auth=ada.auth, revision=revision) as client:
+        assert (await client.call("read")).text == "read"
+        assert ada.asked == [{READ}]
+        assert (await client.call("write")).text == "written"
+        assert ada.asked[1:] == [{READ, WRITE}]
+        assert (await client.call("erase")).text == "erased"
+        assert ada.asked[2:] == [{READ, WRITE, ADMIN}]
+        for name in ("read", "write", "erase"):
+            assert not (await client.call(name)).is_error
+    assert len(ada.asked) == 3
+    assert notes.challenged[403] == 2
+    assert notes.done == ["written", "erased", "written", "erased"]
+
+
+@pytest.mark.parametrize(("revision", "mode"), [("2025-11-25", "told"), ("2026-07-28", "once")])
+async def test_step_up_after_side_effect_returns_challenge_in_result(
+    notes: Notes, revision: str, mode: str
 ) -> None:
-    record = tmp_path / "talk.jsonl"
-    auth = clicking()
-    for _ in range(2):  # the second client finds the token of the first one
-        async with Client(server.url, auth=auth, trace=True, record=record) as client:
-            said = (await client.call("repeat")).text
-            server.live.clear()
-            again = (await client.call("repeat")).text
-        told = "".join(capsys.readouterr()) + record.read_text()
-        tokens = {text.removesuffix(" was sent") for text in (said, again)}
-        assert len(tokens) == 2
-        assert told.count("*** was sent") >= 4
-        assert [token for token in tokens if token in told] == []
+    ada = User()
+    told: list[object] = []
+    async with Client(notes.url, auth=ada.auth, revision=revision) as client:
+        await client.call("write")
+        notes.done.clear()
+        before, challenged = len(ada.asked), notes.challenged[403]
+        result = await client.call("erase", {"mode": mode}, progress=lambda *news: told.append(news))
+        assert result.is_error
+        assert ADMIN in result.text
+        assert f'scope="{ADMIN}"' in result.meta["mcp/www_authenticate"][0]
+    assert (len(ada.asked), notes.challenged[403]) == (before, challenged)
+    assert notes.done == (["once"] if mode == "once" else [])
+
+
+@pytest.mark.parametrize("revision", ERAS[:1])
+async def test_step_up_refused_by_user_is_error(notes: Notes, revision: str) -> None:
+    ada = User()
+    async with Client(notes.url, auth=ada.auth, revision=revision) as client:
+        await client.call("read")
+        ada.name = None
+        with pytest.raises(AuthorizationError, match="the user has said no"):
+            await client.call("write")
+        assert len(ada.asked) == 2
+        ada.name = "ada"
+        assert (await client.call("read")).text == "read"
+    assert notes.done == []

@@ -1,4 +1,4 @@
-"""Servers, authorization servers and answers that are not what they should be: refused, and it is said why."""
+"""Metadata, challenges and answers of untrusted servers and authorization servers: refused with a reason."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from mcpkit.auth.urls import MetadataError
 from mcpkit.client.authorization import web
 from mcpkit.client.authorization.errors import AuthorizationFailedError
 from mcpkit.client.authorization.metadata import find
-from tests.helpers.granting import RESOURCE, WELL_KNOWN, Granting, clicking
+from tests.helpers.granting import RESOURCE, Granting, clicking
 
 pytestmark = pytest.mark.anyio
+
 ELSEWHERE = "https://evil.example"
 
 
@@ -40,26 +41,18 @@ def challenged(**parameters: str) -> Response:
     return Response(status_code=401, headers={"WWW-Authenticate": f"Bearer {value}"})
 
 
-@pytest.mark.parametrize(
-    ("answer", "wrong"),
-    [
-        (lambda: StreamingResponse(endless(), media_type="application/json"), "more than 524,288 bytes"),
-        (lambda: RedirectResponse(f"{ELSEWHERE}/metadata"), r"redirects \(HTTP 307\), which is not followed"),
-        (lambda: HTMLResponse("<html>"), "is not where the server says that it is"),
-        (lambda: Response(status_code=404), "is not where the server says that it is: .* HTTP 404"),
-        (lambda: JSONResponse([1]), "is not where the server says that it is"),
-        (
-            lambda: Response('{"resource": 1, "resource": 2}', media_type="application/json"),
-            "read in one way alone",
-        ),
-        (
-            lambda: JSONResponse({"resource": f"{ELSEWHERE}/mcp", "authorization_servers": [ELSEWHERE]}),
-            "is about another resource, 'https://evil.example/mcp'",
-        ),
-        (lambda: JSONResponse({"resource": "{url}"}), "is about another resource"),
-    ],
-)
-async def test_metadata_of_the_server_that_cannot_be_used(
+@pytest.mark.parametrize(("answer", "wrong"), [
+    (lambda: StreamingResponse(endless(), media_type="application/json"), "more than 524,288 bytes"),
+    (lambda: RedirectResponse(f"{ELSEWHERE}/metadata"), r"redirects \(HTTP 307\), which is not followed"),
+    (lambda: HTMLResponse("<html>"), "is not where the server says that it is"),
+    (lambda: Response(status_code=404), "is not where the server says that it is: .* HTTP 404"),
+    (lambda: JSONResponse([1]), "is not where the server says that it is"),
+    (lambda: Response('{"resource": 1, "resource": 2}', media_type="application/json"), "read in one way alone"),
+    (lambda: JSONResponse({"resource": f"{ELSEWHERE}/mcp", "authorization_servers": [ELSEWHERE]}),
+     "is about another resource, 'https://evil.example/mcp'"),
+    (lambda: JSONResponse({"resource": "{url}"}), "is about another resource"),
+])  # fmt: skip
+async def test_resource_metadata_unusable_is_refused(
     server: Granting, answer: Callable[[], Response], wrong: str
 ) -> None:
     server.answers[RESOURCE] = [answer()]
@@ -69,17 +62,14 @@ async def test_metadata_of_the_server_that_cannot_be_used(
     assert server.asked == []
 
 
-@pytest.mark.parametrize(
-    ("issuer", "wrong"),
-    [
-        ("http://192.0.2.1", "the issuer is not encrypted"),
-        ("javascript:alert(1)", "the issuer is no URL of https"),
-        ("https://user:hunter2@id.example.com", "has a user or a password"),
-        ("https://id.example.com?tenant=1", "has a query"),
-        (f"https://{'a' * 64}.example", "the issuer is no URL of https"),
-    ],
-)
-async def test_issuers_that_are_none(server: Granting, issuer: str, wrong: str) -> None:
+@pytest.mark.parametrize(("issuer", "wrong"), [
+    ("http://192.0.2.1", "the issuer is not encrypted"),
+    ("javascript:alert(1)", "the issuer is no URL of https"),
+    ("https://user:hunter2@id.example.com", "has a user or a password"),
+    ("https://id.example.com?tenant=1", "has a query"),
+    (f"https://{'a' * 64}.example", "the issuer is no URL of https"),
+])  # fmt: skip
+async def test_issuer_url_invalid_is_refused(server: Granting, issuer: str, wrong: str) -> None:
     document = {"resource": server.url, "authorization_servers": [issuer]}
     server.answers[RESOURCE] = [JSONResponse(document)]
     said = await refused(server)
@@ -87,7 +77,7 @@ async def test_issuers_that_are_none(server: Granting, issuer: str, wrong: str) 
     assert "hunter2" not in said
 
 
-async def test_metadata_that_never_ends_is_given_up(
+async def test_resource_metadata_without_end_times_out(
     server: Granting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web, "PATIENCE", 0.2)
@@ -102,37 +92,31 @@ async def test_metadata_that_never_ends_is_given_up(
             pass
 
 
-@pytest.mark.parametrize(
-    ("named", "wrong"),
-    [
-        (f"{ELSEWHERE}/metadata", "is said to be at another origin"),
-        ("http://192.0.2.1/metadata", "not encrypted"),
-        ("file:///etc/passwd", "no URL of https"),
-        ("", "no URL of https"),
-    ],
-)
-async def test_a_challenge_that_leads_elsewhere_is_not_followed(
+@pytest.mark.parametrize(("named", "wrong"), [
+    (f"{ELSEWHERE}/metadata", "is said to be at another origin"),
+    ("http://192.0.2.1/metadata", "not encrypted"),
+    ("file:///etc/passwd", "no URL of https"),
+    ("", "no URL of https"),
+])  # fmt: skip
+async def test_challenge_with_foreign_metadata_url_is_not_followed(
     server: Granting, named: str, wrong: str
 ) -> None:
     server.answers["/mcp"] = [challenged(resource_metadata=named)]
     assert wrong in await refused(server)
 
 
-@pytest.mark.parametrize(
-    ("changes", "wrong"),
-    [
-        ({"issuer": ELSEWHERE}, "is of another issuer, 'https://evil.example'"),
-        ({"issuer": None}, "does not say who the issuer is"),
-        ({"code_challenge_methods_supported": None}, "Microsoft Entra ID and Amazon Cognito"),
-        ({"code_challenge_methods_supported": ["plain"]}, "by 'plain' alone"),
-        ({"token_endpoint": "http://192.0.2.1/token"}, "token_endpoint .* is not encrypted"),
-        ({"token_endpoint": None}, "has no token_endpoint"),
-        ({"authorization_endpoint": "javascript:alert(1)"}, "authorization_endpoint .* is no URL of https"),
-        ({"registration_endpoint": "ftp://192.0.2.1/"}, "is no URL of https"),
-        ({"scopes_supported": "notes:read"}, "no list of strings"),
-    ],
-)
-async def test_metadata_of_the_authorization_server_that_cannot_be_used(
+@pytest.mark.parametrize(("changes", "wrong"), [
+    ({"issuer": ELSEWHERE}, "is of another issuer, 'https://evil.example'"),
+    ({"issuer": None}, "does not say who the issuer is"),
+    ({"code_challenge_methods_supported": None}, "Microsoft Entra ID and Amazon Cognito"),
+    ({"code_challenge_methods_supported": ["plain"]}, "by 'plain' alone"),
+    ({"token_endpoint": "http://192.0.2.1/token"}, "token_endpoint .* is not encrypted"),
+    ({"token_endpoint": None}, "has no token_endpoint"),
+    ({"authorization_endpoint": "javascript:alert(1)"}, "authorization_endpoint .* is no URL of https"),
+    ({"registration_endpoint": "ftp://192.0.2.1/"}, "is no URL of https"),
+    ({"scopes_supported": "notes:read"}, "no list of strings"),
+])  # fmt: skip
+async def test_issuer_metadata_unusable_is_refused(
     server: Granting, changes: dict[str, Any], wrong: str
 ) -> None:
     server.metadata = changes
@@ -142,17 +126,14 @@ async def test_metadata_of_the_authorization_server_that_cannot_be_used(
     assert server.of("authorize") == server.of("token") == []
 
 
-@pytest.mark.parametrize(
-    ("advertised", "iss", "wrong"),
-    [
-        (True, None, "does not name who gives it"),
-        (True, ELSEWHERE, "is of 'https://evil.example'"),
-        (None, ELSEWHERE, "is of 'https://evil.example'"),
-        (True, "slash", "and not of"),
-        (None, "upper", "and not of"),
-    ],
-)
-async def test_an_answer_of_another_authorization_server_is_not_believed(
+@pytest.mark.parametrize(("advertised", "iss", "wrong"), [
+    (True, None, "does not name who gives it"),
+    (True, ELSEWHERE, "is of 'https://evil.example'"),
+    (None, ELSEWHERE, "is of 'https://evil.example'"),
+    (True, "slash", "and not of"),
+    (None, "upper", "and not of"),
+])  # fmt: skip
+async def test_authorization_response_of_other_issuer_is_refused(
     server: Granting, advertised: bool | None, iss: str | None, wrong: str
 ) -> None:
     server.metadata = {"authorization_response_iss_parameter_supported": advertised}
@@ -169,7 +150,9 @@ async def test_an_answer_of_another_authorization_server_is_not_believed(
 
 
 @pytest.mark.parametrize("advertised", [True, None])
-async def test_an_answer_of_the_right_one_is_believed(server: Granting, advertised: bool | None) -> None:
+async def test_authorization_response_of_right_issuer_is_accepted(
+    server: Granting, advertised: bool | None
+) -> None:
     server.metadata = {"authorization_response_iss_parameter_supported": advertised}
     if advertised is None:
         server.back = lambda told: {name: text for name, text in told.items() if name != "iss"}
@@ -177,7 +160,7 @@ async def test_an_answer_of_the_right_one_is_believed(server: Granting, advertis
         assert (await client.call("whoami")).text == "ada: notes:read"
 
 
-async def test_an_error_of_another_authorization_server_is_not_shown(server: Granting) -> None:
+async def test_authorization_error_of_other_issuer_is_not_shown(server: Granting) -> None:
     server.back = lambda told: {
         "error": "call_this_number",
         "error_description": "0900 123456",
@@ -189,8 +172,10 @@ async def test_an_error_of_another_authorization_server_is_not_shown(server: Gra
     assert "call_this_number" not in said
 
 
-@pytest.mark.parametrize("state", [None, "", "another"])
-async def test_an_answer_to_another_request_is_not_believed(server: Granting, state: str | None) -> None:
+@pytest.mark.parametrize("state", [None, "another"])
+async def test_authorization_response_with_wrong_state_is_refused(
+    server: Granting, state: str | None
+) -> None:
     server.back = lambda told: {
         **{name: text for name, text in told.items() if name != "state"},
         **({} if state is None else {"state": state}),
@@ -199,28 +184,17 @@ async def test_an_answer_to_another_request_is_not_believed(server: Granting, st
     assert server.of("token") == []
 
 
-async def test_an_answer_without_a_code_is_none(server: Granting) -> None:
-    server.back = lambda told: {**told, "code": ""}
-    assert "has no code" in await refused(server)
-
-
-@pytest.mark.parametrize(
-    ("answer", "wrong"),
-    [
-        (lambda: JSONResponse({}), "and no access token"),
-        (lambda: HTMLResponse("<html>welcome"), "HTTP 200, and no access token"),
-        (lambda: JSONResponse({"access_token": "a\r\nX-Evil: 1", "token_type": "Bearer"}), "no access token"),
-        (lambda: JSONResponse({"access_token": "ä", "token_type": "Bearer"}), "no access token"),
-        (lambda: JSONResponse({"access_token": "abc", "token_type": "mac"}), "of the type 'mac'"),
-        (lambda: JSONResponse({"access_token": "abc", "token_type": "DPoP"}), "bound to a key"),
-        (lambda: RedirectResponse(f"{ELSEWHERE}/token"), "redirects (HTTP 307), which is not followed"),
-        (
-            lambda: JSONResponse({"error": "invalid_grant", "error_description": "\x1b[31mno"}, 400),
-            "' [31mno",
-        ),
-    ],
-)
-async def test_an_answer_of_the_token_endpoint_that_is_none(
+@pytest.mark.parametrize(("answer", "wrong"), [
+    (lambda: JSONResponse({}), "and no access token"),
+    (lambda: HTMLResponse("<html>welcome"), "HTTP 200, and no access token"),
+    (lambda: JSONResponse({"access_token": "a\r\nX-Evil: 1", "token_type": "Bearer"}), "no access token"),
+    (lambda: JSONResponse({"access_token": "ä", "token_type": "Bearer"}), "no access token"),
+    (lambda: JSONResponse({"access_token": "abc", "token_type": "mac"}), "of the type 'mac'"),
+    (lambda: JSONResponse({"access_token": "abc", "token_type": "DPoP"}), "bound to a key"),
+    (lambda: RedirectResponse(f"{ELSEWHERE}/token"), "redirects (HTTP 307), which is not followed"),
+    (lambda: JSONResponse({"error": "invalid_grant", "error_description": "\x1b[31mno"}, 400), "' [31mno"),
+])  # fmt: skip
+async def test_token_response_malformed_is_refused(
     server: Granting, answer: Callable[[], Response], wrong: str
 ) -> None:
     server.answers["token"] = [answer()]
@@ -229,19 +203,12 @@ async def test_an_answer_of_the_token_endpoint_that_is_none(
     assert "\x1b" not in said
 
 
-@pytest.mark.parametrize("expires_in", ["3600", None, -5, "soon", True, 1e300, [1]])
-async def test_times_to_live_of_any_kind_are_lived_with(server: Granting, expires_in: Any) -> None:
+@pytest.mark.parametrize("expires_in", ["3600", -5, 1e300, [1]])
+async def test_token_lifetime_of_any_type_is_accepted(server: Granting, expires_in: Any) -> None:
     server.lifetime = expires_in
     async with Client(server.url, auth=clicking()) as client:
         assert (await client.call("whoami")).text == "ada: notes:read"
         assert (await client.call("whoami")).text == "ada: notes:read"
-
-
-async def test_pages_of_the_web_at_every_path_are_no_metadata(server: Granting) -> None:
-    page = [HTMLResponse("<html>Our product</html>")]
-    server.answers = dict.fromkeys((RESOURCE, RESOURCE.removesuffix("/mcp"), WELL_KNOWN), page)
-    server.answers["/mcp"] = [Response(status_code=401)]
-    assert "registration endpoint" in await refused(server)
 
 
 class Asked:
@@ -268,7 +235,7 @@ async def found(url: str, answers: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     "issuer", ["http://localhost:8080", "https://127.1:8443", "https://[::ffff:127.0.0.1]"]
 )
-async def test_a_server_elsewhere_does_not_have_this_machine_asked(issuer: str) -> None:
+async def test_metadata_of_remote_server_does_not_lead_to_this_machine(issuer: str) -> None:
     url = "https://mcp.example.com/mcp"
     near = {"resource": url, "authorization_servers": [issuer]}
     said, *asked = await found(
@@ -278,7 +245,7 @@ async def test_a_server_elsewhere_does_not_have_this_machine_asked(issuer: str) 
     assert asked == ["https://mcp.example.com/.well-known/oauth-protected-resource/mcp"]
 
 
-async def test_headers_for_the_server_go_to_its_origin_and_nowhere_else() -> None:
+async def test_headers_are_sent_to_server_origin_only() -> None:
     url = "https://mcp.example.com/mcp"
     keys: list[tuple[str, str | None]] = []
 
@@ -298,9 +265,7 @@ async def test_headers_for_the_server_go_to_its_origin_and_nowhere_else() -> Non
     assert keys == [("mcp.example.com", "secret"), ("id.example.com", None), ("id.example.com", None)]
 
 
-async def test_a_server_that_does_not_announce_pkce_is_for_the_user_to_accept(
-    server: Granting, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_pkce_unannounced_needs_option(server: Granting, caplog: pytest.LogCaptureFixture) -> None:
     server.metadata = {"code_challenge_methods_supported": None}
     auth = clicking(accept_unannounced_pkce=True)
     assert "OAuth: accept_unannounced_pkce=True: users log in at authorization servers" in caplog.text
@@ -313,7 +278,7 @@ async def test_a_server_that_does_not_announce_pkce_is_for_the_user_to_accept(
             pass
 
 
-async def test_plain_http_to_another_machine_is_for_the_user_to_accept(
+async def test_plain_http_needs_option(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     inside = "http://notes.team.svc/mcp"

@@ -1,25 +1,33 @@
-"""A user logs in: what is asked of whom, and what goes along with requests from then on."""
+"""Logins of users: registration, authorization request, tokens, over each transport."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
+import httpx2
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth, SyncClient
+from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth
+from mcpkit.auth import DevAuth
 from mcpkit.client.authorization.client_authentication import PublicClient
-from tests.helpers.granting import RESOURCE, WELL_KNOWN, Clicks, Granting, clicking
+from mcpkit.client.transports.http.sse import SseTransport
+from tests.helpers.authority_site import Forms
+from tests.helpers.granting import RESOURCE, Clicks, Granting, clicking, notes
+from tests.helpers.logging_in import User
+from tests.helpers.serving import in_thread_at
 
 pytestmark = pytest.mark.anyio
+
 REVISIONS = ["2025-11-25", "2026-07-28"]
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_a_user_logs_in_once_and_every_request_carries_the_token(
-    server: Granting, revision: str
-) -> None:
+async def test_login_once_and_token_is_sent_with_each_request(server: Granting, revision: str) -> None:
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser), revision=revision) as client:
         assert (await client.call("whoami")).text == "ada: notes:read"
@@ -31,7 +39,7 @@ async def test_a_user_logs_in_once_and_every_request_carries_the_token(
     assert len(server.authorizations) >= 4
 
 
-async def test_what_is_asked_for_is_what_the_specification_wants(server: Granting) -> None:
+async def test_login_requests_follow_specification(server: Granting) -> None:
     server.metadata = {"scopes_supported": ["notes:read", "offline_access"]}
     async with Client(server.url, auth=clicking(client_name="The notebook")):
         pass
@@ -60,7 +68,7 @@ async def test_what_is_asked_for_is_what_the_specification_wants(server: Grantin
 
 
 @pytest.mark.slow
-async def test_calls_at_the_same_time_share_one_login(server: Granting) -> None:
+async def test_login_is_shared_by_concurrent_calls(server: Granting) -> None:
     browser = Clicks()
     auth = clicking(browser)
     async with Client(server.url, auth=auth) as one, Client(server.url, auth=auth) as two:
@@ -69,16 +77,7 @@ async def test_calls_at_the_same_time_share_one_login(server: Granting) -> None:
     assert len(browser.visits) == 1
 
 
-async def test_clients_of_other_objects_find_the_tokens_that_are_kept(server: Granting) -> None:
-    storage = MemoryTokens()
-    first, second = Clicks(), Clicks()
-    for browser in (first, second):
-        async with Client(server.url, auth=OAuth(browser=browser, storage=storage)) as client:
-            await client.call("whoami")
-    assert (len(first.visits), len(second.visits)) == (1, 0)
-
-
-async def test_a_registration_is_kept_and_its_redirect_uri_wanted_again(server: Granting) -> None:
+async def test_registration_is_reused_with_its_redirect_uri(server: Granting) -> None:
     storage = MemoryTokens()
     server.may_refresh = False
     browser = Clicks()
@@ -91,7 +90,7 @@ async def test_a_registration_is_kept_and_its_redirect_uri_wanted_again(server: 
     assert browser.registered == [(), ("http://127.0.0.1:3999/callback",)]
 
 
-async def test_a_client_that_is_answered_elsewhere_registers_anew(server: Granting) -> None:
+async def test_registration_is_renewed_for_other_redirect_uri(server: Granting) -> None:
     storage = MemoryTokens()
     server.may_refresh = False
     for port in (3999, 4999):
@@ -105,7 +104,7 @@ async def test_a_client_that_is_answered_elsewhere_registers_anew(server: Granti
     ]
 
 
-async def test_a_client_that_has_been_forgotten_registers_anew_once(server: Granting) -> None:
+async def test_registration_rejected_is_renewed_once(server: Granting) -> None:
     storage = MemoryTokens()
     server.may_refresh = False
     server.answers["token"] = [JSONResponse({"error": "invalid_client"}, 401)]
@@ -119,7 +118,7 @@ async def test_a_client_that_has_been_forgotten_registers_anew_once(server: Gran
     assert len(server.of("register")) == 3
 
 
-async def test_a_user_is_not_left_at_a_page_that_knows_the_client_no_more(server: Granting) -> None:
+async def test_registration_unknown_at_login_page_is_renewed(server: Granting) -> None:
     storage = MemoryTokens()
     server.may_refresh = False
     browser = Clicks()
@@ -134,7 +133,7 @@ async def test_a_user_is_not_left_at_a_page_that_knows_the_client_no_more(server
     ]
 
 
-async def test_a_client_by_hand_says_its_secret_and_registers_nowhere(server: Granting) -> None:
+async def test_login_with_registered_client_uses_its_secret(server: Granting) -> None:
     server.metadata = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
     auth = clicking(client_id="notebook", client_secret="the secret of it", issuer=server.origin)
     async with Client(server.url, auth=auth) as client:
@@ -144,14 +143,14 @@ async def test_a_client_by_hand_says_its_secret_and_registers_nowhere(server: Gr
     assert server.of("token")[0]["client_secret"] == "the secret of it"
 
 
-async def test_a_client_by_hand_says_nothing_to_another_authorization_server(server: Granting) -> None:
+async def test_login_with_other_issuer_sends_nothing(server: Granting) -> None:
     auth = clicking(client_id="notebook", client_secret="the secret of it", issuer="https://id.example.com")
     with pytest.raises(AuthorizationError, match=r"and not of 'https://id\.example\.com'"):
         await client_that_lists(server, auth)
     assert server.asked == []
 
 
-async def test_a_document_is_the_id_where_that_is_understood_and_else_the_client_registers(
+async def test_login_uses_client_metadata_document_where_supported(
     server: Granting,
 ) -> None:
     url = "https://notebook.example.com/client.json"
@@ -165,7 +164,7 @@ async def test_a_document_is_the_id_where_that_is_understood_and_else_the_client
     assert server.of("authorize")[-1]["client_id"] == server.of("token")[-1]["client_id"] == url
 
 
-async def test_a_server_that_registers_nobody_is_said_to_want_it_by_hand(server: Granting) -> None:
+async def test_login_without_registration_endpoint_is_error(server: Granting) -> None:
     server.metadata = {"registration_endpoint": None}
     with pytest.raises(
         AuthorizationError, match="register one there by hand, and give what it says"
@@ -175,22 +174,14 @@ async def test_a_server_that_registers_nobody_is_said_to_want_it_by_hand(server:
     assert "Bearer" in refused.value.challenge
 
 
-async def test_what_a_registration_is_refused_for_is_said_with_the_redirect_uri(server: Granting) -> None:
-    server.answers["register"] = [
-        JSONResponse({"error": "invalid_redirect_uri", "error_description": "https only"}, 400)
-    ]
-    with pytest.raises(AuthorizationError, match=r"callback: 'invalid_redirect_uri .https only.'"):
-        await client_that_lists(server, clicking())
-
-
-async def test_who_says_no_is_told_that_they_have(server: Granting) -> None:
+async def test_login_denied_is_error(server: Granting) -> None:
     server.back = lambda back: {"error": "access_denied", "state": back["state"], "iss": back["iss"]}
     with pytest.raises(AuthorizationError, match="refuses: 'access_denied'"):
         await client_that_lists(server, clicking())
     assert server.of("token") == []
 
 
-async def test_a_server_of_2025_03_26_is_its_own_authorization_server(server: Granting) -> None:
+async def test_login_without_resource_metadata_uses_server_as_issuer(server: Granting) -> None:
     gone = [Response(status_code=404)]
     server.answers = {
         RESOURCE: gone,
@@ -206,65 +197,20 @@ async def test_a_server_of_2025_03_26_is_its_own_authorization_server(server: Gr
     assert "scope" not in server.of("authorize")[0]
 
 
-async def test_without_any_metadata_the_endpoints_are_those_that_are_presumed(server: Granting) -> None:
-    gone = [Response(status_code=404)]
-    server.answers = {
-        RESOURCE: gone,
-        RESOURCE.removesuffix("/mcp"): gone,
-        "/mcp": [Response(status_code=401)],
-    }
-    server.answers[WELL_KNOWN] = gone
-    with pytest.raises(AuthorizationError, match=r"HTTP 404, and no client_id: .*registered by hand"):
-        await client_that_lists(server, clicking())
-
-
-def test_code_without_an_event_loop_logs_in_too(server: Granting) -> None:
-    with SyncClient(server.url, auth=clicking()) as client:
-        assert client.call("whoami").text == "ada: notes:read"
-
-
-async def test_one_server_of_a_configuration_may_want_a_login(server: Granting) -> None:
-    configuration = {"mcpServers": {"notes": {"url": server.url, "auth": "oauth"}}}
-    with pytest.MonkeyPatch.context() as patch:
-        browser = Clicks()
-        patch.setattr("mcpkit.client.authorization.loopback.Loopback", lambda: browser)
-        patch.setattr("mcpkit.client.authorization.authorization.default_storage", MemoryTokens)
-        async with Client(configuration) as client:
-            assert (await client.call("whoami")).text == "ada: notes:read"
-    assert len(browser.visits) == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "wrong"),
-    [
-        ({"client_id": "a"}, "name it with issuer="),
-        ({"client_secret": "a"}, "needs nothing else"),
-        ({"issuer": "http://id.example.com"}, "not encrypted"),
-        ({"client_metadata_url": "http://localhost/client.json"}, "begins with https://"),
-        ({"client_metadata_url": "https://example.com"}, "has a path"),
-        ({"authentication": PublicClient("another")}, "is that of the client which client_id="),
-    ],
-)
-def test_what_does_not_fit_together_is_refused_at_once(options: dict[str, Any], wrong: str) -> None:
+@pytest.mark.parametrize(("options", "wrong"), [
+    ({"client_id": "a"}, "name it with issuer="),
+    ({"client_secret": "a"}, "needs nothing else"),
+    ({"issuer": "http://id.example.com"}, "not encrypted"),
+    ({"client_metadata_url": "http://localhost/client.json"}, "begins with https://"),
+    ({"client_metadata_url": "https://example.com"}, "has a path"),
+    ({"authentication": PublicClient("another")}, "is that of the client which client_id="),
+])  # fmt: skip
+def test_oauth_invalid_options_are_refused(options: dict[str, Any], wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong):
         clicking(**options)
 
 
-@pytest.mark.parametrize("auth", ["a-token", OAuth])
-def test_what_is_no_authorization_is_refused_without_showing_it(auth: Any) -> None:
-    with pytest.raises(
-        TypeError, match=r"OAuth\(\) or ClientCredentials.*, or a user and a password"
-    ) as refused:
-        Client("http://127.0.0.1:1/mcp", auth=auth)
-    assert "a-token" not in str(refused.value)
-
-
-def test_scopes_are_no_text() -> None:
-    with pytest.raises(TypeError, match=r"write \['a', 'b'\]"):
-        clicking(scopes="a b")
-
-
-async def test_no_token_goes_to_a_server_that_is_not_encrypted() -> None:
+async def test_oauth_plain_http_is_refused() -> None:
     with pytest.raises(ValueError, match="the URL of a server that wants tokens is not encrypted"):
         async with Client("http://192.0.2.1/mcp", auth=clicking()):
             pass
@@ -275,7 +221,73 @@ async def client_that_lists(server: Granting, auth: OAuth) -> None:
         await client.list_tools()
 
 
-async def test_without_a_login_it_is_said_how_there_may_be_one(server: Granting) -> None:
-    with pytest.raises(AuthorizationError, match='and auth="oauth" by having a user log in'):
-        async with Client(server.url):
-            pass
+def served() -> Any:
+    return in_thread_at(
+        lambda origin: notes(DevAuth(users=["ada", "grace"])).asgi(public_url=f"{origin}/mcp")
+    )
+
+
+@pytest.mark.parametrize("revision", ["2025-03-26", "2026-07-28"])
+async def test_dev_auth_login_and_step_up(revision: str) -> None:
+    ada = User("ada")
+    with served() as origin:
+        async with Client(f"{origin}/mcp", auth=ada.auth, revision=revision) as client:
+            assert (await client.call("whoami")).text == "ada: notes:read"
+            assert (await client.call("add_note", {"text": "milk"})).text == "added milk"
+            assert (await client.call("whoami")).text == "ada: notes:read notes:write"
+    assert ada.asked == [{"notes:read"}, {"notes:read", "notes:write"}]
+
+
+async def test_dev_auth_sse_is_a_resource_of_its_own() -> None:
+    ada = User("ada")
+    with served() as origin:
+        async with Client(SseTransport(f"{origin}/sse", auth=ada.auth), revision="2024-11-05") as client:
+            assert (await client.call("whoami")).text == "ada: notes:read"
+            result = await client.call("add_note", {"text": "milk"})
+            assert (result.is_error, "notes:write" in result.text) == (
+                True,
+                True,
+            )  # the stream cannot be a 403
+    assert ada.asked == [{"notes:read"}]
+
+
+async def test_dev_auth_users_have_separate_tokens() -> None:
+    ada, grace = User("ada"), User("grace")
+    with served() as origin:
+        async with (
+            Client(f"{origin}/mcp", auth=ada.auth) as first,
+            Client(f"{origin}/mcp", auth=grace.auth) as second,
+        ):
+            results = await asyncio.gather(
+                *(each.call("whoami") for each in (first, second) for _ in range(5))
+            )
+    assert [result.text for result in results] == ["ada: notes:read"] * 5 + ["grace: notes:read"] * 5
+
+
+class InApp:
+    """A browser that asks an app in this process."""
+
+    redirect_uri = "http://127.0.0.1:3999/callback"
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    @asynccontextmanager
+    async def landing(self, registered: Sequence[str] = ()) -> AsyncIterator[InApp]:
+        yield self
+
+    async def visit(self, url: str, state: str) -> Mapping[str, str]:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(self._app)) as browser:
+            page = await browser.get(url)
+            [form] = [form for form in Forms(page.text).forms if form.get("user") == "ada"]
+            answer = await browser.post(url, data=form)
+        return dict(parse_qsl(urlsplit(answer.headers["location"]).query))
+
+
+@pytest.mark.parametrize("revision", ["2026-07-28"])
+async def test_dev_auth_in_process_app(revision: str) -> None:
+    app = notes(DevAuth(users=["ada"])).asgi(public_url="http://127.0.0.1:8000/mcp")
+    auth = OAuth(browser=InApp(app), storage=MemoryTokens())
+    async with Client(app, auth=auth, revision=revision) as client:
+        assert (await client.call("whoami")).text == "ada: notes:read"
+        assert (await client.call("add_note", {"text": "milk"})).text == "added milk"

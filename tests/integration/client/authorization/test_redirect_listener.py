@@ -1,0 +1,373 @@
+"""The listener for the redirect of a login, the browser login on this machine, and token files between processes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+from urllib.request import urlopen
+
+import pytest
+
+from mcpkit.client.authorization.errors import AuthorizationFailedError
+from mcpkit.client.authorization.file_tokens import FileTokens
+from mcpkit.client.authorization.loopback import Loopback
+from mcpkit.client.authorization.redirect_listener import RedirectListener, is_loopback_redirect
+from mcpkit.client.authorization.tokens import Tokens
+from tests.helpers.waiting import over, until
+
+pytestmark = pytest.mark.anyio
+
+STATE = "s" * 32
+FREE = "http://127.0.0.1/callback"
+
+
+@asynccontextmanager
+async def listening(uri: str = FREE) -> AsyncIterator[RedirectListener]:
+    async with RedirectListener(uri) as receiver:
+        receiver.expect(STATE)
+        yield receiver
+
+
+async def send(uri: str, request: bytes) -> bytes:
+    """Send bytes to where a URI leads, and return all that comes."""
+    parts = urlsplit(uri)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    writer.write(request)
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+def get(
+    uri: str, method: str = "GET", path: str | None = None, host: str | None = None, **query: str
+) -> bytes:
+    """Return a request as a browser makes it."""
+    parts = urlsplit(uri)
+    target = f"{parts.path if path is None else path}?{urlencode(query)}"
+    return f"{method} {target} HTTP/1.1\r\nHost: {host or parts.netloc}\r\nAccept: */*\r\n\r\n".encode()
+
+
+async def visit(uri: str, **query: str) -> bytes:
+    return await send(uri, get(uri, **query))
+
+
+async def test_redirect_returns_parameters_and_plain_page() -> None:
+    async with listening() as receiver:
+        uri = receiver.redirect_uri
+        assert uri.startswith("http://127.0.0.1:")
+        assert uri.endswith("/callback")
+        answer = await visit(uri, code="c/1+=", state=STATE, iss="https://id.example")
+        assert await receiver.redirect() == {"code": "c/1+=", "state": STATE, "iss": "https://id.example"}
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    for line in (b"Cache-Control: no-store", b"Referrer-Policy: no-referrer", b"default-src 'none'"):
+        assert line in head
+    assert b"<script" not in body
+    assert b"c/1" not in body
+
+
+async def test_redirect_error_is_returned_and_not_shown() -> None:
+    async with listening() as receiver:
+        answer = await visit(
+            receiver.redirect_uri, error="access_denied", error_description="<b>no", state=STATE
+        )
+        assert (await receiver.redirect())["error"] == "access_denied"
+    assert b"denied" not in answer
+    assert b"<b>" not in answer
+
+
+def refused(uri: str) -> dict[str, tuple[bytes, bytes]]:
+    """What is none of the redirect, and with which status it is refused."""
+    right = {"code": "c", "state": STATE}
+    host = urlsplit(uri).netloc
+    return {
+        "another path": (get(uri, path="/favicon.ico", **right), b"404"),
+        "a path below": (get(uri, path="/callback/", **right), b"404"),
+        "an encoded path": (get(uri, path="/%63allback", **right), b"404"),
+        "a POST": (get(uri, method="POST", **right), b"405"),
+        "a HEAD": (get(uri, method="HEAD", **right), b"405"),
+        "a name that resolves to here": (get(uri, host="evil.example:80", **right), b"421"),
+        "another port": (get(uri, host="127.0.0.1:1", **right), b"421"),
+        "no host": (f"GET /callback?code=c&state={STATE} HTTP/1.1\r\n\r\n".encode(), b"421"),
+        "two hosts": (get(uri, **right)[:-2] + f"Host: {host}\r\n\r\n".encode(), b"421"),
+        "another state": (get(uri, code="c", state="t" * 32), b"400"),
+        "an empty state": (get(uri, code="c", state=""), b"400"),
+        "no state": (get(uri, code="c"), b"400"),
+        "no code and no error": (get(uri, state=STATE), b"400"),
+        "a code and an error": (get(uri, error="e", **right), b"400"),
+        "two codes": (get(uri, **right).replace(b"code=c", b"code=c&code=d"), b"400"),
+        "bytes that are no text": (get(uri, **right).replace(b"code=c", b"code=%ff"), b"400"),
+        "many parameters": (get(uri, **right, **{f"p{n}": "" for n in range(60)}), b"400"),
+        "a whole URL": (f"GET {uri}?code=c&state={STATE} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode(), b"400"),
+        "TLS": (b"\x16\x03\x01\x02\x00\x01\r\n\r\n", b"400"),
+        "too much": (get(uri, junk="x" * 100_000, **right), b"431"),
+    }
+
+
+@pytest.mark.parametrize("what", refused("http://127.0.0.1:1/callback"))
+async def test_redirect_other_requests_are_refused(what: str) -> None:
+    async with listening() as receiver:
+        request, status = refused(receiver.redirect_uri)[what]
+        answer = await send(receiver.redirect_uri, request)
+        assert answer.split(b" ")[1] == status
+        assert b"Cache-Control: no-store" in answer
+        assert STATE.encode() not in answer
+        waiting = asyncio.ensure_future(receiver.redirect())
+        await visit(receiver.redirect_uri, code="right", state=STATE)
+        assert (await waiting)["code"] == "right"
+
+
+async def test_redirect_second_is_gone() -> None:
+    async with listening() as receiver:
+        await visit(receiver.redirect_uri, code="first", state=STATE)
+        answer = await visit(receiver.redirect_uri, code="second", state=STATE)
+        assert b" 410 " in answer
+        assert (await receiver.redirect())["code"] == "first"
+
+
+async def test_redirect_silent_connections_do_not_block() -> None:
+    async with listening() as receiver:
+        parts = urlsplit(receiver.redirect_uri)
+        silent = [await asyncio.open_connection(parts.hostname, parts.port) for _ in range(20)]
+        silent[0][1].write(b"GET /callback")
+        await visit(receiver.redirect_uri, code="c", state=STATE)
+        assert (await receiver.redirect())["code"] == "c"
+    for reader, writer in silent:
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_listener_port_is_free_after_block() -> None:
+    async with listening() as receiver:
+        port = urlsplit(receiver.redirect_uri).port
+        assert port is not None
+    with pytest.raises(ConnectionRefusedError):
+        await visit(f"http://127.0.0.1:{port}/callback", code="c", state=STATE)
+    async with listening(f"http://127.0.0.1:{port}/callback") as receiver:  # at once, at the same port
+        assert urlsplit(receiver.redirect_uri).port == port
+
+
+async def test_listener_cancelled_leaves_nothing() -> None:
+    before = threading.active_count()
+    tasks = asyncio.all_tasks()
+    uris: list[str] = []
+
+    async def log_in() -> None:
+        async with listening() as receiver:
+            uris.append(receiver.redirect_uri)
+            await receiver.redirect()
+
+    task = asyncio.ensure_future(log_in())
+    await until(lambda: uris)
+    await over(task)
+    with pytest.raises(ConnectionRefusedError):
+        await visit(uris[0], code="c", state=STATE)
+    assert asyncio.all_tasks() == tasks
+    assert threading.active_count() == before
+
+
+async def test_listener_port_in_use_is_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        uri = f"http://127.0.0.1:{taken.getsockname()[1]}/callback"
+        with pytest.raises(OSError, match=f"cannot wait for the end of a login at {uri}"):
+            async with listening(uri):
+                pass
+
+
+@pytest.mark.parametrize("host", ["localhost", "[::1]"])
+async def test_listener_without_port_uses_free_port(host: str) -> None:
+    async with listening(f"http://{host}/oauth/done") as receiver:
+        parts = urlsplit(receiver.redirect_uri)
+        assert parts.port
+        assert receiver.redirect_uri == f"http://{host}:{parts.port}/oauth/done"
+        await visit(receiver.redirect_uri, code="c", state=STATE)
+        assert (await receiver.redirect())["code"] == "c"
+
+
+@pytest.mark.parametrize("uri", [
+    "https://127.0.0.1:8080/callback", "http://example.com/callback", "http://127.0.0.2/callback",
+    "com.example.app:/callback", "http://127.0.0.1:0/callback", "http://127.0.0.1:99999/callback",
+    "http://127.0.0.1/callback?a=b", "http://127.0.0.1/callback#a", "http://user@127.0.0.1/callback",
+    "http://127.0.0.1/call back", "http://[::1/callback", "",
+])  # fmt: skip
+async def test_redirect_uri_not_loopback_is_refused(uri: str) -> None:
+    assert not is_loopback_redirect(uri)
+    with pytest.raises(ValueError, match=r"a redirect URI that this process hears of is http://127\.0\.0\.1"):
+        RedirectListener(uri)
+
+
+PAGE = "https://id.example.com/authorize"
+
+
+def coming_back(uri: str) -> str:
+    return f"{uri}?{urlencode({'code': 'c', 'state': STATE})}"
+
+
+async def test_loopback_function_opens_page() -> None:
+    shown: list[tuple[str, str]] = []
+
+    def browse(url: str) -> None:
+        with urlopen(coming_back(landing.redirect_uri), timeout=30) as answer:
+            shown.append((url, answer.read().decode()))
+
+    async with Loopback(open_browser=browse).landing() as landing:
+        assert await landing.visit(PAGE, STATE) == {"code": "c", "state": STATE}
+    assert shown[0][0] == PAGE
+    assert "You can close this page" in shown[0][1]
+
+
+async def test_loopback_without_redirect_times_out() -> None:
+    async with Loopback(timeout=0.01, open_browser=lambda _: None).landing() as landing:
+        with pytest.raises(
+            AuthorizationFailedError, match=r"come back from the login page within 0\.01 s"
+        ) as raised:
+            await landing.visit(PAGE, STATE)
+    assert raised.value.may_pass
+
+
+@pytest.mark.parametrize("page", ["file:///etc/passwd"])
+async def test_loopback_other_url_is_not_opened(page: str) -> None:
+    shown: list[str] = []
+    async with Loopback(open_browser=shown.append).landing() as landing:
+        with pytest.raises(AuthorizationFailedError, match="no URL that a browser may be given"):
+            await landing.visit(page, STATE)
+    assert not shown
+
+
+async def test_loopback_reuses_registered_redirect_uri() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = [free.getsockname()[1], taken.getsockname()[1]]
+        free.close()
+        right = f"http://127.0.0.1:{ports[0]}/done"
+        registered = ["https://app.example.com/done", f"http://127.0.0.1:{ports[1]}/done", right]
+        async with Loopback().landing(registered) as landing:
+            assert landing.redirect_uri == right
+        async with Loopback().landing(registered[:2]) as landing:
+            assert landing.redirect_uri not in registered
+            assert landing.redirect_uri.endswith("/callback")
+        async with Loopback().landing(["http://localhost/done"]) as landing:
+            assert landing.redirect_uri.startswith("http://localhost:")
+        async with Loopback(port=ports[0], path="/own").landing(registered) as landing:
+            assert landing.redirect_uri == f"http://127.0.0.1:{ports[0]}/own"
+        with pytest.raises(
+            AuthorizationFailedError, match=f"cannot wait for the end of a login at .*:{ports[1]}/"
+        ):
+            async with Loopback(port=ports[1]).landing():
+                pass
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"host": "example.com"}, {"path": "callback"}, {"path": "/a b"}, {"path": "/c?d"}, {"port": 70_000}],
+)
+def test_loopback_invalid_options_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="make a redirect URI such as"):
+        Loopback(**wrong)  # type: ignore[arg-type]  # each is of the right type
+
+
+RESOURCE = "https://mcp.example.com/mcp"
+TOKENS = Tokens(RESOURCE, "https://id.example.com", "client", "access-SECRET")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "tokens.json"
+
+
+RENEW = """
+import asyncio, sys
+from dataclasses import replace
+from mcpkit.client.authorization.file_tokens import FileTokens
+
+async def main():
+    storage = FileTokens(sys.argv[1])
+    print("ready", flush=True)
+    sys.stdin.read(1)
+    async with storage.renewing(sys.argv[2]):
+        tokens = await storage.tokens(sys.argv[2])
+        if tokens.access_token == "old":
+            print("renewed", flush=True)
+            await storage.keep_tokens(replace(tokens, access_token="new"))
+            tokens = await storage.tokens(sys.argv[2])
+    print(tokens.access_token)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+async def test_file_tokens_renewed_by_one_of_several_processes(path: Path) -> None:
+    await FileTokens(path).keep_tokens(replace(TOKENS, access_token="old"))
+    command = [sys.executable, "-c", RENEW, str(path), RESOURCE]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("x")
+        process.stdin.flush()
+    said = [process.communicate(timeout=60)[0].split() for process in processes]
+    assert sorted(said) == [["new"], ["new"], ["new"], ["renewed", "new"]]
+
+
+@pytest.mark.slow
+async def test_file_tokens_lock_of_killed_process_is_released(path: Path) -> None:
+    program = (
+        "import asyncio, sys, time\nfrom mcpkit.client.authorization.file_tokens import FileTokens\n"
+        "async def main():\n"
+        "    async with FileTokens(sys.argv[1]).renewing(sys.argv[2]):\n"
+        "        print('within', flush=True)\n"
+        "        time.sleep(600)\n"
+        "asyncio.run(main())"
+    )
+    command = [sys.executable, "-c", program, str(path), RESOURCE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "within\n"
+        process.kill()
+        process.wait()
+    async with FileTokens(path).renewing(RESOURCE):
+        pass
+
+
+LOGIN_PAGE = "https://id.example/authorize?redirect_uri=http%3A%2F%2F127.0.0.1%3A4711%2Fcallback&state=x"
+DISPLAYS = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION")
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in DISPLAYS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+
+
+@pytest.mark.slow
+async def test_open_browser_uses_environment_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = tmp_path / "visited"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {note}\n')
+    browser.chmod(0o700)
+    # A process of its own, as the module that knows the browsers looks for them once.
+    program = (
+        "import asyncio\nfrom mcpkit.client.authorization.browser import open_browser\n"
+        f"asyncio.run(open_browser({LOGIN_PAGE!r}))"
+    )
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert note.read_text() == LOGIN_PAGE
