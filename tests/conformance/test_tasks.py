@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from tests.helpers.handshake_tasks import (
     server_of,
     working,
 )
-from tests.helpers.pipe import HANDSHAKE, Pipe
+from tests.helpers.pipe import Pipe
 
 pytestmark = pytest.mark.anyio
 
@@ -48,9 +47,11 @@ async def hold() -> None:
 # What is declared and listed
 
 
-@pytest.mark.parametrize("revision", [*HANDSHAKE, "2026-07-28"])
+@pytest.mark.parametrize("revision", ["2025-06-18", REVISION, "2026-07-28"])
 @pytest.mark.parametrize("principal", [ADA, Principal(None)], ids=["ada", "anyone"])
-async def test_what_is_declared(speak: OpenPipe, revision: str, principal: Principal) -> None:
+async def test_tasks_are_declared_in_2025_11_25_only(
+    speak: OpenPipe, revision: str, principal: Principal
+) -> None:
     server = server_of(add)
     async with speak(server, principal, revision) as pipe:
         if revision == "2026-07-28":
@@ -66,7 +67,7 @@ async def test_what_is_declared(speak: OpenPipe, revision: str, principal: Princ
         assert tool.get("execution") == ({"taskSupport": "optional"} if revision == REVISION else None)
 
 
-async def test_a_server_without_tasks_declares_none_and_does_not_mind_the_word(speak: OpenPipe) -> None:
+async def test_server_without_tasks_ignores_task_params(speak: OpenPipe) -> None:
     server = Server("lab")
     server.tool(add)
     async with speak(server) as pipe:
@@ -78,7 +79,7 @@ async def test_a_server_without_tasks_declares_none_and_does_not_mind_the_word(s
             assert (await pipe.error(method, {"taskId": "x"}))["code"] == -32601
 
 
-async def test_which_tools_are_tasks(speak: OpenPipe) -> None:
+async def test_task_support_of_tools(speak: OpenPipe) -> None:
     server = server_of(add, task=Task(required=True))
     server.tool(fail)
     async with speak(server) as pipe:
@@ -90,8 +91,8 @@ async def test_which_tools_are_tasks(speak: OpenPipe) -> None:
         assert augmented == {"code": -32601, "message": "fail cannot be called as a task"}
 
 
-@pytest.mark.parametrize("revision", [each for each in HANDSHAKE if each != REVISION])
-async def test_older_revisions_know_no_tasks(speak: OpenPipe, revision: str) -> None:
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18"])
+async def test_older_versions_have_no_tasks(speak: OpenPipe, revision: str) -> None:
     server = server_of(add)
     server.tool(fail, task=Task(required=True))
     async with speak(server, revision=revision) as pipe:
@@ -105,7 +106,7 @@ async def test_older_revisions_know_no_tasks(speak: OpenPipe, revision: str) -> 
 # From the beginning to the end
 
 
-async def test_a_task_from_its_beginning_to_its_end(speak: OpenPipe) -> None:
+async def test_task_from_creation_to_result(speak: OpenPipe) -> None:
     go = asyncio.Event()
 
     async def wait() -> str:
@@ -137,16 +138,7 @@ async def test_a_task_from_its_beginning_to_its_end(speak: OpenPipe) -> None:
         assert (await pipe.result("tasks/result", {"taskId": task["taskId"]}))["content"] == result["content"]
 
 
-async def test_a_change_of_status_is_told(speak: OpenPipe) -> None:
-    async with speak(server_of(fail)) as pipe:
-        task = await begin(pipe, "fail")
-        told = await pipe.receive()
-        assert told["method"] == "notifications/tasks/status"
-        assert told["params"] == await look(pipe, task["taskId"])
-        assert told["params"]["status"] == "failed"
-
-
-async def test_a_tool_that_has_failed_is_a_task_that_has(speak: OpenPipe) -> None:
+async def test_tool_error_fails_the_task(speak: OpenPipe) -> None:
     async with speak(server_of(fail)) as pipe:
         id_ = (await begin(pipe, "fail"))["taskId"]
         result = await pipe.result("tasks/result", {"taskId": id_})
@@ -155,29 +147,13 @@ async def test_a_tool_that_has_failed_is_a_task_that_has(speak: OpenPipe) -> Non
         assert (over["status"], over["statusMessage"]) == ("failed", "out of paper")
 
 
-async def test_arguments_that_do_not_fit_fail_the_task(speak: OpenPipe) -> None:
-    async with speak(server_of(add)) as pipe:
-        id_ = (await begin(pipe, "add", {"a": "x"}))["taskId"]
-        result = await pipe.result("tasks/result", {"taskId": id_})
-        assert result["isError"]
-        assert "expected" in result["content"][0]["text"]
-        assert (await look(pipe, id_))["status"] == "failed"
-
-
-async def test_an_error_of_the_protocol_is_the_result(speak: OpenPipe) -> None:
+async def test_protocol_error_is_the_result_of_the_task(speak: OpenPipe) -> None:
     async with speak(server_of(collapse)) as pipe:
         id_ = (await begin(pipe, "collapse"))["taskId"]
         error = await pipe.error("tasks/result", {"taskId": id_})
         assert error == {"code": -32050, "message": "no printer", "data": {"printer": 7}}
         over = await look(pipe, id_)
         assert (over["status"], over["statusMessage"]) == ("failed", "no printer")
-
-
-async def test_a_time_out_is_an_internal_error(speak: OpenPipe) -> None:
-    async with speak(server_of(hold, task=Task(timeout=0.05))) as pipe:
-        id_ = (await begin(pipe, "hold"))["taskId"]
-        assert (await pipe.error("tasks/result", {"taskId": id_}))["code"] == -32603
-        assert (await look(pipe, id_))["status"] == "failed"
 
 
 @pytest.mark.parametrize(
@@ -192,7 +168,7 @@ async def test_a_time_out_is_an_internal_error(speak: OpenPipe) -> None:
         (2500.5, 100.0, 10),
     ],
 )
-async def test_how_long_a_result_is_kept(
+async def test_ttl_is_bounded_by_keep(
     speak: OpenPipe, ttl: float | None, keep: float, seconds: float
 ) -> None:
     async with speak(server_of(add, task=Task(keep=keep))) as pipe:
@@ -205,7 +181,7 @@ async def test_how_long_a_result_is_kept(
 # Cancelling
 
 
-async def test_cancelling(speak: OpenPipe) -> None:
+async def test_cancelled_task_stops_and_has_no_result(speak: OpenPipe) -> None:
     stopped = asyncio.Event()
 
     async def go_on() -> None:
@@ -230,16 +206,7 @@ async def test_cancelling(speak: OpenPipe) -> None:
         assert (await look(pipe, id_))["status"] == "cancelled"
 
 
-async def test_what_has_ended_cannot_be_cancelled(speak: OpenPipe) -> None:
-    async with speak(server_of(fail)) as pipe:
-        id_ = (await begin(pipe, "fail"))["taskId"]
-        await ended(pipe, id_)
-        error = await pipe.error("tasks/cancel", {"taskId": id_})
-        assert error["code"] == -32602
-        assert "failed" in error["message"]
-
-
-async def test_a_request_for_the_result_is_cancelled_and_the_task_goes_on(speak: OpenPipe) -> None:
+async def test_cancelled_result_request_leaves_task_running(speak: OpenPipe) -> None:
     async with speak(server_of(hold)) as pipe, working(pipe, "hold") as id_:
         pipe.cancel(pipe.start("tasks/result", {"taskId": id_}))
         await pipe.quiet()
@@ -249,7 +216,7 @@ async def test_a_request_for_the_result_is_cancelled_and_the_task_goes_on(speak:
 # Progress
 
 
-async def test_progress_goes_by_the_token_of_the_call_and_by_that_of_whoever_waits(speak: OpenPipe) -> None:
+async def test_progress_has_token_of_call_and_of_result_request(speak: OpenPipe) -> None:
     go = asyncio.Event()
 
     async def train(ctx: Context) -> None:
@@ -259,10 +226,10 @@ async def test_progress_goes_by_the_token_of_the_call_and_by_that_of_whoever_wai
 
     async with speak(server_of(train)) as pipe:
         id_ = (await begin(pipe, "train", progressToken="t"))["taskId"]
-        told = await pipe.receive()
-        assert told["method"] == "notifications/progress"
+        notification = await pipe.receive()
+        assert notification["method"] == "notifications/progress"
         params = {"progress": 1, "total": 2, "message": "half"}
-        assert told["params"] == {"progressToken": "t", **params, "_meta": {RELATED: {"taskId": id_}}}
+        assert notification["params"] == {"progressToken": "t", **params, "_meta": {RELATED: {"taskId": id_}}}
         waiting = pipe.start("tasks/result", {"taskId": id_}, progressToken="w")
         assert (await pipe.receive())["params"]["progressToken"] == "w"
         go.set()
@@ -273,18 +240,12 @@ async def test_progress_goes_by_the_token_of_the_call_and_by_that_of_whoever_wai
 # Bad input
 
 
-@pytest.mark.parametrize("wish", [None, 5, "x", [], {"ttl": "1"}, {"ttl": -1}, {"ttl": True}, {"ttl": [1]}])
-async def test_what_is_no_wish_for_a_task(speak: OpenPipe, wish: object) -> None:
+async def test_task_params_of_wrong_type_are_invalid_params(speak: OpenPipe) -> None:
     async with speak(server_of(add)) as pipe:
-        error = await pipe.error("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}, "task": wish})
-        assert error["code"] == -32602
-        assert "task" in error["message"]
-
-
-@pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel"])
-@pytest.mark.parametrize(
-    "params", [{}, {"taskId": 5}, {"taskId": None}, {"taskId": "x"}, {"taskId": "é" * 64}]
-)
-async def test_what_is_no_task(speak: OpenPipe, method: str, params: dict[str, Any]) -> None:
-    async with speak(server_of(add)) as pipe:
-        assert (await pipe.error(method, params))["code"] == -32602
+        for task in (None, 5, "x", [], {"ttl": "1"}, {"ttl": -1}, {"ttl": True}, {"ttl": [1]}):
+            params = {"name": "add", "arguments": {"a": 1, "b": 2}, "task": task}
+            error = await pipe.error("tools/call", params)
+            assert (error["code"], "task" in error["message"]) == (-32602, True), task
+        for method in ("tasks/get", "tasks/result", "tasks/cancel"):
+            for params in ({}, {"taskId": 5}, {"taskId": None}, {"taskId": "x"}, {"taskId": "é" * 64}):
+                assert (await pipe.error(method, params))["code"] == -32602, (method, params)

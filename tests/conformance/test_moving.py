@@ -12,8 +12,8 @@ import pytest
 from mcpkit import Context, Principal, Provider, RegistrationError, Server
 from mcpkit.protocol import jsonrpc
 from mcpkit.transports import Connection
+from tests.conformance.conftest import Wire
 from tests.helpers.pipe import META, Pipe, settle, stateless_meta
-from tests.wire.conftest import Wire
 
 pytestmark = pytest.mark.anyio
 
@@ -86,7 +86,7 @@ async def listen(pipe: Pipe, id_: str | int, **wanted: Any) -> None:
     assert (await pipe.receive())["method"] == "notifications/subscriptions/acknowledged"
 
 
-async def test_what_runs_is_cancelled_and_waited_for_where_it_began(wire: Wire) -> None:
+async def test_move_running_call_is_cancelled_on_its_server(wire: Wire) -> None:
     before = make("before")
     gate = Gate(before)
     async with wire(before) as pipe:
@@ -105,7 +105,7 @@ async def test_what_runs_is_cancelled_and_waited_for_where_it_began(wire: Wire) 
         await pipe.quiet()
 
 
-async def test_what_the_one_before_still_does_is_told(wire: Wire) -> None:
+async def test_move_old_server_still_sends_updates_of_running_call(wire: Wire) -> None:
     before = make("before")
     gate = Gate(before)
     async with wire(before) as pipe:
@@ -117,27 +117,18 @@ async def test_what_the_one_before_still_does_is_told(wire: Wire) -> None:
         async with moving(pipe.connection, make("after")):
             pipe.cancel("other")
             gate.go.set()
-            told = [await pipe.receive() for _ in range(4)]
-        assert [each.get("method") for each in told if each.get("method") != UPDATED] == [
+            messages = [await pipe.receive() for _ in range(4)]
+        assert [each.get("method") for each in messages if each.get("method") != UPDATED] == [
             CHANGED.format("tools"),
             None,
         ]
-        streams = [each["params"].get("_meta") for each in told if each.get("method") == UPDATED]
+        streams = [each["params"].get("_meta") for each in messages if each.get("method") == UPDATED]
         assert streams == [None, {META + "subscriptionId": "s"}]
         before.resource_updated("data://x")
         await pipe.quiet()
 
 
-async def test_a_change_made_just_before_is_not_lost(wire: Wire) -> None:
-    before = make("before")
-    async with wire(before) as pipe:
-        await pipe.result("resources/subscribe", {"uri": "data://x"})
-        before.resource_updated("data://x")
-        async with moving(pipe.connection, make("after")):
-            assert (await pipe.receive())["method"] == UPDATED
-
-
-async def test_what_was_subscribed_to_no_more_is_told_by_neither(wire: Wire) -> None:
+async def test_move_unsubscribed_uri_is_sent_by_neither_server(wire: Wire) -> None:
     before, after = make("before"), make("after")
     gate = Gate(before)
     async with wire(before) as pipe:
@@ -154,12 +145,12 @@ async def test_what_was_subscribed_to_no_more_is_told_by_neither(wire: Wire) -> 
         await pipe.quiet()
 
 
-async def test_what_was_declared_stays_declared(wire: Wire) -> None:
+async def test_move_keeps_declared_capabilities(wire: Wire) -> None:
     async with wire(make("before", "prompts")) as pipe:
         await listen(pipe, "s", promptsListChanged=True, resourcesListChanged=True)
         async with moving(pipe.connection, Server("after")):
-            told = [await pipe.receive() for _ in range(5)]
-        assert sorted(each["method"] for each in told) == [
+            messages = [await pipe.receive() for _ in range(5)]
+        assert sorted(each["method"] for each in messages) == [
             CHANGED.format(name) for name in ("prompts", "prompts", "resources", "resources", "tools")
         ]
         assert await pipe.result("prompts/list") == {"prompts": []}
@@ -168,7 +159,7 @@ async def test_what_was_declared_stays_declared(wire: Wire) -> None:
         await pipe.quiet()
 
 
-async def test_what_was_not_negotiated_is_served_and_not_announced(wire: Wire) -> None:
+async def test_move_new_capability_is_served_without_notification(wire: Wire) -> None:
     async with wire(make("before")) as pipe:
         async with moving(pipe.connection, make("after", "prompts")):
             pass
@@ -176,7 +167,7 @@ async def test_what_was_not_negotiated_is_served_and_not_announced(wire: Wire) -
         await pipe.quiet()
 
 
-async def test_it_moves_there_and_back_while_calls_run(wire: Wire) -> None:
+async def test_move_back_while_calls_run(wire: Wire) -> None:
     one, two = make("one"), make("two")
     gates = [Gate(one), Gate(two)]
     async with wire(one) as pipe, two.running():
@@ -204,7 +195,7 @@ async def test_it_moves_there_and_back_while_calls_run(wire: Wire) -> None:
         await pipe.quiet()
 
 
-async def test_a_question_stays_open_and_the_log_level_stays() -> None:
+async def test_move_keeps_pending_request_and_log_level() -> None:
     before, after = make("before"), make("after")
 
     @before.tool
@@ -237,7 +228,7 @@ async def test_a_question_stays_open_and_the_log_level_stays() -> None:
         await connection.aclose()
 
 
-async def test_the_end_of_the_pipe_ends_a_move(wire: Wire) -> None:
+async def test_move_ends_with_the_connection(wire: Wire) -> None:
     before = make("before")
     gate = Gate(before)
     async with wire(before) as pipe:
@@ -254,21 +245,7 @@ async def test_the_end_of_the_pipe_ends_a_move(wire: Wire) -> None:
             await pipe.quiet()
 
 
-async def test_a_move_that_is_given_up_has_moved(wire: Wire) -> None:
-    before, after = make("before"), make("after")
-    gate = Gate(before)
-    async with wire(before) as pipe, after.running():
-        pipe.start("tools/call", {"name": "wait"})
-        await gate.begun.wait()
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(pipe.connection.move(after), 0.01)
-        assert await pipe.text("who") == "after"
-        gate.go.set()
-        await pipe.connection.drain()
-        assert await pipe.text("who") == "after"
-
-
-async def test_a_server_that_cannot_serve_is_not_moved_to(wire: Wire) -> None:
+async def test_move_to_broken_server_is_rejected(wire: Wire) -> None:
     async with wire(make("before")) as pipe:
         after = Server("after")
 
@@ -282,7 +259,7 @@ async def test_a_server_that_cannot_serve_is_not_moved_to(wire: Wire) -> None:
         await pipe.quiet()
 
 
-async def test_lists_are_told_of_where_functions_say_what_is_in_them_and_as_the_principal_sees_them() -> None:
+async def test_move_sends_list_changed_for_lists_that_the_principal_sees_differently() -> None:
     def make_hidden(name: str) -> Server:
         server = make(name)
         server.tool(lambda: name, name=f"hidden_{name}", visible=lambda who: who.id == "bob")
@@ -291,7 +268,7 @@ async def test_lists_are_told_of_where_functions_say_what_is_in_them_and_as_the_
     def listed() -> list[str]:
         return ["1"]
 
-    async def told(before: Server, after: Server, principal: Principal) -> list[str]:
+    async def messages(before: Server, after: Server, principal: Principal) -> list[str]:
         lines: list[bytes] = []
         async with before.running(), after.running():
             connection = Connection(before, lines.append, principal=principal)
@@ -301,18 +278,18 @@ async def test_lists_are_told_of_where_functions_say_what_is_in_them_and_as_the_
             await connection.aclose()
         return [jsonrpc.decode(line)["method"] for line in lines[1:]]
 
-    assert await told(make_hidden("a"), make_hidden("b"), Principal("ada")) == []
-    assert await told(make_hidden("a"), make_hidden("b"), Principal("bob")) == [CHANGED.format("tools")]
+    assert await messages(make_hidden("a"), make_hidden("b"), Principal("ada")) == []
+    assert await messages(make_hidden("a"), make_hidden("b"), Principal("bob")) == [CHANGED.format("tools")]
     with_entries = make("a")
     with_entries.resource("data://y/{name}", name="y", entries=listed)(lambda name: name)
-    assert await told(make("a"), with_entries, Principal("ada")) == [CHANGED.format("resources")]
+    assert await messages(make("a"), with_entries, Principal("ada")) == [CHANGED.format("resources")]
     provided = make("a")
     provided.include(Provided())
-    assert await told(make("a"), provided, Principal("ada")) == [CHANGED.format("tools")]
-    assert await told(provided, make("a"), Principal("ada")) == [CHANGED.format("tools")]
+    assert await messages(make("a"), provided, Principal("ada")) == [CHANGED.format("tools")]
+    assert await messages(provided, make("a"), Principal("ada")) == [CHANGED.format("tools")]
 
 
-async def test_a_session_may_begin_after_a_move_and_topics_are_heard() -> None:
+async def test_move_keeps_topic_streams_and_allows_new_session() -> None:
     servers = [Server(name, max_running=1 + number) for number, name in enumerate(("before", "after"))]
     topics = [
         server.extension("com.example/jobs").topic("jobIds", "notifications/jobs") for server in servers

@@ -1,4 +1,4 @@
-"""Bent messages to a server: each request ends in time, with the answer or an error that names the member."""
+"""Bent messages to a server: each request ends in time, with a result or with an error that names the member."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Case:
     Attributes:
         revision: The revision that is spoken.
         before: Messages that are sent first: one more is sent in the wrong order now and then.
-        asks: The tool whose question the message answers; None where it is a request or a notification.
+        tool: The tool whose question the message answers; None where it is a request or a notification.
         message: The message as it should be.
         bent: The message as it is sent.
     """
@@ -88,7 +88,7 @@ class Case:
         random = Random(number)
         self.revision = random.choice(REVISIONS)
         schema = schema_of(folder, self.revision)
-        self.asks: str | None = None
+        self.tool: str | None = None
         self.before: list[Message] = []
         is_stateless = self.revision == STATELESS
         if not is_stateless:
@@ -104,13 +104,13 @@ class Case:
             self.message = schema.call("Client", random.choice(notifications), random)
         else:
             definition = random.choice(known)
-            self.asks = ANSWERS[definition]
+            self.tool = ANSWERS[definition]
             self.message = answer_to(schema, definition, random)
             if is_stateless:
                 within = ("params",)
         if self.message.get("method") == "initialize":
             self.before = []
-        if not self.asks and not is_stateless and random.random() < 0.2:  # out of order
+        if not self.tool and not is_stateless and random.random() < 0.2:  # out of order
             random.shuffle(self.before)
             self.before = self.before[: random.randrange(3)]
         self.bent: Bent = bend(self.message, random, within)
@@ -191,18 +191,18 @@ def judge(case: Case, answers: list[Message]) -> str | None:
 async def over_a_pipe(server: Server, app: Any, case: Case) -> str | None:
     """Send a bent message over a pipe; return what is wrong with what comes back."""
     received: list[Message] = []
-    has_come = asyncio.Event()
+    has_received = asyncio.Event()
 
     def receive(line: bytes) -> None:
         received.append(json.loads(line))
-        has_come.set()
+        has_received.set()
 
     connection = Connection(server, receive)
 
     async def until(condition: Callable[[], bool]) -> None:
         while not condition():
-            has_come.clear()
-            await asyncio.wait_for(has_come.wait(), DEADLINE)
+            has_received.clear()
+            await asyncio.wait_for(has_received.wait(), DEADLINE)
 
     def questions() -> list[Message]:
         return [each for each in received if "method" in each and "id" in each]
@@ -211,8 +211,8 @@ async def over_a_pipe(server: Server, app: Any, case: Case) -> str | None:
         for message in case.before:
             connection.receive(json.dumps(message).encode())
         text = case.bent.text
-        if case.asks is not None and case.revision != STATELESS:
-            call = {"jsonrpc": "2.0", "id": "call", "method": "tools/call", "params": {"name": case.asks}}
+        if case.tool is not None and case.revision != STATELESS:
+            call = {"jsonrpc": "2.0", "id": "call", "method": "tools/call", "params": {"name": case.tool}}
             connection.receive(json.dumps(call).encode())
             await until(lambda: bool(questions()))
             text = text.replace(b'"question"', json.dumps(questions()[0]["id"]).encode())
@@ -225,7 +225,7 @@ async def over_a_pipe(server: Server, app: Any, case: Case) -> str | None:
             ended = next(each for each in received if each.get("id") == "call")
             problem = problem_of(ended)
             return judge(case, [ended]) if problem is not None else None
-        if case.asks is not None:
+        if case.tool is not None:
             text = await with_state(case, text, connection, received, until)
         received.clear()
         connection.receive(text)
@@ -245,7 +245,7 @@ async def with_state(
     case: Case, text: bytes, connection: Connection, received: list[Message], until: Any
 ) -> bytes:
     """Return the bent call of the second round, with the key and the state that the first one has given."""
-    params = {"name": case.asks, "arguments": {}, "_meta": meta()}
+    params = {"name": case.tool, "arguments": {}, "_meta": meta()}
     connection.receive(
         json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
     )
@@ -264,7 +264,7 @@ def probe() -> Message:
 
 async def over_http(server: Server, app: Any, case: Case) -> str | None:
     """Post a bent message; return what is wrong with what comes back."""
-    if case.asks is not None:
+    if case.tool is not None:
         return None  # over a pipe
     headers = {"mcp-protocol-version": case.revision}
     for message in case.before:
@@ -276,11 +276,11 @@ async def over_http(server: Server, app: Any, case: Case) -> str | None:
         name = params.get("name", params.get("uri"))
         headers |= {"mcp-method": method} | ({} if name is None else {"mcp-name": name})
     try:
-        status, opened, answers = await asyncio.wait_for(post(app, case.bent.text, headers), DEADLINE)
+        status, session, answers = await asyncio.wait_for(post(app, case.bent.text, headers), DEADLINE)
     except asyncio.TimeoutError:
         return "no end within the deadline"
-    if opened or "mcp-session-id" in headers:
-        await post(app, b"", {**headers, **opened}, method="DELETE")
+    if session or "mcp-session-id" in headers:
+        await post(app, b"", {**headers, **session}, method="DELETE")
     if status not in (200, 202, 400, 404):
         return f"status {status}"
     if "mcp-session-id" not in headers and case.revision != STATELESS and method != "initialize":
@@ -336,7 +336,7 @@ async def post(
 
 
 @pytest.mark.parametrize("way", [over_a_pipe, over_http])
-async def test_every_bent_message_is_answered_or_refused_by_name(
+async def test_bent_message_is_answered_or_error_names_the_member(
     way: Callable[[Server, Any, Case], Awaitable[str | None]], schema_dir: Path
 ) -> None:
     server = make_server()
@@ -351,7 +351,7 @@ async def test_every_bent_message_is_answered_or_refused_by_name(
     assert not faults, f"{len(faults)} of {EXAMPLES}:\n" + "\n".join(faults[:20])
 
 
-async def test_the_messages_are_good_before_they_are_bent(schema_dir: Path) -> None:
+async def test_messages_are_valid_before_they_are_bent(schema_dir: Path) -> None:
     server = make_server()
     faults: list[str] = []
     methods: set[tuple[str, str]] = set()
@@ -369,10 +369,10 @@ async def test_the_messages_are_good_before_they_are_bent(schema_dir: Path) -> N
     assert len(methods) > 60
 
 
-def test_a_process_survives_bent_messages(schema_dir: Path) -> None:
-    code = "from tests.wire.test_bent import make_server; make_server().run()"
+def test_process_survives_bent_messages(schema_dir: Path) -> None:
+    code = "from tests.conformance.test_bent import make_server; make_server().run()"
     paths = str(Path(__file__).parents[2])
-    cases = [case for number in range(60) if (case := Case(schema_dir, number)).asks is None]
+    cases = [case for number in range(60) if (case := Case(schema_dir, number)).tool is None]
     lines = [case.bent.text.replace(b"\n", b" ") for case in cases] + [json.dumps(probe()).encode()]
     server = subprocess.run(
         [sys.executable, "-c", code],
@@ -392,11 +392,11 @@ def test_a_process_survives_bent_messages(schema_dir: Path) -> None:
     )
 
 
-def test_a_port_survives_bent_messages(schema_dir: Path) -> None:
+def test_port_survives_bent_messages(schema_dir: Path) -> None:
     with in_thread(make_server().asgi()) as origin:
         for number in range(60):
             case = Case(schema_dir, number)
-            if case.asks is not None or case.message["method"] == "subscriptions/listen":
+            if case.tool is not None or case.message["method"] == "subscriptions/listen":
                 continue
             connection = http.client.HTTPConnection(origin.removeprefix("http://"), timeout=DEADLINE)
             headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}

@@ -1,0 +1,452 @@
+"""Changes: list_changed and resources/updated in sessions, and `subscriptions/listen` in 2026-07-28."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcpkit import Server
+from mcpkit.transports import Connection
+from tests.conformance.conftest import Wire
+from tests.helpers.listening import hearing
+from tests.helpers.pipe import META, Pipe, settle, stateless_meta
+
+pytestmark = pytest.mark.anyio
+
+
+def handler() -> str:
+    return ""
+
+
+def item(name: str) -> str:
+    return name
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("s", offers=["tools", "resources", "prompts"])
+    server.tool(handler)
+    server.prompt(handler)
+    server.resource("data://x")(handler)
+    server.resource("data://items/{name}")(item)
+    return server
+
+
+CHANGES: dict[str, tuple[str, Callable[[Server], Any]]] = {
+    "tool added": ("tools", lambda server: server.tool(handler, name="new")),
+    "tool replaced": ("tools", lambda server: server.tool(handler, name="handler", replace=True)),
+    "tool removed": ("tools", lambda server: server.tools.remove("new")),
+    "tool disabled": ("tools", lambda server: server.tools.disable("handler")),
+    "prompt added": ("prompts", lambda server: server.prompt(handler, name="new")),
+    "prompt disabled": ("prompts", lambda server: server.prompts.disable("handler")),
+    "resource added": ("resources", lambda server: server.resource("data://new")(handler)),
+    "resource removed": ("resources", lambda server: server.resources.remove("data://x")),
+    "template added": ("resources", lambda server: server.resource("data://new/{name}")(item)),
+    "template removed": (
+        "resources",
+        lambda server: server.resource_templates.remove("data://items/{name}"),
+    ),
+}
+
+
+def list_changed(*lists: str) -> list[dict[str, Any]]:
+    return [{"jsonrpc": "2.0", "method": f"notifications/{name}/list_changed"} for name in lists]
+
+
+async def test_each_change_of_a_registry_sends_list_changed_once(server: Server, wire: Wire) -> None:
+    faults = []
+    async with wire(server) as pipe:
+        for change, (name, make) in CHANGES.items():
+            make(server)
+            if (messages := await pipe.answered()) != list_changed(name):
+                faults.append(f"{change}: {messages}")
+        server.tools.enable("handler")
+        await pipe.answered()
+        server.tools.enable("handler")  # which changes nothing
+        with pytest.raises(KeyError):
+            server.tools.remove("unknown")
+        await pipe.quiet()
+    assert not faults, "\n".join(faults)
+
+
+async def test_many_changes_at_once_send_list_changed_once(server: Server, wire: Wire) -> None:
+    async with wire(server) as pipe:
+        for number in range(100):
+            server.tool(handler, name=f"t{number}")
+            server.prompt(handler, name=f"p{number}")
+        assert await pipe.answered() == list_changed("tools", "prompts")
+
+
+async def test_list_after_change_from_thread_is_current(server: Server, wire: Wire) -> None:
+    async with wire(server) as pipe:
+        await pipe.result("tools/list")
+        thread = threading.Thread(target=server.tool, args=(handler,), kwargs={"name": "new"})
+        thread.start()
+        await pipe.receive()
+        assert [tool["name"] for tool in (await pipe.result("tools/list"))["tools"]] == ["handler", "new"]
+        thread.join()
+
+
+async def test_changes_before_initialized_are_sent_after_it(server: Server, wire: Wire) -> None:
+    async with wire(server, initialize=False) as pipe:
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "w", "version": "1"},
+        }
+        await pipe.result("initialize", params)
+        server.tool(handler, name="new")
+        server.tool(handler, name="newer")
+        await pipe.quiet()
+        pipe.notify("notifications/initialized")
+        assert await pipe.answered() == list_changed("tools")
+
+
+async def test_changes_after_close_are_not_sent(server: Server, wire: Wire) -> None:
+    async with wire(server) as pipe:
+        pass
+    server.tool(handler, name="new")
+    server.resource_updated("data://x")
+    await asyncio.sleep(0)
+    assert pipe.out.empty()
+
+
+async def test_resource_updated_is_sent_to_subscribers_only(server: Server, wire: Wire) -> None:
+    async with wire(server) as pipe, wire(server) as other:
+        assert await pipe.result("resources/subscribe", {"uri": "data://x"}) == {}
+        server.resource_updated("data://x")
+        server.resource_updated("data://y")
+        (update,) = await pipe.answered()
+        assert update["method"] == "notifications/resources/updated"
+        assert update["params"] == {"uri": "data://x"}
+        await other.quiet()
+
+
+async def test_resource_updated_after_unsubscribe_is_not_sent(server: Server, wire: Wire) -> None:
+    async with wire(server) as pipe:
+        await pipe.result("resources/subscribe", {"uri": "data://x"})
+        assert await pipe.result("resources/unsubscribe", {"uri": "data://x"}) == {}
+        assert await pipe.result("resources/unsubscribe", {"uri": "data://never"}) == {}
+        server.resource_updated("data://x")
+        await pipe.quiet()
+
+
+async def test_resource_updated_from_thread_is_sent_once_per_turn(server: Server, wire: Wire) -> None:
+    async with wire(server) as pipe:
+        await pipe.result("resources/subscribe", {"uri": "data://x"})
+
+        def update() -> None:
+            for _ in range(100):
+                server.resource_updated("data://x")
+
+        thread = threading.Thread(target=update)
+        thread.start()
+        thread.join()  # the loop has had no turn meanwhile
+        assert len(await pipe.answered()) == 1
+
+
+async def test_subscribe_without_uri_is_invalid_params(server: Server, wire: Wire) -> None:
+    async with wire(server) as pipe:
+        for method in ("resources/subscribe", "resources/unsubscribe"):
+            for params in ({}, {"uri": 3}, {"uri": None}):
+                assert (await pipe.error(method, params))["code"] == -32602, (method, params)
+
+
+async def test_subscriptions_apply_in_order_of_arrival(server: Server, wire: Wire) -> None:
+    async with wire(server) as pipe:
+        pipe.start("resources/subscribe", {"uri": "data://x"})
+        server.resource_updated("data://x")
+        pipe.start("resources/unsubscribe", {"uri": "data://x"})
+        pipe.start("resources/subscribe", {"uri": "data://x"})
+        messages = await pipe.answered()
+        assert [message.get("method", "answer") for message in messages] == [
+            "answer",
+            "answer",
+            "answer",
+            "notifications/resources/updated",
+        ]
+
+
+async def test_list_changed_without_capability_is_not_sent(wire: Wire) -> None:
+    server = Server("s")
+    server.tool(handler)
+    async with wire(server) as pipe:
+        server.prompt(handler)
+        server.tool(handler, name="new")
+        assert await pipe.answered() == list_changed("tools")
+
+
+async def test_subscription_to_template_covers_its_uris(server: Server, wire: Wire) -> None:
+    async with wire(server) as pipe:
+        await pipe.result("resources/subscribe", {"uri": "data://items/{name}"})
+        server.resource_updated("data://items/1")
+        server.resource_updated("data://x")
+        assert [update["params"]["uri"] for update in await pipe.answered()] == ["data://items/1"]
+        await pipe.result("resources/unsubscribe", {"uri": "data://items/{name}"})
+        server.resource_updated("data://items/1")
+        await pipe.quiet()
+
+
+async def test_slow_session_loses_oldest_updates_only(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[bytes] = []
+    room = asyncio.Event()
+    connection = Connection(server, sent.append, ready=room.wait)
+
+    def receive(method: str, **params: Any) -> None:
+        connection.receive(
+            json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+        )
+
+    receive(
+        "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "w", "version": "1"}
+    )
+    connection.receive(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    for number in range(300):
+        receive("resources/subscribe", uri=f"data://{number}")
+    sent.clear()
+    server.tool(handler, name="new")
+    for number in range(300):
+        server.resource_updated(f"data://{number}")
+    await settle()
+    assert sent == []
+    room.set()
+    await settle()
+    messages = [json.loads(message) for message in sent]
+    assert messages[0] == list_changed("tools")[0]
+    assert [message["params"]["uri"] for message in messages[1:]] == [f"data://{n}" for n in range(45, 300)]
+    assert [record.message for record in caplog.records] == [
+        "a client reads too slowly: updates are lost, the first of them of 'data://0'"
+    ]
+    await connection.aclose()
+
+
+REVISION = "2026-07-28"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+SUBSCRIPTION = META + "subscriptionId"
+
+
+async def listen(pipe: Pipe, id_: str | int = "s", **filters: Any) -> dict[str, Any]:
+    """Open a stream and return the filter that is honoured."""
+    pipe.send(pipe.message(id_, "subscriptions/listen", {"notifications": filters}))
+    acknowledgement = await pipe.receive()
+    assert acknowledgement["method"] == ACKNOWLEDGED
+    assert acknowledgement["params"]["_meta"][SUBSCRIPTION] == id_
+    return acknowledgement["params"]["notifications"]
+
+
+async def test_listen_acknowledgement_has_honoured_filter(wire: Wire) -> None:
+    server = Server("s")
+    server.tool(handler)
+    server.resource("data://x")(handler)
+    async with wire(server, REVISION) as pipe:
+        honoured = await listen(
+            pipe,
+            toolsListChanged=True,
+            resourcesListChanged=False,
+            promptsListChanged=True,
+            unknownChanged=True,
+            resourceSubscriptions=["data://x"],
+        )
+        assert honoured == {"toolsListChanged": True, "resourceSubscriptions": ["data://x"]}
+
+
+async def test_listen_sends_only_what_the_filter_names(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, toolsListChanged=True, resourceSubscriptions=["data://x"])
+        server.resource("data://new")(handler)
+        server.resource_updated("data://y")
+        await pipe.quiet()
+        server.tool(handler, name="new")
+        server.resource_updated("data://x")
+        messages = await pipe.answered()
+        assert [message["method"] for message in messages] == [
+            "notifications/tools/list_changed",
+            "notifications/resources/updated",
+        ]
+        assert messages[1]["params"]["uri"] == "data://x"
+
+
+async def test_listen_notifications_have_their_subscription_id(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, "first", toolsListChanged=True)
+        await listen(pipe, 2, toolsListChanged=True)
+        server.tool(handler, name="new")
+        messages = await pipe.answered()
+        assert [message["params"]["_meta"][SUBSCRIPTION] for message in messages] == ["first", 2]
+
+
+async def test_listen_cancelled_sends_nothing_more_and_frees_its_id(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, "s", toolsListChanged=True)
+        await listen(pipe, "t", toolsListChanged=True)
+        pipe.cancel("s")
+        assert await listen(pipe, "s") == {}  # its id is free, and it listens to nothing now
+        server.tool(handler, name="new")
+        (message,) = await pipe.answered()
+        assert message["params"]["_meta"][SUBSCRIPTION] == "t"
+
+
+@pytest.mark.parametrize("method", ["subscriptions/listen", "tools/list"])
+async def test_listen_open_id_cannot_be_used_again(server: Server, wire: Wire, method: str) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, "s", toolsListChanged=True)
+        pipe.send(pipe.message("s", method, {"notifications": {}}))
+        refusal = await pipe.receive()
+        assert refusal["error"]["code"] == -32600
+        assert "id" not in refusal
+        server.tool(handler, name="new")
+        assert len(await pipe.answered()) == 1
+
+
+async def test_listen_graceful_close_sends_result(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, "s", toolsListChanged=True)
+        server_side = pipe.connection
+        await server_side.aclose(graceful=True)
+        answer = await pipe.receive()
+        assert answer["id"] == "s"
+        assert answer["result"]["_meta"][SUBSCRIPTION] == "s"
+        assert answer["result"]["resultType"] == "complete"
+        assert pipe.out.empty()
+
+
+async def test_listen_close_sends_cancelled_with_reason(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, "s", toolsListChanged=True)
+    message = await pipe.receive()
+    assert message["method"] == "notifications/cancelled"
+    assert message["params"]["requestId"] == "s"
+    assert message["params"]["reason"]
+    assert pipe.out.empty()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"notifications": None},
+        {"notifications": []},
+        {"notifications": {"toolsListChanged": "yes"}},
+        {"notifications": {"toolsListChanged": 1}},
+        {"notifications": {"resourceSubscriptions": "data://x"}},
+        {"notifications": {"resourceSubscriptions": [1]}},
+    ],
+)
+async def test_listen_malformed_filter_is_invalid_params(
+    server: Server, wire: Wire, params: dict[str, Any]
+) -> None:
+    async with wire(server, REVISION) as pipe:
+        assert (await pipe.error("subscriptions/listen", params))["code"] == -32602
+        server.tool(handler, name="new")
+        await pipe.quiet()
+
+
+async def test_change_is_sent_to_session_and_stream_of_one_pipe(server: Server, wire: Wire) -> None:
+    async with wire(server, "2025-06-18") as pipe:
+        params = {"notifications": {"toolsListChanged": True}, "_meta": stateless_meta()}
+        pipe.send({"jsonrpc": "2.0", "id": "s", "method": "subscriptions/listen", "params": params})
+        assert (await pipe.receive())["method"] == ACKNOWLEDGED
+        server.tool(handler, name="new")
+        messages = await pipe.answered()
+        assert [message.get("params", {}).get("_meta") for message in messages] == [None, {SUBSCRIPTION: "s"}]
+
+
+async def test_listen_slow_reader_gets_changes_as_it_reads(server: Server) -> None:
+    sent: list[bytes] = []
+    room = asyncio.Semaphore(0)
+
+    async def ready() -> None:
+        await room.acquire()
+
+    connection = Connection(server, sent.append, ready=ready)
+    filters = {"notifications": {"resourceSubscriptions": [f"data://{n}" for n in range(100)]}}
+    for id_ in range(10):
+        params = {**filters, "_meta": stateless_meta()}
+        request = {"jsonrpc": "2.0", "id": id_, "method": "subscriptions/listen", "params": params}
+        connection.receive(json.dumps(request).encode())
+    sent.clear()
+    for n in range(100):
+        server.resource_updated(f"data://{n}")
+    for n in range(4):
+        assert len(sent) == 10 * n  # each permit lets one change out, to everybody
+        room.release()
+        await settle()
+    for _ in range(96):
+        room.release()
+    await settle()
+    assert len(sent) == 1000
+    await connection.aclose()
+
+
+async def test_listen_change_while_sending_is_sent_too(server: Server) -> None:
+    sent: list[bytes] = []
+    room = asyncio.Semaphore(2)
+
+    async def ready() -> None:
+        await room.acquire()
+
+    connection = Connection(server, sent.append, ready=ready)
+    params = {"notifications": {"resourceSubscriptions": ["data://a", "data://b"]}, "_meta": stateless_meta()}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
+    connection.receive(json.dumps(request).encode())
+    server.resource_updated("data://a")
+    server.resource_updated("data://b")
+    await settle()  # a is params, and b waits
+    server.resource_updated("data://a")
+    for _ in range(3):
+        room.release()
+    await settle()
+    assert [json.loads(line)["params"]["uri"] for line in sent[1:]] == ["data://a", "data://b", "data://a"]
+    await connection.aclose()
+
+
+async def test_listen_stream_behind_is_cancelled_and_others_continue(server: Server) -> None:
+    sent: list[bytes] = []
+    room = asyncio.Event()
+    connection = Connection(server, sent.append, ready=room.wait)
+
+    def open_stream(id_: str, **filters: Any) -> None:
+        params = {"notifications": filters, "_meta": stateless_meta()}
+        request = {"jsonrpc": "2.0", "id": id_, "method": "subscriptions/listen", "params": params}
+        connection.receive(json.dumps(request).encode())
+
+    uris = [f"data://{number}" for number in range(300)]
+    open_stream("slow", resourceSubscriptions=uris)
+    open_stream("other", resourceSubscriptions=["data://x", uris[-1]])
+    sent.clear()
+    for uri in (*uris, "data://x"):
+        server.resource_updated(uri)
+    await settle()
+    (message,) = map(json.loads, sent)
+    assert message["method"] == "notifications/cancelled"
+    assert message["params"]["requestId"] == "slow"
+    assert "more than 256 updates wait" in message["params"]["reason"]
+    open_stream("slow", toolsListChanged=True)  # its id is free again
+    assert json.loads(sent[-1])["method"] == ACKNOWLEDGED
+    room.set()
+    await settle()
+    params = [json.loads(message)["params"] for message in sent[2:]]
+    assert [(params["_meta"][SUBSCRIPTION], params["uri"]) for params in params] == [
+        ("other", uris[-1]),
+        ("other", "data://x"),
+    ]
+    await connection.aclose()
+
+
+async def test_listen_ended_stream_removes_its_listener(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, "s", toolsListChanged=True, resourceSubscriptions=["data://x"])
+        await listen(pipe, "t", toolsListChanged=True)
+        assert hearing(server) == 1
+        pipe.cancel("s")
+        pipe.cancel("t")
+        assert hearing(server) == 0
+        await listen(pipe, "u", toolsListChanged=True)
+    assert hearing(server) == 0

@@ -1,0 +1,306 @@
+"""How a session opens (basic/lifecycle), and requests that carry everything in `_meta` (basic/index, "_meta")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcpkit import Cache, Context, ProtocolError, Server
+from mcpkit.middleware import CallNext, Request, Result
+from tests.conformance.conftest import Wire
+from tests.helpers.pipe import HANDSHAKE, META, REMOVED, stateless_meta
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server(
+        "weather",
+        version="1.2.3",
+        title="Weather",
+        description="Forecasts.",
+        instructions="Ask for a city.",
+        icons=[{"src": "https://example.com/icon.png", "mimeType": "image/png", "sizes": ["48x48"]}],
+        website_url="https://example.com",
+    )
+
+    @server.tool
+    async def revision(ctx: Context) -> str:
+        return ctx.revision
+
+    return server
+
+
+INFO = {"name": "w", "version": "1"}
+MEMBERS = {
+    "2024-11-05": {"name", "version"},
+    "2025-03-26": {"name", "version"},
+    "2025-06-18": {"name", "version", "title"},
+    "2025-11-25": {"name", "version", "title", "description", "icons", "websiteUrl"},
+}
+
+
+@pytest.mark.parametrize("version", MEMBERS)
+async def test_initialize_negotiates_each_version(server: Server, wire: Wire, version: str) -> None:
+    async with wire(server, version, initialize=False) as pipe:
+        result = await pipe.initialize()
+        assert result["protocolVersion"] == version
+        assert result["serverInfo"].keys() == MEMBERS[version]
+        assert (result["serverInfo"]["name"], result["serverInfo"]["version"]) == ("weather", "1.2.3")
+        assert result["instructions"] == "Ask for a city."
+        assert await pipe.text("revision") == version
+        assert await pipe.result("ping") == {}
+        for method in (
+            "server/discover",
+            "subscriptions/listen",
+            "tools/unknown",
+            "",
+            "notifications/initialized",
+        ):
+            assert (await pipe.error(method, {"notifications": {}}))["code"] == -32601, method
+
+
+async def test_initialize_with_other_version_offers_latest_handshake_version(
+    server: Server, wire: Wire
+) -> None:
+    for version in ("2026-07-28", "1999-01-01", "2099-01-01", "", "latest"):
+        async with wire(server, "2025-11-25", initialize=False) as pipe:
+            assert (await pipe.initialize(protocolVersion=version))["protocolVersion"] == "2025-11-25", (
+                version
+            )
+            assert await pipe.text("revision") == "2025-11-25"
+
+
+async def test_initialize_with_malformed_params_names_them_and_can_be_repeated(
+    server: Server, wire: Wire
+) -> None:
+    valid = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
+    malformed: list[dict[str, Any]] = [
+        *({"protocolVersion": version} for version in (None, 3)),
+        *({"capabilities": capabilities} for capabilities in (None, [])),
+        *({"clientInfo": info} for info in (None, {"name": "x"}, {"name": "x", "version": 1})),
+    ]
+    async with wire(server, initialize=False) as pipe:
+        for params in malformed:
+            error = await pipe.error("initialize", valid | params)
+            assert (error["code"], next(iter(params)) in error["message"]) == (-32602, True), params
+        assert (await pipe.initialize())["protocolVersion"] == "2025-11-25"
+
+
+async def test_before_initialize_only_ping_is_answered(server: Server, wire: Wire) -> None:
+    async with wire(server, initialize=False) as pipe:
+        for method in ("tools/list", "tools/call", "logging/setLevel", "server/discover", "unknown/method"):
+            error = await pipe.error(method)
+            assert (error["code"], "initialize" in error["message"]) == (-32600, True), method
+        assert await pipe.result("ping") == {}
+        pipe.notify("notifications/initialized")
+        pipe.notify("notifications/cancelled", {"requestId": 1})
+        pipe.notify("notifications/unknown", {"x": 1})
+        await pipe.quiet()
+        await pipe.result(
+            "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
+        )
+        assert await pipe.text("revision") == "2025-11-25", "before notifications/initialized, too"
+
+
+async def test_second_initialize_is_rejected(server: Server, wire: Wire) -> None:
+    async with wire(server, "2025-06-18") as pipe:
+        params = {
+            "protocolVersion": "2024-11-05",
+            "capabilities": {},
+            "clientInfo": {"name": "w", "version": "1"},
+        }
+        assert (await pipe.error("initialize", params))["code"] == -32600
+        assert await pipe.text("revision") == "2025-06-18"
+
+
+async def test_initialize_that_fails_opens_no_session(server: Server, wire: Wire) -> None:
+    refusals = [ProtocolError(-1, "not yet")]
+
+    @server.middleware("initialize")
+    async def refuse(request: Request, call_next: CallNext) -> Result:
+        if refusals:
+            raise refusals.pop()
+        return await call_next(request)
+
+    async with wire(server, "2025-06-18", initialize=False) as pipe:
+        params = {
+            "protocolVersion": "2024-11-05",
+            "capabilities": {},
+            "clientInfo": {"name": "w", "version": "1"},
+        }
+        assert (await pipe.error("initialize", params))["code"] == -1
+        pipe.notify("notifications/initialized")
+        server.tool(name="another")(lambda: None)  # of which nobody is told
+        await pipe.quiet()
+        error = await pipe.error("tools/list")
+        assert error["code"] == -32600
+        assert "initialize" in error["message"]
+        await pipe.initialize()
+        assert await pipe.text("revision") == "2025-06-18"
+
+
+async def test_context_has_client_info(wire: Wire) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def who(ctx: Context) -> str:
+        return f"{ctx.client.name} {ctx.client.version} {sorted(ctx.client.capabilities)} {ctx.era}"
+
+    async with wire(server, "2025-06-18", initialize=False) as pipe:
+        await pipe.initialize(capabilities={"roots": {}, "sampling": {}})
+        assert await pipe.text("who") == "wire 1 ['roots', 'sampling'] handshake"
+
+
+async def test_initialize_is_applied_before_the_next_message(server: Server, wire: Wire) -> None:
+    async with wire(server, "2024-11-05", initialize=False) as pipe:
+        params = {
+            "protocolVersion": "2024-11-05",
+            "capabilities": {},
+            "clientInfo": {"name": "w", "version": "1"},
+        }
+        pipe.start("initialize", params)
+        pipe.start("tools/call", {"name": "revision"})
+        answers = await pipe.answered()
+        assert [answer["id"] for answer in answers] == [1, 2]
+        assert answers[1]["result"]["content"][0]["text"] == "2024-11-05"
+
+
+REVISION = "2026-07-28"
+
+
+@pytest.fixture
+def stateless_server() -> Server:
+    server = Server("weather", version="1", title="Weather", instructions="Ask for a city.")
+
+    @server.tool
+    async def envelope(ctx: Context) -> str:
+        return f"{ctx.era} {ctx.revision} {ctx.client.name}"
+
+    return server
+
+
+async def test_discover_describes_the_server(stateless_server: Server, wire: Wire) -> None:
+    async with wire(stateless_server, REVISION) as pipe:
+        result = await pipe.result("server/discover")
+        assert result["supportedVersions"] == [REVISION]
+        assert result["capabilities"] == {"tools": {"listChanged": True}, "logging": {}}
+        assert result["instructions"] == "Ask for a city."
+        assert result["resultType"] == "complete"
+
+
+async def test_stateless_results_have_server_info_and_errors_have_their_codes(
+    stateless_server: Server, wire: Wire
+) -> None:
+    async with wire(stateless_server, REVISION) as pipe:
+        listed, called = await pipe.result("tools/list"), await pipe.call("envelope")
+        for result in (listed, called):
+            info = {"name": "weather", "title": "Weather", "version": "1"}
+            assert result["_meta"][META + "serverInfo"] == info
+            assert result["resultType"] == "complete"
+        assert (listed["ttlMs"], listed["cacheScope"]) == (0, "public")
+        assert not {"ttlMs", "cacheScope"} & called.keys()
+        assert called["content"][0]["text"] == "stateless 2026-07-28 wire"
+        for version in (*HANDSHAKE, "2099-01-01", "", "x" * 500):
+            error = await pipe.error("tools/list", None, **{META + "protocolVersion": version})
+            data = {"supported": [REVISION], "requested": version[:100]}
+            assert (error["code"], error["data"]) == (-32022, data)
+        for method in (*REMOVED, "tools/unknown"):
+            error = await pipe.error(method, {"level": "info", "uri": "x://y"})
+            assert error["code"] == -32601, method
+
+
+async def test_stateless_malformed_meta_is_invalid_params(stateless_server: Server, wire: Wire) -> None:
+    malformed: list[tuple[str, Any]] = [
+        *(("protocolVersion", value) for value in (20260728, None)),
+        *(("clientCapabilities", value) for value in (None, [])),
+        *(("clientInfo", value) for value in ("wire", {"name": "wire"})),
+        *(("logLevel", value) for value in ("loud", 3)),
+    ]
+    async with wire(stateless_server, REVISION) as pipe:
+        for field, value in malformed:
+            error = await pipe.error("tools/list", None, **{META + field: value})
+            assert error["code"] == -32602, (field, value)
+        for field, present in (("clientCapabilities", REVISION), ("protocolVersion", {})):
+            other = {"clientCapabilities": "protocolVersion", "protocolVersion": "clientCapabilities"}[field]
+            params = {"_meta": {META + other: present}}
+            pipe.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params})
+            error = (await pipe.receive())["error"]
+            assert (error["code"], META + field in error["message"]) == (-32602, True)
+
+
+async def test_handshake_results_have_no_stateless_members(stateless_server: Server, wire: Wire) -> None:
+    async with wire(stateless_server) as pipe:
+        for result in (await pipe.result("tools/list"), await pipe.call("envelope")):
+            assert not {"resultType", "ttlMs", "cacheScope", "_meta"} & result.keys()
+
+
+async def test_stateless_client_info_is_optional(stateless_server: Server, wire: Wire) -> None:
+    async with wire(stateless_server, REVISION) as pipe:
+        meta = stateless_meta()
+        del meta[META + "clientInfo"]
+        pipe.send(
+            {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "tools/call",
+                "params": {"name": "envelope", "_meta": meta},
+            }
+        )
+        assert (await pipe.receive())["result"]["content"][0]["text"] == "stateless 2026-07-28 None"
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
+async def test_session_and_stateless_requests_on_one_pipe(
+    stateless_server: Server, wire: Wire, revision: str
+) -> None:
+    async with wire(stateless_server, revision) as pipe:
+        assert await pipe.text("envelope") == f"handshake {revision} wire"
+        meta = stateless_meta(**{META + "clientInfo": {"name": "other", "version": "2"}})
+        params = {"name": "envelope", "_meta": meta}
+        pipe.send({"jsonrpc": "2.0", "id": "s", "method": "tools/call", "params": params})
+        assert (await pipe.receive())["result"]["content"][0]["text"] == "stateless 2026-07-28 other"
+        assert await pipe.text("envelope") == f"handshake {revision} wire"
+
+
+async def test_stateless_request_opens_no_session(stateless_server: Server, wire: Wire) -> None:
+    async with wire(stateless_server, REVISION) as pipe:
+        await pipe.result("tools/list")
+        pipe.send({"jsonrpc": "2.0", "id": "h", "method": "tools/list"})
+        assert (await pipe.receive())["error"]["code"] == -32600
+
+
+async def test_cache_hints_by_method_and_resource(wire: Wire) -> None:
+    server = Server(
+        "s", cache={"tools/list": Cache(ttl=300), "resources/read": Cache(ttl=1.5, scope="private")}
+    )
+
+    @server.tool
+    def t() -> str:
+        return ""
+
+    @server.resource("data://x")
+    def x() -> str:
+        return "x"
+
+    @server.resource("data://y", cache=Cache(ttl=60, scope="public"))
+    def y() -> str:
+        return "y"
+
+    @server.resource("data://z/{name}", cache=Cache(ttl=5))
+    def z(name: str) -> str:
+        return name
+
+    async with wire(server, REVISION) as pipe:
+
+        async def hints(method: str, **params: Any) -> tuple[int, str]:
+            result = await pipe.result(method, params)
+            return result["ttlMs"], result["cacheScope"]
+
+        assert await hints("tools/list") == (300_000, "public")
+        assert await hints("resources/read", uri="data://x") == (1500, "private")
+        assert await hints("resources/read", uri="data://y") == (60_000, "public")
+        assert await hints("resources/read", uri="data://z/1") == (5000, "public")
+        assert await hints("server/discover") == (0, "public")

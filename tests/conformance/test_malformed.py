@@ -1,0 +1,357 @@
+"""Batches, malformed messages and messages that cannot be parsed are rejected, and the connection stays usable."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mcpkit import Server
+from mcpkit.protocol.unreadable import _BEGINNING, id_of_answer, id_of_unreadable, is_call
+from mcpkit.transports import Framing
+from tests.conformance.conftest import Wire
+from tests.helpers.pipe import HANDSHAKE
+
+pytestmark = pytest.mark.anyio
+
+BATCHES = "2025-03-26"
+"""The only version with batches (basic/index, "Batching")."""
+
+
+@pytest.fixture
+def gate() -> asyncio.Event:
+    return asyncio.Event()
+
+
+@pytest.fixture
+def server(gate: asyncio.Event) -> Server:
+    server = Server("s")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    @server.tool
+    async def wait() -> str:
+        await gate.wait()
+        return "waited"
+
+    return server
+
+
+def ping(id_: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id_, "method": "ping"}
+
+
+def call(id_: Any, name: str, **arguments: Any) -> dict[str, Any]:
+    params = {"name": name, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
+
+
+def notification(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+async def test_batch_is_answered_with_one_array(server: Server, wire: Wire) -> None:
+    async with wire(server, BATCHES) as pipe:
+        pipe.send([ping("a"), call("b", "echo", text="hello"), notification("notifications/unknown")])
+        (answer,) = await pipe.answered()
+        by_id = {each["id"]: each["result"] for each in answer}
+        assert by_id.keys() == {"a", "b"}
+        assert by_id["a"] == {}
+        assert by_id["b"]["content"][0]["text"] == "hello"
+        pipe.send([ping(9)])
+        assert [each["id"] for each in await pipe.receive()] == [9]
+
+
+async def test_batch_without_requests_gets_no_answer(server: Server, wire: Wire) -> None:
+    async with wire(server, BATCHES) as pipe:
+        pipe.send([notification("notifications/unknown"), {"jsonrpc": "2.0", "id": 1, "result": {}}])
+        pipe.send([call("slow", "wait"), notification("notifications/cancelled", requestId="slow")])
+        await pipe.quiet()
+
+
+async def test_batch_is_answered_with_its_slowest_request(
+    server: Server, wire: Wire, gate: asyncio.Event
+) -> None:
+    async with wire(server, BATCHES) as pipe:
+        pipe.send([call("slow", "wait"), ping("fast")])
+        assert await pipe.result("ping") == {}
+        gate.set()
+        assert {each["id"] for each in await pipe.receive()} == {"slow", "fast"}
+
+
+async def test_batch_leaves_out_cancelled_requests(server: Server, wire: Wire) -> None:
+    async with wire(server, BATCHES) as pipe:
+        pipe.send([call("slow", "wait"), ping("fast")])
+        pipe.cancel("slow")
+        (answer,) = await pipe.answered()
+        assert [each["id"] for each in answer] == ["fast"]
+
+
+async def test_batch_with_initialize_rejects_it(server: Server, wire: Wire) -> None:
+    async with wire(server, BATCHES) as pipe:
+        pipe.send([{"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": {}}, ping("p")])
+        by_id = {each["id"]: each for each in await pipe.receive()}
+        assert (by_id["i"]["error"]["code"], by_id["p"]["result"]) == (-32600, {})
+    async with wire(server, initialize=False) as pipe:
+        info = {"name": "w", "version": "1"}
+        params = {"protocolVersion": BATCHES, "capabilities": {}, "clientInfo": info}
+        pipe.send([{"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": params}])
+        assert (await pipe.receive())["error"]["code"] == -32600
+        assert (await pipe.error("tools/list"))["code"] == -32600
+
+
+async def test_batch_with_invalid_items_has_errors_in_the_array(
+    server: Server, wire: Wire, gate: asyncio.Event
+) -> None:
+    async with wire(server, BATCHES) as pipe:
+        pipe.send([3, {}, [], ping("p")])
+        answer = await pipe.receive()
+        assert [each["error"]["code"] for each in answer if "error" in each] == [-32600] * 3
+        assert [each["id"] for each in answer] == [None, None, None, "p"]
+        pipe.send([call("x", "wait"), call("x", "echo", text="a duplicate id")])
+        gate.set()
+        ((duplicate, first),) = await pipe.answered()
+        assert (duplicate["id"], duplicate["error"]["code"], first["id"]) == (None, -32600, "x")
+        assert first["result"]["content"][0]["text"] == "waited"
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"])
+async def test_batch_in_other_versions_is_an_invalid_request(
+    server: Server, wire: Wire, revision: str
+) -> None:
+    async with wire(server, revision) as pipe:
+        for batch in ([], [ping("p")]):
+            pipe.send(batch)
+            assert (await pipe.receive())["error"]["code"] == -32600
+        await pipe.quiet()
+
+
+LINES = [
+    *(
+        b"",
+        b" ",
+        b"{",
+        b"\xff",
+        b'{"jsonrpc":',
+        b"nul",
+        b"[" * 100_000,
+        b"NaN",
+        b"1e400",
+        b'"\\ud800"',
+        b"{}{}",
+    ),
+]
+MESSAGES: list[Any] = [
+    *(None, True, 3, "text", {}),
+    {"jsonrpc": "2.0"},
+    {"jsonrpc": "1.0", "method": "notifications/initialized"},
+    {"id": 1, "method": "ping"},
+    *({"jsonrpc": "2.0", "id": id_, "method": "ping"} for id_ in (None, 1.5, True, [])),
+    {"jsonrpc": "2.0", "method": 3},
+    {"jsonrpc": "2.0", "method": None},
+]
+
+
+async def test_bytes_and_values_that_are_no_message_get_error(wire: Wire, revision: str) -> None:
+    faults = []
+    async with wire(Server("s"), revision) as pipe:
+        for value, code in [*((line, -32700) for line in LINES), *((each, -32600) for each in MESSAGES)]:
+            pipe.send(value)
+            answer = await pipe.receive()
+            if answer.get("error", {}).get("code") != code:
+                faults.append(f"{value!r:.50}: {answer}")
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("revision", [*HANDSHAKE, "2026-07-28"])
+async def test_error_without_request_has_null_id_before_2025_11_25(wire: Wire, revision: str) -> None:
+    async with wire(Server("s"), revision) as pipe:
+        for line in (b"{", b"3", b'{"jsonrpc":"2.0","id":null,"method":"ping"}'):
+            pipe.send(line)
+            answer = await pipe.receive()
+            if revision >= "2025-11-25":
+                assert "id" not in answer
+            else:
+                assert answer["id"] is None
+
+
+@pytest.mark.parametrize("malformed", [{"jsonrpc": "2.0", "method": 3}, {"method": "ping"}])
+async def test_malformed_request_gets_error_with_its_id_unless_that_runs(
+    server: Server, wire: Wire, gate: asyncio.Event, malformed: dict[str, Any]
+) -> None:
+    async with wire(server) as pipe:
+        pipe.send({"id": 70, **malformed})
+        answer = await pipe.receive()
+        assert (answer["id"], answer["error"]["code"]) == (70, -32600)
+        id_ = pipe.start("tools/call", {"name": "wait"})
+        pipe.send({"id": id_, **malformed})
+        refusal = await pipe.receive()
+        assert ("id" in refusal, refusal["error"]["code"]) == (False, -32600)
+        gate.set()
+        answer = await pipe.receive()
+        assert (answer["id"], answer["result"]["content"][0]["text"]) == (id_, "waited")
+
+
+async def test_response_without_request_is_ignored_in_a_session_only(wire: Wire) -> None:
+    async with wire(Server("s")) as pipe:
+        pipe.send({"jsonrpc": "2.0", "id": 5, "result": {}})
+        pipe.send({"jsonrpc": "2.0", "id": 6, "error": {"code": 1, "message": "no"}})
+        await pipe.quiet()
+    async with wire(Server("s"), "2026-07-28") as pipe:
+        pipe.send({"jsonrpc": "2.0", "id": 5, "result": {}})
+        assert (await pipe.receive())["error"]["code"] == -32600
+
+
+async def test_params_of_wrong_type_are_invalid_params(wire: Wire) -> None:
+    async with wire(Server("s")) as pipe:
+        for params in ([], "text", 3, False, {"_meta": []}, {"_meta": "x"}):
+            pipe.send({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": params})
+            answer = await pipe.receive()
+            assert (answer["id"], answer["error"]["code"]) == (1, -32602), params
+        for token in (1.5, True, [], {}):
+            assert (await pipe.error("ping", None, progressToken=token))["code"] == -32602, token
+
+
+# Messages that cannot be parsed: the client still gets an answer with the id of its request.
+
+READABLE = 201
+"""Nested levels that are parsed."""
+ID_FIRST = ("jsonrpc", "id", "method", "params")
+ID_LAST = ("method", "params", "jsonrpc", "id")
+
+
+def nested(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+def request(id_: Any, value: bytes, order: tuple[str, ...] = ID_FIRST) -> bytes:
+    """Return a request with a value two levels deep, and its members in an order."""
+    members = {
+        "jsonrpc": b'"2.0"',
+        "id": json.dumps(id_).encode(),
+        "method": b'"tools/call"',
+        "params": b'{"name":"x","arguments":{"id":99,"method":"y","value":%s}}' % value,
+    }
+    return b"{" + b",".join(b'"%s":%s' % (name.encode(), members[name]) for name in order) + b"}"
+
+
+@pytest.mark.parametrize("order", [ID_FIRST, ID_LAST], ids=["id first", "id last"])
+async def test_unparsable_request_gets_parse_error_with_its_id(wire: Wire, order: tuple[str, ...]) -> None:
+    values = [
+        *(nested(READABLE - 2), nested(1_000_000), b'{"a":' * 50_000 + b"1" + b"}" * 50_000),
+        *(b"1e400", b"NaN", b'"half \\ud800"', b'"\xff"'),
+    ]
+    faults = []
+    async with wire(Server("s", offers={"tools"}), "2026-07-28") as pipe:
+        for value in values:
+            for id_ in (7, "seven"):
+                pipe.send(request(id_, value, order))
+                answer = await pipe.receive()
+                if (answer.get("id"), answer["error"]["code"]) != (id_, -32700):
+                    faults.append(f"{value[:20]!r}: {answer}")
+    assert not faults, "\n".join(faults)
+    async with wire(Server("s", offers={"tools"})) as pipe:
+        pipe.send(request(7, nested(READABLE - 3), order))
+        answer = await pipe.receive()
+        assert (answer["id"], answer["error"]["code"]) == (7, -32602), "it is parsed; the tool is unknown"
+
+
+async def test_unparsable_message_that_is_no_request_gets_error_without_id(wire: Wire) -> None:
+    lines = [
+        b'{"id":7,"result":%s}' % nested(1000),
+        b'{"jsonrpc":"2.0","method":"notifications/x","params":{"id":7,"x":%s}}' % nested(1000),
+        *(b'{"method":"m","params":%s,"id":%s}' % (nested(1000), id_) for id_ in (b"null", b"1.5")),
+        b'{"method":"m","params":%s,"id":"%s"}' % (nested(1000), b"x" * 257),
+        b'{"method":"m","params":"\\"id\\":7,%s' % nested(1000),
+        b'{"method":7,"params":%s,"id":7}' % nested(1000),
+    ]
+    async with wire(Server("s"), "2026-07-28") as pipe:
+        for line in lines:
+            pipe.send(line)
+            answer = await pipe.receive()
+            assert ("id" in answer, answer["error"]["code"]) == (False, -32700), line[:50]
+
+
+async def test_unparsable_request_with_running_id_gets_error_without_id(
+    server: Server, wire: Wire, gate: asyncio.Event
+) -> None:
+    async with wire(server, "2026-07-28") as pipe:
+        id_ = pipe.start("tools/call", {"name": "wait"})
+        pipe.send(request(id_, nested(1000)))
+        assert "id" not in await pipe.receive()
+        gate.set()
+        assert (await pipe.receive())["id"] == id_
+
+
+@pytest.mark.parametrize("chunk", [1, 100, 10_000])
+@pytest.mark.parametrize("before", [b"", b" \t"])
+async def test_too_long_line_gets_error_with_its_id(wire: Wire, chunk: int, before: bytes) -> None:
+    framing = Framing(1000)
+    line = before + request("long", b'"%s"' % (b"x" * 5000)) + b"\n"
+    async with wire(Server("s"), "2026-07-28") as pipe:
+        for start in range(0, len(line), chunk):
+            for each in framing.feed(line[start : start + chunk]):
+                pipe.connection.receive(each)
+        answer = await pipe.receive()
+        assert (answer["id"], answer["error"]["code"]) == ("long", -32600)
+
+
+texts = st.text(alphabet='ab\\"{}[]:,id é', max_size=20)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts | st.just("id"), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(
+    st.permutations(["jsonrpc", "id", "method", "params", "x"]),
+    st.integers(-(2**63), 2**63 - 1) | texts,
+    values,
+    values,
+    st.booleans(),
+    st.integers(0, 2),
+)
+def test_id_of_unreadable_is_that_of_the_outermost_object(
+    order: list[str], id_: int | str, before: Any, after: Any, is_ascii: bool, indent: int
+) -> None:
+    params = {"a": before, "deep": "HERE", "id": 5, "method": "n", "z": after}
+    members = {"jsonrpc": "2.0", "id": id_, "method": "m", "params": params, "x": after}
+    message = {name: members[name] for name in order}
+    text = json.dumps(message, ensure_ascii=is_ascii, indent=indent or None).encode()
+    assert id_of_unreadable(text.replace(b'"HERE"', nested(300), 1)) == id_
+
+
+@pytest.mark.parametrize("size", [_BEGINNING - 100, _BEGINNING, 40 * _BEGINNING])
+@pytest.mark.parametrize("order", [ID_FIRST, ID_LAST], ids=["id first", "id last"])
+def test_id_of_unreadable_reads_beginning_and_end_of_long_message(size: int, order: tuple[str, ...]) -> None:
+    value = b'["%s",%s]' % (b"x" * size, nested(300))
+    assert id_of_unreadable(request("abc", value, order)) == "abc"
+    assert id_of_unreadable(request("abc", value, order).replace(b'"method":"tools/call",', b"")) is None
+
+
+@pytest.mark.parametrize(
+    ("beginning", "ending", "id_", "calls"),
+    [
+        (b'{"jsonrpc": "2.0", "id": 7, "result": {"id": 8', b'"id": 9}}', 7, False),
+        (b'{"result": {"id": 8, "text": "', b'..."}, "jsonrpc": "2.0", "id": 7}', 7, False),
+        (b'{"result": {"id": 8, "text": "', b'..."}, "id": "a", "jsonrpc": "2.0"}', "a", False),
+        (b'{"result": {"id": 8, "text": "', b'..."}, "id": 7, "more": 1}', None, False),
+        (b'{"result": {"id": 8, "text": "', b'"id": 9}}', None, False),
+        (b'{"method": "notifications/message", "params": {"id": 8', b'"id": 9}}', None, True),
+        (b'{"id": 1, "method": "sampling/createMessage", "params": {"id": 8', b'"id": 9}}', 1, True),
+        (b'[{"id": 1, "result": {"id": 8', b'"id": 9}]', None, False),
+        (b"no JSON at all", b'"id": 9}', None, False),
+    ],
+)
+def test_id_of_answer_is_read_from_beginning_and_end(
+    beginning: bytes, ending: bytes, id_: object, calls: bool
+) -> None:
+    assert (id_of_answer(beginning, ending), is_call(beginning)) == (id_, calls)

@@ -1,0 +1,490 @@
+"""Progress and log messages of a handler: their limits, levels and order."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, Server, ToolError
+from mcpkit.calls.reports import BURST, INTERVAL
+from mcpkit.engine.connection import Connection
+from tests.conformance.conftest import Wire
+from tests.helpers.pipe import META, Pipe, settle
+from tests.helpers.waiting import kept_busy
+
+pytestmark = pytest.mark.anyio
+
+AT_ONCE = list(range(1, BURST + 1))
+
+
+class Clock:
+    """The loop's time, which stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def advance(self, seconds: float) -> None:
+        self.now += seconds
+        await settle()
+
+
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", clock)
+    return clock
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("s")
+
+
+def reported(pipe: Pipe) -> list[Any]:
+    """Return what has received: the numbers of progress notifications, and `answer` or `error` for a response."""
+    received = []
+    while not pipe.out.empty():
+        message = pipe.out.get_nowait()
+        if message.get("method") == "notifications/progress":
+            received.append(message["params"]["progress"])
+        elif "id" in message:
+            received.append("error" if "error" in message or message["result"].get("isError") else "answer")
+    return received
+
+
+async def finished(pipe: Pipe) -> list[Any]:
+    """Wait until all is answered, and return what has received."""
+    await pipe.connection.drain()
+    await settle()
+    assert pipe.verdict is None
+    return reported(pipe)
+
+
+@pytest.mark.parametrize("outcome", ["answer", "error"])
+@pytest.mark.usefixtures("clock")
+async def test_progress_too_fast_sends_latest_before_response(
+    server: Server, wire: Wire, revision: str, outcome: str
+) -> None:
+    @server.tool
+    async def work(ctx: Context) -> str:
+        for done in range(1, 101):
+            await ctx.progress(done)
+        if outcome == "error":
+            raise ToolError("no")
+        return ""
+
+    async with wire(server, revision) as pipe:
+        pipe.start("tools/call", {"name": "work"}, progressToken="p")
+        assert await finished(pipe) == [*AT_ONCE, 100, outcome]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_progress_held_back_is_sent_after_interval(
+    server: Server, wire: Wire, clock: Clock, is_async: bool
+) -> None:
+    gate, open_door, has_reported = asyncio.Event(), threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        for done in range(1, 14):
+            await ctx.progress(done)
+        has_reported.set()
+        await gate.wait()
+        return ""
+
+    @server.tool
+    def work_in_thread(ctx: Context) -> str:
+        for done in range(1, 14):
+            ctx.sync.progress(done)
+        loop.call_soon_threadsafe(has_reported.set)
+        open_door.wait(10)
+        return ""
+
+    async with wire(server) as pipe:
+        name = "work" if is_async else "work_in_thread"
+        pipe.start("tools/call", {"name": name}, progressToken="p")
+        await has_reported.wait()
+        assert reported(pipe)[-1:] == [BURST]
+        await clock.advance(INTERVAL * 0.9)
+        assert reported(pipe) == []
+        await clock.advance(INTERVAL * 0.2)
+        assert reported(pipe) == [13]
+        await clock.advance(INTERVAL * 9)
+        assert reported(pipe) == [], "it has been sent once"
+        gate.set()
+        open_door.set()
+        assert await finished(pipe) == ["answer"]
+
+
+async def test_progress_is_at_most_fifty_per_second(server: Server, wire: Wire, clock: Clock) -> None:
+    times: list[tuple[float, float]] = []
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        for done in range(4000):
+            await ctx.progress(done)
+            clock.now += 0.001
+            await asyncio.sleep(0)
+        return ""
+
+    def note(message: bytes) -> None:
+        if b"notifications/progress" in message:
+            times.append((clock.now, len(times)))
+
+    connection = Connection(server, note)
+    async with server.running():
+        connection.receive(call_line("work"))
+        await connection.drain()
+        await connection.aclose()
+    for start, number in times:
+        assert len([1 for time, later in times if later >= number and time <= start + 1]) <= 50
+    assert len(times) >= 4 / INTERVAL * 0.95, "and what may be reports is reports"
+
+
+async def test_progress_that_reaches_total_is_sent_at_once(server: Server, wire: Wire, clock: Clock) -> None:
+    gate = asyncio.Event()
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        for done in range(1, 51):
+            await ctx.progress(done, 50)
+        await gate.wait()
+        await ctx.progress(51, 51)
+        await ctx.progress(52, 52)
+        return ""
+
+    async with wire(server) as pipe:
+        pipe.start("tools/call", {"name": "work"}, progressToken="p")
+        await settle()
+        assert reported(pipe) == [*AT_ONCE, 50]
+        await clock.advance(INTERVAL * 1.1)
+        assert reported(pipe) == [], "what was held back has been replaced"
+        gate.set()
+        assert await finished(pipe) == [52, "answer"], "a total that moves is no way around the limit"
+
+
+async def test_progress_of_cancelled_call_is_not_sent(server: Server, wire: Wire, clock: Clock) -> None:
+    @server.tool
+    async def work(ctx: Context) -> str:
+        for done in range(1, 14):
+            await ctx.progress(done)
+        await asyncio.Event().wait()
+        return ""
+
+    async with wire(server) as pipe:
+        id_ = pipe.start("tools/call", {"name": "work"}, progressToken="p")
+        await settle()
+        assert reported(pipe) == AT_ONCE
+        pipe.cancel(id_)
+        await clock.advance(1)
+        assert await finished(pipe) == []
+
+
+async def test_progress_of_thread_during_cancellation_is_not_sent(
+    server: Server, wire: Wire, clock: Clock
+) -> None:
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+
+    @server.tool
+    def work(ctx: Context) -> str:
+        for done in range(1, BURST + 1):
+            ctx.sync.progress(done)
+        with kept_busy(loop):
+            loop.call_soon_threadsafe(lambda: pipe.cancel(id_))
+            ctx.sync.progress(BURST + 1)
+        loop.call_soon_threadsafe(over.set)
+        return ""
+
+    async with wire(server) as pipe:
+        id_ = pipe.start("tools/call", {"name": "work"}, progressToken="p")
+        await over.wait()
+        await clock.advance(1)
+        assert await finished(pipe) == AT_ONCE
+
+
+async def test_progress_without_token_starts_no_timer(
+    server: Server, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers: list[Any] = []
+    kept: list[Any] = []
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "call_at", lambda *args, **_: timers.append(args))
+        for done in range(100):
+            await ctx.progress(done)
+        monkeypatch.undo()
+        kept.append(ctx.call.reports)
+        return ""
+
+    async with wire(server) as pipe:
+        await pipe.call("work")
+    assert timers == []
+    assert kept == [None]
+
+
+async def test_progress_of_several_threads_is_in_order(server: Server, wire: Wire) -> None:
+    @server.tool
+    def work(ctx: Context) -> str:
+        def report(start: int) -> None:
+            for done in range(start, 400, 4):
+                ctx.sync.progress(done)
+
+        threads = [threading.Thread(target=report, args=(start,)) for start in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        return ""
+
+    async with wire(server) as pipe:
+        pipe.start("tools/call", {"name": "work"}, progressToken="p")
+        *reports, answer = await finished(pipe)
+        assert answer == "answer"
+        assert reports == sorted(set(reports))
+        assert reports[-1] == 399
+
+
+async def test_progress_that_has_no_json_form_raises(server: Server, wire: Wire) -> None:
+    @server.tool
+    async def work(ctx: Context) -> str:
+        for done, total in ((float("nan"), None), (1, float("inf"))):
+            with pytest.raises(ValueError, match="finite"):
+                await ctx.progress(done, total)
+        for done, total in ((0, 10**400), (-(10**5000), 1)):
+            with pytest.raises(ValueError, match=r"below 1\.8e308"):
+                await ctx.progress(done, total)
+        await ctx.progress(2, message="whole")
+        return ""
+
+    async with wire(server) as pipe:
+        pipe.start("tools/call", {"name": "work"}, progressToken="p")
+        assert await finished(pipe) == [2, "answer"]
+
+
+async def test_progress_of_any_number_type_is_a_number(server: Server, wire: Wire) -> None:
+    class Whole(int): ...
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        for done in (Whole(1), Decimal("1.5"), Fraction(7, 4), True, 2.5):
+            await ctx.progress(done, Decimal(9))  # type: ignore[arg-type]
+        return ""
+
+    async with wire(server) as pipe:
+        pipe.start("tools/call", {"name": "work"}, progressToken="p")
+        assert await finished(pipe) == [1.0, 1.5, 1.75, 2.5, "answer"]
+
+
+async def test_progress_waits_for_a_slow_reader(server: Server) -> None:
+    sent: list[bytes] = []
+    room = asyncio.Event()
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        await ctx.progress(1)
+        return ""
+
+    connection = Connection(server, sent.append, ready=room.wait)
+    async with server.running():
+        connection.receive(call_line("work"))
+        await settle()
+        assert len(sent) == 1
+        room.set()
+        await connection.drain()
+        assert len(sent) == 2
+        await connection.aclose()
+
+
+def call_line(name: str) -> bytes:
+    return (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s","_meta":{"progressToken":"p",'
+        b'"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
+        b'"io.modelcontextprotocol/clientCapabilities":{}}}}' % name.encode()
+    )
+
+
+LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+
+@pytest.fixture
+def report_server() -> Server:
+    server = Server("s")
+
+    @server.tool
+    async def log_all(ctx: Context) -> str:
+        await ctx.debug({"at": "debug"})
+        await ctx.info("info")
+        await ctx.notice("notice")
+        await ctx.warning("warning")
+        await ctx.error("error")
+        await ctx.critical("critical")
+        await ctx.alert("alert")
+        await ctx.emergency("emergency", logger="tests")
+        return "done"
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        await ctx.progress(1)
+        await ctx.progress(2, 10, "two")
+        return "done"
+
+    @server.tool
+    def work_in_thread(ctx: Context) -> str:
+        ctx.sync.progress(1, 2, "half")
+        ctx.sync.warning("careful")
+        return "done"
+
+    return server
+
+
+def levels(messages: list[dict[str, Any]]) -> list[str]:
+    return [
+        message["params"]["level"] for message in messages if message.get("method") == "notifications/message"
+    ]
+
+
+async def test_session_log_level_applies_to_later_messages(report_server: Server, wire: Wire) -> None:
+    async with wire(report_server) as pipe, wire(report_server) as other:
+        pipe.start("tools/call", {"name": "log_all"})
+        assert levels(await pipe.answered()) == LEVELS[1:], "the default is info"
+        for level in LEVELS:
+            pipe.start("logging/setLevel", {"level": level})
+            pipe.start("tools/call", {"name": "log_all"})
+            messages = await pipe.answered()
+            assert levels(messages) == LEVELS[LEVELS.index(level) :]
+            if level == "debug":
+                data = [each["params"] for each in messages if "method" in each]
+                assert data[0] == {"level": "debug", "data": {"at": "debug"}}
+                assert data[7] == {"level": "emergency", "data": "emergency", "logger": "tests"}
+        other.start("tools/call", {"name": "log_all"})
+        assert levels(await other.answered()) == LEVELS[1:]
+        for level in ("loud", "", "INFO", None, 3):
+            error = await pipe.error("logging/setLevel", {"level": level})
+            assert (error["code"], "emergency" in error["message"]) == (-32602, True), level
+    server = Server("without a context")
+    server.tool(lambda: "", name="plain")
+    async with wire(server) as pipe:
+        assert (await pipe.error("logging/setLevel", {"level": "info"}))["code"] == -32601
+
+
+async def test_stateless_log_level_applies_to_its_request(report_server: Server, wire: Wire) -> None:
+    async with wire(report_server, "2026-07-28") as pipe:
+        for level in LEVELS:
+            pipe.start("tools/call", {"name": "log_all"}, **{META + "logLevel": level})
+            assert levels(await pipe.answered()) == LEVELS[LEVELS.index(level) :]
+            pipe.start("tools/call", {"name": "log_all"})
+            assert levels(await pipe.answered()) == []
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
+async def test_progress_has_its_token_and_members_of_the_version(
+    report_server: Server, wire: Wire, revision: str
+) -> None:
+    async with wire(report_server, revision) as pipe:
+        for token in ("text", 0, 7):
+            pipe.start("tools/call", {"name": "work"}, progressToken=token)
+            first, second, answer = await pipe.answered()
+            assert first["params"] == {"progressToken": token, "progress": 1}
+            expected = {"progressToken": token, "progress": 2, "total": 10}
+            message = {"message": "two"} if revision > "2024-11-05" else {}
+            assert second["params"] == expected | message
+            assert "result" in answer
+        pipe.start("tools/call", {"name": "work"})
+        assert len(await pipe.answered()) == 1, "without a token"
+        pipe.start(
+            "tools/call", {"name": "work_in_thread"}, progressToken="p", **{META + "logLevel": "debug"}
+        )
+        progress, message, answer = await pipe.answered()
+        assert progress["params"]["total"] == 2
+        assert message["params"] == {"level": "warning", "data": "careful"}
+        assert answer["result"]["content"][0]["text"] == "done"
+
+
+async def test_prompts_and_resources_send_reports(wire: Wire) -> None:
+    server = Server("s")
+
+    @server.resource("data://x")
+    async def x(ctx: Context) -> str:
+        await ctx.progress(1)
+        return "x"
+
+    @server.prompt
+    async def p(ctx: Context) -> str:
+        await ctx.info("rendering")
+        return "p"
+
+    async with wire(server) as pipe:
+        pipe.start("resources/read", {"uri": "data://x"}, progressToken="p")
+        pipe.start("prompts/get", {"name": "p"})
+        methods = [message["method"] for message in await pipe.answered() if "method" in message]
+        assert sorted(methods) == ["notifications/message", "notifications/progress"]
+
+
+async def test_progress_only_increases(wire: Wire) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        for done in (0, 1, 1, 0.5, -3, 2, 2.5):
+            await ctx.progress(done)
+        return ""
+
+    async with wire(server) as pipe:
+        pipe.start("tools/call", {"name": "work"}, progressToken="p")
+        *reports, _ = await pipe.answered()
+        assert [report["params"]["progress"] for report in reports] == [0, 1, 2, 2.5]
+
+
+@pytest.mark.parametrize("report", ["progress", "info"])
+async def test_report_after_the_response_raises(wire: Wire, report: str) -> None:
+    server = Server("s")
+    kept: list[Context] = []
+
+    @server.tool
+    async def keep(ctx: Context) -> str:
+        kept.append(ctx)
+        return ""
+
+    async with wire(server) as pipe:
+        await pipe.request("tools/call", {"name": "keep"}, progressToken="p")
+        with pytest.raises(RuntimeError, match="tools/call request that has ended"):
+            await getattr(kept[0], report)(1)
+        await pipe.quiet()
+
+
+async def test_report_of_thread_after_cancellation_raises(wire: Wire) -> None:
+    server = Server("s")
+    started, gate = threading.Event(), threading.Event()
+    outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+
+    @server.tool
+    def work(ctx: Context) -> str:
+        started.set()
+        gate.wait(10)
+        try:
+            ctx.sync.progress(1)
+        except RuntimeError as error:
+            loop.call_soon_threadsafe(outcome.set_result, str(error))
+        return ""
+
+    async with wire(server) as pipe:
+        id_ = pipe.start("tools/call", {"name": "work"}, progressToken="p")
+        await asyncio.to_thread(started.wait, 10)
+        pipe.cancel(id_)
+        gate.set()
+        assert "ended" in await asyncio.wait_for(outcome, 10)
+        await settle()
+        await pipe.quiet()

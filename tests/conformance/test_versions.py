@@ -1,0 +1,337 @@
+"""Definitions, content and structured results in each version: everything that the version allows, and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Annotated, Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from mcpkit import (
+    Audio,
+    Context,
+    EmbeddedResource,
+    File,
+    Image,
+    ResourceLink,
+    Server,
+    Text,
+    ToolResult,
+    assistant,
+    user,
+)
+from mcpkit.protocol import content
+from tests.conformance.conftest import Wire
+from tests.helpers.pipe import META, REVISIONS
+
+pytestmark = pytest.mark.anyio
+VERSIONS = pytest.mark.parametrize("revision", REVISIONS)
+
+ICONS: Any = [
+    {"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48", "any"], "theme": "dark"}
+]
+HINTS: Any = {"audience": ["user"], "priority": 0.5, "lastModified": "2026-01-01T00:00:00Z"}
+OLD_HINTS = {"audience": ["user"], "priority": 0.5}
+TOOL_HINTS: Any = {
+    "title": "Hint title",
+    "readOnlyHint": True,
+    "destructiveHint": False,
+    "idempotentHint": True,
+    "openWorldHint": False,
+}
+NOTE = {"example.com/note": 1}
+
+PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452")
+
+
+def everything() -> list[Any]:
+    """Return one of each kind of content, with all that it can carry."""
+    return [
+        Text("text", annotations=HINTS, meta=NOTE),
+        Image(data=PNG, annotations=HINTS, meta=NOTE),
+        Audio(data=b"RIFF\0\0\0\0WAVEfmt ", mime_type="audio/wav", annotations=HINTS, meta=NOTE),
+        ResourceLink(
+            "data://x",
+            name="x",
+            title="The X",
+            description="What x is",
+            mime_type="text/plain",
+            size=3,
+            icons=ICONS,
+            annotations=HINTS,
+            meta=NOTE,
+        ),
+        EmbeddedResource("data://y", text="embedded", mime_type="text/plain", annotations=HINTS, meta=NOTE),
+        File(data=b"\0\1", mime_type="application/x-thing", annotations=HINTS, meta=NOTE),
+    ]
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("everything", page_size=1)
+    common: Any = {"title": "A title", "description": "A description", "icons": ICONS, "meta": NOTE}
+
+    @server.tool(**common, annotations=TOOL_HINTS, tags={"a"})
+    async def tool(ctx: Context) -> dict[str, int]:
+        return {"n": 1}
+
+    @server.tool
+    async def contents() -> ToolResult:
+        return ToolResult(everything(), structured={"n": 1}, meta={"example.com/result": 2})
+
+    @server.resource("data://static", **common, mime_type="text/plain", size=3, annotations=HINTS, tags={"a"})
+    async def static() -> list[Any]:
+        return [EmbeddedResource("data://static/1", text="one", meta=NOTE), Text("two", meta=NOTE)]
+
+    @server.resource("data://items/{kind}", **common, mime_type="text/plain", annotations=HINTS)
+    async def item(kind: str) -> bytes:
+        return b"\0"
+
+    @server.prompt(**common, complete={"city": ["Rome"]})
+    async def prompt(city: Annotated[str, Field(title="City", description="Where")]) -> list[Any]:
+        return [user(each) for each in everything()] + [assistant("done")]
+
+    return server
+
+
+LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+
+
+BASE = {"name", "description"}
+MEMBERS = {
+    "tools/list": BASE | {"inputSchema"},
+    "prompts/list": BASE | {"arguments"},
+    "resources/list": BASE | {"mimeType", "annotations", "uri"},
+    "resources/templates/list": BASE | {"mimeType", "annotations", "uriTemplate"},
+}
+"""The members of an entry in each version; later ones add the following."""
+ADDED: dict[str, dict[str, set[str]]] = {
+    "2025-03-26": {"tools/list": {"annotations"}, "resources/list": {"size"}},
+    "2025-06-18": {"tools/list": {"outputSchema"}},
+}
+
+
+@VERSIONS
+async def test_list_entries_have_members_of_the_version(server: Server, wire: Wire, revision: str) -> None:
+    expected = {method: set(members) for method, members in MEMBERS.items()}
+    for version, added in ADDED.items():
+        for method, members in added.items() if revision >= version else ():
+            expected[method] |= members
+    for members in expected.values():
+        members |= {"title", "_meta"} if revision >= "2025-06-18" else set()
+        members |= {"icons"} if revision >= "2025-11-25" else set()
+    async with wire(server, revision) as pipe:
+        found = {}
+        for method, member in LISTS.items():
+            entry = (await pipe.result(method))[member][0]
+            found[method] = set(entry) - ({"size"} if revision == "2024-11-05" else set())
+            assert "tags" not in entry
+        assert found == expected
+        (argument,) = (await pipe.result("prompts/list"))["prompts"][0]["arguments"]
+        title = {"title": "City"} if revision >= "2025-06-18" else {}
+        assert argument == {"name": "city", "description": "Where", "required": True, **title}
+        (entry,) = (await pipe.result("resources/list"))["resources"]
+        assert entry["annotations"] == (HINTS if revision >= "2025-06-18" else OLD_HINTS)
+
+
+@VERSIONS
+async def test_content_is_sent_in_the_nearest_type_of_the_version(
+    server: Server, wire: Wire, revision: str
+) -> None:
+    has_meta = revision >= "2025-06-18"
+    async with wire(server, revision) as pipe:
+        result = await pipe.call("contents")
+        assert [block["type"] for block in result["content"]] == KINDS[revision]
+        assert result["_meta"]["example.com/result"] == 2
+        if revision == "2026-07-28":
+            assert result["_meta"].keys() == {"example.com/result", META + "serverInfo"}
+        for block in result["content"]:
+            assert ("_meta" in block) <= has_meta
+            assert block["annotations"] == (HINTS if has_meta else OLD_HINTS)
+        if not has_meta:
+            link = result["content"][3]["text"]
+            assert [text for text in ("The X", "data://x", "What x is") if text not in link] == []
+        if revision == "2024-11-05":
+            audio = result["content"][2]["resource"]
+            assert (base64.b64decode(audio["blob"])[:4], audio["mimeType"]) == (b"RIFF", "audio/wav")
+        result = await pipe.result("prompts/get", {"name": "prompt", "arguments": {"city": "Rome"}})
+        assert [message["content"]["type"] for message in result["messages"]] == [*KINDS[revision], "text"]
+        assert [message["role"] for message in result["messages"]] == ["user"] * 6 + ["assistant"]
+        assert result["description"] == "A description"
+        contents = (await pipe.result("resources/read", {"uri": "data://static"}))["contents"]
+        assert [each["text"] for each in contents] == ["one", "two"]
+        assert [("_meta" in each) for each in contents] == [has_meta] * 2
+        argument = {"name": "city", "value": "r"}
+        params = {"ref": {"type": "ref/prompt", "name": "prompt"}, "argument": argument}
+        completion = (await pipe.result("completion/complete", params))["completion"]
+        assert completion == {"values": ["Rome"], "total": 1, "hasMore": False}
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-11-25"])
+async def test_capabilities_are_those_of_the_version(server: Server, wire: Wire, revision: str) -> None:
+    async with wire(server, revision, initialize=False) as pipe:
+        declared = (await pipe.initialize())["capabilities"]
+        completions = {"completions"} if revision > "2024-11-05" else set()
+        assert declared.keys() == {"tools", "resources", "prompts", "logging"} | completions
+        assert declared["tools"] == declared["prompts"] == {"listChanged": True}
+        assert declared["resources"] == {"subscribe": True, "listChanged": True}
+
+
+async def test_tool_title_is_a_hint_in_2025_03_26(wire: Wire) -> None:
+    server = Server("s")
+
+    @server.tool(title="A title")
+    async def t() -> str:
+        return ""
+
+    async with wire(server, "2025-03-26") as pipe:
+        (tool,) = (await pipe.result("tools/list"))["tools"]
+        assert tool["annotations"] == {"title": "A title"}
+
+
+KINDS = {
+    "2024-11-05": ["text", "image", "resource", "text", "resource", "resource"],
+    "2025-03-26": ["text", "image", "audio", "text", "resource", "resource"],
+    "2025-06-18": ["text", "image", "audio", "resource_link", "resource", "resource"],
+    "2025-11-25": ["text", "image", "audio", "resource_link", "resource", "resource"],
+    "2026-07-28": ["text", "image", "audio", "resource_link", "resource", "resource"],
+}
+
+
+async def test_older_version_does_not_change_the_definitions(server: Server, wire: Wire) -> None:
+    for revision in ("2024-11-05", "2026-07-28"):
+        async with wire(server, revision) as pipe:
+            await pipe.call("contents")
+            listed = await pipe.result("resources/list")
+    assert listed["resources"][0]["annotations"] == HINTS
+    assert listed["resources"][0]["icons"] == ICONS
+
+
+async def test_embedded_meta_is_left_out_before_2025_06_18() -> None:
+    contents = {"uri": "data://x", "text": "x"}
+    block = {"type": "resource", "resource": {**contents, "_meta": NOTE}}
+    assert content.block(block, "2025-03-26") == {"type": "resource", "resource": contents}
+    assert content.block(block, "2025-06-18") is block
+
+
+NONE = ("2024-11-05", "2025-03-26")
+OBJECTS = ("2025-06-18", "2025-11-25")
+
+
+class Forecast(TypedDict):
+    summary: str
+    degrees: float
+
+
+FORECAST = {"summary": "sunny", "degrees": 21.5}
+
+
+@pytest.fixture
+def structured_server() -> Server:
+    server = Server("s")
+
+    @server.tool(name="object")
+    async def an_object() -> Forecast:
+        return {"summary": "sunny", "degrees": 21.5}
+
+    @server.tool(name="list")
+    async def a_list() -> list[int]:
+        return [1, 2]
+
+    @server.tool(name="number")
+    async def a_number() -> int:
+        return 3
+
+    @server.tool(name="optional")
+    async def an_optional() -> Forecast | None:
+        return None
+
+    @server.tool(name="silent", content="none")
+    async def silent() -> Forecast:
+        return {"summary": "sunny", "degrees": 21.5}
+
+    @server.tool(name="told", content=lambda value: f"{value['degrees']} degrees")
+    async def told() -> Forecast:
+        return {"summary": "sunny", "degrees": 21.5}
+
+    @server.tool(name="plain", structured=False)
+    async def plain() -> Forecast:
+        return {"summary": "sunny", "degrees": 21.5}
+
+    @server.tool(name="wrong")
+    async def wrong() -> Forecast:
+        return {"summary": "sunny"}  # type: ignore[typeddict-item]  # on purpose
+
+    @server.tool(name="failed")
+    async def failed() -> ToolResult:
+        return ToolResult("no", structured={"reason": 1}, is_error=True)
+
+    @server.tool(name="free")
+    async def free() -> Any:
+        return [1, {"x": 2}]
+
+    return server
+
+
+VALUES: dict[str, Any] = {
+    "object": FORECAST,
+    "list": [1, 2],
+    "number": 3,
+    "optional": None,
+    "free": [1, {"x": 2}],
+    "silent": FORECAST,
+    "told": FORECAST,
+}
+
+
+@VERSIONS
+async def test_structured_content_is_sent_as_the_version_allows(
+    structured_server: Server, wire: Wire, revision: str
+) -> None:
+    async with wire(structured_server, revision) as pipe:
+        for name, value in VALUES.items():
+            result = await pipe.call(name)
+            if revision in NONE:
+                assert "structuredContent" not in result, name
+                assert result["content"], name
+            else:
+                is_wrapped = revision in OBJECTS and not isinstance(value, dict)
+                assert result["structuredContent"] == ({"result": value} if is_wrapped else value), name
+        for name in ("object", *(["silent"] if revision in NONE else [])):
+            assert json.loads(await pipe.text(name)) == FORECAST
+        if revision not in NONE:
+            assert (await pipe.call("silent"))["content"] == []
+        assert await pipe.text("told") == "21.5 degrees"
+        plain = await pipe.call("plain")
+        assert "structuredContent" not in plain
+        assert json.loads(plain["content"][0]["text"]) == FORECAST
+        wrong = await pipe.call("wrong")
+        assert (wrong["isError"], "structuredContent" in wrong) == (True, False)
+        expected = "the tool ran, but result.degrees: expected a number, but it is missing"
+        assert wrong["content"][0]["text"].startswith(expected)
+        failed = await pipe.call("failed")
+        assert failed["isError"] is True
+        assert failed.get("structuredContent") == (None if revision in NONE else {"reason": 1})
+
+
+@VERSIONS
+async def test_structured_content_conforms_to_the_listed_schema(
+    structured_server: Server, wire: Wire, revision: str
+) -> None:
+    async with wire(structured_server, revision) as pipe:
+        tools = (await pipe.result("tools/list"))["tools"]
+        schemas = {tool["name"]: tool["outputSchema"] for tool in tools if "outputSchema" in tool}
+        typed = {"object", "list", "number", "optional", "silent", "told", "wrong"}
+        assert schemas.keys() == (set() if revision in NONE else typed)
+        for name in schemas.keys() - {"wrong"}:
+            Draft202012Validator(schemas[name]).validate((await pipe.call(name))["structuredContent"])
+            assert schemas[name].get("type") == "object" or revision not in OBJECTS
