@@ -77,54 +77,43 @@ def meanings(function: Any) -> dict[str, str]:
     return {each.arg_name: " ".join((each.description or "").split()) for each in params}
 
 
-@pytest.mark.parametrize("name", CALLED)
-def test_every_option_has_a_name_and_a_meaning(name: str) -> None:
-    found = parameters(CALLED[name])
-    told = meanings(CALLED[name])
-    assert not [each for each in found.values() if each.kind in {each.VAR_KEYWORD, each.VAR_POSITIONAL}]
-    assert [each for each in found if not told.get(each)] == []
-    assert not [text for text in told.values() if text.startswith("See")]
+def test_options_are_named_and_described_in_signature_and_help() -> None:
+    faults = []
+    for name, function in CALLED.items():
+        options, descriptions = parameters(function), meanings(function)
+        text = pydoc.render_doc(function, renderer=pydoc.plaintext)
+        for option, parameter in options.items():
+            if parameter.kind in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}:
+                faults.append(f"{name} takes {parameter}")
+            if not descriptions.get(option) or descriptions[option].startswith("See"):
+                faults.append(f"{name}: {option} has no description")
+            if f"{option}: " not in text:
+                faults.append(f"{name}: help() does not show {option}")
+    assert not faults, "\n".join(faults)
 
 
-@pytest.mark.parametrize("name", FREE)
-def test_free_of_any_server_the_options_are_the_same(name: str) -> None:
-    assert parameters(FREE[name]) == parameters(DECORATORS[name][0])
-    assert inspect.getdoc(FREE[name]) == inspect.getdoc(DECORATORS[name][0])
-
-
-@pytest.mark.parametrize("name", DECORATORS)
-def test_a_decorator_has_the_options_of_what_it_makes(name: str) -> None:
-    decorator, makes = DECORATORS[name]
-    made = {
-        option
-        for each in makes
-        for option, parameter in inspect.signature(each).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
-    common = FunctionOptions.__annotations__.keys() - ({"single_use"} if name == "method" else set())
-    options = [each.name for each in parameters(decorator).values() if each.kind is each.KEYWORD_ONLY]
-    assert set(options) == made | common
-
-
-def test_what_all_have_means_the_same_of_each() -> None:
-    _, *others = [decorator for decorator, _ in DECORATORS.values()]
-    for option in FunctionOptions.__annotations__.keys() - {"replace"}:  # which speaks of names or of URIs
-        for other in others:
-            if option in parameters(other):
-                assert parameters(other)[option] == parameters(Server.tool)[option]
-                assert meanings(other)[option] == meanings(Server.tool)[option]
-
-
-@pytest.mark.parametrize("name", CALLED)
-def test_help_shows_the_signature_and_the_meanings(name: str) -> None:
-    shown = pydoc.render_doc(CALLED[name], renderer=pydoc.plaintext)
-    for option in parameters(CALLED[name]):
-        assert f"{option}: " in shown
-    assert "**options" not in shown
+def test_decorators_have_the_options_of_their_components() -> None:
+    for name, (decorator, components) in DECORATORS.items():
+        expected = {
+            option
+            for component in components
+            for option, parameter in inspect.signature(component).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        }
+        common = FunctionOptions.__annotations__.keys() - ({"single_use"} if name == "method" else set())
+        options = [each.name for each in parameters(decorator).values() if each.kind is each.KEYWORD_ONLY]
+        assert set(options) == expected | common, name
+        for option in FunctionOptions.__annotations__.keys() & parameters(decorator).keys():
+            assert parameters(decorator)[option] == parameters(Server.tool)[option]
+            if option != "replace":  # whose description names the component
+                assert meanings(decorator)[option] == meanings(Server.tool)[option]
+    for name, function in FREE.items():
+        assert parameters(function) == parameters(DECORATORS[name][0])
+        assert inspect.getdoc(function) == inspect.getdoc(DECORATORS[name][0])
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
+def editor_view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
     if os.environ.get("MCPKIT_TEST_NODE") == "0":
         pytest.skip("left out on purpose: MCPKIT_TEST_NODE=0")
     with editor(tmp_path_factory.mktemp("editor")) as found:
@@ -132,39 +121,29 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
         yield found
 
 
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
-        ("@server.tool", "Server.tool"),
-        ("@server.resource", "Server.resource"),
-        ("@server.prompt", "Server.prompt"),
-        ("@server.method", "Server.method"),
-        ("@extension.method", "Extension.method"),
-        ("@tool", "mcpkit.tool"),
-        ("@resource", "mcpkit.resource"),
-        ("@prompt", "mcpkit.prompt"),
-        ("server.asgi", "Server.asgi"),
-        ("server.run", "Server.run"),
-        ("server.include", "Server.include"),
-        ("server.extension", "Server.extension"),
-        ("server = Server", "Server"),
-    ],
-)
-def test_an_editor_shows_every_option_with_its_meaning(shown: Editor, words: str, name: str) -> None:
-    text = " ".join(shown.hover(words).split())
-    assert "**options" not in text
-    for option, meaning in meanings(CALLED[name]).items():
-        if option in parameters(CALLED[name]):
-            assert f" {option}: " in text.partition("Args:")[0]
-            assert meaning in text
+HOVERED = {
+    "@server.tool": "Server.tool",
+    "@server.resource": "Server.resource",
+    "@extension.method": "Extension.method",
+    "@prompt": "mcpkit.prompt",
+    "server.asgi": "Server.asgi",
+    "server = Server": "Server",
+}
 
 
-def test_a_mark_says_that_it_takes_the_place_of_another() -> None:
+def test_editor_shows_every_option_with_its_description(editor_view: Editor) -> None:
+    for words, name in HOVERED.items():
+        text = " ".join(editor_view.hover(words).split())
+        assert "**options" not in text
+        for option, meaning in meanings(CALLED[name]).items():
+            if option in parameters(CALLED[name]):
+                assert f" {option}: " in text.partition("Args:")[0], (name, option)
+                assert meaning in text, (name, option)
+
+
+def test_replace_option_replaces_and_must_be_a_bool() -> None:
     server = Server("shop")
-
-    @server.tool
-    def price() -> int:
-        return 1
+    server.tool(lambda: 1, name="price")
 
     @mcpkit.tool(name="price", replace=True)
     def newer() -> int:
@@ -172,8 +151,5 @@ def test_a_mark_says_that_it_takes_the_place_of_another() -> None:
 
     server.include(newer)
     assert server.tools["price"].function is newer
-
-
-def test_what_is_no_switch_is_refused() -> None:
     with pytest.raises(mcpkit.RegistrationError, match="replace is True or False, got 'yes'"):
         Server("shop").tool(lambda: 1, name="x", replace="yes")  # type: ignore[arg-type]  # the mistake

@@ -1,18 +1,147 @@
-"""What a stdio server on the simple path must never import: each package costs every start of a server."""
+"""The cost of a start and of a call: what is imported, and how many frames a call has."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 import mcpkit
-from mcpkit import Ask, BaseTool, Elicit, LogHandler, Root, Sample, Topic, json_type, resource_dir
+from mcpkit import Ask, BaseTool, Elicit, LogHandler, Root, Sample, Server, Topic, json_type, resource_dir
 from mcpkit.components.injection.plan import Injection
 from mcpkit.content.uri_template import UriTemplate
 from mcpkit.engine.chain import through
+from mcpkit.engine.connection import Connection
+
+PACKAGE = str(Path(mcpkit.__file__).parent)
+LIMIT = 10
+
+frames_server = Server("frames")
+stacks: list[list[str]] = []
+
+
+def package_frames(frame: FrameType | None) -> list[str]:
+    """Name the package's frames on a stack, innermost first."""
+    names = []
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(PACKAGE):
+            names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return names
+
+
+@frames_server.tool
+async def in_the_loop() -> str:
+    stacks.append(package_frames(sys._getframe()))
+    return "done"
+
+
+@frames_server.tool
+def in_a_thread() -> str:
+    stacks.append(package_frames(sys._getframe()))
+    return "done"
+
+
+@frames_server.resource("frames://fixed")
+async def fixed() -> str:
+    stacks.append(package_frames(sys._getframe()))
+    return "done"
+
+
+@frames_server.resource("frames://{number}")
+async def templated(number: int) -> str:
+    stacks.append(package_frames(sys._getframe()))
+    return "done"
+
+
+@frames_server.prompt
+async def prompted() -> str:
+    stacks.append(package_frames(sys._getframe()))
+    return "done"
+
+
+async def frames_of(method: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Serve one request; return the frames on its way, over every hop to a task or a thread."""
+    hops: list[list[str]] = []
+    answered = asyncio.Event()
+    connection = Connection(frames_server, lambda message: answered.set())
+    connection.receive(
+        json.dumps(
+            {
+                "jsonrpc": "2.0",
+                "id": 0,
+                "method": "initialize",
+                "params": {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {},
+                    "clientInfo": {"name": "frames", "version": "1"},
+                },
+            }
+        ).encode()
+    )
+    answered.clear()
+
+    def hop_of(original: Any) -> Any:
+        def hop(*args: Any, **kwargs: Any) -> Any:
+            # What waits here has handed the request on; what it called to do so is not on the way.
+            hops.append(package_frames(sys._getframe()))
+            return original(*args, **kwargs)
+
+        return hop
+
+    frames_server.engine.runtime.threads._jobs = HoppingQueue(
+        frames_server.engine.runtime.threads._jobs, hops
+    )  # type: ignore[assignment]
+    if sys.version_info < (3, 12):  # later, the task starts on the same stack
+        import mcpkit.calls.tasks
+
+        monkeypatch.setattr(mcpkit.calls.tasks, "_start", hop_of(mcpkit.calls.tasks._start))
+    stacks.clear()
+    try:
+        connection.receive(
+            json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+        )
+        await asyncio.wait_for(answered.wait(), 10)
+    finally:
+        frames_server.engine.runtime.threads._jobs = frames_server.engine.runtime.threads._jobs.queue
+        await connection.aclose()
+    assert len(stacks) == 1
+    return [name for stack in [stacks[0], *hops] for name in stack]
+
+
+class HoppingQueue:
+    """Notes the stack of whoever hands a job to a thread."""
+
+    def __init__(self, queue: Any, hops: list[list[str]]) -> None:
+        self.queue = queue
+        self.hops = hops
+
+    def put(self, job: Any) -> None:
+        self.hops.append(package_frames(sys._getframe()))
+        self.queue.put(job)
+
+    def get(self, timeout: float) -> Any:
+        return self.queue.get(timeout=timeout)
+
+
+def test_call_has_at_most_ten_frames_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    for method, params in (
+        ("tools/call", {"name": "in_the_loop"}),
+        ("tools/call", {"name": "in_a_thread"}),
+        ("resources/read", {"uri": "frames://fixed"}),
+        ("resources/read", {"uri": "frames://7"}),
+        ("prompts/get", {"name": "prompted"}),
+    ):
+        frames = asyncio.run(frames_of(method, params, monkeypatch))
+        assert "receive" in frames  # the count begins at the bytes
+        assert len(frames) <= LIMIT, (params, frames)
+
 
 pytestmark = pytest.mark.slow
 
@@ -95,33 +224,8 @@ def after_the_import(depth: int) -> set[str]:
     return set(subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60).split())
 
 
-@pytest.mark.parametrize("loaded", [after_the_import, after_a_whole_conversation])
-def test_nothing_of_http_is_loaded(loaded):
-    assert loaded(1) & HTTP == set()
-
-
-@pytest.mark.parametrize("loaded", [after_the_import, after_a_whole_conversation])
-def test_the_http_transport_is_not_loaded(loaded):
-    assert {name for name in loaded(3) if name.startswith("mcpkit.transports.http")} == set()
-
-
-@pytest.mark.parametrize("loaded", [after_the_import, after_a_whole_conversation])
-def test_nothing_heavy_is_loaded(loaded):
-    assert loaded(1) & HEAVY == set()
-    assert loaded(2) & MODULES == set()
-
-
-def test_what_leads_requests_through_middleware_is_loaded_where_there_is_some():
-    assert through.__module__ not in after_a_whole_conversation(9)
-    middleware = (
-        "@server.middleware\nasync def pass_on(request, call_next):\n    return await call_next(request)\n"
-    )
-    assert through.__module__ in after_a_whole_conversation(
-        9, SERVER.replace("server.run()", middleware + "server.run()")
-    )
-
-
 RARE = (
+    through,
     Ask,
     BaseTool,
     Elicit,
@@ -136,24 +240,35 @@ RARE = (
 )
 
 
-def test_what_few_servers_need_is_loaded_where_they_do():
-    assert {what.__module__ for what in RARE} & after_a_whole_conversation(9) == set()
+def packages(modules: set[str], depth: int) -> set[str]:
+    return {".".join(name.split(".")[:depth]) for name in modules}
 
 
-def test_all_public_names_are_there_however_late_they_are_loaded():
+@pytest.mark.parametrize("load", [after_the_import, after_a_whole_conversation])
+def test_stdio_server_does_not_import_http_and_heavy_packages(load):
+    modules = load(9)
+    assert packages(modules, 1) & (HTTP | HEAVY) == set()
+    assert packages(modules, 2) & MODULES == set()
+    assert "mcpkit.transports.http" not in packages(modules, 3)
+    assert {what.__module__ for what in RARE} & modules == set()
+    if load is after_the_import:
+        assert "urllib.parse" not in modules
+
+
+def test_public_names_can_be_imported():
     program = "import mcpkit; assert set(mcpkit.__all__) <= {*dir(mcpkit)}; from mcpkit import *; print(Elicit, Topic)"
     shown = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60)
     assert shown.split() == f"{Elicit} {Topic}".split()
 
 
-def test_a_name_that_is_none_of_the_package_is_missed_as_in_others():
+def test_unknown_name_of_the_package_raises():
     with pytest.raises(AttributeError, match="module 'mcpkit' has no attribute 'Servant'"):
         getattr(mcpkit, "Servant")
     with pytest.raises(ImportError, match="cannot import name 'Servant'"):
         exec("from mcpkit import Servant")
 
 
-def test_a_client_brings_nothing_of_the_server():
+def test_client_does_not_import_the_server():
     program = "import json, sys; from mcpkit import Client; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60))
     rooms = {".".join(name.split(".")[:2]) for name in loaded}
@@ -163,11 +278,7 @@ def test_a_client_brings_nothing_of_the_server():
     assert not HTTP - {"http"} & set(loaded)
 
 
-def test_the_import_alone_loads_nothing_of_urls():
-    assert "urllib.parse" not in after_the_import(2)
-
-
-def test_an_app_at_module_level_loads_nothing_but_what_checks_its_options():
+def test_asgi_app_at_module_level_imports_its_options_only():
     with_an_app, without = (after_a_whole_conversation(9, program) for program in (WITH_AN_APP, SERVER))
     assert with_an_app - without == {
         "mcpkit.state.keys",
@@ -203,7 +314,7 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 
-def test_an_open_server_over_http_and_its_client_load_nothing_of_authorization():
+def test_http_without_auth_does_not_import_authorization():
     done = subprocess.run([sys.executable, "-c", OPEN], capture_output=True, check=True, text=True)
     of_authorization = (
         "joserfc",

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "weather"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "weather"
 MODULES = ("nws", "places", "plot", "server")
 
 
@@ -26,7 +26,7 @@ class Answer:
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
-    is_broken_off: bool = False
+    is_cut: bool = False
     is_silent: bool = False
 
 
@@ -75,7 +75,7 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in answer.headers.items():
             self.send_header(name, value)
         self.send_header("Content-Type", "application/geo+json")
-        self.send_header("Content-Length", str(len(answer.body) + answer.is_broken_off))
+        self.send_header("Content-Length", str(len(answer.body) + answer.is_cut))
         self.end_headers()
         self.wfile.write(answer.body)
 

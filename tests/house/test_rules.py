@@ -1,0 +1,194 @@
+"""Rules of the code that no linter knows: floors, private names, what is public, comments, paths and dependencies."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import mcpkit
+from counts import counts, kept
+from floors import Floors, rooms
+from imports import PACKAGE, ROOT, Graph, Trees, circles, entries, reaches
+from mcpkit.testing import connect
+from picture import DRAWN, draw
+from tests.helpers.package_graph import package_graph, package_trees
+from tests.typed.author import server as typed_server
+
+pytestmark = pytest.mark.slow
+
+MOST_ENTRIES = 20
+MOST_LINES = 450
+
+
+@pytest.fixture(scope="module")
+def trees() -> Trees:
+    """The code of the package."""
+    return package_trees()
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    """The imports of its modules."""
+    return package_graph()
+
+
+def test_counts_do_not_grow(trees: Trees, graph: Graph) -> None:
+    now = counts(PACKAGE, trees, graph)
+    assert list(kept()) == list(now)
+    grown = {name: count for name, count in now.items() if count > kept()[name]}
+    assert not grown, "bench/house/counts.py -v lists the places"
+
+
+def test_modules_and_floors_match(trees: Trees) -> None:
+    floors = Floors.declared()
+    missing = [module for module in trees if floors.entry(module) is None]
+    assert missing == [], "add them to tests/house/floors.txt"
+    used = {floors.entry(module) for module in trees}
+    assert [entry for row in floors.rows for entry in row if entry not in used] == []
+
+
+def test_imports_run_downward_without_circles(graph: Graph) -> None:
+    assert circles(graph) == []
+    assert circles(rooms(graph)) == []
+    assert [f"{low} imports {high}" for low, high in Floors.declared().upward(graph)] == []
+
+
+def test_private_names_are_used_in_their_module_only(trees: Trees) -> None:
+    assert list(map(str, reaches(trees, PACKAGE.name))) == []
+
+
+def test_package_root_has_few_entries() -> None:
+    assert len(entries(PACKAGE)) <= MOST_ENTRIES, entries(PACKAGE)
+
+
+def test_picture_in_the_documentation_is_current(graph: Graph) -> None:
+    assert DRAWN.read_text("utf-8") == draw(graph, Floors.declared()), "run `make house`"
+
+
+# What is public
+
+PUBLIC: Final = (
+    "mcpkit",
+    "mcpkit.auth",
+    "mcpkit.compat",
+    "mcpkit.compat.agent_sdk",
+    "mcpkit.compat.fastmcp",
+    "mcpkit.compat.lowlevel",
+    "mcpkit.compat.standalone",
+    "mcpkit.compat.types",
+    "mcpkit.middleware",
+    "mcpkit.middlewares",
+    "mcpkit.protocol.revisions",
+    "mcpkit.testing",
+    "mcpkit.transports",
+    "mcpkit.transports.stdio",
+)
+"""The modules that authors import."""
+
+INTERNAL_PAGES: Final = {"architecture.md"}
+IMPORT: Final = re.compile(r"^ *from (mcpkit[\w.]*) import ((?:\w|, |\(|\n    |,\n)+)", re.MULTILINE)
+
+
+def test_pages_and_examples_import_public_names_only() -> None:
+    pages = [path for path in (ROOT / "docs").rglob("*.md") if path.name not in INTERNAL_PAGES]
+    faults = []
+    for path in [*pages, ROOT / "README.md", *(ROOT / "examples").rglob("*.py")]:
+        for module, names in IMPORT.findall(path.read_text("utf-8")):
+            if module not in PUBLIC:
+                faults.append(f"{path}: {module}")
+                continue
+            public = importlib.import_module(module)
+            private = [
+                name
+                for name in re.findall(r"\w+", names)
+                if name.startswith("_") or not hasattr(public, name)
+            ]
+            faults += [f"{path}: {module}.{name}" for name in private]
+    assert not faults, "\n".join(faults)
+
+
+def test_packages_say_whether_they_are_public() -> None:
+    assert [name for name in PUBLIC if f"`{name}`" not in (mcpkit.__doc__ or "")] == []
+    faults = []
+    for path in sorted(PACKAGE.rglob("__init__.py")):
+        name = ".".join(path.parent.relative_to(ROOT).parts)
+        docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        if ("Internal:" in docstring) is (name in PUBLIC):
+            faults.append(name)
+    assert not faults, "a package is in PUBLIC, or its docstring has `Internal:`"
+
+
+@pytest.mark.anyio
+async def test_typed_author_file_registers_its_components() -> None:
+    async with connect(typed_server) as client:
+        tools = [each["name"] for each in await client.list_tools()]
+        prompts = [each["name"] for each in await client.list_prompts()]
+        called = await client.call("called", {"table": "stars"})
+    assert tools == ["bare", "called", "more_registered", "paint", "colours", "mix", "injected"]
+    assert prompts == ["bare_prompt", "called_prompt", "describe"]
+    assert called.structured == 5
+
+
+# Style
+
+TEXT = {".json", ".md", ".mjs", ".py", ".toml", ".yml"}
+IGNORE = re.compile(r"#\s*(type|pyright): ?ignore")
+WITH_CODE_AND_REASON = re.compile(r"#\s*(type|pyright): ?ignore\[[\w, -]+\]\s+#\s*(?!type:|pyright:)\S.{5}")
+MACHINE_PATH = re.compile(r"(?<![\w.])/(work|root|home/\w+|Users/\w+)/")
+
+
+def files(folder: str) -> Iterator[Path]:
+    for path in (ROOT / folder).rglob("*"):
+        if path.is_file() and path.suffix in TEXT and {"node_modules", "__pycache__"}.isdisjoint(path.parts):
+            yield path
+
+
+def test_ignored_type_errors_have_code_and_reason() -> None:
+    faults = []
+    for path in PACKAGE.rglob("*.py"):
+        with path.open("rb") as source:
+            for token in tokenize.tokenize(source.readline):
+                is_ignore = token.type == tokenize.COMMENT and IGNORE.search(token.string)
+                if is_ignore and not WITH_CODE_AND_REASON.search(token.string):
+                    faults.append(f"{path}:{token.start[0]}: {token.string}")
+    assert faults == [], "write `# type: ignore[code]  # reason`"
+    assert WITH_CODE_AND_REASON.search("# type: ignore[misc]  # a TypedDict made at run time")
+    for comment in ("# type: ignore", "# type: ignore[misc]", "# type: ignore  # because"):
+        assert not WITH_CODE_AND_REASON.search(comment)
+
+
+def test_package_files_are_not_long() -> None:
+    lengths = {str(path): len(path.read_text("utf-8").splitlines()) for path in PACKAGE.rglob("*.py")}
+    assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def test_files_have_no_path_of_a_machine() -> None:
+    faults = [
+        f"{path}: {found.group()}"
+        for folder in ("mcpkit", "tests", "examples", "bench", "docs")
+        for path in files(folder)
+        if (found := MACHINE_PATH.search(path.read_text("utf-8")))
+    ]
+    assert faults == []
+
+
+def test_lowest_versions_are_those_of_the_requirements() -> None:
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 reads no TOML")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    expected = {}
+    for requirement in sum((extras[name] for name in extras if name != "dev"), project["dependencies"]):
+        found = re.match(r"(?P<name>[\w-]+)>=(?P<version>[\w.]+)", requirement)
+        assert found, f"{requirement} has no lowest version"
+        expected[found["name"]] = found["version"]
+    printed = subprocess.check_output([sys.executable, str(ROOT / ".ci" / "lowest.py")], text=True)
+    assert dict(line.split("==") for line in printed.splitlines()) == expected

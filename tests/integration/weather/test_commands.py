@@ -1,0 +1,210 @@
+"""The commands of the weather example: the server over stdio and HTTP, the demo, and what its README shows."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import shlex
+import subprocess
+import sys
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from mcpkit import Client
+from tests.helpers.serving import ROOT, serving
+
+from .conftest import EXAMPLE, Answer, Example, Service
+
+DENVER = {"latitude": 39.7392, "longitude": -104.9903}
+TIMEOUT = 90.0
+SERVER = [sys.executable, str(EXAMPLE / "server.py")]
+Environment = dict[str, str]
+
+
+def run(command: list[str], environment: Environment, **options: Any) -> subprocess.CompletedProcess[str]:
+    options = {"stdin": subprocess.DEVNULL} | options if "input" not in options else options
+    return subprocess.run(
+        command,
+        env={**environment, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        timeout=TIMEOUT,
+        encoding="utf-8",
+        check=False,
+        **options,
+    )
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("command", [SERVER, [sys.executable, "-m", "server"]], ids=["file", "module"])
+async def test_weather_server_over_stdio_uses_service_of_environment(
+    command: list[str], environment: Environment, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(EXAMPLE)
+    async with Client(command, env=environment) as client:
+        forecast = await client.call("get_forecast", DENVER)
+        assert forecast.structured["source"] == "National Weather Service"
+        assert len(forecast.structured["periods"]) == 14
+        service.answers["/alerts/active?area=CO"] = Answer(500, b"{}")
+        alerts = await client.call("get_alerts", {"state": "CO"})
+        assert alerts.is_error
+        assert "answered 500" in alerts.text
+        assert "--sample" in alerts.text
+
+
+@pytest.mark.anyio
+async def test_weather_server_with_sample_makes_no_request(
+    environment: Environment, service: Service
+) -> None:
+    async with Client([*SERVER, "--sample"], env=environment) as client:
+        assert "sample data, NOT the real weather" in (await client.call("get_forecast", DENVER)).text
+    assert service.paths == []
+
+
+def test_weather_server_with_wrong_option_or_url_exits_with_message(environment: Environment) -> None:
+    finished = run([*SERVER, "--smaple"], environment)
+    assert (finished.returncode, "--sample" in finished.stderr) == (2, True)
+    finished = run(SERVER, {**environment, "WEATHER_API_URL": "api.weather.gov"})
+    assert finished.returncode != 0
+    assert "must begin with http:// or https://" in finished.stderr
+
+
+def test_weather_server_over_http_answers_at_mcp_and_sse() -> None:
+    version = "2026-07-28"
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params = {"name": "get_alerts", "arguments": {"state": "CO"}, "_meta": meta}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "Content-Type": "application/json",
+        "MCP-Protocol-Version": version,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "get_alerts",
+    }
+    with serving([*SERVER, "--sample", "--http", "0"]) as served:
+        request = Request(f"{served.origin}/mcp", json.dumps(message).encode(), headers)
+        with urlopen(request, timeout=TIMEOUT) as response:
+            assert json.load(response)["result"]["structuredContent"]["state"] == "Colorado"
+        with urlopen(f"{served.origin}/sse", timeout=TIMEOUT) as response:
+            assert response.headers["Content-Type"].startswith("text/event-stream")
+            assert response.readline().strip() == b"event: endpoint"
+
+
+def test_weather_demo_shows_everything_from_sample_data(environment: Environment, service: Service) -> None:
+    finished = run([sys.executable, str(EXAMPLE / "demo.py")], environment)
+    assert finished.returncode == 0, finished.stderr
+    lines = finished.stdout.splitlines()
+    assert "weather 1.0.0, MCP 2025-11-25" in lines
+    for line in [
+        r"tool      get_alerts +Weather alerts",
+        r"tool      get_forecast +Weather forecast",
+        r"tool      plot_temperatures +Temperature plot",
+        r"resource  weather://states +US states",
+        r"template  weather://stations/\{station_id\} +Weather station",
+        r"prompt    plan_trip +Plan a trip",
+        r"Forecast for Denver, CO \(source: bundled sample data, NOT the real weather\)",
+        r"progress: Looking for .* -> Reading the forecast for Denver, CO -> Done",
+        r"Today +96 °F +10 %  SW 5 to 15 mph +Sunny",
+        r"plot_temperatures: image/png, [\d,]+ bytes",
+        r"Alerts in Colorado: 2 \(source: bundled sample data, NOT the real weather\)",
+        r"SEVERE +Red Flag Warning, until 2025-07-15 20:00",
+        r"resource +Denver, Denver International Airport",
+        r"completion new\.\.\. -> NH, NJ, NM, NY",
+        r"prompt +I am going to Denver, Colorado, for 2 days .*",
+    ]:
+        assert any(re.fullmatch(line, shown) for shown in lines), (line, finished.stdout)
+    assert service.paths == []
+
+
+def test_weather_demo_live_fails_with_the_service_or_the_server(
+    environment: Environment, service: Service
+) -> None:
+    demo = [sys.executable, str(EXAMPLE / "demo.py"), "--live"]
+    service.answers["/gridpoints/BOU/63,61/forecast"] = Answer(500)
+    finished = run(demo, environment)
+    assert finished.returncode == 1
+    assert "FAILED: get_forecast: The National Weather Service" in finished.stderr
+    assert "--sample" in finished.stderr
+    assert "Traceback" not in finished.stderr
+    finished = run(demo, {**environment, "WEATHER_API_URL": "nonsense"})
+    assert finished.returncode == 1
+    assert "FAILED: initialize: the server ended without an answer" in finished.stderr
+
+
+def test_weather_readme_commands_start_the_server(
+    environment: Environment, tmp_path: Any, example: Example
+) -> None:
+    readme = (EXAMPLE / "README.md").read_text("utf-8")
+    commands = []
+    for language, text in re.findall(r"```(\w+)\n(.*?)```", readme, re.DOTALL):
+        if language == "json":
+            (servers,) = json.loads(text).values()
+            commands.append([servers["weather"]["command"], *servers["weather"]["args"]])
+        else:
+            commands.append(shlex.split(text.partition(" -- ")[2]))
+    assert len(commands) == 3
+    places = {
+        "/path/to/.venv/bin/python": sys.executable,
+        "/path/to/examples/weather/server.py": str(EXAMPLE / "server.py"),
+    }
+    for command in commands:
+        ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+        finished = run([places.get(word, word) for word in command], environment, input=ping, cwd=tmp_path)
+        assert json.loads(finished.stdout) == {"jsonrpc": "2.0", "id": 1, "result": {}}, command
+    assert [file.name for file in EXAMPLE.glob("*.py") if f"| `{file.name}` |" not in readme] == []
+    offered = [component.key for part in example.server.server.parts for component in part]
+    assert len(offered) == 6
+    assert [key for key in offered if f"`{key}" not in readme] == []
+
+
+QUICKSTART = ROOT / "examples" / "quickstart"
+MCP1 = ROOT / ".servers" / "mcp1" / "bin" / "python"
+
+
+async def quickstart_results(command: list[str], environment: Environment) -> list[Any]:
+    """Return what the quick start server lists and answers."""
+    environment = {**environment, "PYTHONPATH": str(ROOT) if command[0] == sys.executable else ""}
+    calls: list[dict[str, Any]] = [
+        {"name": "get_alerts", "arguments": {"state": "FL"}},
+        {"name": "get_alerts", "arguments": {"state": "XX"}},
+        {"name": "get_forecast", "arguments": {"latitude": "39.7392", "longitude": -104.9903}},
+        {"name": "get_forecast", "arguments": {"latitude": 0, "longitude": 0}},
+        {"name": "get_forecast", "arguments": {"latitude": "north"}},
+    ]
+    async with Client(command, env=environment, revision="2025-11-25") as client:
+        described = [client.server_info["name"], client.server_capabilities]
+        listed = await client.request("tools/list", {})
+        return [*described, listed, *[await client.request("tools/call", call) for call in calls]]
+
+
+@pytest.mark.anyio
+async def test_quickstart_has_same_results_on_mcpkit_and_on_mcp_1(environment: Environment) -> None:
+    pytest.importorskip("httpx")
+    server = str(QUICKSTART / "weather.py")
+    expected = await quickstart_results([sys.executable, "-m", "mcpkit.compat", server], environment)
+    changed = [sys.executable, str(QUICKSTART / "weather_on_mcpkit.py")]
+    assert await quickstart_results(changed, environment) == expected
+    texts = [answer["content"][0]["text"] for answer in expected[3:]]
+    assert texts[0].startswith("Event: ")
+    assert texts[1] == "The weather service does not answer."
+    assert "Temperature: " in texts[2]
+    assert texts[3] == "The weather service knows no forecast for this place."
+    error = "Error executing tool get_forecast: 2 validation errors for get_forecastArguments"
+    assert texts[4].startswith(error)
+    if MCP1.exists():
+        assert await quickstart_results([str(MCP1), server], environment) == expected
+
+
+def test_quickstart_on_mcpkit_changes_one_line() -> None:
+    before, after = (
+        (QUICKSTART / name).read_text().splitlines() for name in ("weather.py", "weather_on_mcpkit.py")
+    )
+    assert [line for line in difflib.ndiff(before, after) if line[0] in "+-"] == [
+        "- from mcp.server.fastmcp import FastMCP",
+        "+ from mcpkit.compat.fastmcp import FastMCP",
+    ]

@@ -1,0 +1,298 @@
+"""The weather example in memory, with a service that answers and one that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import socket
+
+import pytest
+from PIL import Image
+
+from mcpkit.common.errors import ProtocolError
+from mcpkit.testing import connect
+
+from .conftest import Answer
+
+DENVER = {"latitude": 39.7392, "longitude": -104.9903}
+LONDON = {"latitude": 51.5, "longitude": -0.12}
+SAMPLE = "sample data, NOT the real weather"
+
+
+@pytest.fixture
+def ask(example, service, monkeypatch):
+    """Connect to the server, which asks the local service, and run one method of the client."""
+    monkeypatch.setattr(example.server.weather, "source", example.nws.Live(service.url))
+
+    def ask(method, *arguments, **options):
+        async def run():
+            async with connect(example.server.server, revision="2026-07-28") as client:
+                return await getattr(client, method)(*arguments, **options)
+
+        return asyncio.run(run())
+
+    return ask
+
+
+@pytest.fixture
+def sample(example, ask, monkeypatch):
+    """The same, with the server on sample data."""
+    monkeypatch.setattr(example.server.weather, "source", example.nws.Sample())
+    return ask
+
+
+def test_forecast_has_text_and_structured_content(ask):
+    result = ask("call", "get_forecast", DENVER)
+    first, second, *_ = result.text.splitlines()
+    assert first == "Forecast for Denver, CO (source: National Weather Service)"
+    assert second.startswith("Today: 96 °F. Sunny, with a high near 96.")
+    assert result.structured["place"] == "Denver, CO"
+    assert result.structured["periods"][1]["name"] == "Tonight"
+    assert result.structured["periods"][1]["temperature"] == 62
+
+
+def test_forecast_reports_progress(ask):
+    seen = []
+    ask("call", "get_forecast", DENVER, progress=lambda *report: seen.append(report))
+    assert seen == [
+        (0, 2, "Looking for the place on the forecast grid"),
+        (1, 2, "Reading the forecast for Denver, CO"),
+        (2, 2, "Done"),
+    ]
+
+
+def test_place_outside_the_united_states_is_a_tool_error(ask):
+    result = ask("call", "get_forecast", LONDON)
+    assert result.is_error
+    assert "covers the United States" in result.text
+
+
+def test_impossible_coordinates_are_rejected_without_a_request(ask, service):
+    for latitude in (91, -90.5, "north", None):
+        result = ask("call", "get_forecast", {"latitude": latitude, "longitude": 0})
+        assert result.is_error
+        assert "latitude" in result.text
+    assert service.paths == []
+
+
+def test_fault_of_the_service_is_a_tool_error(ask, service):
+    for tool, arguments, path in (
+        ("get_alerts", {"state": "CO"}, "/alerts/active?area=CO"),
+        ("get_forecast", DENVER, "/points/39.7392,-104.9903"),
+        ("plot_temperatures", DENVER, "/gridpoints/BOU/63,61/forecast"),
+    ):
+        for answer, words in ((Answer(500, b"{}"), "--sample"), (Answer(200, b"<html>"), "cannot be read")):
+            service.answers = {path: answer}
+            result = ask("call", tool, arguments)
+            assert (result.is_error, words in result.text) == (True, True), (tool, result.text)
+    service.answers = {"/stations/KDEN": Answer(503)}
+    with pytest.raises(ProtocolError, match=r"answered 503.*--sample"):
+        ask("read", "weather://stations/KDEN")
+
+
+def test_alerts_have_text_and_structured_content(ask, service):
+    result = ask("call", "get_alerts", {"state": "co"})
+    assert result.text.startswith(
+        "2 alerts in Colorado (source: National Weather Service)\n\nRed Flag Warning (Severe)"
+    )
+    assert "Avoid outdoor burning" in result.text
+    assert [alert["event"] for alert in result.structured["alerts"]] == [
+        "Red Flag Warning",
+        "Severe Thunderstorm Watch",
+    ]
+    assert service.paths == ["/alerts/active?area=CO"]
+
+
+def test_unknown_state_is_a_tool_error(ask, service):
+    result = ask("call", "get_alerts", {"state": "Colorado"})
+    assert result.is_error
+    assert "two letters" in result.text
+    assert service.paths == []
+
+
+def test_plot_is_an_image_with_a_caption(ask):
+    caption, image = ask("call", "plot_temperatures", DENVER).content
+    assert caption["text"] == "Temperatures in °F for Denver, CO (source: National Weather Service)"
+    assert image["mimeType"] == "image/png"
+    assert Image.open(io.BytesIO(base64.b64decode(image["data"]))).format == "PNG"
+
+
+def test_station_is_a_resource(ask):
+    (contents,) = ask("read", "weather://stations/KDEN")
+    assert contents["mimeType"] == "application/json"
+    assert json.loads(contents["text"]) == {
+        "source": "National Weather Service",
+        "id": "KDEN",
+        "name": "Denver, Denver International Airport",
+        "latitude": 39.84657,
+        "longitude": -104.65623,
+        "elevation": 1655.1,
+        "time_zone": "America/Denver",
+    }
+
+
+def test_unknown_station_is_not_found(ask):
+    with pytest.raises(ProtocolError, match="weather://stations/XXXX") as raised:
+        ask("read", "weather://stations/XXXX")
+    assert raised.value.code in {-32002, -32602}
+
+
+def test_states_are_a_resource(ask):
+    (contents,) = ask("read", "weather://states")
+    states = json.loads(contents["text"])
+    assert states["CO"] == "Colorado"
+    assert len(states) == 56
+
+
+def test_trip_is_a_prompt(ask):
+    (message,) = ask("get_prompt", "plan_trip", {"city": "Denver", "state": "co", "days": "2"})
+    assert message["role"] == "user"
+    assert "Denver, Colorado, for 2 days" in message["content"]["text"]
+    assert "alerts for CO" in message["content"]["text"]
+
+
+def test_completion_matches_codes_and_names(ask):
+    station = "weather://stations/{station_id}"
+    for reference, argument, value, expected in (
+        ("plan_trip", "state", "new", ["NH", "NJ", "NM", "NY"]),
+        ("plan_trip", "state", "c", ["CA", "CO", "CT"]),
+        ("plan_trip", "state", "xx", []),
+        (station, "station_id", "kd", ["KDCA", "KDEN", "KDFW", "KDTW"]),
+        (station, "station_id", "San", ["KSAN", "KSFO"]),
+    ):
+        assert ask("complete", reference, argument, value) == expected
+
+
+def test_sample_data_is_named_in_each_answer(sample, service):
+    for method, *arguments in (
+        ("call", "get_forecast", DENVER),
+        ("call", "get_alerts", {"state": "CO"}),
+        ("call", "get_alerts", {"state": "WA"}),
+        ("call", "plot_temperatures", DENVER),
+        ("call", "get_forecast", LONDON),
+        ("read", "weather://stations/KDEN"),
+    ):
+        answer = sample(method, *arguments)
+        text = answer.text if method == "call" else answer[0]["text"]
+        assert SAMPLE in text or "The sample data" in text
+    assert service.paths == []
+
+
+def test_tools_and_arguments_have_descriptions(ask):
+    tools = {tool["name"]: tool for tool in ask("list_tools")}
+    assert list(tools) == ["get_alerts", "get_forecast", "plot_temperatures"]
+    for tool in tools.values():
+        assert tool["description"]
+        assert tool["annotations"] == {"readOnlyHint": True, "openWorldHint": True}
+        for argument in tool["inputSchema"]["properties"].values():
+            assert argument["description"]
+    assert list(tools["get_forecast"]["inputSchema"]["properties"]) == ["latitude", "longitude"]
+    assert "periods" in tools["get_forecast"]["outputSchema"]["properties"]
+    assert "outputSchema" not in tools["plot_temperatures"]
+
+
+DENVER_PATH = "/points/39.7392,-104.9903"
+FORECAST = "/gridpoints/BOU/63,61/forecast"
+
+
+@pytest.fixture
+def weather(example, service):
+    return example.nws.Weather(example.nws.Live(service.url))
+
+
+@pytest.fixture
+def sample_weather(example):
+    return example.nws.Weather(example.nws.Sample())
+
+
+def failure(example, request):
+    with pytest.raises(example.nws.WeatherError) as raised:
+        asyncio.run(request)
+    return str(raised.value)
+
+
+def test_forecast_takes_two_requests(weather, service):
+    async def forecast():
+        return await weather.periods(await weather.point(39.7392, -104.9903))
+
+    periods = asyncio.run(forecast())
+    assert service.paths == [DENVER_PATH, FORECAST]
+    assert [period.name for period in periods[:3]] == ["Today", "Tonight", "Wednesday"]
+    assert (periods[0].temperature, periods[0].rain_chance, periods[0].wind_from) == (96, 10, "SW")
+    assert len(periods) == 14
+
+
+def test_redirect_is_followed(weather, service):
+    service.answers["/stations/KXXX"] = Answer(301, headers={"Location": "/stations/KDEN"})
+    assert asyncio.run(weather.station("KXXX")).id == "KDEN"
+
+
+def test_alert_without_headline_and_instruction(weather):
+    (alert,) = asyncio.run(weather.alerts("NY"))
+    assert alert.event == "Air Quality Alert"
+    assert alert.headline is None
+    assert alert.instruction is None
+
+
+def test_point_outside_the_united_states_is_not_found(example, weather):
+    with pytest.raises(example.nws.NotFoundError, match=r"/points/51\.5,-0\.12.*United States"):
+        asyncio.run(weather.point(51.5, -0.12))
+
+
+def test_station_id_is_quoted_in_the_path(example, weather, service):
+    with pytest.raises(example.nws.NotFoundError):
+        asyncio.run(weather.station("../alerts/active?area=CO#"))
+    assert service.requests[0][0] == "/stations/../alerts/active?area=CO#"  # unquoted by the test's service
+
+
+def test_unreachable_service_raises_with_its_url(example):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        text = failure(example, example.nws.Weather(example.nws.Live(url)).station("KDEN"))
+    assert f"{url} cannot be reached" in text
+    assert "--sample" in text
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "known"),
+    [
+        ("point", (51.5, -0.12), "39.7392,-104.9903"),
+        ("alerts", ("TX",), "area=CO"),
+        ("station", ("KORD",), "KDEN"),
+        ("station", ("../points/x",), "KDEN"),
+    ],
+)
+def test_sample_without_the_data_names_what_it_has(example, sample_weather, method, arguments, known):
+    with pytest.raises(example.nws.NotFoundError) as raised:
+        asyncio.run(getattr(sample_weather, method)(*arguments))
+    assert known in str(raised.value)
+
+
+FAULTS = {
+    "error": (Answer(503, b'{"title": "Unexpected Problem"}'), "answered 503"),
+    "cut": (Answer(200, b'{"properties": {', is_cut=True), "broke off its answer"),
+    "silent": (Answer(is_silent=True), "did not answer within 0.2 seconds"),
+    "redirect to itself": (Answer(301, headers={"Location": "/stations/KDEN"}), "answered 301"),
+    **{
+        repr(body): (Answer(200, body), "The answer to /stations/KDEN cannot be read")
+        for body in (
+            *(b"", b"<html>Sorry</html>", b'{"properties": {', b"\xff\xfe", b"null", b"[]", b"{}"),
+            b'{"properties": {"stationIdentifier": 7}, "geometry": {"coordinates": [1]}}',
+        )
+    },
+}
+
+
+def test_weather_service_faults_raise_with_the_cause(example, weather, service, monkeypatch):
+    monkeypatch.setattr(example.nws, "TIMEOUT", 0.2)
+    for name, (answer, words) in FAULTS.items():
+        service.answers["/stations/KDEN"] = answer
+        text = failure(example, weather.station("KDEN"))
+        assert words in text, (name, text)
+        assert "--sample" in text or "cannot be read" in text, (name, text)
+    for url in ("api.weather.gov", "file:///etc/passwd", ""):
+        with pytest.raises(ValueError, match="must begin with http"):
+            example.nws.Live(url)
