@@ -17,13 +17,10 @@ from typing import Any, TypeVar
 
 from mcpkit import Client, OutcomeUnknownError, ProtocolError, TransportError
 from mcpkit.client.asking.forms import FormRequest
-from tests.chaos.client_http_peer import HttpPeer
 from tests.chaos.client_peer import HANDSHAKE, STATELESS, Peer, PipePeer
 from tests.helpers.child import held
 
 T = TypeVar("T")
-
-TRANSPORTS = PIPE, POSTS, SESSIONS = "pipe", "stateless HTTP", "HTTP with sessions"
 
 _MOMENT = 0.001
 """Seconds in which whatever is under transport between two sockets of this machine has arrived."""
@@ -145,7 +142,6 @@ class Round:
 
     Args:
         seed: What it is drawn from.
-        transport: How the server is reached.
         complain: Called with what an event loop complains of.
 
     Attributes:
@@ -153,7 +149,6 @@ class Round:
     """
 
     seed: int
-    transport: str
     complain: Callable[[Any], object]
     figures: Counter[str] = field(default_factory=Counter)
     timeout = 20.0
@@ -172,7 +167,7 @@ class Round:
         try:
             run_in_loop(self._main(), loop)
         except BaseException as error:
-            raise FaultError(f"seed {self.seed}, {self.transport}: {error!r}") from error
+            raise FaultError(f"seed {self.seed}: {error!r}") from error
         self.figures["rounds"] += 1
         return self.figures
 
@@ -184,22 +179,9 @@ class Round:
 
     async def _run_rounds(self) -> None:
         draw = self._draw = Random(self.seed)
-        revision = {
-            PIPE: draw.choice([STATELESS, HANDSHAKE]),
-            POSTS: STATELESS,
-            SESSIONS: HANDSHAKE,
-        }
-        self._peer = Peer(draw, revision[self.transport], draw.choice([1, 1, 2, 3, 6, 12]))
-        if self.transport == PIPE:
-            self._server: PipePeer | HttpPeer = PipePeer(self._peer)
-            await self._use(self._server)
-            return
-        server = self._server = HttpPeer(self._peer)
-        await server.start()
-        try:
-            await self._use(server.target())
-        finally:
-            await server.close()
+        self._peer = Peer(draw, draw.choice([STATELESS, HANDSHAKE]), draw.choice([1, 1, 2, 3, 6, 12]))
+        self._server = PipePeer(self._peer)
+        await self._use(self._server)
 
     async def _use(self, target: Any) -> None:
         draw, peer = self._draw, self._peer
@@ -222,7 +204,7 @@ class Round:
         finally:
             await client.close()
         left = asyncio.all_tasks() - before
-        require(not left or self.transport != PIPE, f"tasks are left once the client has been closed: {left}")
+        require(not left, f"tasks are left once the client has been closed: {left}")
         self.figures["faults"] += len(peer.faults)
         self.figures["lives of the server"] += peer.lives
 
@@ -378,11 +360,11 @@ class Round:
             require(self._peer.log_level == "warning", f"the log level is lost, after {self._peer.faults}")
 
 
-def run_block(transport: str, seeds: Iterable[int], *, checks_leaks: bool = True) -> Counter[str]:
+def run_block(seeds: Iterable[int], *, checks_leaks: bool = True) -> Counter[str]:
     figures: Counter[str] = Counter()
     with no_leaks() if checks_leaks else nullcontext(print) as complain:
         for seed in seeds:
-            figures += Round(seed, transport, complain).run()
+            figures += Round(seed, complain).run()
     return figures
 
 

@@ -138,7 +138,6 @@ class Cluster:
         ahead: Seconds by which the clocks of replicas and workers are ahead, in turn.
 
     Attributes:
-        available: The replicas to which clients send requests.
         responses: The ledger of the clients.
         effects: The ledger of the tools.
     """
@@ -170,7 +169,6 @@ class Cluster:
             self._process(f"worker-{number}", replicas + number, worker, None) for number in range(workers)
         ]
         self.servers = [*self.replicas, *self.workers]
-        self.available = list(self.replicas)
         self._exits = AsyncExitStack()
 
     def _process(self, name: str, number: int, module: list[str], port: int | None) -> Process:

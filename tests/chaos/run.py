@@ -24,7 +24,6 @@ SCENARIOS: dict[str, Callable[[int], Coroutine[Any, Any, Any]]] = {
     "kills": lambda seed: scenarios.kills(seed, tasks=2000, kills=200),
     "paused": lambda seed: scenarios.paused_worker(seed, rounds=10),
     "redis": lambda seed: scenarios.redis_failures(seed, rounds=5, tasks=20, subscribers=48),
-    "rolling": scenarios.rolling,
     "clocks": lambda seed: scenarios.different_clocks(seed, tasks=200),
 }
 MAX_RECOVERY = 10.0
@@ -52,16 +51,14 @@ def run_cluster(arguments: list[str]) -> int:
 
 
 def run_clients(arguments: list[str]) -> int:
-    """Run rounds over each transport; a failed round names its seed."""
+    """Run rounds; a failed round names its seed."""
     logging.disable(logging.CRITICAL)
-    rounds, first = [*map(int, arguments), 10_000, 0][:2] if len(arguments) != 1 else (int(arguments[0]), 0)
-    for transport in client_rounds.TRANSPORTS:
-        client_rounds.run_block(transport, [0])  # imports and caches of the first use
-        begin, figures = time.monotonic(), Counter[str]()
-        last = first + rounds // len(client_rounds.TRANSPORTS)
-        for seed in range(first, last, BLOCK):
-            figures += client_rounds.run_block(transport, range(seed, min(seed + BLOCK, last)))
-        print(f"{transport}: {dict(figures)} in {time.monotonic() - begin:.0f} s", flush=True)
+    rounds, first = (*map(int, arguments), *(10_000, 0)[len(arguments) :])
+    client_rounds.run_block([0], checks_leaks=False)  # imports and caches of the first use
+    begin, figures = time.monotonic(), Counter[str]()
+    for seed in range(first, first + rounds, BLOCK):
+        figures += client_rounds.run_block(range(seed, min(seed + BLOCK, first + rounds)))
+    print(f"{dict(figures)} in {time.monotonic() - begin:.0f} s")
     return 0
 
 

@@ -22,7 +22,7 @@ from tests.chaos.raw_client import (
     UnavailableError,
     end,
 )
-from tests.helpers.processes import PATIENCE, Process
+from tests.helpers.processes import PATIENCE
 from tests.helpers.redis_server import RedisServer
 
 LEASE = {"LEASE": 2}
@@ -159,7 +159,7 @@ class TaskDriver:
         if time.monotonic() > self._last_progress + PATIENCE:
             raise FaultError(f"no progress within {PATIENCE} s")
         try:
-            return await self.client.ask(method, params, self.draw.choice(self.cluster.available).url)
+            return await self.client.ask(method, params, self.draw.choice(self.cluster.replicas).url)
         except UnavailableError:
             await asyncio.sleep(0.05)
         except ResponseError as error:
@@ -405,55 +405,6 @@ async def _promote(cluster: Cluster, draw: Random) -> None:
     redis.port, redis.folder, redis.process = other.port, other.folder, other.process
     cluster.proxy.upstream = other.port
     cluster.proxy.cut()
-
-
-async def rolling(seed: int, versions: Sequence[str] = ("1", "2")) -> dict[str, int]:
-    """All replicas and workers restarted one by one, and then as a later version, under load."""
-    async with judged(Cluster("rolling", settings=LEASE), seed) as (cluster, faults):
-        draw, done = Random(seed), Counter[str]()
-        driver, running = TaskDriver(cluster, draw), []
-
-        async def call(client: Client, kind: str) -> None:
-            if isinstance(client, Session):
-                await client.initialize()
-            while not is_over.is_set():
-                try:
-                    await client.text("echo", draw.choice(cluster.available).url, value="x")
-                    done[kind] += 1
-                except (UnavailableError, ResponseError) as error:
-                    faults.append(f"{kind}: {error!r}")
-                await asyncio.sleep(0.01)
-
-        async def create_tasks() -> None:
-            while not is_over.is_set():
-                tool = draw.choice(TOOLS)
-                running.append(driver.start(tool, f"{tool}-{len(running)}", seconds=0.3))
-                await asyncio.sleep(0.1)
-
-        is_over = asyncio.Event()
-        load = [asyncio.ensure_future(call(Client(cluster.url), "calls")) for _ in range(2)]
-        load += [asyncio.ensure_future(call(Session(cluster.url), "calls in sessions")) for _ in range(2)]
-        load.append(asyncio.ensure_future(create_tasks()))
-        await asyncio.sleep(0.5)
-        for version in versions:
-            for each in cluster.servers:
-                each.settings["VERSION"] = version
-                await _restart_gracefully(cluster, each)
-        await driver.run("works_more", "works_more-0", seconds=0.05, times=2)
-        is_over.set()
-        await asyncio.gather(*load)
-        await asyncio.gather(*running)
-        faults += task_faults(cluster.responses.lines(), cluster.effects.lines())
-        return {**done, "tasks": len(driver.created)}
-
-
-async def _restart_gracefully(cluster: Cluster, process: Process) -> None:
-    cluster.available = [each for each in cluster.replicas if each is not process]
-    await asyncio.sleep(0.3)  # requests that were sent before end
-    await process.stop()
-    process.start()
-    await cluster.wait_for_start(process)
-    cluster.available = list(cluster.replicas)
 
 
 async def different_clocks(seed: int, tasks: int) -> dict[str, int]:

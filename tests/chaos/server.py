@@ -5,7 +5,6 @@ Environment variables:
     FOLDER: The folder of the files that clients subscribe to.
     LEDGER: The ledger of the tools.
     LEASE: The lease of tasks in seconds.
-    VERSION: "2" is a later version of the server with one more tool.
     ALONE: Set for a server without Redis.
 """
 
@@ -23,7 +22,6 @@ from mcpkit import Context, Redis, Server, Task, Tasks
 from tests.chaos.cluster import Ledger
 
 FOLDER = Path(os.environ["FOLDER"])
-VERSION = os.environ.get("VERSION", "1")
 effects = Ledger(Path(os.environ["LEDGER"]))
 
 
@@ -35,7 +33,6 @@ async def lifespan(_: Server) -> AsyncGenerator[None]:
 
 server = Server(
     "cluster",
-    version=VERSION,
     secret="a secret of the cluster",
     shared=None if "ALONE" in os.environ else Redis(os.environ["REDIS_URL"]),
     tasks=Tasks(
@@ -111,11 +108,6 @@ async def waits(key: str, ctx: Context) -> dict[str, object]:
     return await wait(key, ctx)
 
 
-@server.tool(task=Task(rerun="never"))
-async def waits_once(key: str, ctx: Context) -> dict[str, object]:
-    return await wait(key, ctx)
-
-
 async def wait(key: str, ctx: Context) -> dict[str, object]:
     write("effect", ctx, key=key)
     try:
@@ -153,15 +145,6 @@ async def touch(name: str) -> int:
 async def thing(name: str) -> str:
     file = FOLDER / f"thing-{name}"
     return str(file.stat().st_size if file.exists() else 0)
-
-
-if VERSION == "2":
-
-    @server.tool(task=Task(rerun="safe", attempts=20))
-    async def works_more(key: str, seconds: float, times: int, ctx: Context) -> dict[str, object]:
-        write("effect", ctx, key=key)
-        await asyncio.sleep(seconds * times)
-        return {"key": key, "attempt": ctx.attempt}
 
 
 app = server.asgi(health="/health")

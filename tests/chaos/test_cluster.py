@@ -23,7 +23,6 @@ SCENARIOS = {
     "paused worker": lambda: scenarios.paused_worker(SEED, rounds=1),
     "redis killed": lambda: scenarios.redis_failures(SEED, 1, tasks=2, subscribers=6, names=["kill"]),
     "redis replies dropped": lambda: scenarios.redis_failures(SEED, 1, 2, 6, names=["drop_replies"]),
-    "rolling upgrade": lambda: scenarios.rolling(SEED, versions=["2"]),
     "different clocks": lambda: scenarios.different_clocks(SEED, tasks=5),
 }
 

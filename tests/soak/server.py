@@ -1,8 +1,4 @@
-"""The server that is soaked: quick tools and slow ones, tools that fail, fork and are killed, and one that counts.
-
-python tests/soak/server.py                 over pipes
-python tests/soak/server.py 8000 httptools  over HTTP on a port of this machine, with this parser of requests
-"""
+"""The server of the soak test: over stdio, or over HTTP on the port of the first argument."""
 
 from __future__ import annotations
 
@@ -125,9 +121,8 @@ def main(arguments: list[str]) -> None:
         return
     import uvicorn
 
-    port, parser = int(arguments[0]), arguments[1]
     app = server.asgi(session_ttl=5.0)
-    uvicorn.run(app, host="127.0.0.1", port=port, http=parser, log_level="critical", access_log=False)
+    uvicorn.run(app, host="127.0.0.1", port=int(arguments[0]), log_level="critical", access_log=False)
 
 
 if __name__ == "__main__":

@@ -137,14 +137,6 @@ def test_failing_listener_is_logged_and_others_receive_the_message(engine, caplo
 # Expiry
 
 
-def test_record_expires_at_its_ttl(engine, clock):
-    write(engine, "a", {"level": "info"}, 10)
-    clock.now += 9.999
-    assert read(engine, "a") == {"level": "info"}
-    clock.now = 1010.0
-    assert read(engine, "a") == {}
-
-
 KEYS = st.sampled_from("abc")
 
 CHANGES = st.dictionaries(st.sampled_from("xyz"), st.none() | st.sampled_from(["", "1", "2"]), max_size=3)
@@ -230,21 +222,6 @@ def test_concurrent_writes_of_one_key_lose_no_field(engine, turns):
 
     in_threads(work)
     assert len(read(engine, "a")) == THREADS * 6
-
-
-@pytest.mark.usefixtures("frequent_switches")
-def test_read_sees_a_whole_write(engine, turns):
-    write(engine, "a", {"left": "0", "right": "0"})
-
-    def work(number: int) -> None:
-        for turn in range(turns):
-            if number % 2:
-                write(engine, "a", {"left": f"{number} {turn}", "right": f"{number} {turn}"})
-            else:
-                fields = read(engine, "a")
-                assert fields["left"] == fields["right"]
-
-    in_threads(work)
 
 
 @pytest.mark.usefixtures("frequent_switches")

@@ -55,15 +55,6 @@ def test_process_without_heartbeat_is_gone_after_several_beats(processes):
     assert one.count() == 2
 
 
-def test_process_that_resumes_is_present_again(processes):
-    one, _, three = processes
-    beat(one, times=MISSED)
-    assert one.is_gone("c")
-    beat(three)
-    beat(one)
-    assert not one.is_gone("c")
-
-
 def test_process_that_leaves_is_gone_at_the_next_beat(processes):
     one, _, three = processes
     done(three.leave())
@@ -107,11 +98,6 @@ def test_record_drops_processes_that_are_gone(engine, processes):
     assert one.count() == 2
 
 
-def test_servers_of_other_names_are_separate(engine, processes):
-    beat(other := Presence(engine, "t", "a"), times=2)
-    assert other.count() == 1
-
-
 class FailingStore(Memory):
     """A store that can be present to fail."""
 
@@ -143,12 +129,3 @@ async def test_failing_store_reports_no_process_as_gone_and_is_logged_once(
     await until(lambda: here.is_gone("b"))
     await here.leave()
     await over(tasks[0])
-
-
-@pytest.mark.anyio
-async def test_leave_ignores_a_failing_store() -> None:
-    class Broken(Memory):
-        async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
-            raise TimeoutError
-
-    await Presence(Broken(), "s", "a").leave()

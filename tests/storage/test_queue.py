@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from math import inf
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -31,11 +29,9 @@ from tests.helpers.engines import (
     make_engine,
     owned,
     renew,
-    size,
     take,
     take_one,
 )
-from tests.helpers.waiting import PATIENCE
 
 AWKWARD = ["a'b", 'a"b', "a%b_c*", "a\nb", "ä/日本/🎉", "a\\b", "{a}", " ", "a" * 500, "a\x00b", "-1", "a:b"]
 
@@ -95,24 +91,6 @@ def test_any_text_is_a_valid_key_owner_and_queue(engine: Engine, text: str) -> N
 
 
 # Changes
-
-
-def test_change_of_an_ended_job_is_refused(clock: Clock, engine: Engine) -> None:
-    add(engine, "a")
-    job = take_one(engine)
-    assert change(engine, job, b"done", fence=1, keep=60)
-    ended = look(engine, "a")
-    assert ended.value == b"done"
-    for fence in (None, 0, 1, 2):
-        for due, keep in ((None, None), (0, None), (None, 60), (inf, 60)):
-            assert change(engine, ended, b"again", fence=fence, due=due, keep=keep) is None
-    clock.now += 59
-    assert keys(engine) == []
-    assert renew(engine, {"a": (1, 30)}) == {"a"}
-    assert look(engine, "a") == ended
-    clock.now += 1
-    assert done(engine.look("a")) is None
-    assert size(engine) == 0
 
 
 def test_owned_lists_jobs_newest_first_in_pages(clock: Clock, engine: Engine) -> None:
@@ -212,32 +190,6 @@ def test_change_sets_when_a_job_is_due(clock: Clock, engine: Engine) -> None:
     assert (job.key, job.value, job.fence) == ("never", b"changed", 2)
 
 
-def test_take_late_returns_only_jobs_ready_for_that_long(clock: Clock, engine: Engine) -> None:
-    add(engine, "a")
-    assert keys(engine, late=5) == []
-    clock.now += 4
-    add(engine, "b")
-    clock.now += 1
-    assert keys(engine, late=5, lease=10) == ["a"]
-    clock.now += 10
-    assert keys(engine, late=5, lease=10) == ["b"]
-    clock.now += 4
-    assert keys(engine, late=5) == []
-    assert keys(engine) == ["a"]
-
-
-def test_take_returns_jobs_in_the_order_of_their_due_time(clock: Clock, engine: Engine) -> None:
-    for key in ("z", "b", "y", "a"):
-        add(engine, key)
-        clock.now += 1
-    change(engine, look(engine, "z"), due=0)
-    change(engine, look(engine, "y"), due=5)
-    clock.now += 10
-    assert keys(engine, most=1) == ["b"]
-    assert keys(engine, most=2) == ["a", "z"]
-    assert keys(engine) == ["y"]
-
-
 def test_take_alternates_between_queues(clock: Clock, engine: Engine) -> None:
     for number in range(20):
         add(engine, f"many {number}", line="s/task/many")
@@ -304,24 +256,6 @@ def test_change_publishes_its_message_only_if_it_succeeds(engine: Engine) -> Non
     done(engine.publish("s/tasks", "end"))
     eventually(lambda: "end" in [text for _, text in messages])
     assert [text for _, text in messages] == ["yes 0", "yes 1", "yes 2", "ended", "end"]
-
-
-def test_published_change_is_visible_to_the_listener(engine: Engine) -> None:
-    received: SimpleQueue[str] = SimpleQueue()
-
-    def read_on_message() -> list[bytes]:
-        return [look(engine, received.get(timeout=PATIENCE)).value for _ in range(20)]
-
-    engine.subscribe(LINE, lambda text: received.put("a"))
-    engine.subscribe("s/tasks", received.put)
-    done(engine.listening())
-    with ThreadPoolExecutor(1) as pool:
-        seen = pool.submit(read_on_message)
-        add(engine, "a", b"0")
-        for number in range(1, 20):
-            change(engine, look(engine, "a"), b"%d" % number, message=Message("s/tasks", "a"))
-        numbers = [int(value) for value in seen.result(PATIENCE)]
-    assert all(number >= place for place, number in enumerate(numbers))
 
 
 # Threads

@@ -137,18 +137,6 @@ async def test_reencryption_keeps_a_concurrent_change(store: Memory, monkeypatch
     assert await sealed_with(store, NEW).get("a") == found
 
 
-async def test_get_returns_the_record_if_reencryption_fails(
-    store: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = await sealed_with(store, OLD).put("a", RECORD, version=None, ttl=60)
-
-    async def refuse(*_: object, **__: object) -> None:
-        raise PermissionError("it is read-only")
-
-    monkeypatch.setattr(store, "put", refuse)
-    assert await sealed_with(store, NEW, OLD).get("a") == (RECORD, first)
-
-
 # Formats
 
 
@@ -212,17 +200,3 @@ async def test_server_start_logs_unreadable_records_once(
     assert "1 records of Sqlite(" in caplog.text
     assert "later version of mcpkit" in caplog.text
     assert OLD not in caplog.text
-
-
-async def test_server_start_checks_a_limited_number_of_records(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sealed, "_LOOKED_AT", 5)
-    for number, said in ((5, " 5 records"), (6, " at least 5 records")):
-        shared = Sqlite(tmp_path / f"{number}.db")
-        for each in range(number):
-            await sealed_with(shared, OLD).put(str(each), RECORD, version=None, ttl=60)
-        caplog.clear()
-        async with Server("notes", shared=shared, secret=NEW).running():
-            await until(lambda: caplog.records)
-        assert f"none of the secrets opens{said}" in caplog.text

@@ -39,17 +39,6 @@ async def test_file_is_created_on_first_use(path: Path) -> None:
     assert not path.exists()
 
 
-@pytest.mark.anyio
-async def test_relative_path_is_resolved_at_construction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with closing(Sqlite("here.db")) as shared:
-        monkeypatch.chdir("/")
-        await shared.erase("a")
-    assert (tmp_path / "here.db").exists()
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
 @pytest.mark.anyio
 async def test_files_are_private_to_their_owner(shared: Sqlite, path: Path) -> None:
@@ -316,20 +305,6 @@ async def test_read_only_file_is_readable_and_write_raises(path: Path, tmp_path:
             os.seteuid(0)
             for each, mode in zip(folders, modes, strict=True):
                 each.chmod(mode)
-
-
-@pytest.mark.anyio
-async def test_damaged_page_raises(path: Path) -> None:
-    with closing(Sqlite(path)) as shared:
-        for number in range(200):
-            await shared.put(str(number), VALUE[:3000], version=None, ttl=60)
-    with path.open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * (path.stat().st_size - 4096))
-    with closing(Sqlite(path)) as shared:
-        for _ in range(2):
-            with pytest.raises(OSError, match="is damaged, or no database"):
-                await shared.put("new", VALUE, version=None, ttl=60)
 
 
 # Network disks and durability

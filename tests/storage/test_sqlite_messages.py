@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Server, Sqlite
+from mcpkit import Sqlite
 from mcpkit.state import bulletin, database
 from tests.helpers.clock import Clock
 from tests.helpers.engines import done, eventually, size
@@ -38,27 +38,6 @@ async def test_watcher_thread_runs_only_while_subscribed(shared: Sqlite) -> None
     shared.subscribe("t", lambda _: None)
     shared.close()
     assert watchers() == []
-
-
-@pytest.mark.anyio
-async def test_server_without_listeners_starts_no_watcher(shared: Sqlite) -> None:
-    server = Server("s", shared=shared, secret="s" * 32)
-    published = []
-    publish = shared.publish
-
-    async def noting(topic: str, message: str) -> None:
-        await publish(topic, message)
-        published.append(topic)
-
-    shared.publish = noting  # type: ignore[method-assign]  # to see when it is done
-    async with server.running():
-        server.tool(lambda: "", name="new")
-        await until(lambda: published == ["s/changes"])
-        assert watchers() == []
-        server.resource_updated("data://x", to=lambda who: True)  # who that is, others are asked
-        await until(lambda: len(published) == 2)
-        assert watchers() == ["mcpkit-sqlite-bus"]
-    await until(lambda: watchers() == [])
 
 
 @pytest.mark.slow
@@ -235,19 +214,3 @@ def test_restored_backup_is_a_gap(tmp_path: Path, path: Path) -> None:
         with closing(Sqlite(path)) as other:
             done(other.publish("t", "again"))
         eventually(listener.has_received("before", "after", "missed", "again"))
-
-
-@pytest.mark.slow
-def test_listening_returns_once_messages_are_received(tmp_path: Path) -> None:
-    path = tmp_path / "folder" / "shared.db"
-    with closing(Sqlite(path)) as shared, closing(Sqlite(path)) as other:
-        shared.subscribe("t", lambda _: None)  # which is being looked for once in a second by now
-        with pytest.raises(OSError, match="No such file"):
-            done(shared.listening())
-        listener = Listener(shared)
-        path.parent.mkdir()
-        done(shared.listening())
-        messages = list(listener.received)
-        assert messages in ([], ["missed"])
-        done(other.publish("t", "a"))
-        eventually(listener.has_received(*messages, "a"))

@@ -155,19 +155,6 @@ async def test_question_of_a_cancelled_request_is_sent_again(open_pipe: OpenPipe
         assert (await ended(other, id_))["status"] == "completed"
 
 
-async def test_client_without_elicitation_receives_no_question(open_pipe: OpenPipe) -> None:
-    server = server_of(sure)
-    async with open_pipe(server) as one, open_pipe(server, capabilities={}) as other:
-        id_ = (await begin(one, "sure"))["taskId"]
-        question = await next_question(one, id_)
-        waiting = other.start("tasks/result", {"taskId": id_})
-        assert (await look(other, id_))["status"] == "input_required"
-        one.reply(question, {"action": "cancel"})
-        while (message := await other.receive()).get("id") != waiting:
-            assert message["method"] == "notifications/tasks/status"
-        assert message["result"]["content"][0]["text"] == "cancel"
-
-
 async def reserve(table: Annotated[int, Ask("Which table?")], ctx: Context) -> str:
     """Ask before and in its midst."""
     return f"table {table}, {(await ctx.elicit('Quiet?', bool)).value}"
@@ -271,22 +258,6 @@ async def test_list_returns_own_tasks_in_pages(open_pipe: OpenPipe, monkeypatch:
             assert (error["code"], error["message"][:14]) == (-32602, "Invalid cursor")
 
 
-async def test_cursor_of_an_expired_task_is_invalid(
-    open_pipe: OpenPipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mcpkit.tasks.handshake._PAGE", 1)
-    monkeypatch.setattr("mcpkit.tasks.handshake._SHORTEST", 0.0)
-    server = server_of(hold, add)
-    async with open_pipe(server) as pipe:
-        await begin(pipe, "hold")
-        id_ = (await begin(pipe, "add", {"a": 1, "b": 2}, ttl=1))["taskId"]
-        await pipe.request("tasks/result", {"taskId": id_})
-        while "result" in (seen := await pipe.request("tasks/get", {"taskId": id_})):
-            await asyncio.sleep(0.002)
-        assert seen["error"]["code"] == -32602
-        assert (await pipe.error("tasks/list", {"cursor": id_}))["message"].startswith("Invalid cursor")
-
-
 async def test_task_requests_require_the_scopes_of_the_tool(open_pipe: OpenPipe) -> None:
     server = Server("lab", scopes={"train": Scope("Train")})
     server.tool(hold, task=True, scopes="train")
@@ -324,22 +295,3 @@ async def test_task_is_visible_to_clients_of_both_generations(open_pipe: OpenPip
         made = await task_client.begin(client, "add", {"a": 3, "b": 4})
         result = await pipe.result("tasks/result", {"taskId": made["taskId"]})
         assert result["structuredContent"] == {"result": 7}
-
-
-@pytest.mark.parametrize("rerun", RERUNS)
-async def test_any_replica_may_deliver_questions_and_results(open_pipe: OpenPipe, rerun: Any) -> None:
-    engine = Memory()
-    servers = [server_of(sign, task=Task(rerun=rerun), shared=engine, secret=SECRET) for _ in range(2)]
-    async with open_pipe(servers[0]) as one, open_pipe(servers[1]) as other:
-        id_ = (await begin(one, "sign"))["taskId"]
-        await next_question(one, id_)
-        await one.question("elicitation/create")
-        waiting = other.start("tasks/result", {"taskId": id_})
-        names = {"First?": "Ada", "Second?": "Bob"}
-        for _ in range(2):
-            question = await other.question("elicitation/create")
-            other.reply(question, accepted(name=names[question_text(question, id_)]))
-        while (message := await other.receive()).get("id") != waiting:
-            pass
-        assert message["result"]["content"][0]["text"] == "Ada and Bob"
-        assert (await look(one, id_))["status"] == "completed"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Ask, Context, Elicit, Memory, ProtocolError, Server, Task, Tasks
+from mcpkit import Ask, Context, Memory, ProtocolError, Server, Task, Tasks
 from mcpkit.state.queue import Message
 from mcpkit.tasks import ledger
 from mcpkit.testing import Client, connect
@@ -65,25 +65,6 @@ async def test_answer_resumes_the_task_and_once_is_not_repeated(server: Server, 
         assert await look(client, task) == done
 
 
-async def test_several_questions_may_be_answered_separately(server: Server) -> None:
-    @server.tool(task=Task(rerun="safe"))
-    async def ask(ctx: Context) -> list[Any]:
-        first, second = await ctx.ask(Elicit("Name?", str, key="name"), Elicit("Sure?", bool, key="sure"))
-        return [first.value, second.value]
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        task = await begin(client, "ask")
-        assert (await until(client, task, "input_required"))["inputRequests"].keys() == {"name", "sure"}
-        responses = {"name": accepted("Ada"), "unknown": 5, "": None}
-        await client.request("tasks/update", {"taskId": task["taskId"], "inputResponses": responses})
-        seen = await look(client, task)
-        assert (seen["status"], seen["inputRequests"].keys()) == ("input_required", {"sure"})
-        await answer(client, task, name="Eve")  # has been answered
-        await answer(client, task, sure=True)
-        done = await until(client, task, "completed")
-        assert done["result"]["structuredContent"] == ["Ada", True]
-
-
 async def test_invalid_answer_is_asked_again_under_another_key(server: Server) -> None:
     @server.tool(task=Task(rerun="safe"))
     async def ask(ctx: Context) -> int:
@@ -134,22 +115,6 @@ async def test_malformed_answers_are_refused(server: Server) -> None:
                 await client.request("tasks/update", {"taskId": task["taskId"], **wrong})
             assert caught.value.code == -32602
         assert await look(client, task) == asking
-
-
-async def test_cancel_of_a_task_with_a_question(server: Server) -> None:
-    @server.tool(task=Task(rerun="safe"))
-    async def ask(ctx: Context) -> str:
-        return (await ctx.elicit("Name?", str)).value
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        task = await begin(client, "ask")
-        await until(client, task, "input_required")
-        await client.request("tasks/cancel", {"taskId": task["taskId"]})
-        seen = await look(client, task)
-        assert seen["status"] == "cancelled"
-        assert "inputRequests" not in seen
-        await answer(client, task, **{"#1": "Ada"})
-        assert await look(client, task) == seen
 
 
 async def test_question_of_a_parameter_precedes_the_task(server: Server) -> None:
@@ -252,28 +217,6 @@ class SlowMemory(Memory):
         return await super().change(*args, message=message, **options)
 
 
-def asking_server(shared: Memory) -> Server:
-    server = Server("lab", secret="a secret of sixteen and more", shared=shared)
-
-    @server.tool(task=Task(rerun="safe"))
-    async def ask(ctx: Context) -> str:
-        return (await ctx.elicit("Name?", str)).value or "nobody"
-
-    return server
-
-
-async def test_question_stored_during_shutdown_waits_for_its_answer() -> None:
-    shared = SlowMemory("input_required")
-    async with connect(asking_server(shared), capabilities=KNOWS_TASKS) as client:
-        task = await begin(client, "ask")
-        await shared.reached.wait()
-        asyncio.get_running_loop().call_later(0.05, shared.released.set)
-    async with connect(asking_server(shared), capabilities=KNOWS_TASKS) as client:
-        assert (await until(client, task, "input_required"))["inputRequests"].keys() == {"#1"}
-        await answer(client, task, **{"#1": "Ada"})
-        assert (await until(client, task, "completed"))["result"]["structuredContent"] == "Ada"
-
-
 async def test_concurrent_questions_are_open_together() -> None:
     server = Server("lab", shared=(shared := SlowMemory("input_required")), tasks=Tasks(lease=0.5))
 
@@ -357,23 +300,6 @@ async def test_task_whose_record_is_full_fails(monkeypatch: pytest.MonkeyPatch) 
                 task = await begin(client, "work", {"text": "a" * size})
         failed = await until(client, task, "failed")
         assert "at most 4,000 are kept: keep what is large elsewhere" in failed["error"]["message"]
-
-
-async def test_once_value_that_is_too_large_leaves_room_for_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ledger, "MAX_RECORD", 4000)
-    server = Server("lab")
-
-    @server.tool(task=True)
-    async def work(ctx: Context) -> str:
-        with pytest.raises(ledger.TooLargeError):
-            await ctx.once("large", lambda: "a" * 5000)
-        return await ctx.once("small", lambda: "b")
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        done = await until(client, await begin(client, "work"), "completed")
-        assert done["result"]["structuredContent"] == "b"
 
 
 async def test_once_key_may_be_used_after_an_invalid_value() -> None:

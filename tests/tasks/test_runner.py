@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Callable
 
@@ -15,7 +14,7 @@ from mcpkit.state.queue import Job
 from mcpkit.tasks.leases import Hold, Leases
 from mcpkit.tasks.orphans import Orphans
 from tests.helpers.clock import Clock
-from tests.helpers.hands import LEASE, LINE, Between, Hands, Rival, add, end, forever, look, runner_of, take
+from tests.helpers.hands import LEASE, Between, Hands, Rival, add, end, forever, look, runner_of, take
 from tests.helpers.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
@@ -59,27 +58,6 @@ async def test_slots_limit_the_jobs_that_run_and_are_taken(engine: Memory) -> No
 
 
 @pytest.mark.usefixtures("no_polling")
-async def test_runner_does_not_take_again_from_an_exhausted_queue(engine: Memory) -> None:
-    await add(engine, "a", "b")
-    queue = Between(engine)
-    work = Hands(queue)
-    async with runner_of(engine, work, slots=3).running():
-        await until(lambda: work.keys == ["a", "b"] and work.running == 0)
-        for _ in range(10):
-            await asyncio.sleep(0)
-    assert queue.takes == [3]
-
-
-async def test_job_is_taken_after_its_lease_expired(engine: Memory) -> None:
-    await add(engine, "a")
-    await engine.take([LINE], most=1, lease=0.3)
-    work = Hands(engine)
-    async with runner_of(engine, work).running():
-        await until(lambda: work.keys == ["a"])
-        assert work.jobs[0].fence == 2
-
-
-@pytest.mark.usefixtures("no_polling")
 async def test_queues_may_change_while_running(engine: Memory) -> None:
     await add(engine, "before", line=OTHER)
     work = Hands(engine)
@@ -96,22 +74,6 @@ async def test_queues_may_change_while_running(engine: Memory) -> None:
         work.lines = []
         runner.wake()
     assert [job.key for job in await take(engine)] == ["b"]
-
-
-@pytest.mark.usefixtures("no_polling")
-async def test_wake_may_be_called_from_any_thread(engine: Memory) -> None:
-    work = Hands(engine)
-    work.lines = []
-    runner = runner_of(engine, work)
-    runner.wake()  # before it runs, that does nothing
-    async with runner.running():
-        await add(engine, "a")
-        work.lines = [LINE]
-        thread = threading.Thread(target=runner.wake)
-        thread.start()
-        await until(lambda: work.keys == ["a"])
-        thread.join()
-    runner.wake()
 
 
 @pytest.mark.usefixtures("no_polling")
@@ -350,59 +312,6 @@ async def test_lease_that_cannot_be_renewed_is_lost_before_others_take_the_job(
     assert caplog.text.count("the lease of a is over") == caplog.text.count("the lease of b is over") == 1
 
 
-async def test_short_outage_loses_no_lease(engine: Memory, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "mcpkit")
-    await add(engine, "a")
-    queue = Between(engine)
-    work = Hands(queue, forever)
-    async with runner_of(engine, work, lease=1.5).running():
-        await until(lambda: work.jobs)
-        queue.fail_renew = ConnectionError("it is away")
-        await until(lambda: "cannot be prolonged" in caplog.text)
-        queue.fail_renew = None
-        await until(lambda: "are prolonged again" in caplog.text)
-        count = len(queue.renewals)
-        await until(lambda: len(queue.renewals) > count + 2)
-        assert not work.holds[0].is_lost
-    assert work.cancelled == [("a", "drained")]
-
-
-async def test_renewal_without_an_answer_is_repeated(engine: Memory) -> None:
-    await add(engine, "a")
-    queue = Between(engine)
-
-    async def on_renew() -> None:
-        if len(queue.renewals) == 1:
-            await asyncio.Event().wait()
-
-    queue.on_renew = on_renew
-    work = Hands(queue, forever)
-    async with runner_of(engine, work, lease=1.5).running():
-        await until(lambda: work.jobs)
-        await until(lambda: len(queue.renewals) >= 5)
-        assert not work.holds[0].is_lost
-
-
-async def test_lost_job_may_be_taken_again(engine: Memory) -> None:
-    await add(engine, "a")
-    queue = Between(engine)
-    queue.fail_renew = ConnectionError("it is away")
-
-    async def do(job: Job, hold: Hold) -> None:
-        if job.fence == 1:
-            try:
-                await forever(job, hold)
-            finally:
-                queue.fail_renew = None
-
-    work = Hands(queue, do)
-    async with runner_of(engine, work, lease=1.5).running():
-        await until(lambda: len(work.jobs) == 2 and work.running == 0)
-    assert work.cancelled == [("a", "lost")]
-    assert [job.fence for job in work.jobs] == [1, 2]
-    assert (await look(engine, "a")).value == b"done"
-
-
 async def test_later_lease_of_a_job_replaces_the_earlier(engine: Memory) -> None:
     await add(engine, "a")
     (before,) = (await engine.take(["s/task/a"], most=1, lease=0.01)).jobs
@@ -459,21 +368,3 @@ async def test_jobs_of_unknown_queues_are_given_up_after_the_patience(queue: Mem
     clock.now += 100
     await orphans.look()
     assert work.given_up[40:] == ["later"]
-
-
-async def test_unknown_queue_that_others_serve_is_left(queue: Memory, clock: Clock) -> None:
-    work = Hands(queue, patience=100)
-    orphans = Orphans(queue, work, LEASE, clock)
-    for number in range(10):
-        await add(queue, f"job {number}", line=GONE)
-        clock.now += 10
-    clock.now += 1000
-    for _ in range(5):
-        await orphans.look()
-        clock.now += 60
-        assert len((await queue.take([GONE], most=1, lease=LEASE)).jobs) == 1
-    await orphans.look()
-    assert work.given_up == []
-    clock.now += 100
-    await orphans.look()
-    assert len(work.given_up) == 5

@@ -13,9 +13,6 @@ from typing import Annotated, Any
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from mcpkit import (
     CallTimeoutError,
@@ -37,7 +34,7 @@ from mcpkit import (
 from mcpkit.auth import AuditEvent
 from mcpkit.common.errors import OutputError
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
-from mcpkit.middlewares import AccessLog, RateLimit, Telemetry
+from mcpkit.middlewares import AccessLog, Telemetry
 from mcpkit.tasks.measuring import Watched
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, answer, begin, look, until
@@ -53,10 +50,6 @@ def server() -> Server:
 
 def find_tenant(name: Annotated[str | None, FromHeader("X-Tenant")]) -> str:
     return f"tenant {name}"
-
-
-def read_clock() -> str:
-    return "real"
 
 
 async def run_task(server: Server, tool: str, **options: Any) -> dict[str, Any]:
@@ -197,20 +190,6 @@ async def test_middleware_context_and_arguments_apply_to_the_run(server: Server)
     assert seen[-1] == "tasks/get complete completed"
 
 
-async def test_overrides_apply_and_the_tool_timeout_does_not(
-    server: Server,
-) -> None:
-    @server.tool(task=True, timeout=0.01)
-    async def tell(clock: Annotated[str, Depends(read_clock)]) -> str:
-        await asyncio.sleep(0.05)
-        return clock
-
-    with server.override(read_clock, lambda: "fake"):
-        assert result_text(await run_task(server, "tell")) == "fake"
-    async with connect(server) as client:
-        assert (await client.call("tell")).text == "timed out after 0.01 s"
-
-
 async def test_lasting_tasks_require_cryptography(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
     server = Server("work", secret="a secret of sixteen and more", shared=Sqlite(tmp_path / "work.db"))
@@ -264,20 +243,6 @@ async def test_middleware_changes_the_result_of_a_run() -> None:
         failed = await until(client, await begin(client, "fail"), "completed")
         assert failed["result"]["content"][0]["text"] == "a ****** failed"
         assert failed["result"]["isError"] is True
-
-
-async def test_rate_limit_counts_calls_and_not_runs() -> None:
-    server = Server("lab")
-    server.middleware(RateLimit(0.001, burst=2))
-
-    @server.tool(task=True)
-    def work() -> str:
-        return "done"
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        for _ in range(2):
-            done = await until(client, await begin(client, "work"), "completed")
-            assert "isError" not in done["result"]
 
 
 async def test_access_log_marks_runs(caplog: pytest.LogCaptureFixture) -> None:
@@ -383,25 +348,6 @@ async def test_runs_and_waiting_tasks_are_measured(
         ("ask", "completed"): 1,
     }
     assert not seen.get("queue.ready")
-
-
-async def test_spans_mark_runs() -> None:
-    spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
-    tracers, meters = TracerProvider(), MeterProvider([reader], shutdown_on_exit=False)
-    tracers.add_span_processor(SimpleSpanProcessor(spans))
-    server = Server("lab")
-    server.middleware(Telemetry(tracer_provider=tracers, meter_provider=meters))
-    server.tool(lambda: "done", name="work", task=True)
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        await until(client, await begin(client, "work"), "completed")
-        await eventually(lambda: not server.engine.runtime.running.taken)
-    calls = [
-        dict(each.attributes or {}) for each in spans.get_finished_spans() if each.name == "tools/call work"
-    ]
-    calls = [(each.get("mcpkit.task.run"), each.get("mcpkit.task.attempt")) for each in calls]
-    assert sorted(calls, key=str) == [(None, None), (True, 1)]
-    assert "mcpkit.task.run" in str(reader.get_metrics_data())
-    meters.shutdown()
 
 
 @pytest.mark.limit("look at tasks that wait, by who measures")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,7 +13,6 @@ import pytest
 from mcpkit import Memory, Principal, Server, Task, Tasks
 from mcpkit.auth import StaticTokens
 from mcpkit.engine.engine import Engine
-from mcpkit.state.queue import Taken
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, begin, until
 from tests.helpers.waiting import until as eventually
@@ -106,56 +105,6 @@ async def test_tasks_wait_for_the_lifespan(engine: Memory, counted: CountingTool
             assert counted.begun == 0
             entering.set()
             await until(client, task, "completed")
-
-
-@pytest.mark.usefixtures("no_polling")
-async def test_tool_registered_while_running_has_its_tasks_run(engine: Memory, counted: CountingTool) -> None:
-    maker = Server("lab", shared=engine, secret=SECRET, tasks="workers")
-    maker.tool(task=True)(counted.work)
-    server = Server("lab", shared=engine, secret=SECRET, tasks=Tasks(lease=10_000))
-
-    @server.tool(task=True)
-    def other() -> None: ...
-
-    counted.gate.set()
-    async with connect_client(maker) as client, server.running():
-        task = await begin(client, "work")
-        server.tool(task=True)(counted.work)
-        await until(client, task, "completed")
-
-
-@pytest.mark.usefixtures("no_polling")
-async def test_other_changes_do_not_make_the_runner_look() -> None:
-    looks: list[Sequence[str]] = []
-
-    class Watched(Memory):
-        """An engine that knows who has looked for jobs."""
-
-        async def take(self, queues: Sequence[str], *, most: int, lease: float, late: float = 0.0) -> Taken:
-            looks.append(queues)
-            return await super().take(queues, most=most, lease=lease, late=late)
-
-    server = Server("lab", shared=Watched(), secret=SECRET, tasks=Tasks(lease=10_000))
-
-    @server.tool(task=True)
-    def tool() -> None: ...
-
-    @server.resource("lab://data")
-    def data() -> str:
-        return ""
-
-    async with connect_client(server) as client:
-        await eventually(lambda: looks)
-        for _ in range(10):
-            server.resource_updated("lab://data")
-            await client.read("lab://data")
-            await run_event_loop()
-        server.resource("lab://more")(data)
-        await run_event_loop()
-        assert len(looks) == 1
-        server.tool(name="other", task=True)(tool)
-        await eventually(lambda: len(looks) == 2)
-        assert len(looks[1]) == 2
 
 
 # Revocation

@@ -177,26 +177,6 @@ async def test_cancel_is_final_and_idempotent(server: Server) -> None:
         assert (await look(client, done))["status"] == "completed"
 
 
-async def test_cancel_stops_the_function() -> None:
-    server = Server("lab")
-    stopped = asyncio.Event()
-    began = asyncio.Event()
-
-    @server.tool(task=True)
-    async def work() -> None:
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        task = await begin(client, "work")
-        await began.wait()
-        await client.request("tasks/cancel", {"taskId": task["taskId"]})
-        await stopped.wait()
-
-
 async def test_methods_of_2025_11_25_are_unknown(server: Server) -> None:
     async with connect(server, capabilities=KNOWS_TASKS) as client:
         for method in ("tasks/result", "tasks/list"):
@@ -301,27 +281,6 @@ async def test_open_tasks_are_limited_per_owner_and_in_total() -> None:
             await ada.request("tasks/cancel", {"taskId": tasks[0]["taskId"]})
             await begin(bob, "slow", {"label": "b"})
         gate(server).set()
-
-
-async def test_task_of_an_included_server_has_its_state() -> None:
-    from contextlib import asynccontextmanager
-
-    inner = Server("inner", lifespan=lambda _: entered())
-
-    @asynccontextmanager
-    async def entered() -> Any:
-        yield "the state"
-
-    @inner.tool(task=True)
-    def tell(ctx: Context[str]) -> str:
-        return ctx.state
-
-    outer = Server("outer")
-    outer.include(inner, prefix="in")
-    async with connect(outer, capabilities=KNOWS_TASKS) as client:
-        (name,) = [tool["name"] for tool in (await client.request("tools/list"))["tools"]]
-        done = await until(client, await begin(client, name), "completed")
-        assert done["result"]["structuredContent"] == "the state"
 
 
 async def test_subscription_receives_the_status_of_a_task(server: Server) -> None:

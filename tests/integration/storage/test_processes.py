@@ -6,7 +6,6 @@ import asyncio
 import gc
 import json
 import os
-import random
 import signal
 import sqlite3
 import subprocess
@@ -39,97 +38,6 @@ pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, forks and sends signals"),
     pytest.mark.long,
 ]
-
-QUEUE_PROGRAM = """
-import asyncio, itertools, os, sys
-from mcpkit import Sqlite
-
-shared = Sqlite(sys.argv[1])
-name = sys.argv[2]
-
-def acknowledge(*words):
-    os.write(1, (" ".join(words) + chr(10)).encode())  # so little is written whole or not at all
-
-async def work(number):
-    for turn in itertools.count():
-        key = f"s/{name}/{number}/{turn}"
-        assert await shared.add(key, b"open", queue="s/q", owner=name, most=10**6, most_of_owner=10**6) == "added"
-        acknowledge("added", key)
-        for job in (await shared.take(["s/q"], most=2, lease=60)).jobs:
-            acknowledge("taken", job.key, str(job.fence))
-            begun = await shared.change(job.key, b"begun", version=job.version, fence=job.fence)
-            assert begun is not None
-            end = f"{name}/{number}/{turn}"
-            if turn % 5 == 0:
-                continue  # it is left to who comes next
-            if await shared.change(job.key, end.encode(), version=begun, fence=job.fence, keep=10**6) is not None:
-                acknowledge("ended", job.key, end)
-
-async def main():
-    await asyncio.gather(*map(work, range(4)))
-
-asyncio.run(main())
-"""
-
-
-async def run_until_killed(path: Path, name: str, count: int) -> list[list[str]]:
-    """Return what a process has acknowledged up to its end, which comes by SIGKILL after some acknowledgements."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", QUEUE_PROGRAM, str(path), name, stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    lines: list[bytes] = []
-    while line := await process.stdout.readline():
-        lines.append(line)
-        if len(lines) == count:
-            process.kill()
-    assert await process.wait() == -signal.SIGKILL
-    return [line.decode().split() for line in lines]
-
-
-async def test_acknowledged_jobs_survive_killed_processes_and_end_once(path: Path) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")  # shown where it fails
-    chance = random.Random(seed)
-    added: set[str] = set()
-    taken: dict[str, list[int]] = {}
-    ends: dict[str, str] = {}
-    for turn in range(3):
-        outputs = await asyncio.wait_for(
-            asyncio.gather(
-                *(run_until_killed(path, f"{turn}-{each}", chance.randrange(300, 1200)) for each in range(3))
-            ),
-            120,
-        )
-        for what, key, *more in (words for lines in outputs for words in lines):
-            if what == "added":
-                added.add(key)
-            elif what == "taken":
-                taken.setdefault(key, []).append(int(more[0]))
-            else:
-                assert key not in ends, f"{key} has two ends"
-                ends[key] = more[0]
-    assert len(added) > 1000
-    assert len(ends) > 500
-    assert all(len(set(fences)) == len(fences) for fences in taken.values())
-    with closing(Sqlite(path)) as shared:
-        for key in added:
-            job = await shared.look(key)
-            assert job is not None, f"{key} was lost"
-            assert job.fence >= max(taken.get(key, [0]))
-            if key in ends:
-                assert job.value.decode() == ends[key]
-    # Whatever was left in the hands of the dead comes to the next when its lease is over, and ends.
-    with closing(Sqlite(path, clock=lambda: time.time() + 60)) as later:
-        while jobs := (await later.take(["s/q"], most=500, lease=600)).jobs:
-            for job in jobs:
-                assert job.key not in ends
-                assert await later.change(job.key, b"last", version=job.version, fence=job.fence, keep=600)
-        assert await later.waiting("s") == []
-        for key in added - set(ends):
-            job = await later.look(key)
-            assert job is not None
-            assert job.value != b"open"
 
 
 # Records, claims and messages
@@ -290,32 +198,6 @@ async def test_forked_process_has_connections_and_listeners_of_its_own(name: str
     assert output.stderr == ""
 
 
-MEMORY_FORKS = """
-import os
-from mcpkit.state.memory import Memory
-
-broker = Memory()
-print(broker.home, flush=True)
-for _ in range(2):
-    if os.fork() == 0:
-        print(broker.home, broker.home, flush=True)
-        os._exit(0)
-    os.wait()
-print(broker.home)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
-def test_forked_memory_engine_has_another_home():
-    output = subprocess.run(
-        [sys.executable, "-c", MEMORY_FORKS], capture_output=True, text=True, check=True, timeout=60
-    )
-    parent, first, second, again = output.stdout.splitlines()
-    assert parent == again
-    assert first.split()[0] == first.split()[1]
-    assert len({parent, first.split()[0], second.split()[0]}) == 3
-
-
 WORKERS = """
 import multiprocessing
 
@@ -398,24 +280,6 @@ async def serve_once(engine: Engine, folder: Path) -> None:
         ).status == 200
         assert (await client.open("GET", "/health").whole()).status == 200
         await until(lambda: len(calls) == 2 and not runtime.running.taken)
-
-
-@pytest.mark.parametrize("name", ENGINES)
-async def test_repeated_serving_with_one_engine_opens_no_more_resources(
-    name: str, tmp_path: Path, schema_dir: Path
-) -> None:
-    engine = make_engine(name, tmp_path)
-    before = open_resources()
-    await serve_once(engine, schema_dir)
-    pool = (
-        Counter({"socket": 2 * 16}) if name == "redis" else Counter()
-    )  # on this side, and of what there is at once
-    first = open_resources() + pool
-    for _ in range(3 * ROUNDS if name == "redis" else ROUNDS):
-        await serve_once(engine, schema_dir)
-    await wait_for_resources(first)
-    close(engine)
-    await wait_for_resources(before)
 
 
 @pytest.mark.parametrize("way", ["closed", "forgotten"])

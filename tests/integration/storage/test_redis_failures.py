@@ -81,14 +81,6 @@ async def test_acknowledged_data_survives_a_kill(redis: Redis, server: RedisServ
     assert not await redis.claim("a", 60)
 
 
-async def test_call_waits_for_a_restart(redis: Redis, server: RedisServer) -> None:
-    await redis.claim("a", 60)
-    server.kill()
-    asking = asyncio.create_task(redis.read("a"))
-    server.start()
-    assert await asking == {}
-
-
 async def test_restart_is_logged_and_reported_as_a_gap(
     redis: Redis, other: Redis, server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -208,43 +200,6 @@ async def test_messages_trimmed_before_they_were_read_are_a_gap(
     assert missed == [True]
 
 
-def next_position(server: RedisServer) -> str:
-    info: Any = server.ask("XINFO", "STREAM", "own:log")
-    began, number = info[info.index(b"last-generated-id") + 1].decode().split("-")
-    return f"{began}-{int(number) + 1}"
-
-
-async def test_missing_long_message_is_a_gap_of_its_topic(
-    redis: Redis, other: Redis, server: RedisServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    listener = Listener(redis)
-    messages = listener.messages
-    await publish_and_wait(redis, messages, "before")
-    unconcerned = Listener(redis, "another topic")
-    server.ask("XADD", "own:log", next_position(server), "t", "t", "k", "own:m:gone")
-    await until(lambda: "a long message was not fetched in time" in caplog.text)
-    await publish_and_wait(other, messages, "after")
-    assert messages == ["before", "after"]
-    assert (listener.missed, unconcerned.missed) == (1, 0)
-
-
-async def test_earlier_log_is_a_gap(
-    redis: Redis, other: Redis, server: RedisServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    listener = Listener(redis)
-    messages = listener.messages
-    await publish_and_wait(redis, messages, "first")
-    earlier = server.ask("DUMP", "own:log")
-    await publish_and_wait(other, messages, "lost with the primary")
-    server.ask("RESTORE", "own:log", 0, earlier, "REPLACE")
-    server.ask("CLIENT", "KILL", "TYPE", "normal")
-    await until(lambda: listener.missed)
-    assert "its log was emptied, or is an earlier one" in caplog.text
-    await publish_and_wait(other, messages, "after")
-    assert messages == ["first", "lost with the primary", "after"]
-    assert listener.missed == 1
-
-
 async def test_old_redis_version_is_refused(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcpkit.state.redis_link._OLDEST", (99, 0))
     for _ in range(2):
@@ -273,30 +228,6 @@ async def test_close_while_paused_ends_pending_calls(redis: Redis, server: Redis
             await asking
     finally:
         server.resume()
-
-
-async def test_listening_fails_during_an_outage(server: RedisServer) -> None:
-    server.kill()
-    messages: list[str] = []
-    with closing(Redis(server.url)) as engine:
-        engine.subscribe("t", messages.append)
-        with pytest.raises(ConnectionError, match="cannot be reached"):
-            await engine.listening()
-        server.start()
-
-        async def is_listening() -> bool:
-            try:
-                await engine.listening()
-            except ConnectionError:
-                return False
-            return True
-
-        while not await is_listening():
-            await asyncio.sleep(0.01)
-        server.ask("PING")
-        with closing(Redis(server.url)) as other:
-            await other.publish("t", "after")
-            await until(lambda: messages == ["after"])
 
 
 # Failover
@@ -363,25 +294,6 @@ async def test_failover_with_lost_messages_is_a_gap(
     finally:
         for each in (engine, other):
             await asyncio.to_thread(each.close)
-
-
-async def test_demoted_primary_is_left_for_the_new_one(
-    server: RedisServer, replica: RedisServer, proxied: tuple[LossyProxy, str]
-) -> None:
-    """It still answers, but takes nothing: connections are opened anew, which lead to the other one."""
-    proxy, url = proxied
-    engine = Redis(url)
-    try:
-        assert await engine.claim("a", 600)
-        await until(lambda: replica.replicated() >= server.replicated())
-        replica.ask("REPLICAOF", "NO", "ONE")
-        proxy.port = replica.port
-        server.ask("REPLICAOF", "127.0.0.1", replica.port)
-        assert not await engine.claim("a", 600)
-        assert await engine.claim("b", 600)
-        assert await engine.read("b") == {}
-    finally:
-        await asyncio.to_thread(engine.close)
 
 
 async def test_write_to_a_replica_is_refused(replica: RedisServer) -> None:

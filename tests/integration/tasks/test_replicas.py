@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,38 +90,6 @@ async def test_task_of_a_stopped_server_continues_at_another(engine: Any) -> Non
         done = await until(two, task, "completed")
     assert done["result"]["structuredContent"] == 2
     assert second.calls == ["safe", "kept"]  # what was done once is not done again
-
-
-async def test_once_is_stored_before_the_task_is_returned(engine: Any) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-    calls: list[str] = []
-
-    def effect() -> str:
-        calls.append("begun")
-        begun.set()
-        go_on.wait(30)
-        return "effect"
-
-    def make() -> Server:
-        server = Server("lab", secret=SECRET, shared=engine)
-
-        @server.tool(task=Task(rerun="safe"))
-        async def work(ctx: Context) -> str:
-            what = await ctx.once("effect", effect)
-            if ctx.attempt == 1:
-                await asyncio.Event().wait()
-            return what
-
-        return server
-
-    async with connect(make(), capabilities=KNOWS_TASKS) as one:
-        task = await begin(one, "work")
-        while not begun.is_set():
-            await asyncio.sleep(0.005)
-        asyncio.get_running_loop().call_later(0.05, go_on.set)
-    async with connect(make(), capabilities=KNOWS_TASKS) as two:
-        assert (await until(two, task, "completed"))["result"]["structuredContent"] == "effect"
-    assert calls == ["begun"]
 
 
 HOST = """
