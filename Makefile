@@ -241,7 +241,7 @@ soak: .venv/.dev
 	$(PY) tests/soak/run.py $(SECONDS)
 
 pairs: .venv/.dev
-	PYTHONPATH=. $(PY) tests/soak/run_pairs.py $(ARGS)
+	$(PY) tests/soak/pairs.py $(ARGS)
 
 bent: .venv/.dev
 	@MCPKIT_TEST_EXAMPLES=$(or $(EXAMPLES),50000) $(PY) -m pytest -q --timeout 0 tests/conformance/test_bent.py tests/client/test_bent_servers.py $(ARGS)

@@ -201,7 +201,7 @@ async def test_write_that_waits_does_not_block_the_event_loop(shared: Sqlite, pa
 async def test_lasting_lock_raises_timeout_for_all_waiting_writes(
     shared: Sqlite, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "PATIENCE", 0.2)
+    monkeypatch.setattr(database, "PATIENCE", 0.5)
     await shared.write("a", {"x": "1"}, 60)
     shared.close()  # the next connection has the patience of the test
     with locked(path, "IMMEDIATE"):

@@ -66,7 +66,7 @@ async def test_task_completes_whichever_engine_call_fails(rerun: Any, when: When
         server = Server("lab", shared=engine, tasks=Tasks(lease=0.3 if rerun == "safe" else 1.0))
         did: list[str] = []
 
-        @server.tool(task=Task(rerun=rerun))
+        @server.tool(task=Task(rerun=rerun, attempts=20))
         async def work(ctx: Context) -> str:
             did.append("run")
             await ctx.progress(1, 3, "first")

@@ -1,28 +1,105 @@
-"""Pairs of principals at two workers, drawn from a seed: what one of them is told is never anybody else's.
+"""Pairs of principals at two servers with one file: no response to one of them names the other.
 
-Each of a pair opens sessions, some of them before logging in, listens, asks, is asked, lists and reads, with one token
-after another, at whichever worker; and tries to get at what is the other's. The workers share a file, and are started
-again in the midst of it. Of all that somebody is told, whatever names a principal must name them.
+    python tests/soak/pairs.py [pairs] [seed]    10,000 pairs with seed 1 by default
+
+Each principal opens sessions, some before it has a token, subscribes, answers questions and reads, at either
+server, and tries to use the sessions and states of the other. Tokens change, and servers restart meanwhile. In responses,
+`who=<...>` names the principal.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
+import logging
 import random
 import re
+import sys
+import tempfile
+import time
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from mcpkit import Principal, Server, Sqlite
-from mcpkit.state.principal import client as client_by_itself
-from mcpkit.state.principal import user
-from tests.helpers.pairs_server import ISSUERS, NOBODY, SCOPES, box_of, make_server, mark_of
-from tests.helpers.protected import Lenient
-from tests.helpers.raw_client import DECLARED, Answer, Client, Session, accept, initialize, lifespan, within
+sys.path[:0] = [str(Path(__file__).parents[2])]
+
+from mcpkit import Cache, Context, Principal, Scope, Server, Sqlite  # noqa: E402
+from mcpkit.auth import Grant, TokenVerifier  # noqa: E402
+from mcpkit.state.principal import client as client_by_itself  # noqa: E402
+from mcpkit.state.principal import user  # noqa: E402
+from tests.helpers.protected import Lenient  # noqa: E402
+from tests.helpers.raw_client import DECLARED, Answer, Client, Session, accept, initialize, lifespan, within  # noqa: E402
+
+SECRET = "a secret of some length"
+SCOPES = {
+    "notes:read": Scope("Read"),
+    "notes:write": Scope("Write", implies=["notes:read"]),
+    "odd": Scope("Odd"),
+}
+ISSUERS = ("https://one.example", "https://two.example")
+NOBODY = "nobody"
+
+
+def mark_of(who: Principal) -> str:
+    """Return what the server says of who asks: it differs for all of them."""
+    return NOBODY if who.id is None else f"{who.id} by {who.client_id}"
+
+
+def box_of(id_: str | None) -> str:
+    """Return whose updates go by this name: those of a principal, by whichever client."""
+    return hashlib.sha256(str(id_).encode()).hexdigest()[:16]
+
+
+class Readable(TokenVerifier):
+    """Takes tokens that say in JSON whose they are."""
+
+    issuers = ISSUERS
+
+    async def verify(self, token: str, audience: str) -> Grant:
+        issuer, subject, client_id, scopes, _ = json.loads(base64.urlsafe_b64decode(token))
+        if subject is None:
+            return Grant(client_by_itself(issuer, client_id, scopes))
+        return Grant(user(issuer, subject, scopes, client_id=client_id))
+
+
+def make_server(shared: Sqlite) -> Server:
+    """Return a server that says in all that it says who asks."""
+    server = Server("pairs", secret=SECRET, shared=shared, auth=Readable(), scopes=SCOPES)
+
+    @server.tool(anonymous=True)
+    async def say(ctx: Context) -> str:
+        return f"who=<{mark_of(ctx.principal)}>"
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        question = f"Who is who=<{mark_of(ctx.principal)}>?"
+        return f"{(await ctx.elicit(question, str)).value} who=<{mark_of(ctx.principal)}>"
+
+    @server.tool(visible=lambda who: "odd" in who.scopes)
+    async def odd() -> None: ...
+
+    for issuer in ISSUERS:
+        server.tool(
+            lambda: None, name=f"of_{issuer[8:11]}", visible=lambda who, issuer=issuer: who.issuer == issuer
+        )
+
+    @server.resource("inbox://mine", anonymous=True, cache=Cache(60))
+    def mine(ctx: Context) -> str:
+        return f"who=<{mark_of(ctx.principal)}>"
+
+    def entries(who: Principal) -> Iterable[dict[str, Any]]:
+        return [{"uri": f"inbox://{box_of(who.id)}", "name": f"who=<{mark_of(who)}>"}]
+
+    @server.resource("inbox://{box}", entries=entries)
+    def inbox(box: str, ctx: Context) -> str:
+        return f"who=<{mark_of(ctx.principal)}>"
+
+    return server
+
 
 URL = "https://mcp.example.com/mcp"
 MARK = re.compile(r"who=<([^>]*)>")
@@ -180,35 +257,16 @@ class Actor:
             answer = self._ask("tools/call", {"name": "say", "arguments": {}})
         assert f"who=<{self.mark}>" in await self.told(answer), (answer.status, answer.body)
 
-    async def write(self) -> None:
-        """Call a tool that takes a scope."""
-        answer = self._ask("tools/call", {"name": "write", "arguments": {}})
-        text = await self.told(answer)
-        assert answer.status == (200 if "notes:write" in self.scopes else 403), text
-
-    async def list(self) -> None:
-        """List tools and resources: those that are for it, for it alone."""
-        tools = self._ask("tools/list", {})
-        result = json.loads(await self.told(tools))["result"]
-        expected = [
-            "say",
-            "ask",
-            "write",
-            *(["odd"] if "odd" in self.scopes else []),
-            f"of_{self.issuer[8:11]}",
-        ]
-        assert [each["name"] for each in result["tools"]] == expected
-        assert result["cacheScope"] == "private"
-        listed = self._ask("resources/list", {})
-        assert f"who=<{self.mark}>" in await self.told(listed)
-
-    async def read(self) -> None:
-        """Read what may be kept, and by whom."""
-        answer = self._ask("resources/read", {"uri": "inbox://mine"})
-        result = json.loads(await self.told(answer))["result"]
-        assert result["contents"][0]["text"] == f"who=<{self.mark}>"
-        assert result["cacheScope"] == "private"
-        self.world.counts["reads"] += 1
+    async def read_lists(self) -> None:
+        """Request the tools, the resources and a resource of the principal."""
+        tools = json.loads(await self.told(self._ask("tools/list", {})))["result"]
+        expected = ["say", "ask", *(["odd"] if "odd" in self.scopes else []), f"of_{self.issuer[8:11]}"]
+        assert [each["name"] for each in tools["tools"]] == expected
+        resources = await self.told(self._ask("resources/list", {}))
+        content = await self.told(self._ask("resources/read", {"uri": "inbox://mine"}))
+        for text in (resources, content):
+            assert f"who=<{self.mark}>" in text
+            assert '"cacheScope":"private"' in text.replace(" ", "")
 
     async def be_asked(self) -> None:
         """Begin a request of the stateless era that has to be gone on with."""
@@ -283,7 +341,6 @@ class Pair:
         await self._intrude()
         await self._go_on_with_states()
         await self._listen()
-        await self._question()
         for each in self.both:
             if self.draw.random() < 0.5:
                 client = self.world.any()
@@ -293,13 +350,9 @@ class Pair:
 
     async def _some_steps(self) -> None:
         for each in self.both:
-            steps = [each.write, each.list, each.read]
             if not each.is_nobodys:
-                steps.append(each.say)
-            for step in self.draw.sample(steps, 2):
-                if self.draw.random() < 0.3:
-                    each.renew()
-                await step()
+                await each.say()
+            await each.read_lists()
 
     async def _adopt(self) -> None:
         """Let both claim a session of nobody's at once: one of them has it, and nobody else ever."""
@@ -382,18 +435,19 @@ class Pair:
             stream.disconnect()
             await each.told(stream)
 
-    async def _question(self) -> None:
-        """Be asked in a session: the other cannot answer, whichever session it names."""
-        for mine, other in (self.both, self.both[::-1]):
-            call = mine.at().call("ask", headers=mine.token)
-            question = await within(call.message())
-            mine.check(json.dumps(question), mine.mark)
-            answer = {"jsonrpc": "2.0", "id": question["id"], "result": accept("somebody else")}
-            for session, statuses in ((mine.at(), {404}), (other.at(), {400, 202})):
-                tried = session.post(answer, other.token)
-                await other.told(tried)
-                assert tried.status in statuses, tried.status
-            answer["result"] = accept("me")
-            assert (await mine.at().post(answer, mine.token).whole()).status == 202
-            assert f"me who=<{mine.mark}>" in await mine.told(call)
-            self.world.counts["questions"] += 1
+
+async def main(pairs: int, seed: int) -> None:
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        async with World(Path(folder), seed) as world:
+            for start in range(0, pairs, 20 * AT_ONCE):
+                await world.run(min(20 * AT_ONCE, pairs - start))
+                counts = ", ".join(f"{count:,} {what}" for what, count in sorted(world.counts.items()))
+                print(f"{time.monotonic() - begin:6.0f} s: {counts}", flush=True)
+    print("no response named another principal")
+
+
+if __name__ == "__main__":
+    logging.getLogger("mcpkit").setLevel(logging.ERROR)
+    arguments = [int(each) for each in sys.argv[1:]]
+    asyncio.run(main(*(arguments + [10_000, 1][len(arguments) :])))
