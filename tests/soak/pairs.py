@@ -3,8 +3,8 @@
     python tests/soak/pairs.py [pairs] [seed]    10,000 pairs with seed 1 by default
 
 Each principal opens sessions, some before it has a token, subscribes, answers questions and reads, at either
-server, and tries to use the sessions and states of the other. Tokens change, and servers restart meanwhile. In responses,
-`who=<...>` names the principal.
+server, and tries to use the sessions and states of the other. Tokens change, and servers restart meanwhile.
+In responses, `who=<...>` names the principal.
 """
 
 from __future__ import annotations
