@@ -1,4 +1,4 @@
-"""Where metadata is looked for, and what of it is believed."""
+"""URLs that clients and verifiers may use, and the metadata found there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from mcpkit.auth.discovery import (
     origin_urls,
     protected_resource_urls,
 )
-from mcpkit.auth.urls import MetadataError
+from mcpkit.auth.urls import MetadataError, canonical, check_url, covers, is_loopback, leads_here, origin
+from tests.helpers.tables import each_row
 
 ISSUER = "https://id.example.com/tenant"
 
@@ -37,12 +38,12 @@ ISSUER = "https://id.example.com/tenant"
         ),
     ],
 )
-def test_a_server_is_described_at_its_path_and_at_the_root(url: str, expected: list[str]) -> None:
+def test_protected_resource_urls_are_path_then_root(url, expected):
     assert list(protected_resource_urls(url)) == expected
 
 
 @pytest.mark.parametrize("issuer", ["https://id.example.com", "https://id.example.com/"])
-def test_an_issuer_without_a_path_is_asked_twice(issuer: str) -> None:
+def test_authorization_server_urls_without_path(issuer):
     assert authorization_server_urls(issuer) == (
         "https://id.example.com/.well-known/oauth-authorization-server",
         "https://id.example.com/.well-known/openid-configuration",
@@ -50,7 +51,7 @@ def test_an_issuer_without_a_path_is_asked_twice(issuer: str) -> None:
 
 
 @pytest.mark.parametrize("issuer", [ISSUER, ISSUER + "/"])
-def test_an_issuer_with_a_path_is_asked_three_times_in_the_order_of_the_specification(issuer: str) -> None:
+def test_authorization_server_urls_with_path_follow_specification_order(issuer):
     assert authorization_server_urls(issuer) == (
         "https://id.example.com/.well-known/oauth-authorization-server/tenant",
         "https://id.example.com/.well-known/openid-configuration/tenant",
@@ -58,18 +59,18 @@ def test_an_issuer_with_a_path_is_asked_three_times_in_the_order_of_the_specific
     )
 
 
-def test_the_oldest_revision_asks_the_origin_whatever_the_path() -> None:
+def test_origin_urls_ignore_path():
     assert origin_urls("https://api.example.com/v1/mcp") == (
         ("https://api.example.com/.well-known/oauth-authorization-server",),
         ("https://api.example.com", "https://api.example.com/"),
     )
-    presumed = AuthorizationServerMetadata.of_origin("https://api.example.com/v1/mcp")
-    assert [presumed.endpoint(f"{name}_endpoint") for name in ("authorization", "token", "registration")] == [
+    metadata = AuthorizationServerMetadata.of_origin("https://api.example.com/v1/mcp")
+    assert [metadata.endpoint(f"{name}_endpoint") for name in ("authorization", "token", "registration")] == [
         "https://api.example.com/authorize",
         "https://api.example.com/token",
         "https://api.example.com/register",
     ]
-    presumed.check_pkce()
+    metadata.check_pkce()
     with pytest.raises(MetadataError, match="not encrypted"):
         AuthorizationServerMetadata.of_origin("http://api.example.com/v1/mcp")
 
@@ -78,7 +79,7 @@ def resource(**changes: object) -> dict[str, object]:
     return {"resource": "https://a.example/mcp", "authorization_servers": [ISSUER], **changes}
 
 
-def test_what_a_resource_says_is_read() -> None:
+def test_resource_metadata_is_read():
     read = ResourceMetadata.read(resource(scopes_supported=["a", "b"]), "https://a.example/mcp")
     assert (read.resource, read.authorization_servers, read.scopes) == (
         "https://a.example/mcp",
@@ -88,7 +89,7 @@ def test_what_a_resource_says_is_read() -> None:
     assert ResourceMetadata.read(resource(), "https://a.example/mcp").scopes is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "wrong"),
     [
         ([], "no JSON object"),
@@ -103,7 +104,7 @@ def test_what_a_resource_says_is_read() -> None:
         (resource(scopes_supported="a b"), "no list of strings"),
     ],
 )
-def test_a_resource_that_cannot_be_used_is_refused_in_words(document: object, wrong: str) -> None:
+def test_resource_metadata_invalid_raises(document, wrong):
     with pytest.raises(MetadataError, match=wrong):
         ResourceMetadata.read(document, "https://a.example/mcp")
 
@@ -118,7 +119,7 @@ def server(**changes: object) -> dict[str, object]:
     }
 
 
-def test_what_an_authorization_server_says_is_read() -> None:
+def test_server_metadata_is_read():
     read = AuthorizationServerMetadata.read(server(client_id_metadata_document_supported=True), ISSUER)
     read.check_pkce()
     assert read.endpoint("token_endpoint") == f"{ISSUER}/token"
@@ -137,12 +138,12 @@ def test_what_an_authorization_server_says_is_read() -> None:
         (ISSUER.upper(), "another issuer"),
     ],
 )
-def test_the_issuer_is_the_same_to_the_byte(issuer: object, wrong: str) -> None:
+def test_server_metadata_issuer_must_match_exactly(issuer, wrong):
     with pytest.raises(MetadataError, match=wrong):
         AuthorizationServerMetadata.read(server(issuer=issuer), ISSUER)
 
 
-def test_an_endpoint_that_is_missing_or_not_encrypted_is_refused() -> None:
+def test_server_metadata_endpoint_missing_or_plain_raises():
     read = AuthorizationServerMetadata.read(
         server(token_endpoint="http://id.example.com/token", jwks_uri=7), ISSUER
     )
@@ -162,14 +163,123 @@ def test_an_endpoint_that_is_missing_or_not_encrypted_is_refused() -> None:
         ([], "by nothing alone"),
     ],
 )
-def test_who_does_not_say_that_it_knows_pkce_is_refused(methods: object, wrong: str) -> None:
+def test_server_metadata_without_pkce_raises(methods, wrong):
     read = AuthorizationServerMetadata.read(server(code_challenge_methods_supported=methods), ISSUER)
     with pytest.raises(MetadataError, match=wrong):
         read.check_pkce()
 
 
-def test_what_a_stranger_has_written_is_shown_short_and_printable() -> None:
-    with pytest.raises(MetadataError) as refused:
+def test_server_metadata_error_is_short_and_printable():
+    with pytest.raises(MetadataError) as caught:
         AuthorizationServerMetadata.read(server(issuer="\x1b[31m" + "x" * 5000), ISSUER)
-    assert "\x1b" not in str(refused.value)
-    assert len(str(refused.value)) < 600
+    assert "\x1b" not in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+@each_row("host", ["localhost", "LOCALHOST", "a.localhost", "127.0.0.1", "127.9.9.9", "::1", "localhost."])
+def test_is_loopback_accepts_loopback_hosts(host):
+    assert is_loopback(host)
+
+
+@each_row(
+    "host",
+    [
+        "localhost", "127.0.0.1", "127.1", "127.0.0.1.", "2130706433", "0x7f.1", "0177.0.0.1", "0", "0.0.0.0",
+        "::", "::1", "::ffff:127.0.0.1", "::ffff:7f00:1",
+    ],
+)  # fmt: skip
+def test_leads_here_accepts_every_spelling(host):
+    assert leads_here(host)
+
+
+@each_row("host", [None, "", "id.example.com", "10.0.0.1", "128.1", "::ffff:10.0.0.1", "::2", "x" * 70])
+def test_leads_here_rejects_other_hosts(host):
+    assert not leads_here(host)
+
+
+@each_row("host", [None, "", "localhost.example.com", "10.0.0.1", "127.0.0.1.nip.io", "::2"])
+def test_is_loopback_rejects_other_hosts(host):
+    assert not is_loopback(host)
+
+
+@each_row(
+    ("url", "wrong"),
+    [
+        (None, "the endpoint is no URL"),
+        ("http://id.example.com/token", "not encrypted"),
+        ("javascript:alert(1)", "no URL of https"),
+        ("file:///etc/passwd", "no URL of https"),
+        ("https://", "no URL of https"),
+        ("https://id.example.com:99999/", "no URL of https"),
+        ("https://id.example.com/a b", "no URL of https"),
+        ("https://id.example.com/\n", "no URL of https"),
+        ("https://[bad/", "no URL of https"),
+        ("https://a..example/", "no URL of https"),
+        ("https://.example/", "no URL of https"),
+        (f"https://{'a' * 64}.example/", "no URL of https"),
+        ("https://id.example.com/#x", "fragment"),
+        ("https://id.example.com/#", "fragment"),
+    ],
+)
+def test_check_url_rejects_unsafe_urls(url, wrong):
+    with pytest.raises(MetadataError, match=wrong):
+        check_url(url, "the endpoint")
+
+
+@pytest.mark.parametrize("accepts_http", [None, False, True])
+def test_check_url_plain_http_error_names_option(accepts_http):
+    url = "http://id.example.com/token"
+    if accepts_http:
+        assert check_url(url, "the endpoint", accepts_http=accepts_http) == url
+        return
+    with pytest.raises(MetadataError) as caught:
+        check_url(url, "the endpoint", accepts_http=accepts_http)
+    assert ("accept_plain_http" in str(caught.value)) is (accepts_http is False)
+
+
+def test_check_url_password_is_not_quoted():
+    with pytest.raises(MetadataError) as caught:
+        check_url("https://user:hunter2@id.example.com/", "the endpoint")
+    assert "hunter2" not in str(caught.value)
+
+
+@each_row(
+    "url",
+    [
+        "https://id.example.com/token",
+        "https://id.example.com./token",
+        f"https://{'a' * 63}.example/",
+        "http://127.0.0.1:9000/token",
+        "http://[::1]/",
+    ],
+)
+def test_check_url_accepts_https_and_loopback(url):
+    assert check_url(url, "the endpoint") == url
+
+
+def test_canonical_normalizes_urls():
+    assert canonical("HTTPS://MCP.Example.com:443/Mcp?a=B#c") == "https://mcp.example.com/Mcp?a=B"
+    assert canonical("https://mcp.example.com/") == "https://mcp.example.com"
+    assert canonical("http://[::1]:8000/mcp/") == "http://[::1]:8000/mcp/"
+    assert origin("https://mcp.example.com:8443/mcp") == "https://mcp.example.com:8443"
+
+
+@each_row(
+    ("resource", "url", "expected"),
+    [
+        ("https://a.example/mcp", "https://a.example/mcp", True),
+        ("https://A.example/mcp/", "https://a.example/mcp", True),
+        ("https://a.example", "https://a.example/mcp", True),
+        ("https://a.example/", "https://a.example/mcp", True),
+        ("https://a.example/mc", "https://a.example/mcp", False),
+        ("https://a.example/mcp", "https://a.example/mc", False),
+        ("https://a.example/other", "https://a.example/mcp", False),
+        ("https://b.example/mcp", "https://a.example/mcp", False),
+        ("http://a.example/mcp", "https://a.example/mcp", False),
+        ("https://a.example:8443/mcp", "https://a.example/mcp", False),
+        ("https://a.example/mcp?team=1", "https://a.example/mcp", False),
+        ("https://a.example/mcp", "https://a.example/mcp?team=1", True),
+    ],
+)
+def test_covers_resource_url_and_paths_below(resource, url, expected):
+    assert covers(resource, url) is expected

@@ -1,4 +1,4 @@
-"""Tokens that are none, by the thousand: each is refused, in words that are none of its."""
+"""Generated tokens that every verifier must reject without quoting them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,24 @@ from tests.helpers.signed_tokens import AUDIENCE, ISSUER, NOW, Signer
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 SIGNERS = [Signer("RS256", "one"), Signer("ES256", "two"), Signer("EdDSA", "three"), Signer("PS256", "four")]
+
+
 KEYS = {"keys": [each.public() for each in SIGNERS]}
+
+
 FIXED = re.compile(r"the (token|signature|header|times|scopes) [a-zA-Z ,_()]+")
+
+
 SEED = 20_261_122
 
 
 JWT = Jwt(ISSUER, keys=KEYS, clock=Clock(NOW))
-STRANGER = Signer("ES256", "two")
 
 
-async def refusal(token: str) -> InvalidTokenError | None:
+UNKNOWN_SIGNER = Signer("ES256", "two")
+
+
+async def rejection(token: str) -> InvalidTokenError | None:
     try:
         await JWT.verify(token, AUDIENCE)
     except InvalidTokenError as error:
@@ -37,34 +45,32 @@ async def refusal(token: str) -> InvalidTokenError | None:
     return None
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + 4))
-async def test_thousands_of_them_are_refused_and_nothing_of_them_is_said(
-    seed: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    refused: Counter[str] = Counter()
+@pytest.mark.parametrize("seed", range(SEED, SEED + 2))
+async def test_jwt_generated_hostile_tokens_are_rejected_without_quoting(seed, caplog):
+    rejected: Counter[str] = Counter()
     with caplog.at_level(logging.DEBUG):
         for way, token in Hostile(SIGNERS).tokens(seed, 1050):
-            error = await refusal(token)
+            error = await rejection(token)
             assert error is not None, f"seed {seed}, {way}: {token}"
             assert FIXED.fullmatch(error.description), error.description
-            told = "".join(traceback.format_exception(error))
+            traceback_text = "".join(traceback.format_exception(error))
             pieces = [piece for piece in token.split(".") if len(piece) > 20]
-            assert not any(piece in told for piece in (*pieces, CANARY))
-            refused[way] += 1
+            assert not any(piece in traceback_text for piece in (*pieces, CANARY))
+            rejected[way] += 1
 
-    assert len(refused) == 21
-    assert set(refused.values()) == {50}
+    assert len(rejected) == 21
+    assert set(rejected.values()) == {50}
     assert not caplog.records
 
 
-async def test_what_they_are_made_of_is_good() -> None:
+async def test_jwt_base_of_hostile_tokens_is_accepted():
     for signer in SIGNERS:
         assert await JWT.verify(signer.token(Hostile(SIGNERS).claims()), AUDIENCE)
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.one_of(st.text(), st.lists(st.text(max_size=40), min_size=3, max_size=3).map(".".join)))
-async def test_any_text_is_refused(token: str) -> None:
+async def test_jwt_any_text_is_rejected(token):
     with pytest.raises(InvalidTokenError):
         await JWT.verify(token, AUDIENCE)
 
@@ -89,8 +95,6 @@ async def test_any_text_is_refused(token: str) -> None:
         ),
     ),
 )
-async def test_a_stranger_may_say_anything_and_is_refused(
-    header: dict[str, object], claims: dict[str, object]
-) -> None:
+async def test_jwt_of_unknown_signer_is_rejected(header, claims):
     with pytest.raises(InvalidTokenError):
-        await JWT.verify(STRANGER.token(claims, header), AUDIENCE)
+        await JWT.verify(UNKNOWN_SIGNER.token(claims, header), AUDIENCE)

@@ -1,24 +1,27 @@
-"""Access tokens that are JWTs: which are taken, and what they grant."""
+"""Verification of access tokens that are JWTs."""
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
 
-from mcpkit import Principal
-from mcpkit.auth import Grant, InvalidTokenError
+from mcpkit import Principal, Server
+from mcpkit.auth import Grant, InvalidTokenError, Jwt
 from mcpkit.auth.jws import MAX_TOKEN
-from mcpkit.auth.jwt import Jwt
 from mcpkit.auth.key_set import ALGORITHMS
 from tests.helpers.clock import Clock
-from tests.helpers.signed_tokens import AUDIENCE, ISSUER, NOW, Signer, claims_of
+from tests.helpers.signed_tokens import AUDIENCE, ISSUER, NOW, Signer
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
 SIGNERS = {algorithm: Signer(algorithm, algorithm) for algorithm in ALGORITHMS}
+
+
 ES = SIGNERS["ES256"]
+
+
 KEYS = {"keys": [each.public() for each in SIGNERS.values()]}
 
 
@@ -26,19 +29,19 @@ def verifier(**options: Any) -> Jwt:
     return Jwt(ISSUER, **{"keys": KEYS, "clock": Clock(NOW), **options})
 
 
-async def granted(token: str, **options: Any) -> Grant:
+async def verify(token: str, **options: Any) -> Grant:
     return await verifier(**options).verify(token, AUDIENCE)
 
 
-async def refusal(token: str, audience: str = AUDIENCE, **options: Any) -> str:
+async def rejection(token: str, audience: str = AUDIENCE, **options: Any) -> str:
     with pytest.raises(InvalidTokenError) as caught:
         await verifier(**options).verify(token, audience)
     return caught.value.description
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-async def test_a_token_says_who_asks_and_what_was_granted(algorithm: str) -> None:
-    grant = await granted(SIGNERS[algorithm].token(jti="7", org={"id": "acme"}))
+async def test_jwt_each_algorithm_returns_principal_and_times(algorithm):
+    grant = await verify(SIGNERS[algorithm].token(jti="7", org={"id": "acme"}))
 
     who = grant.principal
     assert who.id == "https://id.example.com#sub=ada"
@@ -54,11 +57,11 @@ async def test_a_token_says_who_asks_and_what_was_granted(algorithm: str) -> Non
     assert (grant.expires, grant.issued, grant.fresh_until) == (NOW + 605, NOW - 60, None)
 
 
-async def test_keys_may_be_given_as_they_come() -> None:
+async def test_jwt_keys_accept_jwks_jwk_and_pem():
     rsa, es, ed = (SIGNERS[name] for name in ("RS256", "ES256", "EdDSA"))
     pem = es.key.as_pem(private=False)
     for keys in (KEYS, es.public(), pem, pem.decode(), [rsa.public(), pem, ed.key.as_pem(private=False)]):
-        assert (await granted(es.token(), keys=keys)).principal.subject == "ada"
+        assert (await verify(es.token(), keys=keys)).principal.subject == "ada"
 
 
 @pytest.mark.limit("keys of an issuer")
@@ -74,12 +77,12 @@ async def test_keys_may_be_given_as_they_come() -> None:
         ({"keys": [ES.public()] * 101}, "more than 100 keys"),
     ],
 )
-def test_keys_that_are_none_or_private_are_refused_at_once(keys: Any, problem: str) -> None:
+def test_jwt_keys_missing_or_private_raise_value_error(keys, problem):
     with pytest.raises(ValueError, match=problem):
         verifier(keys=keys)
 
 
-async def test_keys_that_are_not_for_signatures_or_weak_are_passed_over() -> None:
+async def test_jwt_keys_unusable_are_skipped():
     ps = SIGNERS["RS256"]
     weak = {"kty": "RSA", "n": "AAAA" * 400 + ps.public()["n"][:100], "e": "AQAB", "kid": "RS256"}
     others: list[Any] = [
@@ -95,34 +98,34 @@ async def test_keys_that_are_not_for_signatures_or_weak_are_passed_over() -> Non
         {"kty": "ML-DSA"},
         "text",
     ]
-    assert "by none of the keys" in await refusal(ps.token(), keys={"keys": [*others, ES.public()]})
+    assert "by none of the keys" in await rejection(ps.token(), keys={"keys": [*others, ES.public()]})
     good = ps.public(use=None, alg=None, key_ops=["verify"], x5t="abc")
-    assert await granted(ps.token(), keys={"keys": [*others, good]})
+    assert await verify(ps.token(), keys={"keys": [*others, good]})
 
 
-async def test_a_key_holds_to_its_own_algorithm_and_type() -> None:
+async def test_jwt_key_verifies_only_its_own_algorithm():
     rs, ps = SIGNERS["RS256"], SIGNERS["PS256"]
     ps.key, before = rs.key, ps.key
     try:
-        assert await granted(ps.token(header={"kid": "RS256"}), keys=rs.public(alg=None))
-        assert "by none of the keys" in await refusal(ps.token(header={"kid": "RS256"}), keys=rs.public())
+        assert await verify(ps.token(header={"kid": "RS256"}), keys=rs.public(alg=None))
+        assert "by none of the keys" in await rejection(ps.token(header={"kid": "RS256"}), keys=rs.public())
     finally:
         ps.key = before
-    assert "by none of the keys" in await refusal(rs.token(), keys=[SIGNERS["ES256"].public(kid="RS256")])
+    assert "by none of the keys" in await rejection(rs.token(), keys=[SIGNERS["ES256"].public(kid="RS256")])
 
 
-async def test_a_token_that_names_no_key_is_tried_with_those_that_fit() -> None:
+async def test_jwt_without_kid_tries_matching_keys():
     others = [Signer("ES256", f"other {number}") for number in range(3)]
     keys = [each.public() for each in (*others, ES, SIGNERS["RS256"])]
-    assert await granted(ES.token(header={"kid": None}), keys=keys)
+    assert await verify(ES.token(header={"kid": None}), keys=keys)
 
 
-async def test_two_keys_of_one_name_are_both_tried() -> None:
-    assert await granted(ES.token(), keys=[Signer("ES256", "ES256").public(), ES.public()])
+async def test_jwt_duplicate_kid_tries_both_keys():
+    assert await verify(ES.token(), keys=[Signer("ES256", "ES256").public(), ES.public()])
 
 
 @pytest.mark.limit("names and lists in an access token")
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "problem"),
     [
         ({"exp": NOW - 5}, "has expired"),
@@ -154,18 +157,18 @@ async def test_two_keys_of_one_name_are_both_tried() -> None:
         ({"scope": ["a"] * 1001}, "scopes of the token"),
     ],
 )
-async def test_what_a_token_must_say(changes: dict[str, Any], problem: str) -> None:
-    assert problem in await refusal(ES.token(**changes))
+async def test_jwt_claims_invalid_are_rejected(changes, problem):
+    assert problem in await rejection(ES.token(**changes))
 
 
 @pytest.mark.limit("difference between clocks")
-async def test_clocks_may_differ_by_the_leeway() -> None:
-    assert await granted(ES.token(exp=NOW - 4.5, nbf=NOW + 5, iat=NOW + 5))
-    assert "expired" in await refusal(ES.token(exp=NOW - 0.5), leeway=0)
-    assert await granted(ES.token(exp=NOW - 100), leeway=120)
+async def test_jwt_times_allow_leeway():
+    assert await verify(ES.token(exp=NOW - 4.5, nbf=NOW + 5, iat=NOW + 5))
+    assert "expired" in await rejection(ES.token(exp=NOW - 0.5), leeway=0)
+    assert await verify(ES.token(exp=NOW - 100), leeway=120)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "audience",
     [
         AUDIENCE,
@@ -175,44 +178,35 @@ async def test_clocks_may_differ_by_the_leeway() -> None:
         "https://mcp.example.com/mcp/",
     ],
 )
-async def test_the_url_of_the_endpoint_may_be_written_in_its_ways(audience: Any) -> None:
-    assert await granted(ES.token(aud=audience))
+async def test_jwt_audience_accepts_equivalent_urls(audience):
+    assert await verify(ES.token(aud=audience))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "audience",
     [
-        "https://mcp.example.com",
-        "https://mcp.example.com/",
-        "https://mcp.example.com/MCP",
-        "https://mcp.example.com/mcp/more",
-        "https://mcp.example.com/mcp?x=1",
-        "https://mcp.example.com/mcp#x",
-        "https://evil@mcp.example.com/mcp",
-        "https://mcp.example.com@evil.example/mcp",
-        "https://mcp.example.com:8443/mcp",
-        "http://mcp.example.com/mcp",
-        "https://mcp.example.com/%6dcp",
-        "mcp.example.com/mcp",
-        "//mcp.example.com/mcp",
-        "https://mcp.example.com\\mcp",
-        "https://mcp.example.com.evil.example/mcp",
+        "https://mcp.example.com", "https://mcp.example.com/", "https://mcp.example.com/MCP",
+        "https://mcp.example.com/mcp/more", "https://mcp.example.com/mcp?x=1",
+        "https://mcp.example.com/mcp#x", "https://evil@mcp.example.com/mcp",
+        "https://mcp.example.com@evil.example/mcp", "https://mcp.example.com:8443/mcp",
+        "http://mcp.example.com/mcp", "https://mcp.example.com/%6dcp", "mcp.example.com/mcp",
+        "//mcp.example.com/mcp", "https://mcp.example.com\\mcp", "https://mcp.example.com.evil.example/mcp",
         " https://mcp.example.com/mcp",
     ],
-)
-async def test_another_endpoint_is_another_audience(audience: str) -> None:
-    assert "another audience" in await refusal(ES.token(aud=audience))
+)  # fmt: skip
+async def test_jwt_audience_of_another_url_is_rejected(audience):
+    assert "another audience" in await rejection(ES.token(aud=audience))
 
 
-async def test_what_is_asked_decides_or_what_the_author_names() -> None:
+async def test_jwt_audience_is_endpoint_or_option():
     sse = "https://mcp.example.com/sse"
-    assert "another audience" in await refusal(ES.token(), audience=sse)
+    assert "another audience" in await rejection(ES.token(), audience=sse)
     assert (await verifier().verify(ES.token(aud=sse), sse)).principal
-    assert await granted(ES.token(aud="api://notes"), audience="api://notes")
-    assert await granted(ES.token(aud="b"), audience=["a", "b"])
-    assert "another audience" in await refusal(ES.token(), audience="api://notes")
-    assert await granted(ES.token(aud="anything"), accept_tokens_for_any_audience=True)
-    assert await granted(ES.token(aud=None), accept_tokens_for_any_audience=True)
+    assert await verify(ES.token(aud="api://notes"), audience="api://notes")
+    assert await verify(ES.token(aud="b"), audience=["a", "b"])
+    assert "another audience" in await rejection(ES.token(), audience="api://notes")
+    assert await verify(ES.token(aud="anything"), accept_tokens_for_any_audience=True)
+    assert await verify(ES.token(aud=None), accept_tokens_for_any_audience=True)
 
 
 @pytest.mark.parametrize(
@@ -226,27 +220,27 @@ async def test_what_is_asked_decides_or_what_the_author_names() -> None:
         {"aud": "web", "client_id": None, "azp": "web"},
     ],
 )
-async def test_an_id_token_is_no_access_token(changes: dict[str, Any]) -> None:
+async def test_jwt_id_token_is_rejected(changes):
     token = ES.token(header={"typ": "JWT"}, **changes)
-    assert "ID token" in await refusal(token, accept_tokens_for_any_audience=True)
+    assert "ID token" in await rejection(token, accept_tokens_for_any_audience=True)
     # What says that it is an access token is one: clients may be resources, too.
-    assert await granted(ES.token(**changes), accept_tokens_for_any_audience=True)
+    assert await verify(ES.token(**changes), accept_tokens_for_any_audience=True)
 
 
-@pytest.mark.parametrize("type_", ["at+jwt", "AT+JWT", "application/at+jwt", "JWT", "jwt", "application/JWT"])
-async def test_types_that_are_taken(type_: str) -> None:
-    assert await granted(ES.token(header={"typ": type_}))
+@each_row("type_", ["at+jwt", "AT+JWT", "application/at+jwt", "JWT", "jwt", "application/JWT"])
+async def test_jwt_typ_of_access_token_is_accepted(type_):
+    assert await verify(ES.token(header={"typ": type_}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "type_", [None, "", "dpop+jwt", "logout+jwt", "oauth-id-jag+jwt", "secevent+jwt", "JOSE", "at+jwt "]
 )
-async def test_other_types_are_not(type_: str | None) -> None:
-    assert "of a type" in await refusal(ES.token(header={"typ": type_}))
+async def test_jwt_typ_of_other_tokens_is_rejected(type_):
+    assert "of a type" in await rejection(ES.token(header={"typ": type_}))
 
 
-async def test_a_type_that_is_not_said_may_be_allowed() -> None:
-    assert await granted(ES.token(header={"typ": None}), types=["at+jwt", ""])
+async def test_jwt_typ_missing_is_accepted_with_option():
+    assert await verify(ES.token(header={"typ": None}), types=["at+jwt", ""])
 
 
 @pytest.mark.parametrize(
@@ -258,19 +252,19 @@ async def test_a_type_that_is_not_said_may_be_allowed() -> None:
         {"sub": "editor", "client_id": None, "cid": "editor"},
     ],
 )
-async def test_a_client_may_ask_for_itself(claims: dict[str, Any]) -> None:
-    who = (await granted(ES.token(**claims))).principal
+async def test_jwt_without_user_returns_client_principal(claims):
+    who = (await verify(ES.token(**claims))).principal
     assert who.id == "https://id.example.com#client=editor"
     assert (who.subject, who.client_id) == (None, "editor")
 
 
-async def test_a_user_with_the_name_of_a_client_is_another_one() -> None:
-    user = (await granted(ES.token(sub="#client=editor"))).principal
-    client = (await granted(ES.token(sub=None))).principal
+async def test_jwt_user_named_like_client_has_another_id():
+    user = (await verify(ES.token(sub="#client=editor"))).principal
+    client = (await verify(ES.token(sub=None))).principal
     assert user.id != client.id
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claims", "scopes"),
     [
         ({"scope": "a b"}, {"a", "b"}),
@@ -283,17 +277,17 @@ async def test_a_user_with_the_name_of_a_client_is_another_one() -> None:
         ({"scope": "a\nb"}, {"a\nb"}),
     ],
 )
-async def test_scopes_are_a_text_or_a_list(claims: dict[str, Any], scopes: set[str]) -> None:
-    assert (await granted(ES.token(**claims))).principal.scopes == scopes
+async def test_jwt_scope_claims_are_read(claims, scopes):
+    assert (await verify(ES.token(**claims))).principal.scopes == scopes
 
 
-async def test_scopes_and_clients_may_stand_elsewhere() -> None:
+async def test_jwt_scope_and_client_claims_can_be_configured():
     token = ES.token(scope="no", permissions=["yes"], client_id="no", application="yes")
-    who = (await granted(token, scope_claims=["permissions"], client_claims=["application"])).principal
+    who = (await verify(token, scope_claims=["permissions"], client_claims=["application"])).principal
     assert (who.scopes, who.client_id) == ({"yes"}, "yes")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("required", "is_met"),
     [
         (["org_id"], True),
@@ -310,31 +304,31 @@ async def test_scopes_and_clients_may_stand_elsewhere() -> None:
         ({"org_id": "acme", "level": 2}, False),
     ],
 )
-async def test_more_may_be_required(required: Any, is_met: bool) -> None:
+async def test_jwt_required_claims_are_checked(required, is_met):
     token = ES.token(org_id="acme", groups=["staff", "all"], level=1, verified=True)
     if is_met:
-        assert await granted(token, required=required)
+        assert await verify(token, required=required)
     else:
-        assert "does not say what this server requires" in await refusal(token, required=required)
+        assert "does not say what this server requires" in await rejection(token, required=required)
 
 
 @pytest.mark.limit("claims that are kept")
-async def test_large_claims_are_kept_where_they_are_wanted() -> None:
+async def test_jwt_large_claims_are_dropped_unless_named():
     groups = [f"group {number}" for number in range(200)]
     token = ES.token(groups=groups, note="x" * 1025)
-    assert {"groups", "note"}.isdisjoint((await granted(token)).principal.claims)
-    assert (await granted(token, claims=["groups"])).principal.claims["groups"] == groups
+    assert {"groups", "note"}.isdisjoint((await verify(token)).principal.claims)
+    assert (await verify(token, claims=["groups"])).principal.claims["groups"] == groups
 
 
 @pytest.mark.limit("access token that a verifier reads")
-async def test_a_long_token_is_not_read() -> None:
-    assert await granted(ES.token(note="x" * 8000))
+async def test_jwt_too_long_is_rejected():
+    assert await verify(ES.token(note="x" * 8000))
     token = ES.token(note="x" * MAX_TOKEN)
-    assert "too long" in await refusal(token)
-    assert "too long" in await refusal("x" * (MAX_TOKEN + 1))
+    assert "too long" in await rejection(token)
+    assert "too long" in await rejection("x" * (MAX_TOKEN + 1))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "error", "problem"),
     [
         ({"algorithms": ["HS256"]}, ValueError, "not 'HS256'"),
@@ -357,32 +351,21 @@ async def test_a_long_token_is_not_read() -> None:
         ({"keys": None, "jwks_uri": "http://id.example.com/keys"}, ValueError, "not encrypted"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options: Any, error: type[Exception], problem: str) -> None:
+def test_jwt_options_invalid_raise(options, error, problem):
     with pytest.raises(error, match=problem):
         verifier(**options)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "issuer",
     ["http://id.example.com", "id.example.com", "https://id.example.com?a=b", "https://id.example.com#a"],
 )
-def test_an_issuer_is_a_url_of_https(issuer: str) -> None:
+def test_jwt_issuer_must_be_https_url(issuer):
     with pytest.raises(ValueError, match="the issuer"):
         Jwt(issuer)
 
 
-@pytest.mark.parametrize("name", ["joserfc.jwk", "httpx2"])
-def test_without_the_extra_it_says_what_to_install(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=r"pip install .*\[auth\]"):
-        Jwt(ISSUER)
-
-
-def test_the_claims_of_the_helper_are_good() -> None:
-    assert claims_of(sub=None).keys() == {"iss", "aud", "exp", "iat", "client_id", "scope"}
-
-
-async def test_a_subclass_knows_its_issuer_better() -> None:
+async def test_jwt_subclass_overrides_run_after_signature_check():
     asked: list[str] = []
 
     class Ours(Jwt):
@@ -408,3 +391,14 @@ async def test_a_subclass_knows_its_issuer_better() -> None:
         "check",
         "check",
     ]  # whose it is, is not asked of what nobody has signed
+
+
+async def test_jwt_accept_id_tokens_is_logged(caplog):
+    issuer, keys = "https://id.example.com", {"keys": [ES.public()]}
+    token = ES.token(header={"typ": "JWT"}, iss=issuer, nonce="n")
+    with pytest.raises(InvalidTokenError, match="ID token"):
+        await Jwt(issuer, keys=keys, clock=Clock(NOW)).verify(token, AUDIENCE)
+    verifier = Jwt(issuer, keys=keys, clock=Clock(NOW), accept_id_tokens=True)
+    assert (await verifier.verify(token, AUDIENCE)).principal.subject == "ada"
+    Server("notes", auth=verifier).asgi(public_url=AUDIENCE)
+    assert f"notes: accept_id_tokens=True: ID tokens of {issuer} are taken" in caplog.text

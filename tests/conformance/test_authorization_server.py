@@ -19,7 +19,7 @@ from tests.conformance.run import FAILED, NODE_MODULES, find_node, free_port
 from tests.helpers.authority_site import Forms
 from tests.helpers.browser import Browser
 from tests.helpers.serving import in_thread_at
-from tests.interop.authorization.proxy.proxied import proxied
+from tests.integration.auth.servers import serve_proxy
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("MCPKIT_TEST_NODE") == "0", reason="left out on purpose: MCPKIT_TEST_NODE=0"
@@ -45,7 +45,7 @@ def test_the_suite_finds_neither_a_failure_nor_a_warning(tmp_path: Path) -> None
 def test_nor_in_a_proxy_whose_users_log_in_at_a_provider(
     browser: Browser, tmp_path: Path, path: str, names_resource: bool
 ) -> None:
-    with proxied(issuer=path) as proxy, browser.profile() as page:
+    with serve_proxy(issuer=path) as proxy, browser.profile() as page:
         issuer = proxy.url.removesuffix("/mcp") + path
         options = ["--resource", proxy.url] if names_resource else []
         assert judged(issuer, lambda url: page.log_in(url, "bob"), tmp_path, *options) == PASSED

@@ -12,9 +12,19 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.auth.proxy.providers.journeys import KINDS, MCP, before
-from tests.helpers.provider_sites import CLIENT_ID, CLIENT_SECRET, Entra, GitHub, Google, Nowhere, Provider
-from tests.helpers.recorded_providers import TENANT
+from tests.helpers.provider_sites import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    KINDS,
+    MCP,
+    TENANT,
+    Entra,
+    GitHub,
+    Google,
+    Nowhere,
+    Provider,
+    before,
+)
 from tests.helpers.serving import ROOT
 
 from .pages import Block, blocks_of

@@ -1,4 +1,4 @@
-"""GitHub, Google and Entra as far as a login goes, in this process and under their own names: nothing leaves it."""
+"""GitHub, Google and Entra in process, as their documentation describes them, and a client of a server before them."""
 
 from __future__ import annotations
 
@@ -6,37 +6,129 @@ import base64
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 import httpx2
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from tests.helpers.recorded_providers import ENTRA, GITHUB, GOOGLE, TENANT, Recorded
+from mcpkit import Finding, Scope, Server, check_authorization
+from mcpkit.auth import InvalidTokenError, TokenVerifier, Upstream
+from tests.helpers.asgi_client import lifespan
+from tests.helpers.authority_site import CALLBACK as CLIENT_CALLBACK
+from tests.helpers.authority_site import Forms, Login, said
+from tests.helpers.clock import Clock
 from tests.helpers.signed_tokens import Signer
 
+TENANT = "f7e1c2a4-0b3d-4c5e-8f60-112233445566"
+
+
+_LOGIN = "https://login.microsoftonline.com"
+
+
+class Recorded(NamedTuple):
+    published_at: str
+    copy: str
+    recorded: str
+    metadata: dict[str, Any]
+
+
+GITHUB = Recorded(
+    "https://github.com/.well-known/oauth-authorization-server/login/oauth",
+    "github.com/api-evangelist/github-copilot, well-known/github-copilot-github-oauth-authorization-server.json at"
+    " aa6983573e11cb852114554f238110e4743f49f8",
+    "2026-09-19",
+    {
+        "issuer": "https://github.com/login/oauth",
+        "authorization_endpoint": "https://github.com/login/oauth/authorize",
+        "token_endpoint": "https://github.com/login/oauth/access_token",
+        "device_authorization_endpoint": "https://github.com/login/device/code",
+        "response_types_supported": ["code"],
+        "grant_types_supported": [
+            "authorization_code",
+            "refresh_token",
+            "urn:ietf:params:oauth:grant-type:device_code",
+        ],
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": True,
+        "scopes_supported": ["offline_access"],
+    },
+)
+
+
+GOOGLE = Recorded(
+    "https://accounts.google.com/.well-known/openid-configuration",
+    "github.com/api-evangelist/google-cloud-platform, well-known/google-cloud-platform-openid-configuration.json at"
+    " 05803a539ad4a42e5052eb2024c1900fab357277",
+    "2026-06-20",
+    {
+        "issuer": "https://accounts.google.com",
+        "authorization_endpoint": "https://accounts.google.com/o/oauth2/v2/auth",
+        "token_endpoint": "https://oauth2.googleapis.com/token",
+        "userinfo_endpoint": "https://openidconnect.googleapis.com/v1/userinfo",
+        "revocation_endpoint": "https://oauth2.googleapis.com/revoke",
+        "jwks_uri": "https://www.googleapis.com/oauth2/v3/certs",
+        "response_types_supported": [
+            "code", "token", "id_token", "code token", "code id_token", "token id_token",
+            "code token id_token", "none",
+        ],
+        "response_modes_supported": ["query", "fragment", "form_post"],
+        "grant_types_supported": [
+            "authorization_code",
+            "refresh_token",
+            "urn:ietf:params:oauth:grant-type:device_code",
+            "urn:ietf:params:oauth:grant-type:jwt-bearer",
+        ],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["RS256"],
+        "scopes_supported": ["openid", "email", "profile"],
+        "token_endpoint_auth_methods_supported": ["client_secret_post", "client_secret_basic"],
+        "code_challenge_methods_supported": ["plain", "S256"],
+        "authorization_response_iss_parameter_supported": True,
+    },
+)  # fmt: skip
+
+
+ENTRA = Recorded(
+    f"{_LOGIN}/{TENANT}/v2.0/.well-known/openid-configuration",
+    "github.com/panva/wellknown, issuers/entra-organizations/entra-organizations.mjs at"
+    " e88dd5e2d1c5cf40ee6358147c7b1117c4049a50",
+    "2024-10-01",
+    {
+        "issuer": f"{_LOGIN}/{TENANT}/v2.0",
+        "authorization_endpoint": f"{_LOGIN}/{TENANT}/oauth2/v2.0/authorize",
+        "token_endpoint": f"{_LOGIN}/{TENANT}/oauth2/v2.0/token",
+        "userinfo_endpoint": "https://graph.microsoft.com/oidc/userinfo",
+        "jwks_uri": f"{_LOGIN}/{TENANT}/discovery/v2.0/keys",
+        "end_session_endpoint": f"{_LOGIN}/{TENANT}/oauth2/v2.0/logout",
+        "response_types_supported": ["code", "id_token", "code id_token", "id_token token"],
+        "response_modes_supported": ["query", "fragment", "form_post"],
+        "subject_types_supported": ["pairwise"],
+        "id_token_signing_alg_values_supported": ["RS256"],
+        "scopes_supported": ["openid", "profile", "email", "offline_access"],
+        "token_endpoint_auth_methods_supported": [
+            "client_secret_post",
+            "private_key_jwt",
+            "client_secret_basic",
+        ],
+        "request_uri_parameter_supported": False,
+    },
+)
+
+
 CLIENT_ID = "11111111-2222-3333-4444-555555555555"
+
+
 CLIENT_SECRET = "GOCSPX-given_out_once"
+
+
 CALLBACK = "https://mcp.example.com/callback"
 
 
 class Provider:
-    """A provider with one client, that somebody has registered by hand, and one user, who agrees to everything.
-
-    Args:
-        clock: The time.
-
-    Attributes:
-        origin: The URL of each host of its.
-        asked: What has been asked of it, as method, URL and form.
-        given: Each secret that it has given out or been sent.
-        revoked: The tokens that it was told to end.
-        denies: Whether the user does not agree.
-        is_gone: Whether the user has taken back what they have allowed.
-    """
-
     recorded: ClassVar[Recorded]
     origins: ClassVar[tuple[str, ...]]
     callback_has_issuer: ClassVar[bool] = True
@@ -54,14 +146,12 @@ class Provider:
         self._refresh_tokens: dict[str, str] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request to any of its hosts."""
         request = Request(scope, receive)
         response = await self._answer(request)
         await response(scope, receive, send)
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What it publishes."""
         return self.recorded.metadata
 
     async def _answer(self, request: Request) -> Response:
@@ -78,7 +168,6 @@ class Provider:
         return await self._more(url, request, form)
 
     def _authorized(self, query: Mapping[str, str]) -> Response:
-        """Send the user back, who sees a page of the provider's and agrees."""
         if query.get("client_id") != CLIENT_ID or query.get("redirect_uri") != CALLBACK:
             return Response("The redirect_uri is not associated with this application.", 400)
         assert query["response_type"] == "code"
@@ -98,7 +187,6 @@ class Provider:
         return RedirectResponse(f"{CALLBACK}?{urlencode(said)}", 302)
 
     def _redeemed(self, request: Request, form: Mapping[str, str]) -> Response:
-        """Answer at the token endpoint."""
         if not self._knows(request, form):
             return self._no("invalid_client")
         if form["grant_type"] == "refresh_token":
@@ -115,7 +203,6 @@ class Provider:
         return JSONResponse(self._issued(asked))
 
     def _knows(self, request: Request, form: Mapping[str, str]) -> bool:
-        """Whether the client has shown its secret, in either way."""
         in_form = (form.get("client_id"), form.get("client_secret")) == (CLIENT_ID, CLIENT_SECRET)
         return in_form != self._has_basic(request)
 
@@ -165,30 +252,16 @@ class Provider:
         return token
 
     def _issued(self, asked: Mapping[str, str]) -> dict[str, Any]:
-        """Return the tokens of a login."""
         raise NotImplementedError
 
     def _renewed(self, refresh_token: str) -> dict[str, Any]:
-        """Return the tokens of a refresh."""
         raise NotImplementedError
 
     async def _more(self, url: str, request: Request, form: Mapping[str, str]) -> Response:
-        """Answer what this provider alone has."""
         raise NotImplementedError
 
 
 class GitHub(Provider):
-    """GitHub, where each refusal of tokens has status 200, and the client ends a token by a request of its API.
-
-    https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps,
-    https://docs.github.com/en/rest/users/users#get-the-authenticated-user,
-    https://docs.github.com/en/rest/apps/oauth-applications#delete-an-app-token,
-    https://docs.github.com/en/rest/using-the-rest-api/getting-started-with-the-rest-api#user-agent (read 2026-11-23).
-
-    Attributes:
-        expires: Whether tokens expire, as the settings of the application say.
-    """
-
     recorded = GITHUB
     origins = ("https://github.com", "https://api.github.com")
     expires = False
@@ -236,12 +309,6 @@ class GitHub(Provider):
 
 
 class Google(Provider):
-    """Google, which gives a refresh token to whoever asks for offline access and consent, and never another one.
-
-    https://developers.google.com/identity/protocols/oauth2/web-server,
-    https://developers.google.com/identity/openid-connect/openid-connect (read 2026-11-23).
-    """
-
     recorded = GOOGLE
     origins = (
         "https://accounts.google.com",
@@ -291,12 +358,6 @@ class Google(Provider):
 
 
 class Entra(Provider):
-    """One tenant of Entra, whose keys have no `alg`, and which ends no token that it is asked to end.
-
-    https://learn.microsoft.com/entra/identity-platform/v2-oauth2-auth-code-flow,
-    https://learn.microsoft.com/entra/identity-platform/id-token-claims-reference (read 2026-11-23).
-    """
-
     recorded = ENTRA
     origins = ("https://login.microsoftonline.com", "https://graph.microsoft.com")
     callback_has_issuer = False
@@ -346,17 +407,135 @@ class Entra(Provider):
 
 
 class Nowhere(httpx2.AsyncBaseTransport):
-    """What is asked of any other host fails: no test leaves this process."""
-
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError(f"nobody may ask {request.url}")
 
 
 def here(sites: Mapping[str, Any]) -> httpx2.AsyncClient:
-    """Return a client for which each origin is an ASGI app of this process.
-
-    Args:
-        sites: The apps, by origin.
-    """
     mounts = {origin: httpx2.ASGITransport(app) for origin, app in sites.items()}
     return httpx2.AsyncClient(mounts=mounts, transport=Nowhere())
+
+
+ORIGIN = "https://mcp.example.com"
+
+
+MCP = f"{ORIGIN}/mcp"
+
+
+KINDS: list[type[Provider]] = [GitHub, Google, Entra]
+
+
+SCOPES = {"notes:read": Scope("Read notes", default=True)}
+
+
+def upstream_of(site: Provider, clock: Clock) -> Upstream:
+    net = here(dict.fromkeys(site.origins, site))
+    if isinstance(site, GitHub):
+        return Upstream.github(CLIENT_ID, CLIENT_SECRET, http_client=net, clock=clock)
+    if isinstance(site, Google):
+        return Upstream.google(CLIENT_ID, CLIENT_SECRET, http_client=net, clock=clock)
+    return Upstream.entra(TENANT, CLIENT_ID, CLIENT_SECRET, http_client=net, clock=clock)
+
+
+class NoToken(TokenVerifier):
+    def __init__(self, issuer: str) -> None:
+        self.issuers = (issuer,)
+
+    async def verify(self, token: str, audience: str) -> Any:
+        raise InvalidTokenError("nobody has issued it")
+
+
+async def found_directly(kind: type[Provider]) -> list[Finding]:
+    site = kind(lambda: 0.0)
+    app = Server("notes", auth=NoToken(site.metadata["issuer"]), scopes=SCOPES).asgi(public_url=MCP)
+    async with before(site, app=app) as journey:
+        return await check_authorization(MCP, http_client=journey.net)
+
+
+class Journey:
+    def __init__(self, net: httpx2.AsyncClient, site: Provider) -> None:
+        self.net = net
+        self.site = site
+        self.seen: list[str] = []
+        self.login = Login("")
+
+    async def registered(self) -> None:
+        metadata = {
+            "client_name": "An editor",
+            "redirect_uris": [CLIENT_CALLBACK],
+            "token_endpoint_auth_method": "none",
+            "grant_types": ["authorization_code", "refresh_token"],
+        }
+        answer = self._kept(await self.net.post(f"{ORIGIN}/register", json=metadata))
+        assert answer.status_code == 201, answer.text
+        self.login = Login(answer.json()["client_id"], resource=MCP)
+
+    async def consented(self) -> httpx2.Response:
+        page = await self.net.get(f"{ORIGIN}/authorize", params=self.login.query)
+        assert page.status_code == 200, page.text
+        [form] = Forms(page.text).forms
+        return await self.net.post(f"{ORIGIN}/authorize", data={**form, "answer": "allow"})
+
+    async def come_back(self) -> dict[str, str]:
+        onward = await self.consented()
+        assert onward.status_code == 303, onward.text
+        back = await self.net.get(onward.headers["location"])
+        assert back.status_code == 302, back.text
+        ended = await self.net.get(back.headers["location"])
+        self.seen.append(ended.headers["location"])
+        assert ended.headers["location"].startswith(CLIENT_CALLBACK)
+        return said(ended)
+
+    async def tokens(self) -> dict[str, Any]:
+        await self.registered()
+        answer = await self.come_back()
+        assert (answer["iss"], answer["state"]) == (ORIGIN, self.login.query["state"])
+        granted = await self.posted("/token", self.login.form(answer["code"]))
+        assert granted.status_code == 200, granted.text
+        found: dict[str, Any] = granted.json()
+        return found
+
+    async def refreshed(self, tokens: dict[str, Any]) -> httpx2.Response:
+        form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
+        return await self.posted("/token", {**form, "client_id": self.login.client_id})
+
+    async def posted(self, path: str, form: dict[str, Any]) -> httpx2.Response:
+        return self._kept(await self.net.post(f"{ORIGIN}{path}", data=form))
+
+    async def called(self, tokens: dict[str, Any], tool: str) -> httpx2.Response:
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        params = {"name": tool, "arguments": {}, "_meta": meta}
+        headers = {
+            "Authorization": f"Bearer {tokens['access_token']}",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": tool,
+        }
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        return self._kept(await self.net.post(MCP, json=message, headers=headers))
+
+    async def text(self, tokens: dict[str, Any], tool: str) -> str:
+        answer = await self.called(tokens, tool)
+        assert answer.status_code == 200, answer.text
+        text: str = answer.json()["result"]["content"][0]["text"]
+        return text
+
+    def _kept(self, answer: httpx2.Response) -> httpx2.Response:
+        self.seen.append(answer.text + str(answer.headers))
+        return answer
+
+
+@asynccontextmanager
+async def before(site: Provider, server: Server | None = None, app: Any = None) -> AsyncIterator[Journey]:
+    if app is None:
+        assert server is not None
+        app = server.asgi(public_url=MCP)
+    async with (
+        lifespan(app),
+        here({ORIGIN: app, **dict.fromkeys(site.origins, site)}) as net,
+    ):
+        yield Journey(net, site)

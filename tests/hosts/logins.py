@@ -24,9 +24,8 @@ from tests.helpers.documented import documented
 from tests.helpers.identity_provider import providing
 from tests.helpers.launched import Launched
 from tests.helpers.serving import in_thread
-from tests.interop.authorization.guarded import Guarded, ours
-from tests.interop.authorization.proxy.proxied import proxied
-from tests.interop.authorization.user import User
+from tests.integration.auth.clients import User
+from tests.integration.auth.servers import ProtectedServer, serve_jwt, serve_proxy
 
 TIME_OUT = 120.0
 CLAUDE_CODE = "https://claude.ai/oauth/claude-code-client-metadata"
@@ -79,7 +78,7 @@ def in_terminal(
         os.close(ours_end)
 
 
-def has_logged_in(process: subprocess.Popen[bytes], guarded: Guarded) -> bool:
+def has_logged_in(process: subprocess.Popen[bytes], guarded: ProtectedServer) -> bool:
     """Whether a host has a token: its command has ended with that, or it has used one."""
     return process.poll() is not None or any(
         each.has_token and each.status == 200 for each in guarded.exchanges
@@ -87,22 +86,22 @@ def has_logged_in(process: subprocess.Popen[bytes], guarded: Guarded) -> bool:
 
 
 @contextmanager
-def at_a_provider() -> Iterator[Guarded]:
+def at_a_provider() -> Iterator[ProtectedServer]:
     """Run a server whose clients log in at a provider that knows their documents, and lets them register."""
-    with providing(documents=DOCUMENTS) as provider, ours(provider.issuer) as guarded:
+    with providing(documents=DOCUMENTS) as provider, serve_jwt(provider.issuer) as guarded:
         yield guarded
 
 
 @contextmanager
-def by_a_proxy() -> Iterator[Guarded]:
+def by_a_proxy() -> Iterator[ProtectedServer]:
     """Run a server whose clients log in by a proxy, at a provider that knows none of them."""
-    with documented(DOCUMENTS), proxied() as proxy:
+    with documented(DOCUMENTS), serve_proxy() as proxy:
         yield proxy.guarded
         proxy.check_secrets()
 
 
 def logs_in(
-    host: Host, browser: Browser, protected: Callable[[], AbstractContextManager[Guarded]]
+    host: Host, browser: Browser, protected: Callable[[], AbstractContextManager[ProtectedServer]]
 ) -> tuple[bool, str]:
     """Log in with a host in a fresh home, and ask it something; say whether the tool was called, and what it said."""
     with (

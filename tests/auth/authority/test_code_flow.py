@@ -1,4 +1,4 @@
-"""The authorization code flow, from the metadata to the last refresh."""
+"""The authorization code flow of the authorization server, from its metadata to the last refresh."""
 
 from __future__ import annotations
 
@@ -12,38 +12,63 @@ from joserfc import jwt
 from joserfc.jwk import KeySet
 
 from mcpkit.auth import DevUser, InvalidTokenError
+from mcpkit.auth.discovery import AuthorizationServerMetadata, authorization_server_urls
 from mcpkit.state.memory import Memory
-from tests.helpers.authority_site import MCP, ORIGIN, SCOPES, SECRET, SSE, Here, Login, clicked, code_of, said
+from tests.helpers.authority_site import MCP, ORIGIN, SCOPES, SECRET, SSE, Here, Login, clicked, code_of
+from tests.helpers.authority_site import said as redirect_params
 from tests.helpers.clock import Clock
 
 pytestmark = pytest.mark.anyio
 
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
 
-
-async def test_the_metadata_says_what_clients_look_for() -> None:
-    here = Here()
+@pytest.mark.parametrize("issuer", [ORIGIN, f"{ORIGIN}/", f"{ORIGIN}/login", f"{ORIGIN}/a/b/"])
+async def test_metadata_is_equal_at_all_well_known_urls(issuer):
+    here = Here(issuer=issuer)
     async with here.browser() as client:
-        response = await client.get("/.well-known/oauth-authorization-server")
-    found = response.json()
-    assert response.headers["content-type"] == "application/json"
-    assert found["issuer"] == ORIGIN
-    assert found["authorization_endpoint"] == f"{ORIGIN}/authorize"
-    assert found["token_endpoint"] == f"{ORIGIN}/token"
-    assert found["registration_endpoint"] == f"{ORIGIN}/register"
+        answers = [await client.get(url) for url in authorization_server_urls(issuer)]
+    assert len(answers) == (2 if issuer.rstrip("/") == ORIGIN else 3)
+    found = [answer.json() for answer in answers]
+    assert found == [here.authority.metadata()] * len(answers)
+    read = AuthorizationServerMetadata.read(found[0], issuer)
+    for name in ("authorization", "token", "registration", "revocation"):
+        assert read.endpoint(f"{name}_endpoint").startswith(f"{issuer.rstrip('/')}/")
+
+
+async def test_metadata_of_issuer_with_path_is_not_at_other_paths():
+    here = Here(issuer=f"{ORIGIN}/login")
+    async with here.browser() as client:
+        for path in (
+            "/.well-known/oauth-authorization-server",
+            "/.well-known/openid-configuration",
+            "/login/.well-known/oauth-authorization-server",
+            "/.well-known/oauth-authorization-server/other",
+            "/authorize",
+        ):
+            assert (await client.get(path)).status_code == 404
+
+
+async def test_metadata_has_required_members():
+    found = Here().authority.metadata()
+    required = {
+        "issuer", "authorization_endpoint", "token_endpoint", "jwks_uri", "response_types_supported",
+        "subject_types_supported", "id_token_signing_alg_values_supported",
+    }  # fmt: skip
+    assert required <= set(found)
+    assert "none" in found["token_endpoint_auth_methods_supported"]  # type: ignore[operator]  # a list
     assert found["code_challenge_methods_supported"] == ["S256"]
     assert found["authorization_response_iss_parameter_supported"] is True
     assert found["client_id_metadata_document_supported"] is True
-    assert found["token_endpoint_auth_methods_supported"][0] == "none"
-    assert found["grant_types_supported"] == ["authorization_code", "refresh_token"]
-    assert found["scopes_supported"] == ["notes:read", "notes:write", "notes:admin"]
+    assert "offline_access" not in found["scopes_supported"]  # type: ignore[operator]  # a list
 
 
-async def test_a_user_logs_in_and_the_client_gets_tokens_for_the_resource() -> None:
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
+
+
+async def test_code_flow_returns_tokens_for_resource():
     here = Here([DevUser("ada", claims={"org_id": "acme"})])
     login = await here.login(scope="notes:write")
     async with here.browser() as browser:
-        answer = said(await clicked(browser, login))
+        answer = redirect_params(await clicked(browser, login))
     assert answer["state"] == login.query["state"]
     assert answer["iss"] == ORIGIN
 
@@ -62,7 +87,7 @@ async def test_a_user_logs_in_and_the_client_gets_tokens_for_the_resource() -> N
     assert grant.fresh_until == here.clock.now + 30
 
 
-async def test_a_token_of_the_second_in_which_its_user_was_sent_away_can_be_told_from_those_before() -> None:
+async def test_access_token_iat_has_fractions():
     here = Here(clock=Clock(1000.25))
     before = await here.granted(await here.tokens())
     here.clock.now = 1000.75
@@ -70,7 +95,7 @@ async def test_a_token_of_the_second_in_which_its_user_was_sent_away_can_be_told
     assert (before.issued, after.issued) == (1000.25, 1000.75)
 
 
-async def test_access_tokens_are_jwts_that_the_published_keys_verify() -> None:
+async def test_access_token_is_jwt_verified_by_published_keys():
     here = Here()
     tokens = await here.tokens()
     async with here.browser() as client:
@@ -88,43 +113,13 @@ async def test_access_tokens_are_jwts_that_the_published_keys_verify() -> None:
     assert token.claims["jti"]
 
 
-async def test_the_page_says_who_asks_for_what_and_where_the_user_is_sent() -> None:
-    here = Here()
-    login = await here.login(scope="notes:write")
-    async with here.browser() as browser:
-        page = await browser.get("/authorize", params=login.query)
-    for shown in (
-        "A client",
-        "notes",
-        "Change notes",
-        "127.0.0.1:3000",
-        "A program on this device",
-        "nobody has checked it",
-    ):
-        assert shown in page.text
-    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
-    assert "default-src 'none'" in page.headers["content-security-policy"]
-    assert page.headers["x-frame-options"] == "DENY"
-    assert page.headers["cache-control"] == "no-store"
-
-
-async def test_a_redirect_elsewhere_is_shown_without_the_warning() -> None:
-    here = Here()
-    registered = await here.registered(redirect_uris=["https://app.example/cb"])
-    login = Login(registered["client_id"], "https://app.example/cb")
-    async with here.browser() as browser:
-        page = await browser.get("/authorize", params=login.query)
-    assert "app.example" in page.text
-    assert "rogram on this device" not in page.text
-
-
-async def test_without_a_resource_a_token_is_for_all_endpoints_as_clients_of_2025_03_26_name_none() -> None:
+async def test_authorize_without_resource_covers_all_endpoints():
     here = Here()
     tokens = await here.tokens(await here.login(resource=None))
     assert (await here.granted(tokens, MCP)).principal == (await here.granted(tokens, SSE)).principal
 
 
-async def test_a_token_for_one_endpoint_is_not_for_another() -> None:
+async def test_access_token_of_one_endpoint_is_rejected_at_another():
     here = Here()
     tokens = await here.tokens()
     with pytest.raises(InvalidTokenError, match="another resource"):
@@ -132,12 +127,12 @@ async def test_a_token_for_one_endpoint_is_not_for_another() -> None:
 
 
 @pytest.mark.parametrize("named", ["HTTP://127.0.0.1:8000/mcp", f"{MCP}/"])
-async def test_a_resource_may_be_written_in_another_way(named: str) -> None:
+async def test_authorize_resource_accepts_equivalent_urls(named):
     here = Here()
     await here.granted(await here.tokens(await here.login(resource=named)), MCP)
 
 
-async def test_the_token_request_may_name_fewer_resources_and_scopes() -> None:
+async def test_token_request_narrows_resource_and_scope():
     here = Here()
     login = await here.login(resource=[MCP, SSE], scope="notes:write")
     tokens = await here.tokens(login, resource=SSE, scope="notes:read")
@@ -147,12 +142,7 @@ async def test_the_token_request_may_name_fewer_resources_and_scopes() -> None:
         await here.granted(tokens, MCP)
 
 
-async def test_an_empty_scope_is_as_good_as_none() -> None:
-    here = Here()
-    assert (await here.tokens(await here.login(scope="")))["scope"] == "notes:read"
-
-
-async def test_scopes_of_openid_are_ignored_beside_any_of_the_server_and_alone() -> None:
+async def test_openid_scopes_are_ignored():
     draw = random.Random(17)
     foreign = ["openid", "email", "profile", "address", "phone", "offline_access"]
     for table in (SCOPES, {"notes:write": "Change notes"}, {**SCOPES, "email": "Read the mail of the user"}):
@@ -160,32 +150,32 @@ async def test_scopes_of_openid_are_ignored_beside_any_of_the_server_and_alone()
         defaults = [name for name in table if name == "notes:read"]
         for _ in range(EXAMPLES // 10):
             own = draw.choice([[], ["notes:write"], ["email"]])
-            asked = own + [name for name in foreign if draw.random() < 0.5 and name not in own]
-            draw.shuffle(asked)
-            login = await here.login(scope=" ".join(asked))
-            granted = sorted(name for name in asked if name in table) or defaults
+            requested = own + [name for name in foreign if draw.random() < 0.5 and name not in own]
+            draw.shuffle(requested)
+            login = await here.login(scope=" ".join(requested))
+            granted = sorted(name for name in requested if name in table) or defaults
             tokens = await here.tokens(login)
-            assert sorted(tokens.get("scope", "").split()) == granted, asked
+            assert sorted(tokens.get("scope", "").split()) == granted, requested
             again = await here.refreshed(tokens, login, scope=" ".join(["openid", *granted]))
-            assert sorted(again.json().get("scope", "").split()) == granted, asked
+            assert sorted(again.json().get("scope", "").split()) == granted, requested
 
 
-async def test_without_a_table_any_scope_is_granted() -> None:
+async def test_authorize_without_scope_table_grants_any_scope():
     here = Here(scopes={})
     assert (await here.tokens(await here.login(scope="a b")))["scope"] == "a b"
     assert "scope" not in await here.tokens()
 
 
-async def test_a_user_grants_what_they_have_and_no_more() -> None:
+async def test_authorize_grants_only_scopes_of_user():
     here = Here([DevUser("ada", scopes=["notes:write"]), DevUser("bob", scopes=[])])
     tokens = await here.tokens(await here.login(scope="notes:admin"))
     assert tokens["scope"] == "notes:write"
     async with here.browser() as browser:
-        answer = said(await clicked(browser, await here.login(scope="notes:admin"), "bob"))
+        answer = redirect_params(await clicked(browser, await here.login(scope="notes:admin"), "bob"))
     assert answer["error"] == "access_denied"
 
 
-async def test_a_password_has_to_be_right_and_may_be_tried_again() -> None:
+async def test_login_wrong_password_can_be_retried():
     here = Here([DevUser("ada", password="right"), DevUser("bob")])
     login = await here.login()
     async with here.browser() as browser:
@@ -197,14 +187,14 @@ async def test_a_password_has_to_be_right_and_may_be_tried_again() -> None:
         assert (await clicked(browser, login)).status_code == 403
 
 
-async def test_a_user_may_say_no() -> None:
+async def test_authorize_denied_redirects_with_access_denied():
     here = Here()
     login = await here.login()
     async with here.browser() as browser:
         page = await browser.get("/authorize", params=login.query)
         field = page.text.partition('name="request" value="')[2].partition('"')[0]
         response = await browser.post("/authorize", data={"request": field, "answer": "deny"})
-    answer = said(response)
+    answer = redirect_params(response)
     assert (answer["error"], answer["iss"], answer["state"]) == (
         "access_denied",
         ORIGIN,
@@ -212,20 +202,20 @@ async def test_a_user_may_say_no() -> None:
     )
 
 
-async def test_any_port_of_this_machine_is_as_good_as_the_registered_one() -> None:
+async def test_authorize_loopback_redirect_accepts_any_port():
     here = Here()
     registered = await here.registered(redirect_uris=["http://127.0.0.1/callback"])
     login = Login(registered["client_id"], "http://127.0.0.1:54321/callback")
     assert await here.tokens(login)
 
 
-async def test_the_one_redirect_uri_of_a_client_need_not_be_named() -> None:
+async def test_authorize_single_redirect_uri_is_default():
     here = Here()
     login = await here.login(redirect_uri=None)
     assert await here.tokens(login, redirect_uri=None)
 
 
-async def test_refresh_tokens_are_used_once_and_the_last_one_goes_on() -> None:
+async def test_refresh_rotates_token():
     here = Here()
     login = await here.login(scope="notes:write")
     tokens = await here.tokens(login)
@@ -239,8 +229,7 @@ async def test_refresh_tokens_are_used_once_and_the_last_one_goes_on() -> None:
         assert (await here.granted(tokens)).principal.subject == "ada"
 
 
-async def test_only_who_says_so_gets_refresh_tokens() -> None:
-    """Some clients refresh where they should ask the user for more."""
+async def test_refresh_token_requires_grant_type():
     here = Here()
     for grant_types, has_one in (
         (["authorization_code"], False),
@@ -250,7 +239,7 @@ async def test_only_who_says_so_gets_refresh_tokens() -> None:
         assert ("refresh_token" in await here.tokens(Login(client_id))) is has_one
 
 
-async def test_a_refresh_whose_answer_was_lost_may_be_repeated_at_once() -> None:
+async def test_refresh_repeated_at_once_returns_same_token():
     here = Here()
     login = await here.login()
     tokens = await here.tokens(login)
@@ -261,7 +250,7 @@ async def test_a_refresh_whose_answer_was_lost_may_be_repeated_at_once() -> None
     assert (await here.refreshed(again, login)).status_code == 200
 
 
-async def test_a_refresh_may_name_less_but_not_more() -> None:
+async def test_refresh_narrows_but_never_widens():
     here = Here()
     login = await here.login(scope="notes:write")
     tokens = await here.tokens(login)
@@ -278,7 +267,7 @@ async def test_a_refresh_may_name_less_but_not_more() -> None:
     assert (await here.refreshed(less.json(), login)).json()["scope"] == "notes:write"
 
 
-async def test_a_user_who_is_gone_gets_no_new_tokens() -> None:
+async def test_refresh_of_removed_user_is_rejected():
     shared, clock = Memory(), Clock()
     before = Here([DevUser("ada"), DevUser("bob")], shared=shared, clock=clock)
     login = await before.login()
@@ -289,7 +278,7 @@ async def test_a_user_who_is_gone_gets_no_new_tokens() -> None:
         await after.granted(tokens)
 
 
-async def test_each_step_may_be_another_process_and_the_secret_may_be_replaced_meanwhile() -> None:
+async def test_code_flow_continues_across_processes_and_secrets():
     shared, clock = Memory(), Clock()
     first = Here(shared=shared, clock=clock)
     login = await first.login()
@@ -303,7 +292,7 @@ async def test_each_step_may_be_another_process_and_the_secret_may_be_replaced_m
     assert (await old.refreshed(refreshed, login)).json()["error"] == "invalid_client"
 
 
-async def test_tokens_expire() -> None:
+async def test_access_token_expires():
     here = Here()
     tokens = await here.tokens()
     here.clock.now += 599
@@ -313,7 +302,7 @@ async def test_tokens_expire() -> None:
         await here.granted(tokens)
 
 
-async def test_logins_at_once_in_one_browser_do_not_disturb_each_other() -> None:
+async def test_concurrent_logins_in_one_browser():
     here = Here()
     logins = [await here.login() for _ in range(5)]
     codes: list[httpx2.Response] = []

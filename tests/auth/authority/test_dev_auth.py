@@ -1,9 +1,7 @@
-"""`DevAuth`: who may use it, and where it refuses to be."""
+"""DevAuth: options, hosts and proxies it refuses, what it stores, and its audit events."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -11,12 +9,13 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from mcpkit import Server
-from mcpkit.auth import DevAuth, DevClient, DevUser, Site
+from mcpkit import Sqlite
+from mcpkit.auth import DevAuth, DevClient, DevUser, InvalidTokenError, Site, VerifierUnavailableError
 from mcpkit.common.errors import RegistrationError
-from tests.helpers.authority_site import CALLBACK, MCP, ORIGIN, Login, clicked, code_of, site
-from tests.helpers.nginx import free_ports, proxying
-from tests.helpers.serving import in_thread_at
+from mcpkit.state.audit import AuditEvent
+from mcpkit.state.sealed import Sealed
+from tests.helpers.authority_site import CALLBACK, MCP, ORIGIN, Forms, Here, Login, clicked, code_of, site
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +40,7 @@ async def logged_in(auth: DevAuth, browser: httpx2.AsyncClient, user: str = "ada
     return found
 
 
-async def test_one_line_is_a_whole_authorization_server() -> None:
+async def test_dev_auth_logs_in_a_user():
     auth = DevAuth(users=["ada", "bob"])
     async with served(auth) as browser:
         tokens = await logged_in(auth, browser, "bob")
@@ -49,34 +48,21 @@ async def test_one_line_is_a_whole_authorization_server() -> None:
     assert (await auth.verify(tokens["access_token"], MCP)).principal.subject == "bob"
 
 
-async def test_several_workers_are_one_when_they_share_secret_and_store() -> None:
-    shared = site().shared
-    one, other = DevAuth(users=["ada"]), DevAuth(users=["ada"])
-    other.enter(site(shared=shared))
-    async with served(one, site(shared=shared)) as browser:
-        tokens = await logged_in(one, browser)
-    assert (await other.verify(tokens["access_token"], MCP)).principal.subject == "ada"
-
-
-@pytest.mark.parametrize(
+@each_row(
     "origin",
     [
-        "https://mcp.example.com",
-        "http://192.168.0.7:8000",
-        "http://0.0.0.0:8000",
-        "http://localhost.example.com",
-        "http://[::]:8000",
-        "http://127.0.0.1.nip.io",
+        "https://mcp.example.com", "http://192.168.0.7:8000", "http://0.0.0.0:8000",
+        "http://localhost.example.com", "http://[::]:8000", "http://127.0.0.1.nip.io",
     ],
-)
-async def test_it_refuses_to_start_where_others_can_reach_it(origin: str) -> None:
+)  # fmt: skip
+async def test_dev_auth_requires_loopback_url(origin):
     with pytest.raises(ValueError, match=r"loopback URL alone.*Jwt\("):
         DevAuth().enter(site(origin=origin))
     with pytest.raises(ValueError, match="loopback URL alone"):
         DevAuth(issuer=origin).enter(site())
 
 
-async def test_the_issuer_is_where_it_answers() -> None:
+async def test_dev_auth_issuer_is_at_public_origin():
     with pytest.raises(ValueError, match="at the origin of public_url"):
         DevAuth(issuer="http://127.0.0.1:9000").enter(site())
     auth = DevAuth(issuer=f"{ORIGIN}/login")
@@ -87,7 +73,7 @@ async def test_the_issuer_is_where_it_answers() -> None:
         assert (await browser.post("/login/token")).status_code == 400
 
 
-async def test_without_documents_clients_register_themselves() -> None:
+async def test_dev_auth_without_client_documents():
     auth = DevAuth(client_documents=False)
     async with served(auth) as browser:
         found = (await browser.get("/.well-known/oauth-authorization-server")).json()
@@ -99,13 +85,7 @@ async def test_without_documents_clients_register_themselves() -> None:
         assert "access_token" in await logged_in(auth, browser, "dev")
 
 
-async def test_what_is_not_installed_is_missed_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "joserfc.jwk", None)
-    with pytest.raises(ImportError, match=r"authorization needs joserfc\. Run: .*\[auth\]"):
-        DevAuth().enter(site())
-
-
-async def test_one_of_it_serves_one_site() -> None:
+async def test_dev_auth_serves_one_site():
     auth = DevAuth()
     with pytest.raises(RuntimeError, match="enter"):
         auth.routes()
@@ -116,22 +96,13 @@ async def test_one_of_it_serves_one_site() -> None:
 
 
 FORWARDED = (
-    "Forwarded",
-    "X-Forwarded-For",
-    "X-Forwarded-Host",
-    "X-Forwarded-Proto",
-    "X-Forwarded",
-    "X-Original-Host",
-    "X-Real-IP",
-    "Via",
-    "CF-Connecting-IP",
-    "True-Client-IP",
-    "Fly-Client-IP",
-)
+    "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded", "X-Original-Host",
+    "X-Real-IP", "Via", "CF-Connecting-IP", "True-Client-IP", "Fly-Client-IP",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FORWARDED)
-async def test_it_answers_nobody_behind_a_proxy(name: str) -> None:
+@each_row("name", FORWARDED)
+async def test_dev_auth_rejects_proxy_headers(name):
     auth = DevAuth()
     async with served(auth) as browser:
         for route in auth.routes():
@@ -141,10 +112,10 @@ async def test_it_answers_nobody_behind_a_proxy(name: str) -> None:
     assert name.lower() in (auth.refusal({b"host": b"127.0.0.1", name.lower().encode(): b""}) or "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "host", ["mcp.example.com", "127.0.0.1.evil.example:8000", "192.168.0.7:8000", "", "[::]", "0.0.0.0", "é"]
 )
-async def test_it_answers_under_no_other_name(host: str) -> None:
+async def test_dev_auth_rejects_other_hosts(host):
     auth = DevAuth()
     async with served(auth) as browser:
         for route in auth.routes():
@@ -155,12 +126,12 @@ async def test_it_answers_under_no_other_name(host: str) -> None:
     assert auth.refusal({}) is not None
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "LocalHost:1", "[::1]:8000", "127.0.0.2"])
-async def test_it_answers_under_every_name_of_this_machine(host: str) -> None:
+@each_row("host", ["127.0.0.1:8000", "localhost", "LocalHost:1", "[::1]:8000", "127.0.0.2"])
+async def test_dev_auth_accepts_loopback_hosts(host):
     assert DevAuth().refusal({b"host": host.encode(), b"user-agent": b"x"}) is None
 
 
-async def test_it_answers_no_other_machine_whatever_that_says() -> None:
+async def test_dev_auth_rejects_other_addresses():
     auth = DevAuth()
     auth.enter(site())
     app = Starlette(routes=list(auth.routes()))
@@ -169,17 +140,7 @@ async def test_it_answers_no_other_machine_whatever_that_says() -> None:
         assert (await neighbour.get("/.well-known/oauth-authorization-server")).status_code == 403
 
 
-def test_nobody_logs_in_by_way_of_nginx_as_it_is_by_default(tmp_path: Path) -> None:
-    server = Server("notes", auth=DevAuth())
-    with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
-        passed_on = f"location / {{ proxy_pass {origin}; }}"
-        with proxying(free_ports(), tmp_path, passed_on) as proxy, httpx2.Client() as client:
-            for path in ("/authorize", "/token", "/register"):
-                refused = client.post(proxy.plain + path)
-                assert (refused.status_code, "HTTP/1.0" in refused.text) == (403, True)
-
-
-@pytest.mark.parametrize(
+@each_row(
     ("make", "error"),
     [
         (lambda: DevAuth(users="ada"), TypeError),
@@ -204,12 +165,161 @@ def test_nobody_logs_in_by_way_of_nginx_as_it_is_by_default(tmp_path: Path) -> N
         (lambda: DevClient("ci", redirect_uris=["javascript:x"]), ValueError),
     ],
 )
-async def test_what_it_cannot_be_made_of_is_said(make: Any, error: type[Exception]) -> None:
+async def test_dev_auth_options_invalid_raise(make, error):
     with pytest.raises(error) as caught:
         make()
     assert str(caught.value)
 
 
-async def test_neither_passwords_nor_secrets_are_shown() -> None:
+async def test_dev_auth_repr_hides_secrets():
     user, client = DevUser("ada", password="hidden"), DevClient("ci", secret="hidden")
     assert "hidden" not in repr((user, client))
+
+
+def record_events(here: Here) -> list[AuditEvent]:
+    events: list[AuditEvent] = []
+    here.site.audit(events.append)
+    return events
+
+
+def names(events: list[AuditEvent]) -> list[str]:
+    return [event.name for event in events]
+
+
+async def test_audit_login_refresh_and_revocation():
+    here = Here()
+    login = await here.login(scope="notes:write")
+    events = record_events(here)
+    tokens = await here.tokens(login)
+    assert events[-1] == AuditEvent(
+        "login", f"{ORIGIN}#sub=ada", login.client_id, ORIGIN, scopes=("notes:write",)
+    )
+    await here.refreshed(tokens, login)
+    await here.post("/revoke", {"token": tokens["refresh_token"], "client_id": login.client_id})
+    assert names(events) == ["consent", "login", "refresh", "revocation"]
+    assert events[-1].principal == f"{ORIGIN}#sub=ada"
+
+
+@pytest.mark.parametrize(
+    ("form", "status"),
+    [
+        ({"grant_type": "client_credentials", "client_id": "job", "client_secret": "a secret guess"}, 401),
+        ({"grant_type": "refresh_token", "client_id": "job", "client_secret": "right"}, 400),
+        ({"grant_type": "a secret guess", "client_id": "job", "client_secret": "right"}, 400),
+    ],
+)
+async def test_audit_refusal_hides_request_values(form, status):
+    here = Here(clients=[DevClient("job", secret="right", scopes=["notes:read"])])
+    events = record_events(here)
+    await here.post("/token", form)
+    [event] = events
+    assert (event.name, event.status, event.reason) == ("refusal", status, "failed")
+    assert event.detail
+    assert "guess" not in str(event)
+
+
+async def test_audit_refusal_names_network():
+    here = Here()
+    events = record_events(here)
+    transport = httpx2.ASGITransport(here.app, client=("2001:db8::7", 5000))
+    async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN) as client:
+        await client.post("/token", data={})
+    [event] = events
+    assert event.caller == "address 2001:db8::/64"
+
+
+async def test_audit_registration_and_consent():
+    here = Here()
+    events = record_events(here)
+    login = await here.login(scope="notes:write")
+    [event] = events
+    assert (event.name, event.issuer, event.principal, event.detail) == ("registration", ORIGIN, None, None)
+    named = event.client_id
+    events.clear()
+    await here.code(login)
+    assert names(events) == ["consent", "login"]
+    assert events[0] == AuditEvent(
+        "consent",
+        client_id=named,
+        issuer=ORIGIN,
+        detail="allowed, to 127.0.0.1:3000",
+        scopes=("notes:write",),
+    )
+    events.clear()
+    async with here.browser() as browser:
+        page = await browser.get("/authorize", params=login.query)
+        await browser.post("/authorize", data=Forms(page.text).forms[-1])
+    [event] = events
+    assert (event.name, event.detail, event.client_id) == ("consent", "denied, to 127.0.0.1:3000", named)
+
+
+async def test_audit_registrations_are_limited():
+    here = Here()
+    events = record_events(here)
+    for _ in range(20):
+        await here.registered(redirect_uris=[CALLBACK])
+    assert names(events) == ["registration"] * 5
+
+
+async def test_audit_wrong_password_is_refusal():
+    here = Here([DevUser("ada", password="right")])
+    login = await here.login()
+    events = record_events(here)
+    async with here.browser() as browser:
+        await clicked(browser, login, "ada", "a guess")
+    [event] = events
+    assert (event.name, event.status, event.detail) == ("refusal", 403, "a wrong password")
+
+
+async def test_dev_auth_start_logs_users(caplog):
+    auth = DevAuth(users=["ada", DevUser("bob", password="hidden")])
+    for _ in range(2):
+        auth.enter(Here().site)
+    [record] = caplog.records
+    assert record.getMessage() == (f"notes: whoever opens {ORIGIN} on this machine may log in as ada, bob")
+
+
+async def test_store_file_holds_no_plain_secrets(tmp_path):
+    file = tmp_path / "shared.db"
+    here = Here([DevUser("ada-lovelace", claims={"org_id": "analytical"})], shared=Sqlite(file))
+    login = await here.login(scope="notes:write", state="a state of the client")
+    code = await here.code(login, "ada-lovelace")
+    tokens = (await here.post("/token", login.form(code))).json()
+    tokens = (await here.refreshed(tokens, login)).json()
+    assert await here.granted(tokens)
+    stored = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    assert len(stored) > 1000
+    values = (login.verifier, login.query["code_challenge"], login.client_id, "ada-lovelace", "analytical")
+    for text in (*values, code, tokens["access_token"], tokens["refresh_token"], "notes:write"):
+        assert text.encode() not in stored
+
+
+async def test_store_file_is_useless_without_secret(tmp_path):
+    here = Here(shared=Sqlite(tmp_path / "shared.db"))
+    login = await here.login()
+    tokens = await here.tokens(login)
+    thief = Here(shared=Sqlite(tmp_path / "shared.db"), secret="quite another secret of a server")
+    with pytest.raises(InvalidTokenError):
+        await thief.granted(tokens)
+    assert (await thief.refreshed(tokens, login)).json()["error"] == "invalid_client"
+    own = Login((await thief.registered())["client_id"])
+    assert (await thief.refreshed(tokens, own)).json()["error"] == "invalid_grant"
+
+
+async def test_grant_of_previous_version_is_read():
+    here = Here()
+    login = await here.login()
+    tokens = await here.tokens(login)
+    grants = Sealed(here.site.shared, here.site.keys, "grants")
+    [before] = [record async for record in grants.items("")]
+    found = await grants.get(before["id"])
+    assert found is not None
+    older = {name: value for name, value in before.items() if name != "held"}
+    await grants.put(before["id"], {**older, "version": 1}, version=found[1], ttl=600)
+    assert (await here.granted(tokens)).principal.subject == "ada"
+    assert (await here.refreshed(tokens, login)).status_code == 200
+    found = await grants.get(before["id"])
+    assert found is not None
+    await grants.put(before["id"], {**before, "version": 3}, version=found[1], ttl=600)
+    with pytest.raises(VerifierUnavailableError):
+        await here.granted(tokens)

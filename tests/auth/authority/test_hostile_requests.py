@@ -1,4 +1,4 @@
-"""Requests of every kind to an authorization server: none is a 500, none leads elsewhere, none gets anything."""
+"""Generated requests to an authorization server: none is a 500, redirects elsewhere or leaks."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ HERE = Here(
 )
 
 
-async def made_before() -> dict[str, str]:
-    """What a stranger may have got hold of."""
+async def known_secrets() -> dict[str, str]:
     login = await HERE.login()
     tokens = await HERE.tokens(login)
     return {
@@ -36,7 +35,9 @@ async def made_before() -> dict[str, str]:
     }
 
 
-KNOWN = anyio.run(made_before)
+KNOWN = anyio.run(known_secrets)
+
+
 NAMES = st.sampled_from(
     [
         "client_id", "redirect_uri", "response_type", "response_mode", "state", "scope", "resource", "nonce",
@@ -44,6 +45,8 @@ NAMES = st.sampled_from(
         "client_secret", "token", "token_type_hint", "request", "user", "password", "answer", "client_name",
     ]
 )  # fmt: skip
+
+
 GOOD = [
     *KNOWN.values(), CALLBACK, MCP, "code", "S256", "plain", "authorization_code", "refresh_token", "ada", "bob",
     "client_credentials", "job", "notes:read", "notes:admin", "query", "deny", "x" * 43, "x" * 3000,
@@ -51,8 +54,14 @@ GOOD = [
     "https://client.example/client.json", "\x00", "%", "é", "\U0001f600",
     "<script>", "{}", "[]", "..", "a.b.c", KNOWN["code"] + "x", KNOWN["refresh_token"][:-1], "",
 ]  # fmt: skip
+
+
 PAIRS = st.lists(st.tuples(NAMES, st.one_of(st.sampled_from(GOOD), st.text(max_size=30))), max_size=12)
+
+
 BASE = st.sampled_from(["authorize", "token", "none"])
+
+
 HEADERS = st.dictionaries(
     st.sampled_from(["authorization", "cookie", "origin", "content-type", "host"]),
     st.one_of(
@@ -72,16 +81,19 @@ HEADERS = st.dictionaries(
     ),
     max_size=2,
 )
+
+
 RAW = st.one_of(
     st.binary(max_size=80), st.binary(max_size=40).map(lambda data: quote_from_bytes(data).encode())
 )
+
+
 RELAXED = settings(
     max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
 def based(kind: str, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Put what was drawn over a good request, as what is nearly right gets furthest."""
     login = Login(KNOWN["client_id"])
     good: dict[str, Any] = {
         "authorize": login.query,
@@ -92,7 +104,6 @@ def based(kind: str, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def check(response: httpx2.Response, sent: str) -> None:
-    """Refuse an answer that shows a bug, leads elsewhere, lets something out or splits a header."""
     assert response.status_code < 500 or response.status_code == 503
     location = response.headers.get("location")
     if location is not None:
@@ -119,29 +130,28 @@ async def sent(method: str, path: str, **options: Any) -> httpx2.Response:
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> Any:
-    """Nothing that is a secret is in a log."""
     caplog.set_level(logging.DEBUG)
     yield
-    told = "\n".join(
+    all_headers = "\n".join(
         record.getMessage() for record in caplog.records if record.name.partition(".")[0] == "mcpkit"
     )
     for secret in (*KNOWN.values(), "the password of bob", "the secret of job"):
-        assert secret not in told
+        assert secret not in all_headers
 
 
 @RELAXED
 @given(BASE, PAIRS)
-def test_queries(kind: str, pairs: list[tuple[str, str]]) -> None:
+def test_authorize_generated_queries(kind, pairs):
     query = urlencode(based(kind, pairs), errors="surrogatepass")
     check(anyio.run(lambda: sent("GET", f"/authorize?{query}")), query)
 
 
 @RELAXED
 @given(st.sampled_from(["/authorize", "/token", "/revoke", "/register"]), BASE, PAIRS, HEADERS)
-def test_forms(path: str, kind: str, pairs: list[tuple[str, str]], headers: dict[str, str]) -> None:
+def test_endpoints_generated_forms(path, kind, pairs, headers):
     body = urlencode(based(kind, pairs), errors="surrogatepass").encode()
-    told = {"content-type": "application/x-www-form-urlencoded", **headers}
-    encoded = {name: value.encode("latin-1") for name, value in told.items()}
+    all_headers = {"content-type": "application/x-www-form-urlencoded", **headers}
+    encoded = {name: value.encode("latin-1") for name, value in all_headers.items()}
     response = anyio.run(lambda: sent("POST", path, content=body, headers=encoded))
     check(response, body.decode())
     if response.status_code == 200 and path == "/token":
@@ -150,15 +160,14 @@ def test_forms(path: str, kind: str, pairs: list[tuple[str, str]], headers: dict
 
 @RELAXED
 @given(st.sampled_from(["/authorize", "/token", "/revoke", "/register"]), RAW)
-def test_bytes(path: str, data: bytes) -> None:
+def test_endpoints_generated_bytes(path, data):
     for kind in ("application/x-www-form-urlencoded", "application/json"):
         response = anyio.run(lambda: sent("POST", path, content=data, headers={"Content-Type": kind}))
         check(response, "")
-    check(anyio.run(lambda: asked_raw(data)), "")
+    check(anyio.run(lambda: send_raw_query(data)), "")
 
 
-async def asked_raw(query: bytes) -> httpx2.Response:
-    """Send a query that no client would let pass."""
+async def send_raw_query(query: bytes) -> httpx2.Response:
 
     async def put(scope: Any, receive: Any, send: Any) -> None:
         await HERE.app({**scope, "query_string": query}, receive, send)
@@ -178,6 +187,8 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=5,
 )
+
+
 METADATA = st.dictionaries(
     st.sampled_from(
         [
@@ -191,9 +202,9 @@ METADATA = st.dictionaries(
 
 @RELAXED
 @given(METADATA, st.booleans())
-def test_registrations(metadata: dict[str, Any], has_redirect: bool) -> None:
-    said = {"redirect_uris": [CALLBACK], **metadata} if has_redirect else metadata
-    response = anyio.run(lambda: sent("POST", "/register", json=said))
+def test_register_generated_metadata(metadata, has_redirect):
+    body_metadata = {"redirect_uris": [CALLBACK], **metadata} if has_redirect else metadata
+    response = anyio.run(lambda: sent("POST", "/register", json=body_metadata))
     check(response, "")
     assert response.status_code in {201, 400}
     if response.status_code == 201:
@@ -211,12 +222,12 @@ def test_registrations(metadata: dict[str, Any], has_redirect: bool) -> None:
         ("/register", "application/json"),
     ],
 )
-async def test_whoever_goes_in_the_midst_of_a_body_breaks_nothing(path: str, kind: str) -> None:
-    come = [{"type": "http.request", "body": b"a=", "more_body": True}, {"type": "http.disconnect"}]
+async def test_disconnect_during_body_is_400(path, kind):
+    incoming = [{"type": "http.request", "body": b"a=", "more_body": True}, {"type": "http.disconnect"}]
     sent: list[Any] = []
 
     async def receive() -> Any:
-        return come.pop(0)
+        return incoming.pop(0)
 
     async def send(message: Any) -> None:
         sent.append(message)

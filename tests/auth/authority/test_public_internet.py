@@ -1,4 +1,4 @@
-"""Which addresses are of the public internet, and how strangers' names are looked up."""
+"""Addresses of the public internet, and lookups of host names that clients name."""
 
 from __future__ import annotations
 
@@ -14,83 +14,50 @@ import pytest
 from mcpkit.auth.authority.client_documents import ClientDocuments
 from mcpkit.auth.authority.errors import OAuthError
 from mcpkit.auth.authority.public_internet import PublicTransport, addresses_of, is_public
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     [
-        "127.0.0.1",
-        "127.8.8.8",
-        "0.0.0.0",
-        "10.0.0.1",
-        "172.16.0.1",
-        "192.168.1.1",
-        "169.254.169.254",
-        "100.64.0.1",
-        "192.0.0.8",
-        "192.0.2.1",
-        "192.88.99.1",
-        "198.18.0.1",
-        "224.0.0.1",
-        "240.0.0.1",
-        "255.255.255.255",
-        "::1",
-        "::",
-        "::ffff:127.0.0.1",
-        "::ffff:8.8.8.8",
-        "::127.0.0.1",
-        "fe80::1",
-        "fe80::1%eth0",
-        "fc00::1",
-        "fd12::1",
-        "fec0::1",
-        "ff02::1",
-        "2001:db8::1",
-        "2001::1",
-        "2001:20::1",
-        "3fff::1",
-        "5f00::1",
-        "2002:7f00:1::",
-        "64:ff9b::127.0.0.1",
-        "64:ff9b::10.0.0.1",
-        "64:ff9b:1::8.8.8.8",
-        "100::1",
-        "localhost",
-        "",
+        "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254",
+        "100.64.0.1", "192.0.0.8", "192.0.2.1", "192.88.99.1", "198.18.0.1", "224.0.0.1", "240.0.0.1",
+        "255.255.255.255", "::1", "::", "::ffff:127.0.0.1", "::ffff:8.8.8.8", "::127.0.0.1", "fe80::1",
+        "fe80::1%eth0", "fc00::1", "fd12::1", "fec0::1", "ff02::1", "2001:db8::1", "2001::1", "2001:20::1",
+        "3fff::1", "5f00::1", "2002:7f00:1::", "64:ff9b::127.0.0.1", "64:ff9b::10.0.0.1",
+        "64:ff9b:1::8.8.8.8", "100::1", "2001:10::1", "2001:0:7f00:1::", "::7f00:1", "localhost", "",
     ],
-)
-def test_these_addresses_are_not_public(address: str) -> None:
+)  # fmt: skip
+def test_is_public_rejects_special_addresses(address):
     assert not is_public(address)
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "2606:4700::1111", "64:ff9b::8.8.8.8"])
-def test_these_addresses_are_public(address: str) -> None:
+def test_is_public_accepts_public_addresses(address):
     assert is_public(address)
 
 
-async def test_whether_a_name_is_known_here_is_told_nobody() -> None:
+async def test_unknown_and_private_names_have_one_error():
     async def unknown(host: str, port: int) -> Sequence[str]:
         raise socket.gaierror(socket.EAI_NONAME, "unknown")
 
     async def private(host: str, port: int) -> Sequence[str]:
         return ("10.0.0.1",)
 
-    told: set[str] = set()
+    errors: set[str] = set()
     for resolve in (unknown, private):
         client = httpx2.AsyncClient(transport=PublicTransport(resolve=resolve))
         documents = ClientDocuments(lambda client=client: client)
         with pytest.raises(OAuthError) as caught:
             await documents.find("https://db.internal/x")
-        told.add(f"{caught.value}")
-    assert len(told) == 1
+        errors.add(f"{caught.value}")
+    assert len(errors) == 1
 
 
 @pytest.mark.limit("names of clients' documents that are looked up")
-async def test_names_that_nobody_answers_are_bounded_and_hold_up_no_other(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_lookups_without_answer_are_bounded(monkeypatch):
     answered = threading.Event()
     real = socket.getaddrinfo
 
@@ -113,9 +80,7 @@ async def test_names_that_nobody_answers_are_bounded_and_hold_up_no_other(
     assert await addresses_of("client.example", 443) == ("127.0.0.1",)
 
 
-async def test_a_machine_that_has_no_threads_left_looks_up_names_again_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_lookup_without_threads_raises_and_recovers(monkeypatch):
     def start(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -128,5 +93,5 @@ async def test_a_machine_that_has_no_threads_left_looks_up_names_again_later(
     assert await addresses_of("localhost", 443)
 
 
-async def test_addresses_are_those_of_the_system() -> None:
+async def test_addresses_of_localhost():
     assert set(await addresses_of("localhost", 443)) <= {"127.0.0.1", "::1"}

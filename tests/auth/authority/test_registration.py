@@ -1,4 +1,4 @@
-"""Dynamic registration: what a client may be, and that nobody can fill anything by it."""
+"""Dynamic client registration."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import pytest
 
 from mcpkit.state.memory import Memory
 from tests.helpers.authority_site import CALLBACK, Here, Login
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
 
-async def answered(here: Here, metadata: Any, **options: Any) -> Any:
+async def register(here: Here, metadata: Any, **options: Any) -> Any:
     async with here.browser() as client:
         return await client.post("/register", **(options or {"json": metadata}))
 
 
-async def test_a_client_is_told_what_it_is() -> None:
+async def test_register_returns_metadata():
     here = Here()
-    response = await answered(
+    response = await register(
         here,
         {
             "redirect_uris": [CALLBACK, CALLBACK],
@@ -46,14 +47,14 @@ async def test_a_client_is_told_what_it_is() -> None:
     }
 
 
-async def test_a_client_that_says_nothing_gets_a_secret_that_does_not_expire() -> None:
-    found = (await answered(Here(), {"redirect_uris": ["https://app.example/cb"]})).json()
+async def test_register_default_is_secret_without_expiry():
+    found = (await register(Here(), {"redirect_uris": ["https://app.example/cb"]})).json()
     assert found["token_endpoint_auth_method"] == "client_secret_basic"
     assert (len(found["client_secret"]), found["client_secret_expires_at"]) == (43, 0)
     assert found["application_type"] == "web"
 
 
-async def test_nothing_is_kept_of_a_registration_and_ids_of_the_same_client_differ() -> None:
+async def test_register_stores_nothing():
     shared = Memory()
     here = Here(shared=shared)
     ids = {(await here.registered())["client_id"] for _ in range(200)}
@@ -63,30 +64,24 @@ async def test_nothing_is_kept_of_a_registration_and_ids_of_the_same_client_diff
     assert await here.tokens(login)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "uri",
     [
-        "http://localhost/",
-        "http://127.0.0.1:33418/",
-        "http://[::1]:1/cb",
-        "https://claude.ai/api/mcp/auth_callback",
-        "https://claude.com/api/mcp/auth_callback",
-        "https://chatgpt.com/connector_platform_oauth_redirect",
-        "https://vscode.dev/redirect",
-        "https://xn--bcher-kva.example/callback",
-        "vscode://vscode.microsoft-authentication/callback",
+        "http://localhost/", "http://127.0.0.1:33418/", "http://[::1]:1/cb",
+        "https://claude.ai/api/mcp/auth_callback", "https://claude.com/api/mcp/auth_callback",
+        "https://chatgpt.com/connector_platform_oauth_redirect", "https://vscode.dev/redirect",
+        "https://xn--bcher-kva.example/callback", "vscode://vscode.microsoft-authentication/callback",
         "vscode-insiders://vendor.extension/callback",
-        "cursor://anysphere.cursor-retrieval/oauth/user-mcp/callback",
-        "com.example.app:/oauth",
+        "cursor://anysphere.cursor-retrieval/oauth/user-mcp/callback", "com.example.app:/oauth",
     ],
-)
-async def test_what_clients_in_use_register_is_taken(uri: str) -> None:
+)  # fmt: skip
+async def test_register_redirect_uris_of_known_clients_are_accepted(uri):
     here = Here()
     login = Login((await here.registered(redirect_uris=[uri]))["client_id"], uri)
     assert await here.tokens(login)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "uri",
     [
         "http://app.example/cb",
@@ -129,12 +124,12 @@ async def test_what_clients_in_use_register_is_taken(uri: str) -> None:
         ["https://app.example/cb"],
     ],
 )
-async def test_nobody_may_be_sent_to_these(uri: Any) -> None:
-    response = await answered(Here(), {"redirect_uris": ["https://app.example/cb", uri]})
+async def test_register_unsafe_redirect_uris_are_rejected(uri):
+    response = await register(Here(), {"redirect_uris": ["https://app.example/cb", uri]})
     assert (response.status_code, response.json()["error"]) == (400, "invalid_redirect_uri")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "error"),
     [
         ({"redirect_uris": None}, "invalid_redirect_uri"),
@@ -151,13 +146,13 @@ async def test_nobody_may_be_sent_to_these(uri: Any) -> None:
         ({"response_types": ["token"]}, "invalid_client_metadata"),
     ],
 )
-async def test_what_cannot_be_a_client_here_is_refused(change: Any, error: str) -> None:
-    response = await answered(Here(), {"redirect_uris": [CALLBACK], **change})
+async def test_register_metadata_invalid_is_rejected(change, error):
+    response = await register(Here(), {"redirect_uris": [CALLBACK], **change})
     assert (response.status_code, response.json()["error"]) == (400, error)
     assert response.headers["cache-control"] == "no-store"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b"",
@@ -172,8 +167,8 @@ async def test_what_cannot_be_a_client_here_is_refused(change: Any, error: str) 
         b'{"redirect_uris": ["https://a.example/"], "a": ' + b"1" * 6000 + b"}",
     ],
 )
-async def test_what_is_no_json_is_refused(body: bytes) -> None:
-    response = await answered(
+async def test_register_body_invalid_is_rejected(body):
+    response = await register(
         Here(), None, content=body, headers={"Content-Type": "application/json; charset=utf-8"}
     )
     assert response.status_code == 400
@@ -181,17 +176,17 @@ async def test_what_is_no_json_is_refused(body: bytes) -> None:
 
 
 @pytest.mark.limit("form, query or body at `DevAuth`")
-async def test_a_long_body_and_a_form_are_refused() -> None:
+async def test_register_long_body_and_form_are_rejected():
     here = Here()
-    long = await answered(here, {"redirect_uris": [CALLBACK], "x": "x" * 40_000})
+    long = await register(here, {"redirect_uris": [CALLBACK], "x": "x" * 40_000})
     assert (long.status_code, long.json()["error"]) == (413, "invalid_client_metadata")
-    form = await answered(here, None, data={"redirect_uris": CALLBACK})
+    form = await register(here, None, data={"redirect_uris": CALLBACK})
     assert (form.status_code, form.json()["error"]) == (400, "invalid_client_metadata")
 
 
 @pytest.mark.limit("name of a client of `DevAuth`")
 @pytest.mark.limit("redirect URIs of a client of `DevAuth`")
-async def test_names_and_redirect_uris_are_bounded() -> None:
+async def test_register_limits_name_and_redirect_uris():
     here = Here()
     longest = "https://app.example/".ljust(1024, "x")
     uris = [longest, *(f"{CALLBACK}/{number}" for number in range(31))]
@@ -201,18 +196,18 @@ async def test_names_and_redirect_uris_are_bounded() -> None:
         ({"redirect_uris": [*uris, CALLBACK]}, "invalid_redirect_uri"),
         ({"redirect_uris": [f"{longest}x"]}, "invalid_redirect_uri"),
     ):
-        response = await answered(here, {"redirect_uris": [CALLBACK], **change})
+        response = await register(here, {"redirect_uris": [CALLBACK], **change})
         assert (response.status_code, response.json()["error"]) == (400, error)
 
 
-async def test_a_client_without_a_name_is_shown_as_such() -> None:
+async def test_register_empty_name_is_replaced():
     here = Here()
     for name in (" \u200b\u202e ", ""):
         found = await here.registered(client_name=name)
         assert found["client_name"] == "A client without a name"
 
 
-async def test_a_secret_is_of_one_client_and_one_server() -> None:
+async def test_client_secret_is_bound_to_client_and_server():
     here = Here()
     found = await here.registered(token_endpoint_auth_method="client_secret_post")
     again = Here(secret="quite another secret of a server")

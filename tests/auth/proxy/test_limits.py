@@ -1,4 +1,4 @@
-"""How often an address may come to an authorization server that the whole internet sees."""
+"""Rate limits and CORS headers at the endpoints of an OAuthProxy."""
 
 from __future__ import annotations
 
@@ -21,22 +21,16 @@ METADATA = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}
 
 
 class Frozen(Memory):
-    """A store whose buckets never fill up, so that a slow machine counts as a quick one does."""
-
     async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
         return await super().spend(key, every=every * 1e6, burst=burst, cost=cost) / 1e6
 
 
 class Away(Memory):
-    """A store that does not answer."""
-
     async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
         raise ConnectionError("away")
 
 
 class Edge:
-    """An authorization server as the internet sees it."""
-
     def __init__(self, shared: Memory | None = None) -> None:
         self.here = Here(shared=Frozen() if shared is None else shared)
         site = self.here.site
@@ -46,7 +40,6 @@ class Edge:
         site.audit(self.told.append)
 
     def at(self, address: str) -> httpx2.AsyncClient:
-        """Somebody at an address."""
         transport = httpx2.ASGITransport(self.app, client=(address, 5000))
         return httpx2.AsyncClient(transport=transport, base_url=ORIGIN)
 
@@ -68,9 +61,7 @@ class Edge:
         ("POST", "/revoke", {}, TOKENS.burst, 400),
     ],
 )
-async def test_an_address_that_comes_too_often_has_to_wait_and_no_other(
-    method: str, path: str, options: Any, burst: int, status: int
-) -> None:
+async def test_limit_of_one_address_returns_429(method, path, options, burst, status):
     edge = Edge()
     assert await edge.many("192.0.2.7", burst, method, path, **options) == [status] * burst
     async with edge.at("192.0.2.7") as client:
@@ -88,7 +79,7 @@ async def test_an_address_that_comes_too_often_has_to_wait_and_no_other(
     assert await edge.many("192.0.2.8", 1, method, path, **options) == [status]
 
 
-async def test_who_has_to_wait_is_told_to_the_audit() -> None:
+async def test_limit_is_audited():
     edge = Edge()
     await edge.many("192.0.2.7", REGISTRATIONS.burst + 1, "POST", "/register", json=METADATA)
     [event] = [event for event in edge.told if event.name == "refusal"]
@@ -102,7 +93,7 @@ async def test_who_has_to_wait_is_told_to_the_audit() -> None:
     )
 
 
-async def test_a_network_of_ipv6_is_one_address_and_an_endpoint_counts_for_itself() -> None:
+async def test_limit_counts_ipv6_network_and_endpoint():
     edge = Edge()
     for number in range(REGISTRATIONS.burst):
         assert await edge.many(f"2001:db8::{number:x}", 1, "POST", "/register", json=METADATA) == [201]
@@ -111,7 +102,7 @@ async def test_a_network_of_ipv6_is_one_address_and_an_endpoint_counts_for_itsel
     assert await edge.many("2001:db8::1", 1, "POST", "/token") == [400]
 
 
-async def test_processes_count_together() -> None:
+async def test_limit_is_shared_between_processes():
     shared = Frozen()
     one, two = Edge(shared), Edge(shared)
     half = REGISTRATIONS.burst // 2
@@ -121,7 +112,7 @@ async def test_processes_count_together() -> None:
         assert await edge.many("192.0.2.7", 1, "POST", "/register", json=METADATA) == [429]
 
 
-async def test_whoever_has_waited_is_answered() -> None:
+async def test_limit_refills():
     class Quick(Memory):
         async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
             return await super().spend(key, every=1e-9, burst=burst, cost=cost)
@@ -132,8 +123,7 @@ async def test_whoever_has_waited_is_answered() -> None:
 
 
 @pytest.mark.parametrize("shared", [Frozen(), Away()])
-async def test_nobody_is_refused_where_nothing_can_be_counted(shared: Memory) -> None:
-    """This machine stands for all clients of a proxy in front; and a store that is away counts nothing."""
+async def test_limit_is_off_for_loopback_and_store_failure(shared):
     address = "127.0.0.1" if isinstance(shared, Frozen) else "192.0.2.7"
     many = REGISTRATIONS.burst + 5
     assert set(await Edge(shared).many(address, many, "POST", "/register", json=METADATA)) == {201}
@@ -141,15 +131,12 @@ async def test_nobody_is_refused_where_nothing_can_be_counted(shared: Memory) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded"])
-async def test_who_comes_by_a_proxy_that_is_not_believed_is_not_counted_and_that_is_said(
-    header: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """All users of the internet would be one."""
+async def test_limit_is_off_behind_untrusted_proxy_and_logged(header, caplog):
     edge, many = Edge(), REGISTRATIONS.burst + 5
     for address in ("10.0.0.7", "172.17.0.1", "192.168.1.1", "fd00::1"):
         headers = {header: "for=192.0.2.7"}
-        sent = await edge.many(address, many, "POST", "/register", json=METADATA, headers=headers)
-        assert set(sent) == {201}
+        statuses = await edge.many(address, many, "POST", "/register", json=METADATA, headers=headers)
+        assert set(statuses) == {201}
     [record] = [each for each in caplog.records if "forwarded-allow-ips" in each.getMessage()]
     assert "10.0.0.7" in record.getMessage()
     for address, headers in (
@@ -159,9 +146,6 @@ async def test_who_comes_by_a_proxy_that_is_not_believed_is_not_counted_and_that
     ):
         counted = await edge.many(address, many, "POST", "/register", json=METADATA, headers=headers)
         assert 429 in counted
-
-
-# Pages of other origins
 
 
 @pytest.mark.parametrize(
@@ -175,18 +159,21 @@ async def test_who_comes_by_a_proxy_that_is_not_believed_is_not_counted_and_that
         ("POST", "/revoke"),
     ],
 )
-async def test_pages_of_any_origin_read_what_is_said_to_programs(method: str, path: str) -> None:
+async def test_cors_allows_program_endpoints(method, path):
     async with Edge().at("192.0.2.7") as client:
-        asked = {
+        preflight_headers = {
             "Origin": "https://client.example",
             "Access-Control-Request-Method": method,
             "Access-Control-Request-Headers": "authorization, mcp-protocol-version",
         }
-        preflight = await client.options(path, headers=asked)
+        preflight = await client.options(path, headers=preflight_headers)
         answer = await client.request(method, path, headers={"Origin": "https://client.example"})
     assert preflight.status_code == 204
     assert method in preflight.headers["access-control-allow-methods"]
-    assert preflight.headers["access-control-allow-headers"] == asked["Access-Control-Request-Headers"]
+    assert (
+        preflight.headers["access-control-allow-headers"]
+        == preflight_headers["Access-Control-Request-Headers"]
+    )
     assert answer.status_code != 405
     for each in (preflight, answer):
         assert each.headers["access-control-allow-origin"] == "*"
@@ -194,7 +181,7 @@ async def test_pages_of_any_origin_read_what_is_said_to_programs(method: str, pa
     assert "retry-after" in answer.headers["access-control-expose-headers"].lower()
 
 
-async def test_no_page_of_another_origin_reads_the_page_of_a_login() -> None:
+async def test_cors_denies_authorize():
     edge = Edge()
     login = await edge.here.login()
     async with edge.at("192.0.2.7") as client:

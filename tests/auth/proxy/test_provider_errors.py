@@ -1,10 +1,11 @@
-"""A provider that refuses or does not answer, and authors who let nobody in: what clients and users are told."""
+"""Errors of the provider, allow= functions and cancelled requests at an OAuthProxy."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -12,20 +13,22 @@ import anyio
 import pytest
 
 from mcpkit.auth import InvalidTokenError
+from mcpkit.auth.upstream.tokens import UpstreamTokens
 from mcpkit.state.principal import Principal
-from tests.helpers.authority_site import said
+from tests.helpers.authority_site import said as redirect_params
+from tests.helpers.clock import Clock
 from tests.helpers.proxied import ORIGIN, Proxied
+from tests.helpers.stand_in import StandIn
 
 pytestmark = pytest.mark.anyio
 
 
 def query_of(url: str) -> dict[str, str]:
-    """What a URL says."""
     return dict(parse_qsl(urlsplit(url).query))
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "client_error"),
     [
         ("access_denied", "access_denied"),
         ("temporarily_unavailable", "temporarily_unavailable"),
@@ -34,70 +37,56 @@ def query_of(url: str) -> dict[str, str]:
         ("<script>", "server_error"),
     ],
 )
-async def test_what_the_provider_refuses_the_client_hears_with_its_own_state(error: str, told: str) -> None:
+async def test_provider_error_is_mapped_for_client(error, client_error):
     here = Proxied()
     flow = here.flow(visit=lambda url: here.upstream.refuse(url, error))
     response = await flow.back()
-    answer = said(response)
-    assert (answer["error"], answer["iss"]) == (told, ORIGIN)
+    answer = redirect_params(response)
+    assert (answer["error"], answer["iss"]) == (client_error, ORIGIN)
     assert answer["state"] == (await flow.begun()).query["state"]
     assert response.headers["location"].startswith(flow.callback)
     assert not [name for name in flow.browser.cookies if "login" in name]
 
 
-async def test_a_code_of_another_login_is_worth_nothing() -> None:
+async def test_provider_code_of_another_login_is_rejected():
     here = Proxied()
     mine, theirs = here.flow(), here.flow()
     stolen = query_of(await theirs.at_provider())["code"]
     url = await mine.at_provider()
     injected = url.replace(query_of(url)["code"], stolen)
-    assert said(await mine.back(injected))["error"] == "server_error"
+    assert redirect_params(await mine.back(injected))["error"] == "server_error"
     assert here.upstream.live == {}
 
 
-async def test_a_callback_that_says_something_twice_is_none() -> None:
+async def test_callback_duplicate_parameter_is_rejected():
     here = Proxied()
     flow = here.flow()
     url = await flow.at_provider()
     assert (await flow.back(f"{url}&code=another")).status_code == 400
     assert "redeem" not in here.upstream.asked
-    assert "code" in said(await flow.back(url))
+    assert "code" in redirect_params(await flow.back(url))
 
 
-@pytest.mark.parametrize("query", ["", "state=", "code=x", "state=x", "error=access_denied", "%ff"])
-async def test_a_callback_of_no_login_is_a_page_and_never_a_redirect(query: str) -> None:
-    here = Proxied()
-    response = await here.browser().get(f"/callback?{query}")
-    assert response.status_code == 400
-    assert response.headers["content-type"].startswith("text/html")
-    assert response.headers["cache-control"] == "no-store"
-    assert "location" not in response.headers
-
-
-async def test_a_provider_that_is_away_when_a_user_is_to_be_sent_there(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_provider_down_at_authorize(caplog):
     here = Proxied()
     here.upstream.down.add("authorization_url")
-    answer = said(await here.flow().answered())
+    answer = redirect_params(await here.flow().answered())
     assert (answer["error"], answer["iss"]) == ("temporarily_unavailable", ORIGIN)
     assert "does not answer" in caplog.text
 
 
-async def test_a_provider_that_is_away_when_its_code_is_redeemed() -> None:
+async def test_provider_down_at_redeem():
     here = Proxied()
     here.upstream.down.add("redeem")
     flow = here.flow()
     url = await flow.at_provider()
-    assert said(await flow.back(url))["error"] == "temporarily_unavailable"
+    assert redirect_params(await flow.back(url))["error"] == "temporarily_unavailable"
     here.upstream.down.clear()
     assert (await flow.back(url)).status_code == 400
-    assert "code" in said(await here.flow().back())
+    assert "code" in redirect_params(await here.flow().back())
 
 
-async def test_a_store_that_is_away_when_a_user_comes_back_costs_a_reload(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_store_down_at_callback_can_be_retried(monkeypatch):
     here = Proxied()
     flow = here.flow()
     url = await flow.at_provider()
@@ -106,17 +95,15 @@ async def test_a_store_that_is_away_when_a_user_comes_back_costs_a_reload(
         response = await flow.back(url)
         assert response.status_code == 503
         assert "redeem" not in here.upstream.asked
-    assert "code" in said(await flow.back(url))
+    assert "code" in redirect_params(await flow.back(url))
 
 
-async def test_a_store_that_is_away_when_the_grant_is_kept_leaves_no_tokens_behind(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_store_down_after_redeem_revokes_tokens(monkeypatch):
     here = Proxied()
     here.upstream.during = lambda name: (
         monkeypatch.setattr(here.site.shared, "put", failing) if name == "redeem" else None
     )
-    assert said(await here.flow().back())["error"] == "temporarily_unavailable"
+    assert redirect_params(await here.flow().back())["error"] == "temporarily_unavailable"
     assert here.upstream.asked[-1] == "revoke"
     assert here.upstream.live == {}
 
@@ -125,26 +112,30 @@ async def failing(*_: object, **__: object) -> None:
     raise ConnectionError
 
 
-# allow=
-
-
-async def slowly(who: Principal) -> bool:
-    return who.claims["login"] == "ada"
+async def allow_async(principal: Principal) -> bool:
+    return principal.claims["login"] == "ada"
 
 
 @pytest.mark.parametrize(
-    "allow", [lambda who: who.claims["login"] == "ada", slowly, lambda who: {"notes:read", "notes:write"}]
+    "allow",
+    [
+        lambda principal: principal.claims["login"] == "ada",
+        allow_async,
+        lambda principal: {"notes:read", "notes:write"},
+    ],
 )
-async def test_whom_the_author_lets_in(allow: Callable[[Principal], Any]) -> None:
+async def test_allow_true_or_scopes_grants(allow):
     here = Proxied(allow=allow)
     tokens = await here.flow(scope="notes:write").tokens()
     assert tokens["scope"] == "notes:write"
 
 
-@pytest.mark.parametrize("allow", [lambda who: who.claims["login"] == "grace", lambda who: ()])
-async def test_whom_the_author_does_not_let_in(allow: Callable[[Principal], Any]) -> None:
+@pytest.mark.parametrize(
+    "allow", [lambda principal: principal.claims["login"] == "grace", lambda principal: ()]
+)
+async def test_allow_false_or_empty_denies(allow):
     here = Proxied(allow=allow)
-    answer = said(await here.flow().back())
+    answer = redirect_params(await here.flow().back())
     assert (answer["error"], answer["iss"]) == ("access_denied", ORIGIN)
     assert here.upstream.live == {}
 
@@ -152,83 +143,80 @@ async def test_whom_the_author_does_not_let_in(allow: Callable[[Principal], Any]
 @pytest.mark.parametrize(
     "allow",
     [
-        lambda who: None,
-        lambda who: 1,
-        lambda who: who.claims,
-        lambda who: who.claims["nothing"],
-        lambda who: ["no scope"],
+        lambda principal: None,
+        lambda principal: 1,
+        lambda principal: principal.claims,
+        lambda principal: principal.claims["nothing"],
+        lambda principal: ["no scope"],
     ],
 )
-async def test_an_author_who_cannot_say_so_lets_nobody_in(
-    allow: Callable[[Principal], Any], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_allow_invalid_result_or_error_denies(allow, caplog):
     here = Proxied(allow=allow)
-    assert said(await here.flow().back())["error"] == "server_error"
+    assert redirect_params(await here.flow().back())["error"] == "server_error"
     assert here.upstream.live == {}
     assert "allow= has failed" in caplog.text
     assert not [secret for secret in here.upstream.handed_out if secret in caplog.text]
 
 
-async def test_an_author_who_never_says_so_keeps_nobody_waiting(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def allow(who: Principal) -> bool:
+async def test_allow_timeout_denies(monkeypatch, caplog):
+    async def allow(principal: Principal) -> bool:
         await anyio.sleep_forever()
         raise AssertionError
 
     monkeypatch.setattr("mcpkit.auth.proxy.admission._PATIENCE", 0.05)
     here = Proxied(allow=allow)
     with anyio.fail_after(20):
-        assert said(await here.flow().back())["error"] == "server_error"
+        assert redirect_params(await here.flow().back())["error"] == "server_error"
     assert here.upstream.live == {}
     assert "allow= has not answered within 0.05 s" in caplog.text
 
 
-async def test_an_author_who_blocks_stops_nobody_else() -> None:
-    """What is not async may ask a database."""
-    asked, served = threading.Event(), threading.Event()
+async def test_allow_blocking_runs_in_thread():
+    called, release = threading.Event(), threading.Event()
 
-    def allow(who: Principal) -> bool:
-        asked.set()
-        return served.wait(20)
+    def allow(principal: Principal) -> bool:
+        called.set()
+        return release.wait(20)
 
     here = Proxied(allow=allow)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(here.flow().tokens)
-        while not asked.is_set():
+        while not called.is_set():
             await anyio.sleep(0.01)
         await here.flow().page()
-        served.set()
+        release.set()
 
 
-async def test_a_scope_that_the_server_does_not_have_is_told_to_the_author(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    here = Proxied(allow=lambda who: ["notes:raed"])
-    assert said(await here.flow().back())["error"] == "access_denied"
+async def test_allow_unknown_scope_is_logged(caplog):
+    here = Proxied(allow=lambda principal: ["notes:raed"])
+    assert redirect_params(await here.flow().back())["error"] == "access_denied"
     problem = "allow= returns 'notes:raed', which is none of the server's scopes; did you mean 'notes:read'?"
     assert problem in caplog.text
 
 
-async def test_the_author_hears_who_it_is_by_which_client_and_for_what() -> None:
-    heard: list[Principal] = []
-    here = Proxied(allow=lambda who: bool(heard.append(who)) or True)
+async def test_allow_receives_principal_client_and_scopes():
+    received: list[Principal] = []
+    here = Proxied(allow=lambda principal: bool(received.append(principal)) or True)
     flow = here.flow(scope="notes:write")
     await flow.tokens()
-    [who] = heard
-    assert (who.issuer, who.subject, who.scopes) == ("https://id.example.com", "ada", {"notes:write"})
-    assert who.client_id == (await flow.begun()).client_id
+    [principal] = received
+    assert (principal.issuer, principal.subject, principal.scopes) == (
+        "https://id.example.com",
+        "ada",
+        {"notes:write"},
+    )
+    assert principal.client_id == (await flow.begun()).client_id
 
 
-async def test_some_scopes_are_granted_of_those_that_were_asked_for() -> None:
-    here = Proxied(allow=lambda who: ["notes:read"])
+async def test_allow_narrows_scopes():
+    here = Proxied(allow=lambda principal: ["notes:read"])
     tokens = await here.flow(scope="notes:admin").tokens()
     assert tokens["scope"] == "notes:read"
 
 
-async def test_the_author_is_asked_again_at_each_refresh() -> None:
+async def test_allow_is_called_at_each_refresh():
     may: list[bool | Collection[str]] = [True]
-    here = Proxied(allow=lambda who: may[0])
+    here = Proxied(allow=lambda principal: may[0])
     flow = here.flow(scope="notes:write")
     tokens = await flow.tokens()
     may[0] = ["notes:read"]
@@ -245,9 +233,9 @@ async def test_the_author_is_asked_again_at_each_refresh() -> None:
         await here.granted(again)
 
 
-async def test_scopes_that_a_user_no_longer_has_are_not_named() -> None:
+async def test_refresh_scope_lost_is_omitted():
     may: list[bool | Collection[str]] = [True]
-    here = Proxied(allow=lambda who: may[0])
+    here = Proxied(allow=lambda principal: may[0])
     flow = here.flow(scope="notes:admin")
     tokens = await flow.tokens()
     may[0] = ["notes:read"]
@@ -255,11 +243,9 @@ async def test_scopes_that_a_user_no_longer_has_are_not_named() -> None:
     assert response.json()["scope"] == "notes:read"
 
 
-async def test_an_author_who_cannot_say_so_at_a_refresh_costs_nothing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_allow_error_at_refresh_is_503(caplog):
     answers: list[Any] = [True, None, True]
-    here = Proxied(allow=lambda who: answers.pop(0))
+    here = Proxied(allow=lambda principal: answers.pop(0))
     flow = here.flow()
     tokens = await flow.tokens()
     response = await flow.refreshed(tokens)
@@ -268,7 +254,7 @@ async def test_an_author_who_cannot_say_so_at_a_refresh_costs_nothing(
     assert (await flow.refreshed(tokens)).status_code == 200
 
 
-async def test_nothing_of_the_provider_is_in_a_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_logs_hold_no_provider_secrets(caplog):
     caplog.set_level(logging.DEBUG)
     here = Proxied()
     flow = here.flow()
@@ -278,5 +264,58 @@ async def test_nothing_of_the_provider_is_in_a_log(caplog: pytest.LogCaptureFixt
     here.clock.now += 3600
     await flow.refreshed(tokens)
     await flow.revoked(tokens["refresh_token"])
-    told = "\n".join(each.getMessage() for each in caplog.records if each.name.startswith("mcpkit"))
-    assert not [secret for secret in here.upstream.handed_out if secret in told + repr(here.proxy)]
+    client_error = "\n".join(each.getMessage() for each in caplog.records if each.name.startswith("mcpkit"))
+    assert not [secret for secret in here.upstream.handed_out if secret in client_error + repr(here.proxy)]
+
+
+@pytest.mark.parametrize("may", [True, False])
+async def test_cancelled_callback_completes_login(*, may):
+    is_asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def allow(who: Principal) -> bool:
+        is_asked.set()
+        await go_on.wait()
+        return may
+
+    here = Proxied(allow=allow)
+    logins = list[str]()
+    here.site.audit(lambda event: logins.append(event.name) if event.name in {"login", "refusal"} else None)
+    flow = here.flow()
+    coming = asyncio.ensure_future(flow.back(await flow.at_provider()))
+    with anyio.fail_after(60):
+        await is_asked.wait()
+        assert len(here.upstream.live) == 2
+        coming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await coming
+        go_on.set()
+        while not logins:
+            await anyio.sleep(0.01)
+    assert logins == ["login" if may else "refusal"]
+    assert bool(here.upstream.live) is may
+
+
+class Slow(StandIn):
+    def __init__(self) -> None:
+        super().__init__(Clock())
+        self.is_asked, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def revoke(self, tokens: UpstreamTokens) -> None:
+        self.is_asked.set()
+        await self.go_on.wait()
+        await super().revoke(tokens)
+
+
+async def test_cancelled_revocation_completes_at_provider():
+    here = Proxied(provider := Slow())
+    flow = here.flow()
+    tokens = await flow.tokens()
+    leaving = asyncio.ensure_future(flow.revoked(tokens["refresh_token"]))
+    with anyio.fail_after(60):
+        await provider.is_asked.wait()
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        provider.go_on.set()
+        while provider.live:
+            await anyio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The tokens of the provider: refreshed when that is due, once, and nothing is lost by a provider that is away."""
+"""Provider tokens of an OAuthProxy: refreshed when due, once for all, and without losing a login."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpkit.auth import InvalidTokenError
 from mcpkit.auth.proxy.logins import LEASE
 from mcpkit.common.errors import LoginNeededError, ProviderUnavailableError
 from mcpkit.state.memory import Memory
@@ -23,15 +22,7 @@ async def logged_in(**options: Any) -> tuple[Proxied, Any, dict[str, Any]]:
     return here, flow, await flow.tokens()
 
 
-async def test_tokens_that_are_good_are_not_refreshed() -> None:
-    here, _flow, tokens = await logged_in()
-    first = await here.token_for(tokens)
-    here.clock.now += 3500
-    assert await here.token_for(tokens) == first
-    assert "refresh" not in here.upstream.asked
-
-
-async def test_tokens_are_refreshed_in_their_last_minute() -> None:
+async def test_provider_token_is_refreshed_in_last_minute():
     here, _flow, tokens = await logged_in()
     first = await here.token_for(tokens)
     here.clock.now += 3541
@@ -42,7 +33,7 @@ async def test_tokens_are_refreshed_in_their_last_minute() -> None:
     assert here.upstream.asked.count("refresh") == 1
 
 
-async def test_tokens_that_live_a_minute_are_not_refreshed_each_time() -> None:
+async def test_provider_token_of_one_minute_is_refreshed_at_half():
     here = Proxied()
     here.upstream.lifetime = 60.0
     tokens = await here.flow().tokens()
@@ -53,7 +44,7 @@ async def test_tokens_that_live_a_minute_are_not_refreshed_each_time() -> None:
     assert await here.token_for(tokens) != first
 
 
-async def test_twenty_who_ask_at_once_refresh_once() -> None:
+async def test_concurrent_requests_refresh_once():
     here, _flow, tokens = await logged_in()
     here.clock.now += 3600
     here.upstream.open.clear()
@@ -75,7 +66,7 @@ async def test_twenty_who_ask_at_once_refresh_once() -> None:
     assert here.upstream.asked.count("refresh") == 1
 
 
-async def test_whoever_is_killed_in_the_midst_of_it_holds_up_nobody_for_long() -> None:
+async def test_refresh_lease_of_dead_process_expires():
     clock = Clock()
     here, _flow, tokens = await logged_in(clock=clock, kept={"shared": Memory(clock)})
     clock.now += 3600
@@ -95,7 +86,7 @@ async def test_whoever_is_killed_in_the_midst_of_it_holds_up_nobody_for_long() -
     assert found[0] in here.upstream.live
 
 
-async def test_clocks_of_processes_may_differ() -> None:
+async def test_processes_with_different_clocks_refresh_once():
     here, _flow, tokens = await logged_in()
     early = Proxied(here.upstream, clock=Clock(here.clock.now + 3600), kept={"shared": here.site.shared})
     here.clock.now += 3600 + 45
@@ -117,7 +108,7 @@ async def test_clocks_of_processes_may_differ() -> None:
     assert here.upstream.asked.count("refresh") == 1
 
 
-async def test_a_server_that_ends_waits_for_the_tokens_that_are_on_their_way() -> None:
+async def test_aclose_waits_for_refresh():
     here, _flow, tokens = await logged_in()
     here.clock.now += 3600
     here.upstream.open.clear()
@@ -133,7 +124,7 @@ async def test_a_server_that_ends_waits_for_the_tokens_that_are_on_their_way() -
     assert here.upstream.asked.count("refresh") == 1
 
 
-async def test_a_client_that_refreshes_has_the_provider_refresh_what_is_due() -> None:
+async def test_client_refresh_also_refreshes_provider_token():
     here, flow, tokens = await logged_in()
     here.clock.now += 3600
     refreshed = (await flow.refreshed(tokens)).json()
@@ -141,7 +132,7 @@ async def test_a_client_that_refreshes_has_the_provider_refresh_what_is_due() ->
     assert await here.token_for(refreshed) in here.upstream.live
 
 
-async def test_a_provider_that_is_away_costs_nothing() -> None:
+async def test_provider_down_at_refresh_is_503():
     here, flow, tokens = await logged_in()
     here.clock.now += 3600
     here.upstream.down.update({"refresh", "identify"})
@@ -154,17 +145,7 @@ async def test_a_provider_that_is_away_costs_nothing() -> None:
     assert (await flow.refreshed(tokens)).status_code == 200
 
 
-async def test_a_login_that_the_provider_has_ended_ends_here() -> None:
-    here, flow, tokens = await logged_in()
-    here.clock.now += 3600
-    here.upstream.live.clear()
-    response = await flow.refreshed(tokens)
-    assert (response.status_code, response.json()["error"]) == (400, "invalid_grant")
-    with pytest.raises(InvalidTokenError):
-        await here.granted(tokens)
-
-
-async def test_a_login_that_the_provider_has_ended_has_no_token() -> None:
+async def test_login_ended_at_provider_raises_login_needed():
     here, flow, tokens = await logged_in()
     principal = (await here.granted(tokens)).principal
     here.clock.now += 3600
@@ -175,7 +156,7 @@ async def test_a_login_that_the_provider_has_ended_has_no_token() -> None:
     assert (await flow.refreshed(tokens)).status_code == 400
 
 
-async def test_a_refusal_that_says_nothing_of_the_user_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_client_error_at_provider_keeps_login(caplog):
     here, flow, tokens = await logged_in()
     here.clock.now += 3600
     here.upstream.refusing["refresh"] = "unauthorized_client"
@@ -185,7 +166,7 @@ async def test_a_refusal_that_says_nothing_of_the_user_ends_nothing(caplog: pyte
     assert (await flow.refreshed(tokens)).status_code == 200
 
 
-async def test_tokens_without_a_successor_are_good_to_their_end() -> None:
+async def test_provider_without_refresh_token_ends_at_expiry():
     here = Proxied(token_lifetime=100_000.0)
     here.upstream.is_refreshing = False
     flow = here.flow()
@@ -199,7 +180,7 @@ async def test_tokens_without_a_successor_are_good_to_their_end() -> None:
     assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
 
 
-async def test_tokens_that_never_end_are_asked_about_every_ten_minutes() -> None:
+async def test_provider_token_without_expiry_is_checked_every_ten_minutes():
     here = Proxied(token_lifetime=100_000.0)
     here.upstream.is_refreshing, here.upstream.lifetime = False, None
     flow = here.flow()
@@ -220,7 +201,7 @@ async def test_tokens_that_never_end_are_asked_about_every_ten_minutes() -> None
     assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
 
 
-async def test_the_claims_are_those_of_now() -> None:
+async def test_refresh_updates_claims():
     here, flow, tokens = await logged_in()
     here.upstream.claims = {"groups": ["staff"]}
     here.clock.now += 600
@@ -230,7 +211,7 @@ async def test_the_claims_are_those_of_now() -> None:
     assert "login" not in claims
 
 
-async def test_tokens_that_have_become_somebody_elses_end_the_login() -> None:
+async def test_provider_token_of_another_user_ends_login():
     here, flow, tokens = await logged_in()
     here.upstream.live = dict.fromkeys(here.upstream.live, "eve")
     here.clock.now += 600
@@ -238,7 +219,7 @@ async def test_tokens_that_have_become_somebody_elses_end_the_login() -> None:
     assert here.upstream.live == {}
 
 
-async def test_an_access_token_that_was_revoked_at_the_provider_is_replaced() -> None:
+async def test_revoked_provider_token_is_replaced():
     here, flow, tokens = await logged_in()
     before = await here.token_for(tokens)
     del here.upstream.live[before]
@@ -247,7 +228,7 @@ async def test_an_access_token_that_was_revoked_at_the_provider_is_replaced() ->
     assert await here.token_for(refreshed) in here.upstream.live
 
 
-async def test_a_grant_that_ends_while_its_tokens_are_refreshed_leaves_none_behind() -> None:
+async def test_grant_revoked_during_refresh_leaves_no_tokens():
     here, flow, tokens = await logged_in()
     here.clock.now += 3600
     here.upstream.open.clear()

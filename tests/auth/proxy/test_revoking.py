@@ -1,4 +1,4 @@
-"""What ends here ends at the provider, and whoever watches hears of it."""
+"""Revocation through an OAuthProxy, at the provider and in the audit log."""
 
 from __future__ import annotations
 
@@ -20,22 +20,20 @@ pytestmark = pytest.mark.anyio
 ADA = "https://id.example.com#sub=ada"
 
 
-def watched(here: Proxied) -> list[AuditEvent]:
-    """The events from now on."""
+def record_events(here: Proxied) -> list[AuditEvent]:
     events: list[AuditEvent] = []
     here.site.audit(events.append)
     return events
 
 
 def revocations(events: list[AuditEvent]) -> list[str | None]:
-    """Whose grants have ended."""
     return [event.principal for event in events if event.name == "revocation"]
 
 
 @pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
-async def test_a_client_logs_out(kind: str) -> None:
+async def test_revoke_ends_login_at_provider(kind):
     here = Proxied()
-    events = watched(here)
+    events = record_events(here)
     flow = here.flow()
     tokens = await flow.tokens()
     assert (await flow.revoked(tokens[kind])).status_code == 200
@@ -45,7 +43,7 @@ async def test_a_client_logs_out(kind: str) -> None:
     assert here.upstream.asked.count("revoke") == 1
 
 
-async def test_a_provider_that_is_away_keeps_nobody_from_logging_out() -> None:
+async def test_revoke_with_provider_down_ends_login():
     here = Proxied()
     here.upstream.down.add("revoke")
     flow = here.flow()
@@ -55,9 +53,9 @@ async def test_a_provider_that_is_away_keeps_nobody_from_logging_out() -> None:
         await here.granted(tokens)
 
 
-async def test_a_refresh_token_that_comes_again_later_ends_the_login_everywhere() -> None:
+async def test_refresh_reuse_ends_login_at_provider():
     here = Proxied()
-    events = watched(here)
+    events = record_events(here)
     flow = here.flow()
     tokens = await flow.tokens()
     again = (await flow.refreshed(tokens)).json()
@@ -70,7 +68,7 @@ async def test_a_refresh_token_that_comes_again_later_ends_the_login_everywhere(
     assert (await flow.refreshed(again)).json()["error"] == "invalid_grant"
 
 
-async def test_a_code_that_comes_again_later_ends_the_login_everywhere() -> None:
+async def test_code_reuse_ends_login_at_provider():
     here = Proxied()
     flow = here.flow()
     code = await flow.code()
@@ -82,7 +80,7 @@ async def test_a_code_that_comes_again_later_ends_the_login_everywhere() -> None
         await here.granted(tokens)
 
 
-async def test_somebody_who_is_sent_away_has_no_login_left_by_whichever_client() -> None:
+async def test_revoke_principal_ends_all_logins():
     here = Proxied()
     flows = [here.flow() for _ in range(3)]
     for flow in flows:
@@ -98,7 +96,7 @@ async def test_somebody_who_is_sent_away_has_no_login_left_by_whichever_client()
     assert (await grace.refreshed(theirs)).status_code == 200
 
 
-async def test_somebody_is_sent_away_by_a_process_that_serves_nothing_and_under_any_secret() -> None:
+async def test_revoke_principal_from_another_process():
     here = Proxied(kept={"secret": "the first secret of the tests"})
     flow = here.flow()
     tokens = await flow.tokens()
@@ -111,8 +109,6 @@ async def test_somebody_is_sent_away_by_a_process_that_serves_nothing_and_under_
 
 
 class LossyMemory(Memory):
-    """A store that fails at one of its deletions."""
-
     deletions = 0
 
     async def delete(self, key: str, *, version: str) -> bool:
@@ -122,7 +118,7 @@ class LossyMemory(Memory):
         return await super().delete(key, version=version)
 
 
-async def test_what_ends_while_the_store_fails_ends_at_the_provider_as_well() -> None:
+async def test_revoke_principal_with_failing_store_can_be_repeated():
     here = Proxied(kept={"shared": LossyMemory()})
     for _ in range(3):
         await here.flow().tokens()
@@ -133,7 +129,7 @@ async def test_what_ends_while_the_store_fails_ends_at_the_provider_as_well() ->
     assert here.upstream.live == {}
 
 
-async def test_where_the_end_of_one_login_is_the_end_of_all_the_last_one_is_told() -> None:
+async def test_revoke_at_provider_that_ends_all_waits_for_last_login():
     here = Proxied()
     here.upstream.revokes_all = True
     first, second = here.flow(), here.flow()
@@ -145,7 +141,7 @@ async def test_where_the_end_of_one_login_is_the_end_of_all_the_last_one_is_told
     assert here.upstream.live == {}
 
 
-async def test_somebody_who_is_sent_away_is_told_of_where_one_login_is_all() -> None:
+async def test_revoke_principal_at_provider_that_ends_all():
     here = Proxied()
     here.upstream.revokes_all = True
     for _ in range(2):
@@ -154,7 +150,7 @@ async def test_somebody_who_is_sent_away_is_told_of_where_one_login_is_all() -> 
     assert here.upstream.live == {}
 
 
-async def test_what_a_client_never_fetches_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_code_never_redeemed_is_revoked(monkeypatch):
     monkeypatch.setattr(logins, "ABANDONED", 0.2)
     here = Proxied()
     fetched = here.flow()
@@ -170,8 +166,6 @@ async def test_what_a_client_never_fetches_is_let_go(monkeypatch: pytest.MonkeyP
 
 
 class Away(Memory):
-    """A store that can be away."""
-
     is_away = False
 
     async def get(self, key: str) -> Stored | None:
@@ -180,9 +174,7 @@ class Away(Memory):
         return await super().get(key)
 
 
-async def test_what_cannot_be_let_go_is_logged(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_revoke_of_abandoned_login_failure_is_logged(monkeypatch, caplog):
     monkeypatch.setattr(logins, "ABANDONED", 0.2)
     here = Proxied(kept={"shared": (store := Away())})
     await here.flow().code()
@@ -192,15 +184,15 @@ async def test_what_cannot_be_let_go_is_logged(
             await anyio.sleep(0.05)
 
 
-async def test_whoever_is_not_let_in_is_told_of() -> None:
+async def test_audit_denied_by_allow():
     here = Proxied(allow=lambda who: False)
-    events = watched(here)
+    events = record_events(here)
     await here.flow().back()
     [refused] = [event for event in events if event.name == "refusal"]
     assert (refused.principal, refused.detail) == (ADA, "allow= does not let them in")
 
 
-async def test_of_nobody_nothing_ends() -> None:
+async def test_revoke_unknown_principal_ends_nothing():
     here = Proxied()
     await here.flow().tokens()
     await here.proxy.revoke(Principal("https://id.example.com#sub=ad"), here.ground)

@@ -1,0 +1,223 @@
+"""Logins through an OAuthProxy with GitHub, Google and Entra, as their documentation describes them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mcpkit import Context, Server, check_authorization
+from mcpkit.auth import OAuthProxy
+from mcpkit.client.authorization.checking.hosts import HOSTS, hosts_at
+from tests.helpers.clock import Clock
+from tests.helpers.provider_sites import (
+    CLIENT_SECRET,
+    ENTRA,
+    GITHUB,
+    GOOGLE,
+    KINDS,
+    MCP,
+    SCOPES,
+    Entra,
+    GitHub,
+    Google,
+    Journey,
+    Provider,
+    before,
+    found_directly,
+    here,
+    upstream_of,
+)
+from tests.helpers.serving import ROOT
+from tests.helpers.signed_tokens import NOW
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("kind", "errors", "notes"),
+    [
+        (GitHub, {"no-registration"}, set()),
+        (Google, {"no-registration"}, set()),
+        (Entra, {"no-registration", "no-pkce"}, {"no-iss"}),
+    ],
+)
+async def test_provider_without_proxy_findings(kind, errors, notes):
+    found = await found_directly(kind)
+    assert {each.code for each in found if each.severity == "error"} == errors
+    assert {each.code for each in found if each.severity == "note"} == notes
+    assert {each.code for each in found if each.severity == "warning"} == {
+        "cors",
+        "march-foreign-issuer",
+        "unknown-scopes",
+    }
+    stopped = {host.name for host in HOSTS if "no-pkce" in errors and host.group in {"Claude", "ChatGPT"}}
+    for name, outcome in hosts_at(found).items():
+        if name in stopped:
+            assert outcome == "does not log in (no-pkce)"
+        else:
+            assert outcome.startswith("needs a client ID, which its user enters")
+
+
+PAGES = ROOT / "docs" / "how-to"
+
+
+async def hosts_by_proxy(kind: type[Provider]) -> dict[str, str]:
+    site, clock = kind(lambda: NOW), Clock(NOW)
+    server = Server("notes", auth=OAuthProxy(upstream_of(site, clock), clock=clock), scopes=SCOPES)
+    async with before(site, server) as journey:
+        findings = await check_authorization(MCP, http_client=journey.net)
+    assert findings == []
+    assert site.asked == [], "nobody asks the provider before somebody logs in"
+    return hosts_at(findings)
+
+
+@pytest.mark.slow
+async def test_docs_table_of_hosts():
+    directly = [hosts_at(await found_directly(kind)) for kind in KINDS]
+    by_proxy = [await hosts_by_proxy(kind) for kind in KINDS]
+    assert by_proxy[0] == by_proxy[1] == by_proxy[2]
+    rows = [
+        f"| {name} | {' | '.join(without_id_hint(each[name]) for each in directly)} | {by_proxy[0][name]} |"
+        for name in by_proxy[0]
+    ]
+    page = (PAGES / "oauth-proxy.md").read_text()
+    assert "\n".join(rows) in page, "\n".join(rows)
+
+
+async def test_docs_pages_of_providers():
+    shown = "\n".join(f"{name}: {outcome}" for name, outcome in (await hosts_by_proxy(KINDS[0])).items())
+    for name in ("github", "google", "entra"):
+        assert f"every client can log in\n{shown}\n" in (PAGES / f"oauth-proxy-{name}.md").read_text(), shown
+
+
+def test_docs_source_of_metadata():
+    page = re.sub(r"\s+", " ", (PAGES / "oauth-proxy.md").read_text())
+    for name, each in {"github": GITHUB, "google": GOOGLE, "entra": ENTRA}.items():
+        for fact in (each.copy, each.recorded):
+            assert fact in page, f"{name}: {fact}"
+        assert each.recorded in (PAGES / f"oauth-proxy-{name}.md").read_text()
+
+
+def without_id_hint(outcome: str) -> str:
+    return re.sub(r", which its user enters .*", "", outcome)
+
+
+USERINFO = {
+    GitHub: "https://api.github.com/user",
+    Google: "https://openidconnect.googleapis.com/v1/userinfo",
+    Entra: "https://graph.microsoft.com/oidc/userinfo",
+}
+
+
+NAMES = {GitHub: "github", Google: "google", Entra: "entra"}
+
+
+SUBJECTS = {
+    GitHub: "583231",
+    Google: "110169484474386276334",
+    Entra: "AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ",
+}
+
+
+def server_of(site: Provider, clock: Clock) -> Server:
+    net = here(dict.fromkeys(site.origins, site))
+    server = Server(
+        "notes", auth=OAuthProxy(upstream_of(site, clock), clock=clock, client_documents=False), scopes=SCOPES
+    )
+
+    @server.tool
+    def whoami(ctx: Context) -> str:
+        return str(ctx.principal.id)
+
+    @server.tool
+    async def named(ctx: Context) -> str:
+        token = await ctx.token_for(NAMES[type(site)])
+        answer = await net.get(USERINFO[type(site)], headers={"Authorization": f"Bearer {token}"})
+        return f"{answer.status_code} {answer.json().get('name')}"
+
+    return server
+
+
+def renewed(site: Provider) -> int:
+    return sum(form.get("grant_type") == "refresh_token" for _, _, form in site.asked)
+
+
+def nothing_leaked(journey: Journey) -> None:
+    assert journey.site.given
+    told = "\n".join(journey.seen)
+    assert not [secret for secret in journey.site.given if secret in told]
+    assert CLIENT_SECRET not in told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_provider_login_and_tool_call(kind):
+    clock = Clock(NOW)
+    site = kind(clock)
+    async with before(site, server_of(site, clock)) as journey:
+        tokens = await journey.tokens()
+        assert await journey.text(tokens, "whoami") == f"{site.metadata['issuer']}#sub={SUBJECTS[kind]}"
+        assert await journey.text(tokens, "named") == "200 Ada Lovelace"
+        nothing_leaked(journey)
+    [asked] = [form for _, url, form in site.asked if url == site.metadata["authorization_endpoint"]]
+    assert asked["code_challenge"] != journey.login.query["code_challenge"]
+    assert asked["state"] != journey.login.query["state"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_provider_tokens_are_refreshed(kind):
+    clock = Clock(NOW)
+    site = kind(clock)
+    if isinstance(site, GitHub):
+        site.expires = True
+    async with before(site, server_of(site, clock)) as journey:
+        tokens = await journey.tokens()
+        for times in (1, 2):
+            clock.now += 30_000
+            answer = await journey.refreshed(tokens)
+            assert answer.status_code == 200, answer.text
+            tokens = answer.json()
+            assert renewed(site) == times
+            assert await journey.text(tokens, "named") == "200 Ada Lovelace"
+        nothing_leaked(journey)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("by", ["the client", "the server"])
+async def test_revocation_reaches_provider(kind, by):
+    clock = Clock(NOW)
+    site = kind(clock)
+    server = server_of(site, clock)
+    async with before(site, server) as journey:
+        tokens = await journey.tokens()
+        if by == "the client":
+            form = {"token": tokens["refresh_token"], "client_id": journey.login.client_id}
+            assert (await journey.posted("/revoke", form)).status_code == 200
+        else:
+            await server.revoke(f"{site.metadata['issuer']}#sub={SUBJECTS[kind]}")
+        assert (await journey.called(tokens, "whoami")).status_code == 401
+        assert (await journey.refreshed(tokens)).status_code == 400
+    assert bool(site.revoked) == (kind is not Entra)
+    assert set(site.revoked) <= site.given
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(GitHub, "incorrect_client_credentials"), (Google, "invalid_client"), (Entra, "AADSTS7000215")],
+)
+async def test_provider_wrong_secret_is_logged(kind, code, caplog, monkeypatch):
+    clock = Clock(NOW)
+    site = kind(clock)
+    monkeypatch.setattr("tests.helpers.provider_sites.CLIENT_SECRET", "another one")
+    async with before(site, server_of(site, clock)) as journey:
+        await journey.registered()
+        answer = await journey.come_back()
+    assert answer["error"] == "temporarily_unavailable"
+    assert code not in str(journey.seen)
+    assert "refuses this client" in caplog.text
+    assert code in caplog.text
+    assert CLIENT_SECRET not in caplog.text
+    page = (ROOT / "docs" / "how-to" / f"oauth-proxy-{NAMES[kind]}.md").read_text()
+    assert f'the client: `temporarily_unavailable`, the log: "refuses this client", {code}' in page.replace(
+        "`" + code + "`", code
+    )

@@ -1,0 +1,419 @@
+"""Remembered consent of an OAuthProxy: when the page is skipped, and when not."""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from hashlib import sha256
+from typing import Any
+
+import httpx2
+import pytest
+
+from mcpkit import Scope
+from mcpkit.auth.base64url import encode
+from mcpkit.state.audit import AuditEvent
+from mcpkit.state.revocations import Revocations
+from tests.helpers.authority_site import Login
+from tests.helpers.authority_site import said as redirect_params
+from tests.helpers.clock import Clock
+from tests.helpers.proxied import MCP, ORIGIN, Proxied
+from tests.helpers.proxy_flow import form_of
+from tests.helpers.tables import each_row
+
+pytestmark = pytest.mark.anyio
+
+BOX = '<input type="checkbox" name="remember" value="yes">'
+
+
+CALLBACK = "http://127.0.0.1:3000/callback"
+
+
+OPENED = {
+    "Sec-Fetch-Site": "none",
+    "Sec-Fetch-Mode": "navigate",
+    "Sec-Fetch-Dest": "document",
+    "Sec-Fetch-User": "?1",
+}
+
+
+class Program:
+    def __init__(
+        self, here: Proxied, callback: str = CALLBACK, browser: httpx2.AsyncClient | None = None
+    ) -> None:
+        self.here = here
+        self.browser = browser or here.browser()
+        self.callback = callback
+        self.client_id = ""
+
+    async def login(self, **query: Any) -> Login:
+        if not self.client_id:
+            metadata = {
+                "client_name": "A client",
+                "redirect_uris": [self.callback],
+                "token_endpoint_auth_method": "none",
+            }
+            answer = await self.browser.post("/register", json=metadata)
+            self.client_id = answer.json()["client_id"]
+        shown_pages = {"resource": MCP, "scope": "notes:read", "redirect_uri": self.callback, **query}
+        return Login(self.client_id, **shown_pages)
+
+    async def opened(self, headers: dict[str, str] = OPENED, **query: Any) -> httpx2.Response:
+        login = await self.login(**query)
+        return await self.browser.get("/authorize", params=login.query, headers=headers)
+
+    async def allowed(self, *, remember: bool = True, **query: Any) -> dict[str, str]:
+        page = await self.opened(**query)
+        assert page.status_code == 200, page.headers.get("location")
+        form = form_of(page) | ({"remember": "yes"} if remember else {})
+        return await self.back(await self.browser.post("/authorize", data=form))
+
+    async def back(self, forward: httpx2.Response) -> dict[str, str]:
+        assert forward.status_code == 303, forward.text
+        url = await self.here.upstream.visit(forward.headers["location"])
+        return redirect_params(await self.browser.get(url))
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        return {name: value or "" for name, value in self.browser.cookies.items() if "remembered" in name}
+
+
+@pytest.fixture
+def here() -> Proxied:
+    return Proxied()
+
+
+def shows_page(response: httpx2.Response) -> bool:
+    assert response.status_code == 200 or response.headers["location"].startswith("https://id.example.com/")
+    return response.status_code == 200
+
+
+async def test_remembered_consent_skips_page_for_same_client(here):
+    events: list[AuditEvent] = []
+    here.site.audit(events.append)
+    program = Program(here)
+    assert "code" in await program.allowed()
+    for port in (3000, 3001):
+        forward = await program.opened(redirect_uri=f"http://127.0.0.1:{port}/callback")
+        assert not shows_page(forward)
+        assert "code" in await program.back(forward)
+    events = [event.detail for event in events if event.name == "consent"]
+    assert events == [
+        "allowed, to 127.0.0.1:3000",
+        "remembered, to 127.0.0.1:3000",
+        "remembered, to 127.0.0.1:3001",
+    ]
+
+
+async def test_remembered_consent_of_another_version_shows_page(here):
+    program = Program(here)
+    await program.allowed()
+    [name] = program.cookies
+    members = zlib.compress(json.dumps([{"of": "another version"}]).encode())
+    sealed = here.site.keys.encrypt("OAuth remembered consent", members, ORIGIN.encode())
+    program.browser.cookies.clear()
+    program.browser.cookies.set(name, encode(sealed))
+    assert shows_page(await program.opened())
+
+
+async def test_consent_without_remember_shows_page(here):
+    program = Program(here)
+    await program.allowed(remember=False)
+    assert program.cookies == {}
+    assert shows_page(await program.opened())
+
+
+async def test_remember_box_is_only_for_loopback_redirects(here):
+    page = await Program(here).opened()
+    assert BOX in page.text
+    elsewhere = await Program(here, "https://client.example/callback").opened()
+    assert BOX not in elsewhere.text
+
+
+async def test_remember_option_off():
+    here = Proxied()
+    off = Proxied(here.upstream, kept={"shared": here.site.shared}, remember=False)
+    program = Program(here)
+    await program.allowed()
+    async with off.browser() as browser:
+        browser.cookies = program.browser.cookies
+        page = await browser.get("/authorize", params=(await program.login()).query, headers=OPENED)
+        assert BOX not in page.text
+        await browser.post("/authorize", data=form_of(page) | {"remember": "yes"})
+    assert shows_page(page)
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [
+        "https://client.example/callback",
+        "cursor://vendor.extension/callback",
+        "https://claude.ai/api/mcp/auth_callback",
+    ],
+)
+async def test_consent_for_other_redirects_is_not_remembered(here, callback):
+    program = Program(here, callback)
+    assert "code" in await program.allowed()
+    assert program.cookies == {}
+    assert shows_page(await program.opened())
+
+
+@each_row(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "same-origin"},
+        {"Sec-Fetch-Site": ""},
+        {"Sec-Fetch-Site": None},
+        {"Sec-Fetch-Mode": "cors"},
+        {"Sec-Fetch-Mode": None},
+        {"Sec-Fetch-Dest": "iframe"},
+        {"Sec-Fetch-Dest": "image"},
+        {"Sec-Fetch-Dest": None},
+        {"Sec-Purpose": "prefetch;prerender"},
+        {"Purpose": "prefetch"},
+    ],
+)
+async def test_remembered_consent_needs_top_level_navigation(headers):
+    here = Proxied()
+    """Also that of a browser that does not say."""
+    program = Program(here)
+    await program.allowed()
+    changed = {name: value for name, value in (OPENED | headers).items() if value is not None}
+    assert shows_page(await program.opened(headers=changed if headers else {}))
+    assert not shows_page(await program.opened())
+
+
+@each_row(
+    "change",
+    [
+        {"redirect_uri": "http://127.0.0.1:3000/callback?to=elsewhere"},
+        {"redirect_uri": "http://127.0.0.1:3000/other"},
+        {"redirect_uri": "http://localhost:3000/callback"},
+        {"redirect_uri": "http://[::1]:3000/callback"},
+        {"scope": "notes:read notes:write"},
+        {"scope": "notes:write"},
+        {"resource": f"{ORIGIN}/sse"},
+        {"resource": [MCP, f"{ORIGIN}/sse"]},
+        {"resource": None},
+    ],
+)
+async def test_remembered_consent_needs_same_request(change):
+    here = Proxied()
+    async with here.browser() as browser:
+        metadata = {
+            "redirect_uris": [
+                CALLBACK,
+                f"{CALLBACK}?to=elsewhere",
+                "http://127.0.0.1/other",
+                "http://localhost/callback",
+                "http://[::1]/callback",
+            ],
+            "token_endpoint_auth_method": "none",
+        }
+        client_id = (await browser.post("/register", json=metadata)).json()["client_id"]
+    program = Program(here)
+    program.client_id = client_id
+    await program.allowed()
+    assert shows_page(await program.opened(**change))
+    assert not shows_page(await program.opened())
+
+
+async def test_remembered_consent_covers_fewer_scopes(here):
+    program = Program(here)
+    await program.allowed(scope="notes:write")
+    for scope in ("notes:write", "notes:read", "notes:read notes:write", None):
+        assert not shows_page(await program.opened(scope=scope))
+    assert shows_page(await program.opened(scope="notes:admin"))
+
+
+async def test_remembered_consent_for_grown_scope_shows_page():
+    before = {"read": Scope("Read", default=True), "delete": Scope("Delete")}
+    after = {"read": Scope("Read", default=True, implies=["delete"]), "delete": Scope("Delete")}
+    here = Proxied(kept={"scopes": before})
+    program = Program(here)
+    await program.allowed(scope="read")
+    assert not shows_page(await program.opened(scope="read"))
+    later = Proxied(here.upstream, kept={"scopes": after, "shared": here.site.shared})
+    async with later.browser() as browser:
+        browser.cookies = program.browser.cookies
+        login = await program.login(scope="read")
+        assert shows_page(await browser.get("/authorize", params=login.query, headers=OPENED))
+
+
+async def test_remembered_consent_is_for_one_client_and_browser(here):
+    program = Program(here)
+    await program.allowed()
+    other = Program(here, browser=program.browser)
+    assert shows_page(await other.opened())
+    elsewhere = Program(here)
+    elsewhere.client_id = program.client_id
+    assert shows_page(await elsewhere.opened())
+
+
+async def test_consent_for_metadata_document_is_not_remembered(monkeypatch):
+    url = "https://client.example/client.json"
+    document = {"client_id": url, "client_name": "Shared", "redirect_uris": [CALLBACK]}
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json=document)
+
+    monkeypatch.setattr(
+        "mcpkit.auth.authority.public_internet.public_client",
+        lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(answer)),
+    )
+    program = Program(Proxied())
+    program.client_id = url
+    page = await program.opened()
+    assert "client.example" in page.text
+    assert BOX not in page.text
+    assert "code" in await program.allowed()
+    assert program.cookies == {}
+    assert shows_page(await program.opened())
+
+
+async def test_remembered_consent_of_another_user_is_denied(here):
+    program = Program(here)
+    await program.allowed()
+    here.upstream.user = "bob"
+    refused = await program.back(await program.opened())
+    assert (refused["error"], refused["iss"]) == ("access_denied", ORIGIN)
+    assert "code" not in refused
+    assert not [token for token, user in here.upstream.live.items() if user == "bob"]
+    assert program.cookies == {}
+    assert shows_page(await program.opened())  # and is shown_pages, as ada is
+    here.upstream.user = "ada"
+    assert shows_page(await program.opened())
+
+
+async def test_remembered_consent_ends_with_revocation():
+    here = Proxied(clock=Clock(time.time()))
+    program = Program(here)
+    await program.allowed()
+    revocations = Revocations(here.site.shared, here.site.name)
+    await revocations.revoke("https://id.example.com#sub=bob")
+    assert "code" in await program.back(await program.opened())
+    await revocations.revoke("https://id.example.com#sub=ada")
+    refused = await program.back(await program.opened())
+    assert refused["error"] == "access_denied"
+    assert program.cookies == {}
+    here.clock.now = time.time() + 1
+    assert "code" in await program.allowed()
+    assert "code" in await program.back(await program.opened())
+
+
+async def test_remembered_consent_with_store_down_denies(monkeypatch):
+    here = Proxied()
+    program = Program(here)
+    await program.allowed()
+
+    async def away(*_: object) -> float:
+        raise ConnectionError("away")
+
+    monkeypatch.setattr(Revocations, "latest", away)
+    assert "code" not in await program.back(await program.opened())
+
+
+@pytest.mark.parametrize("answer", ["deny", "allow"])
+async def test_remembered_consent_is_replaced_by_last_answer(here, answer):
+    program = Program(here)
+    await program.allowed()
+    page = await program.opened(scope="notes:admin")
+    await program.browser.post("/authorize", data=form_of(page, answer))
+    assert program.cookies == {}
+    assert shows_page(await program.opened())
+
+
+async def test_remembered_consent_of_other_clients_stays(here):
+    first = Program(here)
+    await first.allowed()
+    second = Program(here, browser=first.browser)
+    await second.allowed()
+    page = await second.opened(scope="notes:admin")
+    await second.browser.post("/authorize", data=form_of(page, "deny"))
+    assert not shows_page(await first.opened())
+    assert shows_page(await second.opened())
+
+
+async def test_consent_is_remembered_after_callback(here):
+    program = Program(here)
+    page = await program.opened()
+    forward = await program.browser.post("/authorize", data=form_of(page) | {"remember": "yes"})
+    assert program.cookies == {}
+    refused = redirect_params(
+        await program.browser.get(await here.upstream.refuse(forward.headers["location"]))
+    )
+    assert refused["error"] == "access_denied"
+    assert program.cookies == {}
+    assert shows_page(await program.opened())
+
+
+async def test_remembered_consent_lasts_thirty_days():
+    clock = Clock()
+    program = Program(Proxied(clock=clock))
+    await program.allowed()
+    clock.now += 29 * 24 * 3600.0
+    assert "code" in await program.back(await program.opened())
+    clock.now += 24 * 3600.0
+    assert shows_page(await program.opened())
+
+
+@pytest.mark.limit("what a browser remembers for `OAuthProxy`")
+async def test_remembered_consent_cookie_limit(here):
+    browser = here.browser()
+    programs = [Program(here, browser=browser) for _ in range(12)]
+    for each in programs:
+        await each.allowed()
+    [value] = programs[0].cookies.values()
+    assert len(value) < 3900
+    assert [shows_page(await each.opened()) for each in programs] == [True] * 4 + [False] * 8
+
+
+async def test_remembered_consent_long_scopes_fit_cookie():
+    names = [sha256(bytes([number])).hexdigest() for number in range(160)]
+    here = Proxied(kept={"scopes": {name: name for name in names}})
+    browser = here.browser()
+    programs = [Program(here, browser=browser) for _ in range(4)]
+    wanted = [" ".join(names[start:end]) for start, end in ((0, 5), (5, 55), (55, 105), (10, 100))]
+    for program, scope in zip(programs, wanted, strict=True):
+        await program.allowed(scope=scope)
+        assert 0 < sum(map(len, program.cookies.values())) < 3900
+    shown_pages = [
+        shows_page(await each.opened(scope=scope)) for each, scope in zip(programs, wanted, strict=True)
+    ]
+    assert shown_pages == [
+        True,
+        True,
+        False,
+        True,
+    ]  # the last alone is too long, and the oldest are forgotten
+
+
+async def test_remembered_consent_cookie_attributes(here):
+    program = Program(here)
+    page = await program.opened()
+    forward = await program.browser.post("/authorize", data=form_of(page) | {"remember": "yes"})
+    back = await program.browser.get(await here.upstream.visit(forward.headers["location"]))
+    [cookie] = [each for each in back.headers.get_list("set-cookie") if "remembered" in each]
+    assert cookie.startswith("__Host-mcpkit-remembered-")
+    for attribute in ("HttpOnly", "Secure", "SameSite=lax", "Path=/", "Max-Age=2592000"):
+        assert attribute in cookie
+    for shown in ("ada", "notes", "127.0.0.1", program.client_id):
+        assert shown not in cookie.partition(";")[0]
+
+
+@each_row("value", ["", "x", "AAAA", "A" * 200, "\u00e9"])
+async def test_remembered_consent_invalid_cookie_shows_page(value):
+    here = Proxied()
+    program = Program(here)
+    await program.allowed()
+    [name] = program.cookies
+    login = await program.login()
+    headers = [(b"cookie", f"{name}={value}".encode("latin-1"))]
+    headers += [(each.encode(), text.encode()) for each, text in OPENED.items()]
+    async with here.browser() as browser:
+        page = await browser.get("/authorize", params=login.query, headers=headers)
+        assert shows_page(page)

@@ -1,0 +1,223 @@
+"""Configuration errors say what to change."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from mcpkit import Client, OAuth, RegistrationError, Scope, Server, Sqlite
+from mcpkit.auth import DevAuth, DevClient, DevUser, Jwt, StaticTokens, Upstream
+from tests.helpers.serving import ROOT
+from tests.helpers.tables import each_row
+
+ISSUER = "https://id.example.com"
+
+
+URL = "http://127.0.0.1:8000/mcp"
+
+
+SCOPES = {"notes:read": Scope("Read notes"), "notes:write": Scope("Change notes")}
+
+
+def make_server(auth: Any = None, **options: Any) -> Server:
+    return Server("notes", auth=auth, scopes=SCOPES, **options)
+
+
+def with_tool(**options: Any) -> None:
+    @make_server(Jwt(ISSUER)).tool(**options)
+    def tool() -> None: ...
+
+
+@each_row(
+    ("configure", "message"),
+    [
+        # whose tokens
+        (
+            lambda: make_server("https://id.example.com"),
+            r"such as Jwt\('https://id.example.com'\) of mcpkit.auth",
+        ),
+        (lambda: make_server("oauth"), r"such as Jwt\(.https://id.example.com.\) of mcpkit.auth"),
+        (lambda: make_server(Jwt), r'such as Jwt\("https://id.example.com"\)'),
+        (lambda: make_server(OAuth()), r'such as Jwt\("https://id.example.com"\)'),
+        (
+            lambda: make_server(Upstream.github("ID", "a secret")),
+            r"such as OAuthProxy\(Upstream\.github\(CLIENT_ID",
+        ),
+        (lambda: make_server([Jwt(ISSUER), Jwt(ISSUER)]), "two verifiers are for one issuer"),
+        (lambda: Jwt(None), "the issuer is no URL: 'None'"),  # type: ignore[arg-type]
+        (lambda: Jwt("id.example.com"), "the issuer is no URL of https: 'id.example.com'"),
+        (lambda: Jwt("http://id.example.com"), "the issuer is not encrypted: .*others by https"),
+        (
+            lambda: Jwt("https://id.example.com/.well-known/openid-configuration"),
+            "the issuer is what its metadata calls `issuer`, and not where that is",
+        ),
+        (
+            lambda: Jwt("https://id.example.com/.well-known/oauth-authorization-make_server"),
+            "the issuer is what its metadata calls `issuer`",
+        ),
+        (lambda: Jwt(ISSUER, algorithms=["HS256"]), "not 'HS256': a key that verifies must not sign"),
+        (
+            lambda: StaticTokens({"let me in": "ada"}),
+            r'make one with: python -c "from mcpkit\.auth import Sta',
+        ),
+        # where
+        (
+            lambda: make_server(Jwt(ISSUER)).asgi(),
+            r'make_server\.asgi\(public_url="https://example\.com/mcp"\)',
+        ),
+        (
+            lambda: make_server(Jwt(ISSUER)).run("http", host="0.0.0.0"),
+            r'make_server\.run\("http", public_url=',
+        ),
+        (lambda: make_server(Jwt(ISSUER)).asgi(public_url=""), "write it like 'https://example.com/mcp'"),
+        (
+            lambda: make_server(Jwt(ISSUER)).asgi(public_url="example.com/mcp"),
+            "write it like 'https://example",
+        ),
+        (
+            lambda: make_server(Jwt(ISSUER)).asgi(public_url="https://example.com"),
+            "make both alike, or set sse=F",
+        ),
+        (lambda: Server("notes").asgi(auth=Jwt(ISSUER)), r"it is the make_server's: Server\(auth=\.\.\.\)"),
+        # scopes
+        (lambda: with_tool(scopes="notes:raed"), "tool 'tool' needs .*did you mean 'notes:read'"),
+        (lambda: with_tool(may_need=["notes:raed"]), "tool 'tool' needs .*did you mean 'notes:read'"),
+        (lambda: with_tool(scopes="notes:read notes:write"), "a scope is visible ASCII without spaces"),
+        (lambda: with_tool(scopes="notes:read", anonymous=True), "leave one of them out; may_need="),
+        (
+            lambda: make_server().route("/export", scopes="notes:read"),
+            "scopes= takes a make_server that has auth=",
+        ),
+        (
+            lambda: make_server(Jwt(ISSUER)).route("/export", scopes="notes:raed"),
+            "route '/export' needs .*did you mean 'notes:read'",
+        ),
+        # development
+        (
+            lambda: make_server(DevAuth()).asgi(public_url="https://example.com/mcp"),
+            r"use a real .*auth=Jwt\(",
+        ),
+        (lambda: DevAuth(users={"ada": "secret of ada's"}), r'DevUser\("bob", password="\.\.\."\)\], and no'),  # type: ignore[arg-type]
+        (
+            lambda: make_server(DevAuth(users=[DevUser("ada", scopes=["notes:raed"])])).asgi(public_url=URL),
+            "DevUser 'ada' may grant 'notes:raed', .*did you mean 'notes:read'",
+        ),
+        (
+            lambda: make_server(DevAuth(clients=[DevClient("ci", secret="s", scopes=["notes:raed"])])).asgi(
+                public_url=URL
+            ),
+            "DevClient 'ci' may have 'notes:raed', .*did you mean 'notes:read'",
+        ),
+        # stores
+        (
+            lambda: make_server(shared=Sqlite("notes.db")),
+            r"set MCPKIT_SECRET or write Server\(secret=\.\.\.\)",
+        ),
+        (
+            lambda: make_server(shared="notes.db", secret="s" * 16),
+            r"such as Memory\(\) or Sqlite\('notes.db'\)",
+        ),
+        # clients
+        (lambda: Client("https://example.com/mcp", auth="oath"), 'auth= is "oauth", an object such as OAuth'),  # type: ignore[arg-type]
+        (lambda: Client("https://example.com/mcp", auth=Jwt(ISSUER)), "an object such as OAuth"),  # type: ignore[arg-type]
+        (lambda: Client("https://example.com/mcp", auth="oauth", token="t"), "give one of them"),
+    ],
+)
+def test_configuration_errors_say_what_to_change(monkeypatch, configure, message):
+    monkeypatch.delenv("MCPKIT_SECRET", raising=False)
+    with pytest.raises((TypeError, ValueError, RegistrationError), match=message) as raised:
+        configure()
+    assert "secret of ada's" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("auth", "path", "message"),
+    [
+        (lambda issuer: Jwt(f"{issuer}/"), "/mcp", "its `iss` must be {issuer}/, to the byte, as auth= says"),
+        (
+            lambda issuer: [Jwt(f"{issuer}/"), StaticTokens({StaticTokens.make()[1]: "backup"})],
+            "/mcp",
+            "its `iss` must be {issuer}/, to the byte",
+        ),
+        (
+            lambda issuer: Jwt(issuer),
+            "/notes/mcp",
+            "its `aud` must have https://mcp.example.com/notes/mcp: see",
+        ),
+        (lambda issuer: Jwt(issuer, audience="api://notes"), "/mcp", "its `aud` must have api://notes: see"),
+        (
+            lambda issuer: Jwt(issuer, clock=lambda: time.time() - 60),
+            "/mcp",
+            "the clocks of this machine and of the issuer differ by more than 5 s (leeway=)",
+        ),
+    ],
+)
+def test_rejected_good_token_logs_reason_once(identity_provider, caplog, auth, path, message):
+    token = identity_provider.token("ada", "notes:read", "https://mcp.example.com/mcp")
+    app = make_server(auth(identity_provider.issuer)).asgi(public_url=f"https://mcp.example.com{path}")
+    with TestClient(app, "https://mcp.example.com") as http:
+        for _ in range(3):
+            response = http.post("/mcp", headers={"Authorization": f"Bearer {token}"})
+            assert response.status_code == 401
+            assert "must be" not in str(response.headers)
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    [advice] = [each for each in warnings if "An access token for" in each]
+    assert message.format(issuer=identity_provider.issuer) in advice
+    assert token not in caplog.text
+
+
+_STDIO = """
+from mcpkit import Principal, Scope, Server
+from mcpkit.auth import Jwt
+
+make_server = Server("notes", auth=Jwt("https://id.example.com"), scopes={"notes:read": Scope("Read notes")})
+make_server.run(principal=%s)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("principal", "is_logged"), [("None", True), ("Principal('me', ['notes:read'])", False)]
+)
+def test_stdio_server_without_principal_logs_hint(principal, is_logged):
+    program = _STDIO.replace("principal=%s", "" if principal == "None" else f"principal={principal}")
+    completed = subprocess.run(
+        [sys.executable, "-c", program], input="", capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    hint = "grant them by make_server.run(principal=Principal(\"me\", ['notes:read']))"
+    assert (hint in completed.stderr) == is_logged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("missing", "expression"),
+    [
+        ("joserfc", "Server('n', auth=Jwt('https://id.example.com'))"),
+        ("joserfc", "Server('n', auth=DevAuth()).asgi(public_url='http://127.0.0.1:8000/mcp')"),
+        ("httpx2", "Server('n', auth=Jwt('https://id.example.com'))"),
+        (
+            "httpx2",
+            "Server('n', auth=Introspection('https://id.example.com', client_id='n', client_secret='s'))",
+        ),
+    ],
+)
+def test_missing_library_error_names_extra(missing, expression):
+    program = f"""
+import sys
+sys.modules[{missing!r}] = None
+from mcpkit import Server
+from mcpkit.auth import DevAuth, Introspection, Jwt
+{expression}
+"""
+    completed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert re.search(
+        rf"ImportError: authorization needs {missing}. Run: pip install .*\[auth\]", completed.stderr
+    )

@@ -1,0 +1,316 @@
+"""Upstream presets: what each provider is asked, options and errors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from mcpkit.auth import Upstream
+from mcpkit.auth.upstream.errors import UpstreamUnavailableError
+from tests.helpers.github_site import GitHubSite, github
+from tests.helpers.signed_tokens import Signer
+from tests.helpers.tables import each_row
+from tests.helpers.upstream_login import UpstreamLogin
+from tests.helpers.upstream_site import CLIENT
+
+pytestmark = pytest.mark.anyio
+
+TENANT = "11111111-2222-3333-4444-555555555555"
+
+
+SIGNER = Signer("RS256")
+
+
+PRESETS: list[tuple[Any, str, str, str, dict[str, str], str, bool]] = [
+    (
+        lambda **options: Upstream.google("id", "secret", **options),
+        "google",
+        "https://accounts.google.com",
+        "openid profile email",
+        {"access_type": "offline", "prompt": "consent"},
+        "basic",
+        True,
+    ),
+    (
+        lambda **options: Upstream.entra(TENANT, "id", "secret", **options),
+        "entra",
+        f"https://login.microsoftonline.com/{TENANT}/v2.0",
+        "openid profile email offline_access",
+        {},
+        "basic",
+        False,
+    ),
+    (
+        lambda **options: Upstream.entra(
+            TENANT.upper(), "id", "secret", authority="https://login.microsoftonline.us", **options
+        ),
+        "entra",
+        f"https://login.microsoftonline.us/{TENANT}/v2.0",
+        "openid profile email offline_access",
+        {},
+        "basic",
+        False,
+    ),
+    (
+        lambda **options: Upstream.cognito("eu-west-1_abcdefghi", "id", "secret", **options),
+        "cognito",
+        "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_abcdefghi",
+        "openid email",
+        {},
+        "basic",
+        False,
+    ),
+    (
+        lambda **options: Upstream.auth0(
+            "example.eu.auth0.com", "id", "secret", audience="https://api.example.com", **options
+        ),
+        "auth0",
+        "https://example.eu.auth0.com/",
+        "openid profile email offline_access",
+        {"audience": "https://api.example.com"},
+        "post",
+        True,
+    ),
+    (
+        lambda **options: Upstream.okta("https://example.okta.com", "id", "secret", **options),
+        "okta",
+        "https://example.okta.com",
+        "openid profile email offline_access",
+        {},
+        "basic",
+        True,
+    ),
+    (
+        lambda **options: Upstream.keycloak("https://id.example.com/realms/one", "id", "secret", **options),
+        "keycloak",
+        "https://id.example.com/realms/one",
+        "openid profile email offline_access",
+        {},
+        "basic",
+        True,
+    ),
+    (
+        lambda **options: Upstream.openid("https://id.example.com/", "id", "secret", **options),
+        "openid",
+        "https://id.example.com/",
+        "openid profile email offline_access",
+        {"prompt": "consent"},
+        "basic",
+        True,
+    ),
+]
+
+
+class Net:
+    def __init__(self, issuer: str) -> None:
+        self.issuer = issuer
+        self.asked: list[httpx2.Request] = []
+
+    def answer(self, request: httpx2.Request) -> httpx2.Response:
+        self.asked.append(request)
+        path = request.url.path
+        if path.endswith("/.well-known/openid-configuration"):
+            return httpx2.Response(200, json=self._metadata())
+        if path == "/keys":
+            return httpx2.Response(200, json={"keys": [SIGNER.public()]})
+        if path == "/userinfo":
+            return httpx2.Response(200, json={"sub": "ada", "email": "ada@example.com"})
+        if path == "/token":
+            now = int(time.time())
+            claims = {
+                "iss": self.issuer,
+                "aud": "id",
+                "sub": "ada",
+                "nonce": "the-nonce",
+                "oid": "1",
+                "tid": "2",
+            }
+            token = SIGNER.sign(json.dumps({**claims, "iat": now, "exp": now + 60}).encode(), {"typ": "JWT"})
+            return httpx2.Response(
+                200, json={"access_token": "a", "token_type": "Bearer", "expires_in": 60, "id_token": token}
+            )
+        return httpx2.Response(404)
+
+    def _metadata(self) -> dict[str, Any]:
+        origin = "https://endpoints.example.com"
+        return {
+            "issuer": self.issuer,
+            "authorization_endpoint": f"{origin}/authorize",
+            "token_endpoint": f"{origin}/token",
+            "userinfo_endpoint": f"{origin}/userinfo",
+            "jwks_uri": f"{origin}/keys",
+            "scopes_supported": ["openid", "offline_access"],
+            "token_endpoint_auth_methods_supported": ["client_secret_post", "client_secret_basic"],
+        }
+
+
+@pytest.mark.parametrize(
+    ("create", "name", "issuer", "scopes", "more", "authentication", "asks_userinfo"),
+    PRESETS,
+    ids=[f"{each[1]}-{number}" for number, each in enumerate(PRESETS)],
+)
+async def test_upstream_preset_requests(create, name, issuer, scopes, more, authentication, asks_userinfo):
+    net = Net(issuer)
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(net.answer)) as client:
+        upstream = create(http_client=client)
+        url = await UpstreamLogin(upstream).url()
+        identity, tokens = await UpstreamLogin(upstream).redeemed({"code": "a", "iss": issuer})
+        await upstream.provider.aclose()
+
+    query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+    for own in ("redirect_uri", "state", "code_challenge", "nonce"):
+        assert query.pop(own)
+    assert query == {
+        "response_type": "code",
+        "client_id": "id",
+        "scope": scopes,
+        "code_challenge_method": "S256",
+        **more,
+    }
+    assert (upstream.name, upstream.issuer, upstream.is_public) == (name, issuer, name == "google")
+    assert identity.subject == "ada"
+    assert {"oid", "tid"} <= set(identity.claims)
+    assert ("email" in identity.claims) is asks_userinfo
+    assert tokens.scopes == tuple(scopes.split())
+    sent = next(each for each in net.asked if each.url.path == "/token")
+    assert (b"client_secret=secret" in sent.content) is (authentication == "post")
+    assert ("authorization" in sent.headers) is (authentication == "basic")
+    assert str(net.asked[0].url) == f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+
+
+async def test_upstream_name_and_title():
+    upstream = Upstream.openid("https://id.example.com", "id", None, name="work", title="Example Inc.")
+    assert (upstream.name, upstream.title) == ("work", "Example Inc.")
+    assert Upstream.openid("https://id.example.com", "id", None).title == "id.example.com"
+
+
+async def test_upstream_entra_template_issuer_is_rejected():
+    net = Net("https://login.microsoftonline.com/{tenantid}/v2.0")
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(net.answer)) as client:
+        with pytest.raises(UpstreamUnavailableError, match="another issuer"):
+            await UpstreamLogin(Upstream.entra(TENANT, "id", "secret", http_client=client)).url()
+
+
+@each_row(
+    ("make", "error", "problem"),
+    [
+        (lambda: Upstream.entra("common", "id", "secret"), ValueError, "the ID of one tenant"),
+        (lambda: Upstream.entra("organizations", "id", "secret"), ValueError, "the ID of one tenant"),
+        (
+            lambda: Upstream.entra(TENANT, "id", "secret", authority="http://login.example.com"),
+            ValueError,
+            "not encrypted",
+        ),
+        (lambda: Upstream.cognito("abcdefghi", "id", "secret"), ValueError, "the ID of a user pool"),
+        (lambda: Upstream.auth0("https://example.auth0.com", "id", "secret"), ValueError, "the domain"),
+        (lambda: Upstream.okta("http://example.okta.com", "id", "secret"), ValueError, "not encrypted"),
+        (lambda: Upstream.google("id", ""), TypeError, "client_secret must be a text"),
+        (lambda: Upstream.google("", "secret"), TypeError, "client_id must be a text"),
+        (lambda: Upstream.openid("id.example.com", "id", "secret"), ValueError, "no URL"),
+        (lambda: openid_with(scopes="openid"), TypeError, "scopes must be"),
+        (lambda: openid_with(scopes=["a b"]), ValueError, "visible ASCII"),
+        (lambda: openid_with(parameters={"state": "a"}), ValueError, "cannot say state"),
+        (lambda: openid_with(parameters={"a": 1}), TypeError, "texts to texts"),
+        (lambda: openid_with(authentication="none"), ValueError, "authentication must be"),
+        (lambda: openid_with(timeout=0), ValueError, "timeout"),
+        (lambda: openid_with(leeway=-1), ValueError, "leeway"),
+        (lambda: openid_with(name=""), ValueError, "name has 1 to"),
+        (lambda: openid_with(title=7), TypeError, "title must be a text"),
+        (lambda: openid_with(claims="email"), TypeError, "claims must be"),
+    ],
+)
+def test_upstream_options_invalid_raise(make, error, problem):
+    with pytest.raises(error, match=problem):
+        make()
+
+
+def openid_with(**options: Any) -> Upstream:
+    return Upstream.openid("https://id.example.com", "id", "secret", **options)
+
+
+@pytest.mark.slow
+def test_upstream_creation_imports_nothing():
+    program = (
+        "import sys\n"
+        "from mcpkit.auth import Upstream\n"
+        "Upstream.github('id', 'secret'), Upstream.openid('https://id.example.com', 'id', 'secret')\n"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    loaded = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=120).split()
+    assert {"httpx2", "joserfc", "cryptography", "starlette", "http"}.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("scope", "did you mean scopes"),
+        ("titel", "did you mean title"),
+        ("audience", "there are name, title"),
+    ],
+)
+def test_upstream_unknown_option_raises(option, hint):
+    wrong: Any = {option: "repo"}
+    with pytest.raises(TypeError, match=rf"GitHub takes no {option}=; {hint}"):
+        Upstream.github("id", "secret", **wrong)
+
+
+def test_upstream_parameters_must_be_mapping():
+    wrong: Any = ["login_hint"]
+    with pytest.raises(TypeError, match="parameters must be a mapping"):
+        Upstream.google("id", "secret", parameters=wrong)
+
+
+@pytest.fixture
+def site() -> Iterator[GitHubSite]:
+    with github() as serving:
+        yield serving
+
+
+@pytest.fixture
+async def upstream(site: GitHubSite) -> AsyncIterator[Upstream]:
+    made = Upstream.github(*CLIENT, url=site.url)
+    yield made
+    await made.provider.aclose()
+
+
+@pytest.mark.parametrize(
+    ("url", "authorize", "api"),
+    [
+        ("https://github.com", "https://github.com/login/oauth/authorize", "https://api.github.com/user"),
+        (
+            "https://octo.ghe.com/",
+            "https://octo.ghe.com/login/oauth/authorize",
+            "https://api.octo.ghe.com/user",
+        ),
+        (
+            "https://git.example.com",
+            "https://git.example.com/login/oauth/authorize",
+            "https://git.example.com/api/v3/user",
+        ),
+    ],
+)
+async def test_github_urls(url, authorize, api):
+    requests: list[httpx2.Request] = []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        requests.append(request)
+        return httpx2.Response(
+            200, json={"id": 1, "login": "ada", "access_token": "a", "token_type": "bearer"}
+        )
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as client:
+        upstream = Upstream.github(*CLIENT, url=url, http_client=client)
+        assert (await UpstreamLogin(upstream).url()).startswith(f"{authorize}?")
+        await UpstreamLogin(upstream).redeemed({"code": "a", "iss": upstream.issuer})
+        await upstream.provider.aclose()
+        assert not client.is_closed
+    assert [str(each.url) for each in requests] == [authorize.replace("/authorize", "/access_token"), api]
+    assert requests[1].headers["authorization"] == "Bearer a"

@@ -1,0 +1,184 @@
+"""Verifiers of static tokens, and several verifiers for one server."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shlex
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from mcpkit import Principal, Server
+from mcpkit.auth import Grant, InvalidTokenError, Jwt, StaticTokens, TokenVerifier
+from mcpkit.auth.issuers import Issuers
+from tests.helpers.clock import Clock
+from tests.helpers.signed_tokens import AUDIENCE, NOW, Signer
+from tests.helpers.tables import each_row
+
+pytestmark = pytest.mark.anyio
+
+TOKEN, HASH = StaticTokens.make()
+
+
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+COMMAND = re.compile(r"python (-c .*)")
+
+
+@pytest.mark.parametrize("key", [TOKEN, HASH], ids=["token", "digest"])
+@pytest.mark.parametrize(
+    ("value", "principal"),
+    [
+        ("backup", Principal("backup")),
+        (("backup", ["notes:read"]), Principal("backup", {"notes:read"})),
+        (Principal("backup", {"a"}, client_id="c"), Principal("backup", {"a"}, client_id="c")),
+    ],
+)
+async def test_static_tokens_return_configured_principal(key, value, principal):
+    tokens = StaticTokens({StaticTokens.make()[0]: "other", key: value})
+
+    grant = await tokens.verify(TOKEN, AUDIENCE)
+
+    assert grant == (principal, None, None, None)
+    assert tokens.issuers == ()
+    assert TOKEN not in repr(vars(tokens))
+
+
+@each_row("sent", ["", "x", TOKEN[:-1], TOKEN + "A", TOKEN.swapcase(), HASH, "\ud800", "x" * 100_000])
+async def test_static_tokens_unknown_are_rejected(sent):
+    with pytest.raises(InvalidTokenError, match="none that this server has key out"):
+        await StaticTokens({TOKEN: "backup"}).verify(sent, AUDIENCE)
+
+
+@each_row(
+    ("tokens", "error", "problem"),
+    [
+        ({}, ValueError, "takes no token at all"),
+        ({"secret": "a"}, ValueError, "shorter than 128 random bits"),
+        ({"a" * 64: "a"}, ValueError, "shorter than 128 random bits"),
+        ({"0123456789abcdef0123456789abcde": "a"}, ValueError, "shorter than 128 random bits"),
+        ({"01234567890123456789012345678901234567": "a"}, ValueError, "shorter than 128 random bits"),
+        ({TOKEN[:21]: "a"}, ValueError, "shorter than 128 random bits"),
+        ({"": "a"}, ValueError, "no header can carry"),
+        ({TOKEN + "\n": "a"}, ValueError, "no header can carry"),
+        ({TOKEN + " x": "a"}, ValueError, "no header can carry"),
+        ({HASH.upper(): "a"}, ValueError, "no header can carry"),
+        ({HASH[:-1]: "a"}, ValueError, "64 digits"),
+        ({TOKEN: "a", HASH: "b"}, ValueError, "there twice"),
+        ({TOKEN: Principal(None)}, ValueError, "is of nobody"),
+        ({TOKEN: ""}, ValueError, "must not be empty"),
+        ({TOKEN: 7}, TypeError, "of a Principal, of an id"),
+        ({TOKEN: ("a", "b")}, TypeError, "must be a list of texts"),
+        ({7: "a"}, TypeError, "is a text"),
+        ([TOKEN], TypeError, "takes a mapping"),
+    ],
+)
+def test_static_tokens_weak_or_invalid_raise(tokens, error, problem):
+    with pytest.raises(error, match=problem) as caught:
+        StaticTokens(tokens)
+
+    assert TOKEN not in str(caught.value)
+
+
+@pytest.mark.slow
+async def test_static_tokens_error_command_creates_token():
+    with pytest.raises(ValueError, match="make one with") as caught:
+        StaticTokens({"secret": "a"})
+    command = COMMAND.search(str(caught.value))
+    assert command is not None
+
+    completed = subprocess.run(
+        [sys.executable, *shlex.split(command[1])], capture_output=True, text=True, check=True
+    )
+
+    token, hashed = completed.stdout.split()
+    assert (await StaticTokens({hashed: "backup"}).verify(token, AUDIENCE)).principal.id == "backup"
+    assert StaticTokens({token: "backup"})
+
+
+def test_static_tokens_start_logs_warning_and_challenge_has_no_metadata(caplog):
+    server = Server("notes", auth=StaticTokens({TOKEN: "backup"}))
+    headers = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json, text/event-stream"}
+    with (
+        caplog.at_level(logging.WARNING, "mcpkit"),
+        TestClient(server.asgi(public_url=AUDIENCE), "https://mcp.example.com") as http,
+    ):
+        known = http.post("/mcp", json=PING, headers=headers)
+        unknown = http.post("/mcp", json=PING, headers={**headers, "Authorization": "Bearer x"})
+
+    assert (known.status_code, unknown.status_code) == (400, 401)  # a ping outside of a session, and nobody's
+    assert "resource_metadata" not in unknown.headers["www-authenticate"]
+    assert (
+        "notes takes 1 static token at https://mcp.example.com/mcp: no client can log in there by itself"
+        in caplog.messages
+    )
+
+
+ONE, TWO = "https://one.example.com", "https://two.example.com"
+
+
+SIGNERS = {ONE: Signer("ES256", "key"), TWO: Signer("ES256", "key")}
+
+
+STATIC, _ = StaticTokens.make()
+
+
+def jwt_for(issuer: str) -> Jwt:
+    return Jwt(issuer, keys=SIGNERS[issuer].public(), clock=Clock(NOW))
+
+
+class InHouse(TokenVerifier):
+    async def verify(self, token: str, audience: str) -> Grant:
+        if token not in {"opaque", IN_HOUSE}:
+            raise InvalidTokenError("none of the house")
+        return Grant(Principal("house"))
+
+
+IN_HOUSE = Signer("ES256").token(iss="the house")
+
+
+async def principal_or_error(issuers: TokenVerifier, token: str) -> Any:
+    try:
+        return (await issuers.verify(token, AUDIENCE)).principal.id
+    except InvalidTokenError as error:
+        return error.description
+
+
+async def test_issuers_route_token_by_iss():
+    issuers = Issuers([jwt_for(ONE), jwt_for(TWO), StaticTokens({STATIC: "backup"}), InHouse()])
+
+    assert issuers.issuers == (ONE, TWO)
+    assert await principal_or_error(issuers, SIGNERS[ONE].token(iss=ONE)) == f"{ONE}#sub=ada"
+    assert await principal_or_error(issuers, SIGNERS[TWO].token(iss=TWO)) == f"{TWO}#sub=ada"
+    assert await principal_or_error(issuers, STATIC) == "backup"
+    assert await principal_or_error(issuers, "opaque") == "house"
+    assert await principal_or_error(issuers, IN_HOUSE) == "house"
+
+
+@pytest.mark.parametrize(
+    ("token", "problem"),
+    [
+        (SIGNERS[ONE].token(iss=TWO), "by none of the keys"),
+        (SIGNERS[ONE].token(iss="https://three.example.com"), "of no issuer that is trusted"),
+        (SIGNERS[ONE].token(iss=[ONE]), "of no issuer that is trusted"),
+        ("opaque", "of no issuer that is trusted"),
+        ("a.b.c", "of no issuer that is trusted"),
+        ("\ud800.\u00e9.x", "of no issuer that is trusted"),
+    ],
+)
+async def test_issuers_unknown_issuer_is_rejected(token, problem):
+    assert problem in await principal_or_error(Issuers([jwt_for(ONE), jwt_for(TWO)]), token)
+
+
+@pytest.mark.parametrize(
+    ("verifiers", "problem"),
+    [([], "verifies nothing"), ([jwt_for(ONE), jwt_for(TWO), jwt_for(ONE)], f"for one issuer, {ONE},")],
+)
+def test_issuers_duplicate_or_empty_raise(verifiers, problem):
+    with pytest.raises(ValueError, match=problem):
+        Issuers(verifiers)

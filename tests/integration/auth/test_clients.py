@@ -1,0 +1,263 @@
+"""Official clients and the client of mcpkit log in, step up and refresh at servers of mcpkit."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, urlsplit
+
+import anyio
+import httpx2
+import pytest
+
+from mcpkit import AuthorizationError, Client, Loopback, MemoryTokens, OAuth, SyncClient, TransportError
+from tests.helpers.authority_site import Forms as PageForms
+from tests.helpers.browser import DENY, LOG_IN, OUR_ALLOW, OUR_DENY, Browser, Login
+from tests.helpers.identity_provider import providing
+from tests.integration.auth.clients import (
+    CLIENT_2,
+    DOCUMENT,
+    SDK_1,
+    ClientUser,
+    TokenStorage,
+    authorization,
+    connected,
+    python_journey,
+    typescript_journey,
+)
+from tests.integration.auth.servers import serve_dev_auth, serve_jwt, serve_proxy
+
+
+@pytest.fixture(params=["jwt", "proxy", "dev_auth"])
+def server(request, identity_provider):
+    """A protected server, by its kind of authorization server."""
+    with ExitStack() as stack:
+        if request.param == "jwt":
+            yield stack.enter_context(serve_jwt(identity_provider.issuer))
+        elif request.param == "proxy":
+            yield stack.enter_context(serve_proxy()).guarded
+        else:
+            yield stack.enter_context(serve_dev_auth())
+
+
+class DevUser:
+    """Logs in at the page of `DevAuth`, without a browser."""
+
+    def __init__(self) -> None:
+        self.logins: list[Login] = []
+
+    def log_in(self, url: str) -> Login:
+        with httpx2.Client() as browser:
+            forms = PageForms(browser.get(url).text).forms
+            form = next(form for form in forms if form.get("user") == "bob")
+            location = browser.post(url.partition("?")[0], data=form).headers["location"]
+        self.logins.append(Login(location, dict(parse_qsl(urlsplit(location).query)), []))
+        return self.logins[-1]
+
+    def visit(self, url: str) -> None:
+        httpx2.get(self.log_in(url).url)
+
+
+@pytest.fixture
+def account(request, user):
+    """The user who logs in at the server."""
+    return DevUser() if "dev_auth" in request.node.callspec.id else user
+
+
+def python(url: str, account: Any, mode: str) -> dict[str, Any]:
+    return anyio.run(python_journey, url, mode, authorization(url, TokenStorage(), account.log_in))
+
+
+def typescript(url: str, account: Any, *arguments: str) -> dict[str, Any]:
+    driver, *arguments = arguments
+    # SDK 1.x would refresh instead of asking for more scopes.
+    grants = ["authorization_code"] if driver == SDK_1 else None
+    seen: dict[str, Any] = typescript_journey(driver, url, tuple(arguments), account.log_in, grants=grants)[
+        "seen"
+    ]
+    return seen
+
+
+def mcpkit_client(url: str, account: Any, revision: str) -> dict[str, Any]:
+    async def run() -> dict[str, Any]:
+        visit = getattr(account, "visit", None) or (lambda page: account.open(page))
+        auth = OAuth(browser=Loopback(open_browser=visit), storage=MemoryTokens())
+        async with Client(url, auth=auth, revision=revision) as client:
+            steps = [("whoami", {}), ("add_note", {"text": "a"}), ("whoami", {}), ("add_note", {"text": "b"})]
+            texts = [(await client.call(*step)).text for step in steps]
+        return {
+            "revision": revision,
+            "before": json.loads(texts[0]),
+            "added": texts[1],
+            "after": json.loads(texts[2]),
+        }
+
+    return anyio.run(run)
+
+
+HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
+CLIENTS = [
+    (python, ("legacy",), HANDSHAKE),
+    (python, ("auto",), STATELESS),
+    (typescript, (SDK_1,), HANDSHAKE),
+    (typescript, (CLIENT_2, "legacy"), HANDSHAKE),
+    (typescript, (CLIENT_2, "auto"), STATELESS),
+    (mcpkit_client, ("2025-03-26",), "2025-03-26"),
+    (mcpkit_client, (HANDSHAKE,), HANDSHAKE),
+    (mcpkit_client, (STATELESS,), STATELESS),
+]
+
+
+@pytest.mark.parametrize(
+    ("client", "arguments", "revision"),
+    CLIENTS,
+    ids=lambda value: getattr(value, "__name__", None) or str(value),
+)
+def test_client_logs_in_and_steps_up(server, account, client, arguments, revision):
+    assert client(server.url, account, *arguments) == {
+        "revision": revision,
+        "before": {"subject": "bob", "scopes": ["notes:read"]},
+        "added": "added",
+        "after": {"subject": "bob", "scopes": ["notes:read", "notes:write"]},
+    }
+    assert server.notes == ["a", "b"]
+    assert len(account.logins) == 2
+    assert [each.status for each in server.exchanges if each.status in (401, 403)] == [401, 403]
+
+
+HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
+
+
+FIRST = {HANDSHAKE: "initialize", STATELESS: "server/discover"}
+
+
+SDK_1, CLIENT_2 = "authorized_sdk_1.mjs", "authorized_client_2.mjs"
+
+
+WAYS = [(SDK_1, (), HANDSHAKE), (CLIENT_2, ("auto",), STATELESS)]
+
+
+def test_sdk_1_with_refresh_token_does_not_step_up(jwt_server, user):
+    with pytest.raises(AssertionError, match="Server returned 403 after trying upscoping"):
+        typescript_journey(SDK_1, jwt_server.url, (), user.log_in)
+    assert jwt_server.notes == []
+    assert len(user.logins) == 1
+    refused = (403, "tools/call add_note", True)
+    assert jwt_server.challenges == [(401, "initialize", False), refused, refused]
+
+
+@pytest.mark.parametrize(("driver", "arguments", "revision"), WAYS)
+def test_typescript_client_refreshes_without_user(
+    jwt_server, identity_provider, user, driver, arguments, revision
+):
+    stored = typescript_journey(CLIENT_2, jwt_server.url, ("auto",), user.log_in)["stored"]
+    expired = identity_provider.token("bob", "notes:read", jwt_server.url, seconds=-60)
+    stored["tokens"]["access_token"] = expired
+    before = len(jwt_server.exchanges)
+    result = typescript_journey(driver, jwt_server.url, arguments, user.log_in, **stored)
+    assert result["seen"]["before"] == {"subject": "bob", "scopes": ["notes:read", "notes:write"]}
+    assert result["seen"]["revision"] == revision
+    assert len(user.logins) == 2, "both in the first run"
+    [refusal] = [each for each in jwt_server.exchanges[before:] if each.status != 200 and each.status != 202]
+    assert (refusal.status, refusal.message, refusal.has_token) == (401, FIRST[revision], True)
+    assert 'error="invalid_token"' in refusal.challenge
+
+
+def test_typescript_client_with_metadata_document(user):
+    with (
+        providing(documents={DOCUMENT["client_id"]: DOCUMENT}) as provider,
+        serve_jwt(provider.issuer) as jwt_server,
+    ):
+        result = typescript_journey(
+            CLIENT_2, jwt_server.url, ("auto",), user.log_in, document=DOCUMENT["client_id"]
+        )
+        assert provider.seen("/reg") == []
+    assert result["seen"]["after"] == {"subject": "bob", "scopes": ["notes:read", "notes:write"]}
+    assert "Documented" in user.logins[0].pages[1]
+
+
+FIRST, MORE = ["notes:read"], ["notes:read", "notes:write"]
+
+
+def test_sync_client_logs_in(proxy, page):
+    with SyncClient(proxy.url, auth=ClientUser(page.log_in).auth()) as client:
+        assert client.call("whoami").structured == {"subject": "client_user", "scopes": ["notes:read"]}
+
+
+def test_proxy_shows_its_page_before_the_provider(proxy, user):
+    stored = TokenStorage()
+
+    async def journey() -> None:
+        async with connected(proxy.url, authorization(proxy.url, stored, user.log_in)) as client:
+            await client.call_tool("whoami")
+
+    anyio.run(journey)
+    [login] = user.logins
+    own_page, log_in, consent = login.pages
+    assert "Python" in own_page
+    assert "127.0.0.1" in own_page
+    assert "Read notes" in own_page
+    assert "Log in" in log_in
+    assert "The one client" in consent
+    assert "Python" not in log_in + consent
+    assert login.answer["iss"] == proxy.url.removesuffix("/mcp")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("at_provider", [False, True], ids=["here", "at the provider"])
+async def test_client_receives_access_denied(proxy, page, at_provider):
+    ends: list[str] = []
+
+    def show(url: str) -> None:
+        page.open(url)
+        if at_provider:
+            page.follow(OUR_ALLOW)
+            page.fill("[name=login]", "client_user")
+            page.fill("[name=password]", "client_user's")
+            page.follow(LOG_IN)
+            page.follow(DENY)
+        else:
+            page.follow(OUR_DENY)
+        ends.append(page.seen()[-1]["url"])
+
+    auth = OAuth(browser=Loopback(open_browser=show), storage=MemoryTokens())
+    with pytest.raises(AuthorizationError, match="access_denied"):
+        async with Client(proxy.url, auth=auth) as client:
+            await client.call("whoami")
+    assert parse_qs(urlsplit(ends[0]).query)["iss"] == [proxy.url.removesuffix("/mcp")]
+    assert len(proxy.provider.seen("/auth")) == (1 if at_provider else 0)
+    assert proxy.provider.seen("/token") == []
+    assert "login" not in [event.name for event in proxy.events]
+
+
+@pytest.mark.anyio
+async def test_client_refreshes_stored_tokens(proxy, page):
+    client_user = ClientUser(page.log_in)
+    for _ in range(3):
+        async with Client(proxy.url, auth=client_user.auth()) as client:
+            assert (await client.call("whoami")).structured["subject"] == "client_user"
+        stored = await client_user.storage.tokens(proxy.url)
+        assert stored is not None
+        await client_user.storage.keep_tokens(replace(stored, expires=time.time() - 1))
+    assert len(client_user.logins) == 1
+    assert len(proxy.provider.seen("/auth")) == 1
+
+
+@pytest.fixture
+def client_user(browser: Browser) -> Iterator[ClientUser]:
+    with browser.profile() as page:
+        yield ClientUser(page.log_in)
+
+
+async def test_client_with_issuer_down_recovers(identity_provider, client_user):
+    with serve_jwt(identity_provider.issuer) as protected:
+        with identity_provider.down(), pytest.raises(TransportError, match="cannot connect") as failed:
+            async with Client(protected.url, auth=client_user.auth(), tries=1):
+                pass
+        assert failed.value.may_pass
+        async with Client(protected.url, auth=client_user.auth()) as client:
+            assert (await client.call("whoami")).structured["subject"] == "client_user"

@@ -1,0 +1,396 @@
+"""Verifiers, client credentials, proofs and checks with a real authorization server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import pytest
+from joserfc import jwt
+from joserfc.jwk import ECKey, KeySet, OKPKey
+
+from mcpkit import (
+    AuthorizationError,
+    Client,
+    ClientCredentials,
+    Context,
+    FileTokens,
+    Loopback,
+    OAuth,
+    Scope,
+    Server,
+    check_authorization,
+)
+from mcpkit.auth import (
+    Grant,
+    Introspection,
+    InvalidTokenError,
+    Jwt,
+    TokenVerifier,
+    Upstream,
+    VerifierUnavailableError,
+)
+from mcpkit.auth.upstream.errors import UpstreamRefusedError
+from mcpkit.client.authorization.dpop import Proofs
+from tests.helpers.clock import Clock
+from tests.helpers.identity_provider import (
+    CONFIDENTIAL,
+    RESOURCE_SERVER,
+    SERVICE,
+    IdentityProvider,
+    confidential,
+    providing,
+)
+from tests.helpers.serving import in_thread_at
+from tests.helpers.signed_tokens import NOW
+from tests.helpers.upstream_login import CALLBACK, UpstreamLogin
+
+pytestmark = pytest.mark.anyio
+
+RESOURCE = "https://mcp.example.com/mcp"
+
+
+HOUR = 3600.0
+
+
+def introspection(provider: IdentityProvider, **options: str) -> Introspection:
+    id_, secret = RESOURCE_SERVER
+    return Introspection(provider.issuer, **{"client_id": id_, "client_secret": secret, **options})
+
+
+async def rejection(verifier: Jwt | Introspection, token: str) -> str:
+    with pytest.raises(InvalidTokenError) as caught:
+        await verifier.verify(token, RESOURCE)
+    return caught.value.description
+
+
+def of_service(provider: IdentityProvider) -> str:
+    form = {"grant_type": "client_credentials", "scope": "notes:read", "resource": RESOURCE}
+    answer = httpx2.post(f"{provider.issuer}/token", data=form, auth=SERVICE)
+    return str(answer.raise_for_status().json()["access_token"])
+
+
+def identity_of(grant: Grant) -> tuple[str | None, str | None, set[str]]:
+    return grant.principal.subject, grant.principal.client_id, set(grant.principal.scopes)
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "EdDSA"])
+async def test_jwt_of_real_issuer_is_verified(algorithm):
+    with providing(algorithm=algorithm, path="/realms/one") as provider:
+        jwt = Jwt(provider.issuer)
+        ada = provider.token("ada", "notes:read notes:write", RESOURCE)
+
+        grant = await jwt.verify(ada, RESOURCE)
+        assert identity_of(grant) == ("ada", "public", {"notes:read", "notes:write"})
+        assert grant.expires is not None
+        assert grant.issued is not None
+        assert identity_of(await jwt.verify(of_service(provider), RESOURCE)) == (
+            None,
+            "service",
+            {"notes:read"},
+        )
+
+        assert "expired" in await rejection(jwt, provider.token("ada", "notes:read", RESOURCE, seconds=-60))
+        other = provider.token("ada", "notes:read", "https://other.example.com/mcp")
+        assert "another audience" in await rejection(jwt, other)
+        with providing(algorithm=algorithm) as another:
+            assert "another issuer" in await rejection(jwt, another.token("ada", "notes:read", RESOURCE))
+
+
+async def test_jwt_of_real_issuer_with_key_rotation_and_downtime():
+    clock = Clock(NOW)
+    with providing(token_seconds=1e9) as provider:
+        clock.now = (
+            await Jwt(provider.issuer).verify(provider.token("ada", "", RESOURCE), RESOURCE)
+        ).issued or 0
+        jwt = Jwt(provider.issuer, clock=clock, timeout=0.5)
+        old = provider.token("ada", "", RESOURCE)
+        assert await jwt.verify(old, RESOURCE)
+
+        provider.rotate(keeps_old=False)
+        new = provider.token("bob", "", RESOURCE)
+        assert identity_of(await jwt.verify(new, RESOURCE))[0] == "bob"
+        assert "by none of the keys" in await rejection(jwt, old)
+
+        for how in ("refusing", "failing", "hanging"):
+            clock.now += HOUR
+            with provider.down(how):
+                assert await jwt.verify(new, RESOURCE)
+                with pytest.raises(VerifierUnavailableError):
+                    await Jwt(provider.issuer, timeout=0.5).verify(new, RESOURCE)
+        clock.now += HOUR
+        assert await jwt.verify(new, RESOURCE)
+        await jwt.aclose()
+
+
+async def test_introspection_at_real_issuer():
+    with providing(opaque=True) as provider:
+        verifier = introspection(provider)
+        ada = provider.token("ada", "notes:read", RESOURCE)
+        assert "." not in ada
+
+        assert identity_of(await verifier.verify(ada, RESOURCE)) == ("ada", "public", {"notes:read"})
+        assert identity_of(await verifier.verify(of_service(provider), RESOURCE)) == (
+            None,
+            "service",
+            {"notes:read"},
+        )
+        other = provider.token("ada", "notes:read", "https://other.example.com/mcp")
+        assert "another audience" in await rejection(verifier, other)
+        assert "not active" in await rejection(verifier, provider.token("ada", "", RESOURCE, seconds=-60))
+        assert "not active" in await rejection(verifier, "nothing")
+
+        provider.revoke("ada")
+        assert "not active" in await rejection(verifier, ada)
+
+        for how in ("refusing", "failing", "hanging"):
+            with provider.down(how), pytest.raises(VerifierUnavailableError):
+                await introspection(provider, timeout=0.5).verify(ada, RESOURCE)
+        wrong = introspection(provider, client_secret="another")
+        with pytest.raises(VerifierUnavailableError, match="look at client_id, client_secret"):
+            await wrong.verify(ada, RESOURCE)
+        for verifier in (verifier, wrong):
+            await verifier.aclose()
+
+
+REVISIONS = ["2025-11-25", "2026-07-28"]
+
+
+KEYS: dict[str, Any] = {"ES256": ECKey.generate_key("P-256"), "EdDSA": OKPKey.generate_key("Ed25519")}
+
+
+@contextmanager
+def serve_whoami(issuer: str) -> Iterator[str]:
+    server = Server("notes", auth=Jwt(issuer), scopes={"notes:read": Scope("Read notes", default=True)})
+
+    @server.tool
+    def whoami(ctx: Context) -> str:
+        """Say who asks."""
+        assert ctx.principal is not None
+        return (
+            f"{ctx.principal.subject or ctx.principal.client_id} may {' '.join(sorted(ctx.principal.scopes))}"
+        )
+
+    with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
+        yield f"{origin}/mcp"
+
+
+async def whoami(url: str, auth: ClientCredentials, revision: str) -> str:
+    async with Client(url, auth=auth, revision=revision) as client:
+        return (await client.call("whoami")).text
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_client_credentials_with_secret(identity_provider, revision):
+    client_id, secret = SERVICE
+    with serve_whoami(identity_provider.issuer) as url:
+        auth = ClientCredentials(client_id, secret, issuer=identity_provider.issuer)
+        assert await whoami(url, auth, revision) == "service may notes:read"
+
+
+async def test_client_credentials_wrong_secret_raises(identity_provider):
+    with serve_whoami(identity_provider.issuer) as url:
+        auth = ClientCredentials(SERVICE[0], "guessed-secret", issuer=identity_provider.issuer)
+        with pytest.raises(AuthorizationError, match="invalid_client") as raised:
+            await whoami(url, auth, REVISIONS[1])
+    assert "guessed" not in str(raised.value)
+
+
+@pytest.mark.parametrize("algorithm", KEYS)
+async def test_client_credentials_with_private_key(algorithm):
+    key = KEYS[algorithm]
+    known = {
+        "client_id": "signer",
+        "grant_types": ["client_credentials"],
+        "response_types": [],
+        "redirect_uris": [],
+        "token_endpoint_auth_method": "private_key_jwt",
+        "token_endpoint_auth_signing_alg": algorithm,
+        "jwks": {"keys": [key.as_dict(private=False)]},
+    }
+    with providing(clients=[known]) as provider, serve_whoami(provider.issuer) as url:
+        pem = key.as_pem(private=True).decode()
+        assert (
+            await whoami(url, ClientCredentials("signer", private_key=pem), REVISIONS[1])
+            == "signer may notes:read"
+        )
+
+
+DPOP_RESOURCE = "http://127.0.0.1:8000/mcp"
+
+
+@pytest.mark.parametrize("dpop_nonces", [False, True])
+async def test_dpop_proof_binds_token(dpop_nonces):
+    proofs = Proofs()
+    with providing(dpop_nonces=dpop_nonces) as provider:
+        endpoint = f"{provider.issuer}/token"
+        form = {"grant_type": "client_credentials", "resource": DPOP_RESOURCE, "scope": "notes:read"}
+        async with httpx2.AsyncClient(auth=SERVICE) as web:
+            answer = await web.post(endpoint, data=form, headers={"DPoP": proofs.proof("POST", endpoint)})
+            if dpop_nonces:
+                assert (answer.status_code, answer.json()["error"]) == (400, "use_dpop_nonce")
+                proofs.heard(endpoint, answer.headers["dpop-nonce"])
+                answer = await web.post(endpoint, data=form, headers={"DPoP": proofs.proof("POST", endpoint)})
+            keys = KeySet.import_key_set((await web.get(f"{provider.issuer}/jwks")).json())
+    assert answer.json()["token_type"] == "DPoP"
+    claims = jwt.decode(answer.json()["access_token"], keys, algorithms=["RS256"]).claims
+    assert claims["cnf"] == {"jkt": ECKey.import_key(proofs.key).thumbprint()}
+
+
+class NoToken(TokenVerifier):
+    def __init__(self, issuer: str) -> None:
+        self.issuers = (issuer,)
+
+    async def verify(self, token: str, audience: str) -> Any:
+        raise InvalidTokenError("nobody has issued it")
+
+
+@contextmanager
+def serve_no_token(issuer: str) -> Iterator[str]:
+    scopes = {"notes:read": Scope("Read notes", default=True)}
+    server = Server("notes", auth=NoToken(issuer), scopes=scopes)
+    with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
+        yield f"{origin}/mcp"
+
+
+async def finding_codes(url: str) -> dict[str, str]:
+    return {each.code: each.severity for each in await check_authorization(url)}
+
+
+async def test_check_authorization_of_mcpkit_server(identity_provider):
+    with serve_no_token(identity_provider.issuer) as url:
+        findings = await check_authorization(url)
+    assert [each.code for each in findings if each.severity == "error"] == []
+    assert {each.code for each in findings} <= {"march-foreign-issuer", "cors"}
+    # Of web pages it is the provider alone that keeps them out: pages register nowhere there.
+    assert [each.why.partition("read: ")[2] for each in findings if each.code == "cors"] == [
+        "the registration_endpoint."
+    ]
+
+
+async def test_check_authorization_without_registration():
+    with (
+        providing(registers=False, reads_documents=False) as provider,
+        serve_no_token(provider.issuer) as url,
+    ):
+        findings = await finding_codes(url)
+    assert findings["no-registration"] == "error"
+
+
+async def test_check_authorization_issuer_down_or_without_metadata():
+    with providing() as provider:
+        with serve_no_token(provider.issuer) as url, provider.down("refusing"):
+            assert (await finding_codes(url))["issuer-unreachable"] == "error"
+        with serve_no_token(f"{provider.issuer}/nobody") as url:
+            assert (await finding_codes(url))["issuer-metadata"] == "error"
+
+
+AGAIN = """
+import asyncio, sys
+from mcpkit import Client, FileTokens, OAuth, Loopback
+
+def show(url):
+    raise AssertionError("nobody is to log in again")
+
+async def main():
+    auth = OAuth(storage=FileTokens(sys.argv[2]), browser=Loopback(open_browser=show))
+    async with Client(sys.argv[1], auth=auth) as client:
+        print((await client.call("whoami")).text)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_loopback_login_is_reused_by_next_process(identity_provider, browser, tmp_path, revision):
+    tokens = tmp_path / "folder" / "tokens"
+    urls: list[str] = []
+    with serve_whoami(identity_provider.issuer) as url, browser.profile() as page:
+
+        def show(login: str) -> None:
+            urls.append(page.log_in(login, "ada").url)
+
+        auth = OAuth(storage=FileTokens(tokens), browser=Loopback(open_browser=show))
+        async with Client(url, auth=auth, revision=revision) as client:
+            assert (await client.call("whoami")).text == "ada may notes:read"
+        assert "127.0.0.1" in urls[0]
+        assert "You can close this page" in page.text("body")
+        again = subprocess.run(
+            [sys.executable, "-c", AGAIN, url, str(tokens)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    assert again.stdout == "ada may notes:read\n"
+    assert tokens.stat().st_mode & 0o777 == 0o600
+
+
+async def test_file_tokens_are_refreshed_by_one_process(browser, tmp_path):
+    path = tmp_path / "folder" / "tokens"
+    with providing() as provider, serve_whoami(provider.issuer) as url, browser.profile() as page:
+        storage = FileTokens(path)
+        login = Loopback(open_browser=lambda login: page.log_in(login, "ada"))
+        async with Client(url, auth=OAuth(storage=storage, browser=login)) as client:
+            await client.call("whoami")
+        stored = await storage.tokens(url)
+        assert stored is not None
+        await storage.keep_tokens(replace(stored, access_token="has-ended", expires=1.0))
+        command = [sys.executable, "-c", AGAIN, url, str(path)]
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+        outputs = [process.communicate(timeout=60)[0] for process in processes]
+        refreshed = [
+            each for each in provider.seen("/token") if each.params.get("grant_type") == "refresh_token"
+        ]
+    assert outputs == ["ada may notes:read\n"] * 4
+    assert [each.status for each in refreshed] == [200]
+
+
+@pytest.fixture(params=["ES256"])
+def real_provider(request: pytest.FixtureRequest) -> Iterator[IdentityProvider]:
+    client = {**confidential(CALLBACK), "id_token_signed_response_alg": request.param}
+    with providing(
+        users={"ada": {"email": "ada@example.com"}, "bob": {}},
+        clients=[client],
+        identity_claims={"email": ["email"]},
+        registers=False,
+        reads_documents=False,
+    ) as serving:
+        yield serving
+
+
+async def test_upstream_login_at_real_provider(real_provider):
+    upstream = Upstream.openid(
+        real_provider.issuer, *CONFIDENTIAL, scopes=["openid", "email", "offline_access"]
+    )
+    login = UpstreamLogin(upstream)
+    identity, tokens = await login.redeemed()
+    assert identity.subject == "ada"
+    assert identity.claims["email"] == "ada@example.com"
+
+    renewed = await upstream.provider.refresh(tokens)
+    assert renewed.refresh_token not in {None, tokens.refresh_token}
+    assert (await upstream.provider.identify(renewed)).subject == "ada"
+    with pytest.raises(UpstreamRefusedError) as used:
+        await upstream.provider.refresh(tokens)
+    assert used.value.error == "invalid_grant"
+    with pytest.raises(UpstreamRefusedError) as over:
+        await upstream.provider.refresh(renewed)  # as the old one was used again
+    assert over.value.error == "invalid_grant"
+
+    _, again = await UpstreamLogin(upstream, user="bob").redeemed()
+    await upstream.provider.revoke(again)
+    with pytest.raises(UpstreamRefusedError) as revoked:
+        await upstream.provider.identify(again)
+    assert revoked.value.error == "invalid_token"
+    assert [each.status for each in real_provider.seen("/token/revocation")] == [200, 200]
+
+    with pytest.raises(UpstreamRefusedError) as denied:
+        await login.redeemed(await login.answered("deny"))
+    assert denied.value.error == "access_denied"
+    await upstream.provider.aclose()

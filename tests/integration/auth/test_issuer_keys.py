@@ -1,0 +1,387 @@
+"""Keys that an issuer publishes: fetched once, renewed, and used while the issuer is down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+
+from mcpkit.auth import InvalidTokenError, Jwt
+from mcpkit.auth.issuer_metadata import RETRY
+from mcpkit.auth.jwt import COOLDOWN
+from mcpkit.auth.published_keys import LONGEST, SHORTEST, STALE
+from tests.helpers.clock import Clock
+from tests.helpers.provider import KEYS, METADATA, OPENID, providing
+from tests.helpers.signed_tokens import AUDIENCE, NOW, Signer
+from tests.helpers.tables import each_row
+from tests.helpers.taken import HOUR, NEW, NEWEST, OLD, is_taken, token, unavailable
+from tests.helpers.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("path", "place", "earlier_paths"),
+    [
+        ("", METADATA, []),
+        ("", OPENID, [METADATA]),
+        ("/", METADATA, []),
+        ("/tenant", METADATA + "/tenant", []),
+        ("/tenant", OPENID + "/tenant", [METADATA + "/tenant"]),
+        ("/tenant", "/tenant" + OPENID, [METADATA + "/tenant", OPENID + "/tenant"]),
+    ],
+)
+@pytest.mark.parametrize("other_status", [404, 403, 200, 500])
+async def test_metadata_is_found_at_every_well_known_url(issuer, path, place, earlier_paths, other_status):
+    issuer = issuer.url + path
+    issuer.places, issuer.metadata = {place}, {"issuer": issuer}
+
+    def page(request: Request) -> Response | None:
+        known = request.url.path in {place, KEYS}
+        return None if known else PlainTextResponse("a page", other_status)
+
+    issuer.instead = page
+    jwt = Jwt(issuer, clock=Clock(NOW))
+
+    assert await is_taken(jwt, OLD.token(iss=issuer))
+    assert list(issuer.asked) == [*earlier_paths, place, KEYS]
+
+
+async def test_concurrent_requests_fetch_keys_once(issuer, jwt):
+    issuer.is_open.clear()
+    tasks = [asyncio.create_task(is_taken(jwt, token(issuer))) for _ in range(100)]
+    await until(issuer.is_asked.is_set)
+    issuer.is_open.set()
+
+    assert all(await asyncio.gather(*tasks))
+    assert issuer.asked == {METADATA: 1, KEYS: 1}
+
+
+def test_fetch_of_ended_event_loop_is_repeated(issuer, clock):
+    jwt = Jwt(issuer.url, clock=clock)
+    issuer.is_open.clear()
+
+    async def give_up() -> None:
+        waiting = asyncio.create_task(is_taken(jwt, token(issuer)))
+        await until(issuer.is_asked.is_set)
+        other.start()
+        await asyncio.to_thread(joined.wait, 10)
+        waiting.cancel()
+
+    async def go_on() -> None:
+        waiting = asyncio.create_task(is_taken(jwt, token(issuer)))
+        await asyncio.sleep(0)
+        joined.set()
+        await until(lambda: issuer.asked[METADATA] == 2)
+        issuer.is_open.set()
+        results.append(await waiting)
+
+    results: list[bool] = []
+    joined = threading.Event()
+    other = threading.Thread(target=lambda: asyncio.run(go_on()))
+    asyncio.run(give_up())
+    other.join()
+
+    assert results == [True]
+
+
+async def test_cancelled_request_does_not_cancel_fetch(issuer, jwt):
+    issuer.is_open.clear()
+    first = asyncio.create_task(is_taken(jwt, token(issuer)))
+    await until(issuer.is_asked.is_set)
+    second = asyncio.create_task(is_taken(jwt, token(issuer)))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    issuer.is_open.set()
+
+    assert await second
+    assert issuer.asked == {METADATA: 1, KEYS: 1}
+
+
+@pytest.mark.limit("age of keys")
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("max-age=600", 600),
+        ("max-age=15", SHORTEST),
+        ("no-store", SHORTEST),
+        ("max-age=99999999", LONGEST),
+        ("", HOUR),
+    ],
+)
+async def test_keys_are_renewed_in_background(issuer, jwt, clock, header, seconds):
+    issuer.headers = {"Cache-Control": header}
+    assert await is_taken(jwt, token(issuer))
+    clock.now += seconds * 0.79
+    assert await is_taken(jwt, token(issuer))
+    assert issuer.fetches == 1
+
+    clock.now += seconds * 0.02
+    issuer.is_open.clear()
+    issuer.publish(NEW)
+    assert await is_taken(jwt, token(issuer))
+    await until(lambda: issuer.fetches == 2)
+    assert await is_taken(jwt, token(issuer))
+    issuer.is_open.set()
+    await until(lambda: not jwt.published.is_fetching)
+
+    assert await is_taken(jwt, token(issuer, NEW))
+    assert issuer.fetches == 2
+
+
+async def test_expired_keys_are_fetched_before_use(issuer, jwt, clock):
+    assert await is_taken(jwt, token(issuer))
+    clock.now += HOUR
+    issuer.publish(NEW)
+
+    assert not await is_taken(jwt, token(issuer))
+    assert issuer.fetches == 3  # and once more for the name that nobody knows
+
+
+@pytest.mark.limit("age of keys")
+async def test_keys_are_used_while_issuer_is_down_until_stale(issuer, jwt, clock, caplog):
+    assert await is_taken(jwt, token(issuer))
+    issuer.break_down()
+    clock.now += HOUR
+    with caplog.at_level(logging.INFO, "mcpkit"):
+        assert await is_taken(jwt, token(issuer))
+        assert issuer.fetches == 2
+        assert await is_taken(jwt, token(issuer))
+        assert issuer.fetches == 2  # a moment ago it did not answer
+        clock.now += STALE - 1
+        assert await is_taken(jwt, token(issuer))
+        await until(lambda: issuer.asked[METADATA] == 2 and not jwt.published.is_fetching)
+        clock.now += 1 + RETRY
+
+        error = await unavailable(jwt, token(issuer))
+        assert error.retry_after == 5
+        assert "has answered 503" in error.description
+
+        issuer.mend()
+        clock.now += RETRY
+        assert await is_taken(jwt, token(issuer))
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2, "the same is messages once"
+    assert "those that are there stay in use" in messages[0]
+    assert messages[1].endswith("are there again")
+
+
+async def test_issuer_down_without_keys_is_unavailable_and_recovers(issuer, jwt, clock):
+    issuer.break_down()
+    errors = await asyncio.gather(*(unavailable(jwt, token(issuer)) for _ in range(50)))
+    assert {error.retry_after for error in errors} == {5}
+    clock.now += 2
+    assert (await unavailable(jwt, token(issuer))).retry_after == 3
+    assert issuer.asked == {METADATA: 1, OPENID: 1}
+
+    issuer.mend()
+    clock.now += 3
+    assert await is_taken(jwt, token(issuer))
+
+
+async def test_issuer_unreachable_is_unavailable(clock):
+    with providing(OLD) as issuer:
+        issuer.is_open.clear()
+        error = await unavailable(Jwt(issuer.url, timeout=0.1, clock=clock), token(issuer))
+        assert "has not answered within 0.1 s" in error.description
+    error = await unavailable(Jwt(issuer.url, clock=clock), token(issuer))
+    assert "cannot connect to http://127.0.0.1:" in error.description
+
+
+@pytest.mark.parametrize(
+    ("metadata", "problem"),
+    [
+        ({"issuer": "https://other.example.com"}, "is of another issuer"),
+        ({"issuer": None}, "does not say who the issuer is"),
+        ({"jwks_uri": None}, "has no jwks_uri"),
+        ({"jwks_uri": "http://id.example.com/keys"}, "not encrypted"),
+        ({"jwks_uri": ["/keys"]}, "no URL"),
+    ],
+)
+async def test_metadata_invalid_is_unavailable(issuer, jwt, metadata, problem, clock):
+    issuer.metadata = metadata
+    assert problem in (await unavailable(jwt, token(issuer))).description
+    assert KEYS not in issuer.asked
+
+    issuer.metadata = {}
+    clock.now += RETRY
+    assert await is_taken(jwt, token(issuer))
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (JSONResponse({}), "no list of keys"),
+        (JSONResponse({"keys": {}}), "no list of keys"),
+        (JSONResponse({"keys": []}), "no key that could verify"),
+        (JSONResponse({"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "old"}]}), "no key that could verify"),
+        (JSONResponse({"keys": [{}] * 101}), "more than 100 keys"),
+        (JSONResponse([]), "no JSON object"),
+        (PlainTextResponse("{"), "in one way alone (text/plain)"),
+        (RedirectResponse("/other"), "redirects"),
+        (Response(status_code=404), "has answered 404"),
+        (JSONResponse({"keys": ["x" * 600_000]}), "has sent more than"),
+    ],
+)
+async def test_invalid_keys_do_not_replace_valid_keys(issuer, jwt, clock, answer, problem, caplog):
+    assert await is_taken(jwt, token(issuer))
+    issuer.instead = lambda request: answer if request.url.path == KEYS else None
+    clock.now += HOUR
+
+    assert await is_taken(jwt, token(issuer))
+    assert problem in caplog.text
+    other = Jwt(issuer.url, clock=clock)
+    assert problem in (await unavailable(other, token(issuer))).description
+
+
+async def test_jwks_uri_option_skips_metadata(issuer, clock):
+    jwt = Jwt("https://id.example.com", jwks_uri=issuer.url + KEYS, clock=clock)
+
+    assert await is_taken(jwt, OLD.token())
+    assert issuer.asked == {KEYS: 1}
+
+
+async def test_aclose_cancels_fetch(issuer, jwt):
+    before = asyncio.all_tasks()
+    issuer.is_open.clear()
+    waiting = asyncio.create_task(is_taken(jwt, token(issuer)))
+    await until(issuer.is_asked.is_set)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert asyncio.all_tasks() - before
+
+    await jwt.aclose()
+    assert not asyncio.all_tasks() - before
+    issuer.is_open.set()
+    assert await is_taken(jwt, token(issuer))
+
+
+async def test_changed_key_is_fetched_for_new_kid(issuer, jwt):
+    assert await is_taken(jwt, token(issuer))
+    for signer in (NEW, NEWEST, OLD, NEW):  # each within the cooldown
+        issuer.publish(signer)
+        assert all(await asyncio.gather(*(is_taken(jwt, token(issuer, signer)) for _ in range(20))))
+
+    assert issuer.fetches == 5
+
+
+async def test_changed_key_without_kid_is_fetched(issuer, jwt):
+    assert await is_taken(jwt, token(issuer, header={"kid": None}))
+    issuer.keys = {"keys": [NEW.public(kid=None)]}
+
+    assert await is_taken(jwt, token(issuer, NEW, header={"kid": None}))
+    assert not await is_taken(jwt, token(issuer, NEWEST, header={"kid": None}))
+
+
+@pytest.mark.limit("fetches for unknown keys")
+async def test_unknown_kids_fetch_keys_once_per_cooldown(issuer, jwt, clock):
+    assert await is_taken(jwt, token(issuer))
+    for fetches in (2, 3):
+        flood = [token(issuer, header={"kid": f"unknown {number}"}) for number in range(300)]
+        assert not any(await asyncio.gather(*(is_taken(jwt, each) for each in flood)))
+        assert not any([await is_taken(jwt, each) for each in flood])
+        assert await is_taken(jwt, token(issuer))
+        assert issuer.fetches == fetches
+        clock.now += COOLDOWN
+
+    issuer.publish(NEW)
+    assert await is_taken(jwt, token(issuer, NEW))
+
+
+@each_row(
+    "changes",
+    [
+        {"exp": 1},
+        {"iss": "https://other.example.com"},
+        {"aud": "other"},
+        {"header": {"typ": "other"}},
+        {"header": {"alg": "HS256"}},
+    ],
+)
+async def test_invalid_token_fetches_nothing(issuer, jwt, changes):
+    claims = {"iss": issuer.url, **changes}
+    with pytest.raises(InvalidTokenError):
+        await jwt.verify(NEW.token(**claims), AUDIENCE)
+
+    assert not issuer.asked
+
+
+async def test_bad_signature_with_known_kid_fetches_nothing(issuer, jwt):
+    assert await is_taken(jwt, token(issuer))
+    assert not await is_taken(jwt, token(issuer, NEW, header={"kid": "old"}))
+    assert issuer.fetches == 1
+
+
+async def test_unknown_kid_with_issuer_down_is_unavailable(issuer, jwt, clock):
+    assert await is_taken(jwt, token(issuer))
+    issuer.break_down()
+    for _ in range(20):
+        await unavailable(jwt, token(issuer, NEW))
+    assert issuer.fetches == 2
+    assert await is_taken(jwt, token(issuer))
+
+    issuer.publish(NEW)
+    issuer.mend()
+    clock.now += RETRY
+    assert await is_taken(jwt, token(issuer, NEW))
+
+
+async def test_moved_jwks_uri_is_found(issuer, jwt, clock):
+    assert await is_taken(jwt, token(issuer))
+    issuer.instead = lambda request: Response(status_code=404) if request.url.path == KEYS else None
+    clock.now += HOUR
+    assert await is_taken(jwt, token(issuer))
+
+    issuer.metadata = {"jwks_uri": issuer.url + "/moved"}
+    issuer.instead = lambda request: (
+        JSONResponse({"keys": [NEW.public()]}) if request.url.path == "/moved" else None
+    )
+    clock.now += RETRY
+    assert await is_taken(jwt, token(issuer, NEW))
+
+
+@pytest.mark.slow
+def test_keys_change_under_load_in_several_event_loops(issuer):
+    jwt = Jwt(issuer.url)
+    signers = [Signer("ES256", f"key {number}") for number in range(12)]
+    current = [(0, signers[0])]
+    done = [-1] * 4
+    issuer.publish(signers[0])
+    is_over = threading.Event()
+    counts: list[int] = []
+
+    def run(number: int) -> None:
+        async def main() -> int:
+            count = 0
+            while not is_over.is_set():
+                turn, signer = current[0]
+                assert await is_taken(jwt, signer.token(iss=issuer.url, exp=4_000_000_000, iat=None))
+                count += current[0][0] == turn
+                done[number] = turn
+            return count
+
+        counts.append(asyncio.run(main()))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for turn, (older, newer) in enumerate(pairwise(signers), 1):
+        issuer.publish(older, newer)  # a token of the older key may still be on its way
+        current[0] = (turn, newer)
+        deadline = time.monotonic() + 30
+        while any(each < turn for each in done):
+            assert time.monotonic() < deadline, "a token was lost"
+    is_over.set()
+    for thread in threads:
+        thread.join()
+
+    assert len(counts) == 4
+    assert sum(counts) >= 4
+    assert 1 < issuer.fetches <= len(signers)

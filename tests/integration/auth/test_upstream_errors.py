@@ -1,0 +1,275 @@
+"""Invalid, slow and missing answers of a provider, and secrets in errors and logs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from mcpkit.auth import Upstream
+from mcpkit.auth.fetching import MAX_DOCUMENT
+from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
+from tests.helpers.openid_site import KEYS, METADATA, REVOKE, TOKEN, USERINFO
+from tests.helpers.scripted_http import Asked, Reply, scripted
+from tests.helpers.tables import each_row
+from tests.helpers.upstream_login import UpstreamLogin
+from tests.helpers.upstream_site import CLIENT
+
+pytestmark = pytest.mark.anyio
+
+ENCODED_SECRETS = "the+secret+of+the+proxy Basic cHJveHk6dGhlK3NlY3JldCtvZit0aGUrcHJveHk="
+
+
+TOKENS = {"access_token": "a", "token_type": "Bearer"}
+
+
+def only(path: str, answer: Response) -> Callable[[Request], Response | None]:
+    return lambda request: answer if request.url.path == path else None
+
+
+@pytest.mark.slow
+@each_row(
+    ("answer", "problem"),
+    [
+        (Response(status_code=500), "has answered 500"),
+        (Response(status_code=429), "has answered 429"),
+        (Response(status_code=204), "no JSON object"),
+        (RedirectResponse("/elsewhere"), "HTTP 307"),
+        (HTMLResponse("<h1>Sign in</h1>"), r"no JSON object .*\(text/html\)"),
+        (HTMLResponse("<h1>Forbidden</h1>", 403), r"text/html.*HTTP 403"),
+        (
+            Response("access_token=a&token_type=bearer", media_type="text/plain"),
+            r"no JSON object .*\(text/plain\)",
+        ),
+        (JSONResponse(["a"]), "no JSON object"),
+        (JSONResponse(None), "no JSON object"),
+        (Response('{"access_token": "a", "access_token": "b"}', media_type="application/json"), "no JSON"),
+        (Response(b"\xff\xfe", media_type="application/json"), "no JSON object"),
+        (Response("x" * (MAX_DOCUMENT + 1), media_type="application/json"), "more than 524,288 bytes"),
+        (Response(b"x", headers={"Content-Encoding": "br"}), "compressed its answer"),
+        (Response(b"this is no gzip", headers={"Content-Encoding": "gzip"}), "cannot be decompressed"),
+        (JSONResponse({}), "no token that could be one"),
+        (JSONResponse(TOKENS, 201), "has answered 201"),
+        (JSONResponse(TOKENS, 400), "has answered 400"),
+        (JSONResponse({**TOKENS, "access_token": ""}), "no token that could be one"),
+        (JSONResponse({**TOKENS, "access_token": 7}), "no token that could be one"),
+        (JSONResponse({**TOKENS, "access_token": "a b"}), "no token that could be one"),
+        (JSONResponse({**TOKENS, "access_token": "a\r\nX-Evil: b"}), "no token that could be one"),
+        (JSONResponse({**TOKENS, "access_token": "x" * 16_385}), "no token that could be one"),
+        (JSONResponse({**TOKENS, "refresh_token": 7}), r"\(refresh_token\)"),
+        (JSONResponse({**TOKENS, "refresh_token": ""}), r"\(refresh_token\)"),
+        (JSONResponse({**TOKENS, "token_type": "DPoP"}), "no bearer token"),
+        (JSONResponse({**TOKENS, "token_type": "mac"}), "no bearer token"),
+        (JSONResponse({**TOKENS, "token_type": None}), "no bearer token"),
+        (JSONResponse({**TOKENS, "expires_in": -1}), "expires_in"),
+        (JSONResponse({**TOKENS, "expires_in": "soon"}), "expires_in"),
+        (JSONResponse({**TOKENS, "expires_in": 1e12}), "expires_in"),
+        (JSONResponse({**TOKENS, "expires_in": True}), "expires_in"),
+        (JSONResponse({**TOKENS, "scope": 7}), r"\(scope\)"),
+        (JSONResponse({**TOKENS, "scope": ["openid"]}), r"\(scope\)"),
+        (JSONResponse({**TOKENS, "scope": "a\nb"}), r"\(scope\)"),
+        (JSONResponse({**TOKENS, "scope": "a " * 2_000}), r"\(scope\)"),
+        (JSONResponse({"error": "invalid_client"}, 401), "look at client_id"),
+        (JSONResponse({"error": "unauthorized_client"}, 403), "look at client_id"),
+        (JSONResponse({"error": "temporarily_unavailable"}, 400), "refuses for now"),
+        (JSONResponse({"error": "slow_down"}), "refuses for now"),
+        (JSONResponse({"error": {"code": 1}}, 400), "refuses for now"),
+        (JSONResponse({"error": ""}), "refuses for now"),
+    ],
+)
+async def test_token_response_invalid_is_unavailable(provider, login, answer, problem):
+    _, tokens = await login.redeemed()
+    back = await login.answered()
+    provider.instead = only(TOKEN, answer)
+    for asking in (login.redeemed(back), login.upstream.provider.refresh(tokens)):
+        with pytest.raises(UpstreamUnavailableError, match=problem):
+            await asking
+    provider.mend()
+    assert (await login.upstream.provider.refresh(tokens)).access_token, "nothing is lost"
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "description"),
+    [
+        ({"error": "invalid_grant"}, "invalid_grant", ""),
+        ({"error": "invalid_grant", "error_description": 7}, "invalid_grant", ""),
+        (
+            {"error": "invalid_grant", "error_description": 'no "such" \\ \r\nX: é'},
+            None,
+            "no ?such? ? ??X: ?",
+        ),
+        ({"error": "invalid_grant", "error_description": "x" * 5_000}, None, "x" * 300),
+        (
+            {"error": "a", "error_description": "The user 'ada@example.com' may not"},
+            None,
+            "The user '...' may not",
+        ),
+        ({"error": "x" * 5_000}, "x" * 300, ""),
+        ({"error": "é\n"}, "??", ""),
+    ],
+)
+async def test_provider_error_text_is_limited(provider, login, body, error, description):
+    answer = await login.answered()
+    provider.instead = only(TOKEN, JSONResponse(body, 400))
+    with pytest.raises(UpstreamRefusedError) as caught:
+        await login.redeemed(answer)
+    assert (caught.value.error, caught.value.description) == (error or body["error"], description)
+    if isinstance(body["error"], str) and body["error"]:
+        with pytest.raises(UpstreamRefusedError) as returned:
+            await login.redeemed({name: str(value) for name, value in body.items()})
+        assert returned.value.error == caught.value.error
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (HTMLResponse("hello"), r"no JSON object .*\(text/html\)"),
+        (Response("eyJ.eyJ.x", media_type="application/jwt"), "application/jwt"),
+        (Response(status_code=403), "has answered 403"),
+        (Response(status_code=503), "has answered 503"),
+        (RedirectResponse("/"), "has answered 307"),
+        (Response("x" * (MAX_DOCUMENT + 1), media_type="application/json"), "more than 524,288 bytes"),
+    ],
+)
+async def test_userinfo_response_invalid_is_unavailable(provider, login, answer, problem):
+    provider.instead = only(USERINFO, answer)
+    with pytest.raises(UpstreamUnavailableError, match=problem):
+        await login.redeemed()
+
+
+async def test_provider_down_is_asked_once(provider, login):
+    provider.break_down()
+    asking = await asyncio.gather(*(login.url() for _ in range(20)), return_exceptions=True)
+    assert {type(each) for each in asking} == {UpstreamUnavailableError}
+    assert provider.asked[METADATA] == 1
+
+
+async def test_provider_metadata_is_used_while_down(provider):
+    now = [1_800_000_000.0]
+    upstream = Upstream.openid(provider.url, *CLIENT, clock=lambda: now[0])
+    url = await UpstreamLogin(upstream).url()
+    provider.break_down()
+    now[0] += 100_000
+    assert await UpstreamLogin(upstream).url() == url
+    await upstream.provider.aclose()
+    assert provider.asked[METADATA] == 2
+
+
+@pytest.mark.parametrize("path", [METADATA, TOKEN, KEYS, USERINFO])
+async def test_provider_slow_times_out(provider, path):
+    async with httpx2.AsyncClient(timeout=None) as client:
+        upstream = Upstream.openid(provider.url, *CLIENT, timeout=0.5, http_client=client)
+        login = UpstreamLogin(upstream)
+        if path != METADATA:
+            answer = await UpstreamLogin(patient := Upstream.openid(provider.url, *CLIENT)).answered()
+            await patient.provider.aclose()
+        provider.held = path
+        provider.is_open.clear()
+        with pytest.raises(UpstreamUnavailableError, match=r"not answered within 0\.5 s"):
+            await (login.url() if path == METADATA else login.redeemed(answer))
+        provider.mend()
+        await upstream.provider.aclose()
+
+
+async def test_provider_slow_body_times_out():
+    async def drip(asked: Asked, reply: Reply) -> None:
+        await reply.raw(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
+        )
+        while True:
+            await reply.raw(b" ")
+            await asyncio.sleep(0.05)
+
+    async with scripted(drip) as server:
+        upstream = oauth_upstream(server.url, timeout=0.5)
+        with pytest.raises(UpstreamUnavailableError, match=r"not answered within 0\.5 s"):
+            await UpstreamLogin(upstream).redeemed({"code": "a"})
+        await upstream.provider.aclose()
+
+
+async def test_code_is_not_sent_again_after_connection_error():
+    async def cut(asked: Asked, reply: Reply) -> None:
+        reply.cut()
+
+    async with scripted(cut) as server:
+        upstream = oauth_upstream(server.url)
+        with pytest.raises(UpstreamUnavailableError, match="broke before the answer"):
+            await UpstreamLogin(upstream).redeemed({"code": "a"})
+        assert len(server.asked) == 1, "it may have been redeemed"
+        await upstream.provider.aclose()
+
+
+async def test_provider_cookies_are_ignored():
+    async def bake(asked: Asked, reply: Reply) -> None:
+        assert "cookie" not in asked.headers
+        headers = {"Set-Cookie": "session=ada; Path=/"}
+        await reply.json({"id": 1, **TOKENS}, headers=headers)
+
+    async with scripted(bake) as server:
+        upstream = oauth_upstream(server.url, subject_claim="id")
+        for _ in range(2):
+            assert (await UpstreamLogin(upstream).redeemed({"code": "a"}))[0].subject == "1"
+        await upstream.provider.aclose()
+        assert len(server.asked) == 4
+
+
+@pytest.mark.slow
+async def test_errors_and_logs_hold_no_secrets(provider, login, caplog):
+    texts: list[str] = []
+
+    def note(error: BaseException) -> None:
+        texts.extend((str(error), repr(error), "".join(traceback.format_exception(error))))
+
+    identity, tokens = await login.redeemed()
+    answer = await login.answered()  # in a browser, which says all
+    with caplog.at_level(logging.DEBUG):
+        for status in (200, 400, 401, 403, 500):
+            for error in ("invalid_grant", "invalid_client", "slow_down"):
+                for sent, asking in (
+                    (f"{answer['code']} {login.verifier}", login.redeemed(answer)),
+                    (f"{tokens.refresh_token}", login.upstream.provider.refresh(tokens)),
+                    (f"{tokens.access_token}", login.upstream.provider.identify(tokens)),
+                    (f"{tokens.refresh_token}", login.upstream.provider.revoke(tokens)),
+                ):
+                    echoed = {"error": error, "error_description": f"{sent} of {CLIENT} {ENCODED_SECRETS}"}
+                    provider.instead = lambda _, echoed=echoed, status=status: JSONResponse(echoed, status)
+                    try:
+                        await asking
+                    except (UpstreamRefusedError, UpstreamUnavailableError) as caught:
+                        note(caught)
+        for broken in (
+            {"access_token": f"{tokens.access_token} \n"},
+            {"access_token": tokens.access_token, "expires_in": tokens.refresh_token},
+            {"access_token": tokens.access_token, "scope": f"{tokens.refresh_token}\n"},
+            {"access_token": tokens.access_token, "id_token": f"{answer['code']}.b.c"},
+        ):
+            provider.instead = only(TOKEN, JSONResponse(broken))
+            with pytest.raises(UpstreamUnavailableError) as unavailable:
+                await login.redeemed(answer)
+            note(unavailable.value)
+        renewed = replace(tokens, access_token=tokens.access_token)
+        texts += [
+            repr(tokens),
+            str(renewed),
+            repr(identity),
+            repr(login.upstream),
+            repr(vars(login.upstream)),
+        ]
+    assert len(texts) > 100
+    body = "\n".join([*texts, caplog.text])
+    for secret in {*provider.secrets, str(CLIENT[1]), login.verifier, *ENCODED_SECRETS.split()} - {"Basic"}:
+        assert secret not in body
+    assert REVOKE in body, "what is searched says something"
+
+
+def oauth_upstream(url: str, **options: Any) -> Upstream:
+    endpoints = {f"{name}_endpoint": url for name in ("authorization", "token", "userinfo")}
+    return Upstream.oauth(url, *CLIENT, **endpoints, **options)

@@ -1,0 +1,306 @@
+"""Logins across four worker processes without affinity: crashes, races, a dead store, a rotated secret."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.helpers.redis_server import RedisServer
+from tests.helpers.waiting import PATIENCE, until
+from tests.integration.auth.workers import SECRET, HeldProvider, Journey, Workers, result_of
+
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
+
+
+async def test_login_survives_kill_of_worker_after_each_step(workers, openid_provider):
+    before = len(openid_provider.revoked)
+    async with Journey(workers) as user:
+        for step in (
+            user.discover,
+            user.read_metadata,
+            user.register,
+            user.open_page,
+            user.allow,
+            user.log_in,
+            user.come_back,
+            user.redeem,
+            user.whoami,
+            user.ask_provider,
+            user.refresh,
+            user.ask_provider,
+            user.refresh,
+            user.whoami,
+            user.revoke,
+        ):
+            await step()
+            workers.replace_the_last()
+        await user.be_refused()
+    assert openid_provider.latest.is_over, "the provider has not heard of the revocation"
+    assert len(openid_provider.revoked) > before
+
+
+async def test_revoked_user_is_rejected_by_all_workers(workers, openid_provider):
+    async with Journey(workers) as user, Journey(workers) as elsewhere:
+        await user.to_tokens()
+        await elsewhere.to_tokens()
+        logins = openid_provider.logins[-2:]
+        await user.call("leave")  # which ends with all else that is theirs
+        await until(lambda: all(login.is_over for login in logins))
+        for _ in workers.processes:
+            await user.be_refused()
+            await elsewhere.be_refused()
+        await asyncio.sleep(1)  # tokens say in whole seconds when they were issued
+        await user.to_tokens()  # who was sent away may come again
+        await user.ask_provider()
+
+
+async def test_login_survives_restart_of_redis(workers):
+    if workers.redis is None:
+        pytest.skip("a file cannot be killed")
+    async with Journey(workers) as user:
+        for step in (user.register, user.open_page, user.allow, user.log_in):
+            await step()
+        await loses(user, workers.redis, user.come_back)
+        await loses(user, workers.redis, user.redeem)
+        await loses(user, workers.redis, user.refresh)
+        await user.whoami()
+        await user.ask_provider()
+
+
+async def loses(user: Journey, redis: RedisServer, step: Callable[[], Awaitable[None]]) -> None:
+    redis.kill()
+    if user.got:
+        refused = await user.redeemed(user.got)
+        assert (refused.status_code, refused.json()["error"]) == (503, "temporarily_unavailable")
+    else:
+        page = await user.browser.get(user.callback_url)
+        assert (page.status_code, page.headers.get("location")) == (503, None)
+    redis.start()
+    await step()
+
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+async def journey(workers: Workers) -> AsyncIterator[Journey]:
+    async with Journey(workers) as journey:
+        yield journey
+
+
+async def at_once(
+    times: int, ask: Callable[[], Coroutine[Any, Any, httpx2.Response]]
+) -> list[httpx2.Response]:
+    answers = await asyncio.gather(*(ask() for _ in range(times)))
+    return sorted(answers, key=lambda answer: answer.status_code)
+
+
+async def works_everywhere(journey: Journey, workers: Workers) -> None:
+    for _ in workers.processes:
+        await journey.whoami()
+        await journey.ask_provider()
+
+
+async def test_code_redeemed_concurrently_gives_one_login(journey, workers):
+    await journey.to_code()
+    first, *others = await at_once(50, lambda: journey.redeemed(journey.got))
+    assert {(other.status_code, other.json()["error"]) for other in others} == {(400, "invalid_grant")}
+    journey.take(first)
+    await works_everywhere(journey, workers)
+    await journey.refresh()
+
+
+async def test_refresh_token_used_concurrently_keeps_login(journey, workers, openid_provider):
+    await journey.to_tokens()
+    login, used = openid_provider.latest, journey.held
+    answers = await at_once(20, lambda: journey.refreshed(used))
+    assert [answer.status_code for answer in answers] == [200] * 20
+    assert len({answer.json()["refresh_token"] for answer in answers}) == 1
+    journey.take(answers[0])
+    await works_everywhere(journey, workers)
+    await journey.refresh()
+    assert not login.is_over
+    await workers.restart(ahead=HOUR)
+    try:
+        again = await journey.refreshed(used)
+        assert (again.status_code, again.json()["error"]) == (400, "invalid_grant")
+        await journey.be_refused()
+    finally:
+        await workers.restart()
+    assert login.is_over, "the provider has not heard of it"
+
+
+async def test_provider_token_is_refreshed_once_by_all_workers(journey, workers, openid_provider):
+    await due(journey, openid_provider)
+    before, used = openid_provider.refreshed, journey.held
+    *answers, _ = await asyncio.gather(
+        *(journey.refreshed(used) for _ in range(10)),
+        asyncio.gather(*(journey.ask_provider() for _ in range(10))),
+    )
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.json()["refresh_token"] for answer in answers}) == 1
+    assert openid_provider.refreshed == before + 1
+    journey.take(answers[0])
+    await works_everywhere(journey, workers)
+
+
+async def test_callback_sent_concurrently_is_accepted_once(journey, workers, openid_provider):
+    for step in (journey.register, journey.open_page, journey.allow, journey.log_in):
+        await step()
+    before = openid_provider.redeemed
+    first, *others = await at_once(12, lambda: journey.browser.get(journey.callback_url))
+    assert openid_provider.redeemed == before + 1
+    let_in = [each for each in (first, *others) if each.status_code == 303]
+    assert len(let_in) == 1
+    assert {other.status_code for other in others if other is not let_in[0]} == {400}
+    assert not any("code=" in other.text for other in others)
+    journey.got = httpx2.URL(let_in[0].headers["location"]).params["code"]
+    for _ in workers.processes:  # and later, at each of them
+        assert (await journey.browser.get(journey.callback_url)).status_code == 400
+    await journey.redeem()
+    await works_everywhere(journey, workers)
+
+
+async def test_workers_with_different_clocks_refresh_once(workers, openid_provider):
+    if workers.redis is None:
+        pytest.skip("processes that share a file are on one machine, which has one clock")
+    fast = workers.processes[1::2]
+    await workers.restart(*fast, ahead=45)
+    try:
+        async with Journey(workers, to=0) as slow, Journey(workers) as journey:
+            await due(slow, openid_provider)
+            journey.held = slow.held
+            before = openid_provider.refreshed
+            openid_provider.before.clear()
+            calls = [asyncio.create_task(journey.ask_provider()) for _ in range(8)]
+            assert await asyncio.to_thread(openid_provider.is_held.wait, 60)
+            await asyncio.sleep(1)  # in which none of the others may begin
+            openid_provider.release()
+            await asyncio.gather(*calls)
+            assert openid_provider.refreshed == before + 1
+            assert not openid_provider.latest.is_over
+    finally:
+        openid_provider.release()
+        await workers.restart(*fast)
+
+
+async def due(journey: Journey, openid_provider: HeldProvider, seconds: float = HOUR) -> None:
+    openid_provider.seconds = 1
+    await journey.to_tokens()
+    openid_provider.seconds = seconds
+    await asyncio.sleep(1)
+
+
+SETTINGS = {"LEASE": 3}
+
+
+@pytest.fixture
+async def due_user(workers: Workers, openid_provider: HeldProvider) -> AsyncIterator[Journey]:
+    openid_provider.seconds = 1
+    async with Journey(workers) as journey:
+        await journey.to_tokens()
+        openid_provider.seconds = 3600
+        await asyncio.sleep(1)
+        yield journey
+
+
+async def killed_in_the_midst(due_user: Journey, workers: Workers, openid_provider: HeldProvider) -> None:
+    calling = asyncio.create_task(due_user.call("at_provider"))
+    assert await asyncio.to_thread(openid_provider.is_held.wait, PATIENCE)
+    killed = workers.turn
+    workers.processes[killed].kill()
+    with pytest.raises(httpx2.TransportError):
+        await calling
+    assert await asyncio.to_thread(openid_provider.is_dropped.wait, PATIENCE)
+    openid_provider.release()
+    workers.replace(killed)
+
+
+async def test_refresh_of_killed_worker_is_repeated(due_user, workers, openid_provider):
+    openid_provider.before.clear()
+    await killed_in_the_midst(due_user, workers, openid_provider)
+    before = openid_provider.refreshed
+    await asyncio.gather(*(due_user.ask_provider() for _ in range(8)))
+    assert openid_provider.refreshed == before + 1
+    assert not openid_provider.latest.is_over
+    await due_user.refresh()
+    await due_user.ask_provider()
+
+
+async def test_tokens_lost_with_worker_require_new_login(due_user, workers, openid_provider):
+    openid_provider.after.clear()
+    await killed_in_the_midst(due_user, workers, openid_provider)
+    answer = await due_user.call("at_provider")
+    assert answer.status_code in {200, 401, 403}, answer.text
+    if answer.status_code == 200:
+        assert result_of(answer)["isError"]
+    await due_user.be_refused()
+    for step in (
+        due_user.open_page,
+        due_user.allow,
+        due_user.log_in,
+        due_user.come_back,
+        due_user.redeem,
+        due_user.ask_provider,
+    ):
+        await step()
+
+
+NEW_SECRET = "another secret of the tests, as long"
+
+
+STEPS = ("register", "open_page", "allow", "log_in", "come_back", "redeem", "refresh", "ask_provider")
+
+
+@pytest.fixture
+async def under_way(workers: Workers, openid_provider: HeldProvider) -> AsyncIterator[dict[str, Journey]]:
+    journeys = {}
+    async with AsyncExitStack() as stack:
+        for count, last in enumerate(STEPS, 1):
+            journey = journeys[last] = await stack.enter_async_context(Journey(workers))
+            for step in STEPS[:count]:
+                await run_step(journey, step)
+        yield journeys
+    await workers.restart(SECRETS=json.dumps([SECRET]))
+
+
+def run_step(journey: Journey, step: str) -> Awaitable[None]:
+    method: Callable[[], Awaitable[None]] = getattr(journey, step)
+    return method()
+
+
+async def test_login_steps_survive_secret_rotation(workers, under_way):
+    await workers.restart(SECRETS=json.dumps([NEW_SECRET, SECRET]))
+    for last, journey in under_way.items():
+        for step in (*STEPS[STEPS.index(last) + 1 :], "whoami", "refresh", "ask_provider"):
+            await run_step(journey, step)
+    assert b"none of the secrets opens" not in workers.notes()
+
+
+async def test_new_secret_alone_requires_new_logins(workers, under_way):
+    await workers.restart(SECRETS=json.dumps([NEW_SECRET]))
+    page = await under_way["register"].page()
+    assert (page.status_code, page.headers.get("location")) == (400, None)
+    assert "register" in page.text
+    form = {"request": "of another secret", "answer": "allow"}
+    page = await under_way["open_page"].browser.post("/authorize", data=form)
+    assert (page.status_code, page.headers.get("location")) == (400, None)
+    page = await under_way["log_in"].browser.get(under_way["log_in"].callback_url)
+    assert (page.status_code, page.headers.get("location")) == (400, None)
+    assert "begin anew" in page.text
+    for answer in (
+        await under_way["come_back"].redeemed(under_way["come_back"].got),
+        await under_way["redeem"].refreshed(under_way["redeem"].held),
+    ):
+        # By which clients know that they have to register anew.
+        assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
+    assert (await under_way["redeem"].call("whoami")).status_code == 401
+    for journey in under_way.values():
+        await journey.to_tokens()
+        await journey.ask_provider()
