@@ -58,7 +58,7 @@ def with_tool(**options: Any) -> None:
             "the issuer is what its metadata calls `issuer`, and not where that is",
         ),
         (
-            lambda: Jwt("https://id.example.com/.well-known/oauth-authorization-make_server"),
+            lambda: Jwt("https://id.example.com/.well-known/oauth-authorization-server"),
             "the issuer is what its metadata calls `issuer`",
         ),
         (lambda: Jwt(ISSUER, algorithms=["HS256"]), "not 'HS256': a key that verifies must not sign"),
@@ -69,11 +69,11 @@ def with_tool(**options: Any) -> None:
         # where
         (
             lambda: make_server(Jwt(ISSUER)).asgi(),
-            r'make_server\.asgi\(public_url="https://example\.com/mcp"\)',
+            r'server\.asgi\(public_url="https://example\.com/mcp"\)',
         ),
         (
             lambda: make_server(Jwt(ISSUER)).run("http", host="0.0.0.0"),
-            r'make_server\.run\("http", public_url=',
+            r'server\.run\("http", public_url=',
         ),
         (lambda: make_server(Jwt(ISSUER)).asgi(public_url=""), "write it like 'https://example.com/mcp'"),
         (
@@ -84,7 +84,7 @@ def with_tool(**options: Any) -> None:
             lambda: make_server(Jwt(ISSUER)).asgi(public_url="https://example.com"),
             "make both alike, or set sse=F",
         ),
-        (lambda: Server("notes").asgi(auth=Jwt(ISSUER)), r"it is the make_server's: Server\(auth=\.\.\.\)"),
+        (lambda: Server("notes").asgi(auth=Jwt(ISSUER)), r"it is the server's: Server\(auth=\.\.\.\)"),
         # scopes
         (lambda: with_tool(scopes="notes:raed"), "tool 'tool' needs .*did you mean 'notes:read'"),
         (lambda: with_tool(may_need=["notes:raed"]), "tool 'tool' needs .*did you mean 'notes:read'"),
@@ -92,7 +92,7 @@ def with_tool(**options: Any) -> None:
         (lambda: with_tool(scopes="notes:read", anonymous=True), "leave one of them out; may_need="),
         (
             lambda: make_server().route("/export", scopes="notes:read"),
-            "scopes= takes a make_server that has auth=",
+            "scopes= takes a server that has auth=",
         ),
         (
             lambda: make_server(Jwt(ISSUER)).route("/export", scopes="notes:raed"),
@@ -176,8 +176,8 @@ _STDIO = """
 from mcpkit import Principal, Scope, Server
 from mcpkit.auth import Jwt
 
-make_server = Server("notes", auth=Jwt("https://id.example.com"), scopes={"notes:read": Scope("Read notes")})
-make_server.run(principal=%s)
+server = Server("notes", auth=Jwt("https://id.example.com"), scopes={"notes:read": Scope("Read notes")})
+server.run(principal=%s)
 """
 
 
@@ -190,7 +190,7 @@ def test_stdio_server_without_principal_logs_hint(principal, is_logged):
     completed = subprocess.run(
         [sys.executable, "-c", program], input="", capture_output=True, text=True, check=True, cwd=ROOT
     )
-    hint = "grant them by make_server.run(principal=Principal(\"me\", ['notes:read']))"
+    hint = "grant them by server.run(principal=Principal(\"me\", ['notes:read']))"
     assert (hint in completed.stderr) == is_logged
 
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from mcpkit.auth import InvalidTokenError
 from mcpkit.auth.jwt import Jwt
 from tests.helpers.clock import Clock
-from tests.helpers.hostile_tokens import CANARY, Hostile
-from tests.helpers.signed_tokens import AUDIENCE, ISSUER, NOW, Signer
+from tests.helpers.signed_tokens import AUDIENCE, CANARY, ISSUER, NOW, HostileTokens, Signer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -49,7 +48,7 @@ async def rejection(token: str) -> InvalidTokenError | None:
 async def test_jwt_generated_hostile_tokens_are_rejected_without_quoting(seed, caplog):
     rejected: Counter[str] = Counter()
     with caplog.at_level(logging.DEBUG):
-        for way, token in Hostile(SIGNERS).tokens(seed, 1050):
+        for way, token in HostileTokens(SIGNERS).tokens(seed, 1050):
             error = await rejection(token)
             assert error is not None, f"seed {seed}, {way}: {token}"
             assert FIXED.fullmatch(error.description), error.description
@@ -65,7 +64,7 @@ async def test_jwt_generated_hostile_tokens_are_rejected_without_quoting(seed, c
 
 async def test_jwt_base_of_hostile_tokens_is_accepted():
     for signer in SIGNERS:
-        assert await JWT.verify(signer.token(Hostile(SIGNERS).claims()), AUDIENCE)
+        assert await JWT.verify(signer.token(HostileTokens(SIGNERS).claims()), AUDIENCE)
 
 
 @settings(deadline=None, max_examples=300)

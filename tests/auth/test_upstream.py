@@ -15,11 +15,9 @@ import pytest
 
 from mcpkit.auth import Upstream
 from mcpkit.auth.upstream.errors import UpstreamUnavailableError
-from tests.helpers.github_site import GitHubSite, github
+from tests.helpers.fake_idp import CLIENT, GitHubSite, UpstreamLogin, github
 from tests.helpers.signed_tokens import Signer
 from tests.helpers.tables import each_row
-from tests.helpers.upstream_login import UpstreamLogin
-from tests.helpers.upstream_site import CLIENT
 
 pytestmark = pytest.mark.anyio
 

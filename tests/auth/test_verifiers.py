@@ -51,7 +51,7 @@ async def test_static_tokens_return_configured_principal(key, value, principal):
 
 @each_row("sent", ["", "x", TOKEN[:-1], TOKEN + "A", TOKEN.swapcase(), HASH, "\ud800", "x" * 100_000])
 async def test_static_tokens_unknown_are_rejected(sent):
-    with pytest.raises(InvalidTokenError, match="none that this server has key out"):
+    with pytest.raises(InvalidTokenError, match="none that this server has given out"):
         await StaticTokens({TOKEN: "backup"}).verify(sent, AUDIENCE)
 
 

@@ -16,8 +16,8 @@ import pytest
 from mcpkit import Server
 from mcpkit.auth import DevAuth
 from tests.conformance.run import FAILED, NODE_MODULES, find_node, free_port
-from tests.helpers.authority_site import Forms
 from tests.helpers.browser import Browser
+from tests.helpers.oauth_flow import PageForms
 from tests.helpers.serving import in_thread_at
 from tests.integration.auth.servers import serve_proxy
 
@@ -83,5 +83,5 @@ def allow(page: str) -> None:
     """Click as a user does, and let the browser follow."""
     with httpx2.Client(follow_redirects=True) as browser:
         shown = browser.get(page)
-        answered = browser.post(page.partition("?")[0], data=Forms(shown.text).forms[0])
+        answered = browser.post(page.partition("?")[0], data=PageForms(shown.text).forms[0])
     assert answered.text == "OK. You can close this page."

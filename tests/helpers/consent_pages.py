@@ -17,10 +17,9 @@ from starlette.routing import Route
 
 from mcpkit import Scope, Server
 from mcpkit.auth import OAuthProxy
-from tests.helpers.authority_site import Login
 from tests.helpers.clock import Clock
+from tests.helpers.oauth_flow import FakeUpstream, Login
 from tests.helpers.serving import in_thread, in_thread_at
-from tests.helpers.stand_in import StandIn
 
 LOGO = Path(__file__).with_name("logo.svg")
 DOCUMENT = "https://claude.ai/oauth/mcp-oauth-client-metadata"
@@ -104,7 +103,7 @@ def consent_pages(*, picture: bool = True, **options: Any) -> Iterator[ConsentPa
         in_thread(Starlette(routes=[Route(*each) for each in pages.items()])) as elsewhere,
     ):
         patched.setattr("mcpkit.auth.authority.public_internet.public_client", web)
-        upstream = StandIn(Clock(), name="GitHub", issuer=elsewhere)
+        upstream = FakeUpstream(Clock(), name="GitHub", issuer=elsewhere)
         upstream.title = "GitHub"
         options = {"title": "Acme Notes", "picture": LOGO if picture else None, **options}
         server = Server("notes", auth=OAuthProxy(upstream, **options), scopes=SCOPES)

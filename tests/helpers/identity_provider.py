@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from tests.helpers.node_process import NodeProcess
+from tests.helpers.node import NodeProcess
 
 SCOPES = {
     "notes:read": "Read notes",

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 
 from mcpkit import Loopback, MemoryTokens, OAuth
-from tests.helpers.authority_site import Forms
+from tests.helpers.oauth_flow import PageForms
 
 
 class User:
@@ -36,7 +36,7 @@ class User:
         async with httpx2.AsyncClient() as browser:
             page = await browser.get(url)
             assert page.status_code == 200, page.text
-            forms = Forms(page.text).forms
+            forms = PageForms(page.text).forms
             [form] = [
                 form
                 for form in forms

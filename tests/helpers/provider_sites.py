@@ -18,9 +18,9 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from mcpkit import Finding, Scope, Server, check_authorization
 from mcpkit.auth import InvalidTokenError, TokenVerifier, Upstream
 from tests.helpers.asgi_client import lifespan
-from tests.helpers.authority_site import CALLBACK as CLIENT_CALLBACK
-from tests.helpers.authority_site import Forms, Login, said
 from tests.helpers.clock import Clock
+from tests.helpers.oauth_flow import CALLBACK as CLIENT_CALLBACK
+from tests.helpers.oauth_flow import Login, PageForms, redirect_params
 from tests.helpers.signed_tokens import Signer
 
 TENANT = "f7e1c2a4-0b3d-4c5e-8f60-112233445566"
@@ -173,18 +173,18 @@ class Provider:
         assert query["response_type"] == "code"
         assert query["code_challenge_method"] == "S256"
         assert "resource" not in query
-        said = {"state": query["state"]}
+        redirect_params = {"state": query["state"]}
         if self.callback_has_issuer:
-            said["iss"] = self.metadata["issuer"]
+            redirect_params["iss"] = self.metadata["issuer"]
         if self.denies:
-            said |= {
+            redirect_params |= {
                 "error": "access_denied",
                 "error_description": "The user has denied your application access",
             }
         else:
-            said["code"] = self._secret("code")
-            self._codes[said["code"]] = dict(query)
-        return RedirectResponse(f"{CALLBACK}?{urlencode(said)}", 302)
+            redirect_params["code"] = self._secret("code")
+            self._codes[redirect_params["code"]] = dict(query)
+        return RedirectResponse(f"{CALLBACK}?{urlencode(redirect_params)}", 302)
 
     def _redeemed(self, request: Request, form: Mapping[str, str]) -> Response:
         if not self._knows(request, form):
@@ -473,7 +473,7 @@ class Journey:
     async def consented(self) -> httpx2.Response:
         page = await self.net.get(f"{ORIGIN}/authorize", params=self.login.query)
         assert page.status_code == 200, page.text
-        [form] = Forms(page.text).forms
+        [form] = PageForms(page.text).forms
         return await self.net.post(f"{ORIGIN}/authorize", data={**form, "answer": "allow"})
 
     async def come_back(self) -> dict[str, str]:
@@ -484,7 +484,7 @@ class Journey:
         ended = await self.net.get(back.headers["location"])
         self.seen.append(ended.headers["location"])
         assert ended.headers["location"].startswith(CLIENT_CALLBACK)
-        return said(ended)
+        return redirect_params(ended)
 
     async def tokens(self) -> dict[str, Any]:
         await self.registered()

@@ -1,10 +1,11 @@
-"""Runs servers under a real uvicorn, on a free port of this machine: in a thread, or in a process of their own."""
+"""Servers under a real uvicorn in a thread or a process, and nginx as a reverse proxy."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,15 +16,25 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from signal import SIGTERM, Signals
-from typing import Any
+from typing import Any, NamedTuple
 
+import pytest
 import uvicorn
 
+from tests.helpers.signed_tokens import CertificateAuthority
+
 ROOT = Path(__file__).parents[2]
+
+
 HELPERS = Path(__file__).parent
+
+
 PATIENCE = 30.0
-"""Seconds until a test gives up on something that must happen."""
+
+
 _GLANCE = 0.005
+
+
 _ADDRESS = re.compile(r"(?:Uvicorn running on|MCP is served at) (http://127\.0\.0\.1:\d+)")
 
 
@@ -219,3 +230,103 @@ def from_file(app: str, *options: str) -> list[str]:
 def from_text(program: str) -> list[str]:
     """Return the command for the `app` that a program defines."""
     return [sys.executable, "-c", f"import uvicorn\n{program}\nuvicorn.run(app, port=0)"]
+
+
+_NGINX_PATIENCE = 10
+
+
+_NGINX_CONFIGURATION = """
+daemon off;
+master_process off;
+pid {folder}/nginx.pid;
+error_log stderr warn;
+events {{ worker_connections 256; }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    server {{
+        listen 127.0.0.1:{tls} ssl;
+        listen 127.0.0.1:{plain};
+        ssl_certificate {certificate};
+        ssl_certificate_key {key};
+        {locations}
+    }}
+}}
+"""
+
+
+class NginxProxy(NamedTuple):
+    url: str
+    plain: str
+    authority: Path
+
+
+class NginxPorts(NamedTuple):
+    tls: int
+    plain: int
+
+    @property
+    def url(self) -> str:
+        return f"https://localhost:{self.tls}"
+
+    @property
+    def plain_url(self) -> str:
+        return f"http://localhost:{self.plain}"
+
+
+def free_ports() -> NginxPorts:
+    if nginx_executable() is None:
+        pytest.skip("no nginx on this machine (Debian: apt-get install nginx-light)")
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        return NginxPorts(one.getsockname()[1], two.getsockname()[1])
+
+
+def nginx_executable() -> str | None:
+    return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
+@contextmanager
+def serve_nginx(ports: NginxPorts, folder: Path, locations: str) -> Iterator[NginxProxy]:
+    found = nginx_executable()
+    assert found is not None
+    authority = CertificateAuthority(folder)
+    certificate, key = authority.certificate("localhost")
+    written = folder / "nginx.conf"
+    written.write_text(
+        _NGINX_CONFIGURATION.format(
+            folder=folder,
+            tls=ports.tls,
+            plain=ports.plain,
+            certificate=certificate,
+            key=key,
+            locations=locations,
+        )
+    )
+    log = folder / "nginx.log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [found, "-p", str(folder), "-c", str(written), "-e", "stderr"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
+    try:
+        _wait_for_nginx(ports, process, log)
+        yield NginxProxy(ports.url, ports.plain_url, authority.file)
+    finally:
+        process.terminate()
+        process.wait(_NGINX_PATIENCE)
+
+
+def _wait_for_nginx(ports: NginxPorts, process: subprocess.Popen[bytes], log: Path) -> None:
+    while process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", ports.tls), timeout=1).close()
+        except ConnectionRefusedError:
+            continue
+        return
+    raise AssertionError(f"nginx has ended: {log.read_text()}")

@@ -19,10 +19,9 @@ from pathlib import Path
 from host import Host
 from models import app
 
-from tests.helpers.browser import Browser
-from tests.helpers.documented import documented
+from tests.helpers.browser import Browser, Launched
 from tests.helpers.identity_provider import providing
-from tests.helpers.launched import Launched
+from tests.helpers.oauth_flow import client_documents
 from tests.helpers.serving import in_thread
 from tests.integration.auth.clients import User
 from tests.integration.auth.servers import ProtectedServer, serve_jwt, serve_proxy
@@ -95,7 +94,7 @@ def at_a_provider() -> Iterator[ProtectedServer]:
 @contextmanager
 def by_a_proxy() -> Iterator[ProtectedServer]:
     """Run a server whose clients log in by a proxy, at a provider that knows none of them."""
-    with documented(DOCUMENTS), serve_proxy() as proxy:
+    with client_documents(DOCUMENTS), serve_proxy() as proxy:
         yield proxy.guarded
         proxy.check_secrets()
 

@@ -6,16 +6,24 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.authority_site import CALLBACK, ORIGIN, Forms, Here, Login, clicked, code_of
-from tests.helpers.authority_site import said as redirect_params
 from tests.helpers.clock import Clock
+from tests.helpers.oauth_flow import (
+    CALLBACK,
+    ORIGIN,
+    AuthServer,
+    Login,
+    PageForms,
+    code_of,
+    redirect_params,
+    submit_login,
+)
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
 
-async def get_authorize(here: Here, query: Any) -> Any:
-    async with here.browser() as browser:
+async def get_authorize(server: AuthServer, query: Any) -> Any:
+    async with server.browser() as browser:
         return await browser.get("/authorize", params=query)
 
 
@@ -32,19 +40,21 @@ async def get_authorize(here: Here, query: Any) -> Any:
     ],
 )  # fmt: skip
 async def test_authorize_unregistered_redirect_uri_is_error_page(redirect_uri):
-    here = Here()
-    login = await here.login()
-    response = await get_authorize(here, {**login.query, "redirect_uri": redirect_uri, "code_challenge": ""})
+    server = AuthServer()
+    login = await server.login()
+    response = await get_authorize(
+        server, {**login.query, "redirect_uri": redirect_uri, "code_challenge": ""}
+    )
     assert response.status_code == 400
     assert "location" not in response.headers
-    assert Forms(response.text).links == []
+    assert PageForms(response.text).links == []
 
 
 @each_row("client_id", ["", "nobody", "mcpkit-1.AAAA", "mcpkit-1.é", "x" * 30_000])
 async def test_authorize_unknown_client_is_error_page(client_id):
-    here = Here()
-    login = await here.login()
-    response = await get_authorize(here, {**login.query, "client_id": client_id})
+    server = AuthServer()
+    login = await server.login()
+    response = await get_authorize(server, {**login.query, "client_id": client_id})
     assert response.status_code == 400
     assert "location" not in response.headers
 
@@ -79,9 +89,9 @@ async def test_authorize_unknown_client_is_error_page(client_id):
     ],
 )
 async def test_authorize_error_redirect_includes_error_and_iss(change, error):
-    here = Here()
-    login = await here.login(**change)
-    response = await get_authorize(here, login.query)
+    server = AuthServer()
+    login = await server.login(**change)
+    response = await get_authorize(server, login.query)
     answer = redirect_params(response)
     assert response.headers["location"].startswith(f"{CALLBACK}?")
     assert (answer["error"], answer["iss"], answer["state"]) == (error, ORIGIN, login.query["state"])
@@ -89,38 +99,34 @@ async def test_authorize_error_redirect_includes_error_and_iss(change, error):
     assert not set(answer["error_description"]) & set('"\\')
 
 
-async def test_authorize_duplicate_state_is_not_returned():
-    here = Here()
-    login = await here.login(state=["one", "two"])
-    answer = redirect_params(await get_authorize(here, login.query))
+async def test_authorize_duplicate_state_is_not_returned(server):
+    login = await server.login(state=["one", "two"])
+    answer = redirect_params(await get_authorize(server, login.query))
     assert answer["error"] == "invalid_request"
     assert "state" not in answer
 
 
-async def test_authorize_error_for_web_redirect_is_page_with_link():
-    here = Here()
-    registered = await here.registered(redirect_uris=["https://evil.example/cb?a=1"])
+async def test_authorize_error_for_web_redirect_is_page_with_link(server):
+    registered = await server.registered(redirect_uris=["https://evil.example/cb?a=1"])
     login = Login(registered["client_id"], "https://evil.example/cb?a=1", scope="none")
-    response = await get_authorize(here, login.query)
+    response = await get_authorize(server, login.query)
     assert response.status_code == 400
     assert "location" not in response.headers
-    [link] = Forms(response.text).links
+    [link] = PageForms(response.text).links
     assert link.startswith("https://evil.example/cb?a=1&error=invalid_scope")
     assert "evil.example" in response.text
 
 
-async def open_form(here: Here, login: Login, browser: Any) -> dict[str, str]:
+async def open_form(server: AuthServer, login: Login, browser: Any) -> dict[str, str]:
     page = await browser.get("/authorize", params=login.query)
-    found: dict[str, str] = Forms(page.text).forms[0]
+    found: dict[str, str] = PageForms(page.text).forms[0]
     return found
 
 
-async def test_authorize_form_of_another_browser_is_rejected():
-    here = Here()
-    login = await here.login()
-    async with here.browser() as attacker, here.browser() as victim:
-        stolen = await open_form(here, login, attacker)
-        await open_form(here, await here.login(), victim)
+async def test_authorize_form_of_another_browser_is_rejected(server, login):
+    async with server.browser() as attacker, server.browser() as victim:
+        stolen = await open_form(server, login, attacker)
+        await open_form(server, await server.login(), victim)
         response = await victim.post("/authorize", data=stolen)
         assert response.status_code == 403
         assert "location" not in response.headers
@@ -133,79 +139,73 @@ async def test_authorize_form_of_another_browser_is_rejected():
         assert code_of(await attacker.post("/authorize", data=stolen))
 
 
-async def test_authorize_cookie_attributes():
-    here = Here()
-    async with here.browser() as browser:
-        page = await browser.get("/authorize", params=(await here.login()).query)
+async def test_authorize_cookie_attributes(server):
+    async with server.browser() as browser:
+        page = await browser.get("/authorize", params=(await server.login()).query)
     cookie = page.headers["set-cookie"].lower()
     for part in ("httponly", "samesite=lax", "path=/authorize", "max-age=600"):
         assert part in cookie
 
 
 async def test_authorize_cookie_on_https_has_host_prefix():
-    here = Here(issuer="https://login.example.com")
-    async with here.browser() as browser:
-        page = await browser.get("/authorize", params=(await here.login()).query)
+    server = AuthServer(issuer="https://login.example.com")
+    async with server.browser() as browser:
+        page = await browser.get("/authorize", params=(await server.login()).query)
     cookie = page.headers["set-cookie"]
     assert cookie.startswith("__Host-mcpkit-")
     for part in ("secure", "httponly", "samesite=lax", "path=/;"):
         assert part in f"{cookie.lower()};"
 
 
-async def test_authorize_form_is_accepted_once():
-    here = Here()
-    login = await here.login()
-    async with here.browser() as browser:
-        form = await open_form(here, login, browser)
+async def test_authorize_form_is_accepted_once(server, login):
+    async with server.browser() as browser:
+        form = await open_form(server, login, browser)
         code = code_of(await browser.post("/authorize", data=form))
         again = await browser.post("/authorize", data=form)
     assert again.status_code == 400
     assert "location" not in again.headers
-    assert (await here.post("/token", login.form(code))).status_code == 200
+    assert (await server.post("/token", login.form(code))).status_code == 200
 
 
-async def test_authorize_form_is_rejected_after_revocation():
-    here = Here()
-    login = await here.login()
-    async with here.browser() as browser:
-        form = await open_form(here, login, browser)
+async def test_authorize_form_is_rejected_after_revocation(server, login):
+    async with server.browser() as browser:
+        form = await open_form(server, login, browser)
         code = code_of(await browser.post("/authorize", data=form))
         for _ in range(2):
-            await here.post("/token", login.form(code))
+            await server.post("/token", login.form(code))
         assert (await browser.post("/authorize", data=form)).status_code == 400
 
 
 async def test_authorize_form_expires_after_ten_minutes():
-    here = Here(clock=Clock())
-    async with here.browser() as browser:
-        form = await open_form(here, await here.login(), browser)
-        here.clock.now += 600
+    server = AuthServer(clock=Clock())
+    async with server.browser() as browser:
+        form = await open_form(server, await server.login(), browser)
+        server.clock.now += 600
         assert (await browser.post("/authorize", data=form)).status_code == 400
 
 
 @each_row("field", ["", "AAAA", "é", "a" * 40_000])
 async def test_authorize_form_unsealed_is_rejected(field):
-    here = Here()
-    async with here.browser() as browser:
-        await open_form(here, await here.login(), browser)
+    server = AuthServer()
+    async with server.browser() as browser:
+        await open_form(server, await server.login(), browser)
         response = await browser.post("/authorize", data={"request": field, "user": "ada"})
     assert response.status_code in {400, 413}
     assert "location" not in response.headers
 
 
-async def test_authorize_unknown_user_is_rejected():
-    here = Here()
-    async with here.browser() as browser:
-        form = await open_form(here, await here.login(), browser)
+async def test_authorize_unknown_user_is_rejected(server):
+    async with server.browser() as browser:
+        form = await open_form(server, await server.login(), browser)
         for user in ("eve", ""):
             response = await browser.post("/authorize", data={**form, "user": user})
             assert response.status_code == 400
 
 
 async def test_authorize_form_of_another_secret_is_rejected():
-    here, other = Here(), Here(secret="quite another secret of a server")
-    login = await here.login()
-    async with here.browser() as browser, other.browser() as stranger:
-        form = await open_form(here, login, browser)
+    server, other = AuthServer(), AuthServer(secret="quite another secret of a server")
+    login = await server.login()
+    async with server.browser() as browser, other.browser() as stranger:
+        form = await open_form(server, login, browser)
         assert (await stranger.post("/authorize", data=form)).status_code == 400
-        assert (await clicked(browser, login)).status_code == 303
+        assert (await submit_login(browser, login)).status_code == 303

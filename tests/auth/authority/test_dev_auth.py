@@ -14,7 +14,17 @@ from mcpkit.auth import DevAuth, DevClient, DevUser, InvalidTokenError, Site, Ve
 from mcpkit.common.errors import RegistrationError
 from mcpkit.state.audit import AuditEvent
 from mcpkit.state.sealed import Sealed
-from tests.helpers.authority_site import CALLBACK, MCP, ORIGIN, Forms, Here, Login, clicked, code_of, site
+from tests.helpers.oauth_flow import (
+    CALLBACK,
+    MCP,
+    ORIGIN,
+    AuthServer,
+    Login,
+    PageForms,
+    code_of,
+    site,
+    submit_login,
+)
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +45,7 @@ async def logged_in(auth: DevAuth, browser: httpx2.AsyncClient, user: str = "ada
     metadata = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}
     registered = (await browser.post("/register", json=metadata)).json()
     login = Login(registered["client_id"])
-    code = code_of(await clicked(browser, login, user))
+    code = code_of(await submit_login(browser, login, user))
     found: dict[str, Any] = (await browser.post("/token", data=login.form(code))).json()
     return found
 
@@ -176,9 +186,9 @@ async def test_dev_auth_repr_hides_secrets():
     assert "hidden" not in repr((user, client))
 
 
-def record_events(here: Here) -> list[AuditEvent]:
+def record_events(server: AuthServer) -> list[AuditEvent]:
     events: list[AuditEvent] = []
-    here.site.audit(events.append)
+    server.site.audit(events.append)
     return events
 
 
@@ -186,16 +196,15 @@ def names(events: list[AuditEvent]) -> list[str]:
     return [event.name for event in events]
 
 
-async def test_audit_login_refresh_and_revocation():
-    here = Here()
-    login = await here.login(scope="notes:write")
-    events = record_events(here)
-    tokens = await here.tokens(login)
+async def test_audit_login_refresh_and_revocation(server):
+    login = await server.login(scope="notes:write")
+    events = record_events(server)
+    tokens = await server.tokens(login)
     assert events[-1] == AuditEvent(
         "login", f"{ORIGIN}#sub=ada", login.client_id, ORIGIN, scopes=("notes:write",)
     )
-    await here.refreshed(tokens, login)
-    await here.post("/revoke", {"token": tokens["refresh_token"], "client_id": login.client_id})
+    await server.refreshed(tokens, login)
+    await server.post("/revoke", {"token": tokens["refresh_token"], "client_id": login.client_id})
     assert names(events) == ["consent", "login", "refresh", "revocation"]
     assert events[-1].principal == f"{ORIGIN}#sub=ada"
 
@@ -209,34 +218,32 @@ async def test_audit_login_refresh_and_revocation():
     ],
 )
 async def test_audit_refusal_hides_request_values(form, status):
-    here = Here(clients=[DevClient("job", secret="right", scopes=["notes:read"])])
-    events = record_events(here)
-    await here.post("/token", form)
+    server = AuthServer(clients=[DevClient("job", secret="right", scopes=["notes:read"])])
+    events = record_events(server)
+    await server.post("/token", form)
     [event] = events
     assert (event.name, event.status, event.reason) == ("refusal", status, "failed")
     assert event.detail
     assert "guess" not in str(event)
 
 
-async def test_audit_refusal_names_network():
-    here = Here()
-    events = record_events(here)
-    transport = httpx2.ASGITransport(here.app, client=("2001:db8::7", 5000))
+async def test_audit_refusal_names_network(server):
+    events = record_events(server)
+    transport = httpx2.ASGITransport(server.app, client=("2001:db8::7", 5000))
     async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN) as client:
         await client.post("/token", data={})
     [event] = events
     assert event.caller == "address 2001:db8::/64"
 
 
-async def test_audit_registration_and_consent():
-    here = Here()
-    events = record_events(here)
-    login = await here.login(scope="notes:write")
+async def test_audit_registration_and_consent(server):
+    events = record_events(server)
+    login = await server.login(scope="notes:write")
     [event] = events
     assert (event.name, event.issuer, event.principal, event.detail) == ("registration", ORIGIN, None, None)
     named = event.client_id
     events.clear()
-    await here.code(login)
+    await server.code(login)
     assert names(events) == ["consent", "login"]
     assert events[0] == AuditEvent(
         "consent",
@@ -246,27 +253,26 @@ async def test_audit_registration_and_consent():
         scopes=("notes:write",),
     )
     events.clear()
-    async with here.browser() as browser:
+    async with server.browser() as browser:
         page = await browser.get("/authorize", params=login.query)
-        await browser.post("/authorize", data=Forms(page.text).forms[-1])
+        await browser.post("/authorize", data=PageForms(page.text).forms[-1])
     [event] = events
     assert (event.name, event.detail, event.client_id) == ("consent", "denied, to 127.0.0.1:3000", named)
 
 
-async def test_audit_registrations_are_limited():
-    here = Here()
-    events = record_events(here)
+async def test_audit_registrations_are_limited(server):
+    events = record_events(server)
     for _ in range(20):
-        await here.registered(redirect_uris=[CALLBACK])
+        await server.registered(redirect_uris=[CALLBACK])
     assert names(events) == ["registration"] * 5
 
 
 async def test_audit_wrong_password_is_refusal():
-    here = Here([DevUser("ada", password="right")])
-    login = await here.login()
-    events = record_events(here)
-    async with here.browser() as browser:
-        await clicked(browser, login, "ada", "a guess")
+    server = AuthServer([DevUser("ada", password="right")])
+    login = await server.login()
+    events = record_events(server)
+    async with server.browser() as browser:
+        await submit_login(browser, login, "ada", "a guess")
     [event] = events
     assert (event.name, event.status, event.detail) == ("refusal", 403, "a wrong password")
 
@@ -274,19 +280,19 @@ async def test_audit_wrong_password_is_refusal():
 async def test_dev_auth_start_logs_users(caplog):
     auth = DevAuth(users=["ada", DevUser("bob", password="hidden")])
     for _ in range(2):
-        auth.enter(Here().site)
+        auth.enter(AuthServer().site)
     [record] = caplog.records
     assert record.getMessage() == (f"notes: whoever opens {ORIGIN} on this machine may log in as ada, bob")
 
 
 async def test_store_file_holds_no_plain_secrets(tmp_path):
     file = tmp_path / "shared.db"
-    here = Here([DevUser("ada-lovelace", claims={"org_id": "analytical"})], shared=Sqlite(file))
-    login = await here.login(scope="notes:write", state="a state of the client")
-    code = await here.code(login, "ada-lovelace")
-    tokens = (await here.post("/token", login.form(code))).json()
-    tokens = (await here.refreshed(tokens, login)).json()
-    assert await here.granted(tokens)
+    server = AuthServer([DevUser("ada-lovelace", claims={"org_id": "analytical"})], shared=Sqlite(file))
+    login = await server.login(scope="notes:write", state="a state of the client")
+    code = await server.code(login, "ada-lovelace")
+    tokens = (await server.post("/token", login.form(code))).json()
+    tokens = (await server.refreshed(tokens, login)).json()
+    assert await server.granted(tokens)
     stored = b"".join(each.read_bytes() for each in tmp_path.iterdir())
     assert len(stored) > 1000
     values = (login.verifier, login.query["code_challenge"], login.client_id, "ada-lovelace", "analytical")
@@ -295,10 +301,10 @@ async def test_store_file_holds_no_plain_secrets(tmp_path):
 
 
 async def test_store_file_is_useless_without_secret(tmp_path):
-    here = Here(shared=Sqlite(tmp_path / "shared.db"))
-    login = await here.login()
-    tokens = await here.tokens(login)
-    thief = Here(shared=Sqlite(tmp_path / "shared.db"), secret="quite another secret of a server")
+    server = AuthServer(shared=Sqlite(tmp_path / "shared.db"))
+    login = await server.login()
+    tokens = await server.tokens(login)
+    thief = AuthServer(shared=Sqlite(tmp_path / "shared.db"), secret="quite another secret of a server")
     with pytest.raises(InvalidTokenError):
         await thief.granted(tokens)
     assert (await thief.refreshed(tokens, login)).json()["error"] == "invalid_client"
@@ -306,20 +312,17 @@ async def test_store_file_is_useless_without_secret(tmp_path):
     assert (await thief.refreshed(tokens, own)).json()["error"] == "invalid_grant"
 
 
-async def test_grant_of_previous_version_is_read():
-    here = Here()
-    login = await here.login()
-    tokens = await here.tokens(login)
-    grants = Sealed(here.site.shared, here.site.keys, "grants")
+async def test_grant_of_previous_version_is_read(server, login, tokens):
+    grants = Sealed(server.site.shared, server.site.keys, "grants")
     [before] = [record async for record in grants.items("")]
     found = await grants.get(before["id"])
     assert found is not None
     older = {name: value for name, value in before.items() if name != "held"}
     await grants.put(before["id"], {**older, "version": 1}, version=found[1], ttl=600)
-    assert (await here.granted(tokens)).principal.subject == "ada"
-    assert (await here.refreshed(tokens, login)).status_code == 200
+    assert (await server.granted(tokens)).principal.subject == "ada"
+    assert (await server.refreshed(tokens, login)).status_code == 200
     found = await grants.get(before["id"])
     assert found is not None
     await grants.put(before["id"], {**before, "version": 3}, version=found[1], ttl=600)
     with pytest.raises(VerifierUnavailableError):
-        await here.granted(tokens)
+        await server.granted(tokens)

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpkit.auth import DevClient, DevUser
-from tests.helpers.authority_site import CALLBACK, MCP, ORIGIN, Here, Login
 from tests.helpers.clock import Clock
+from tests.helpers.oauth_flow import CALLBACK, MCP, ORIGIN, AuthServer, Login
 
-HERE = Here(
+HERE = AuthServer(
     [DevUser("ada"), DevUser("bob", password="the password of bob")],
     clients=[DevClient("job", secret="the secret of job", scopes=["notes:read"])],
     clock=Clock(),

@@ -13,22 +13,22 @@ from mcpkit import Scope
 from mcpkit.auth import DevClient
 from mcpkit.auth.authority.look import Look, look_of
 from mcpkit.auth.authority.pages import error_page, page
-from tests.helpers.authority_site import CALLBACK, Forms, Here, Login, code_of
+from tests.helpers.oauth_flow import CALLBACK, AuthServer, Login, PageForms, code_of
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
 
-async def open_page(here: Here, login: Login) -> str:
-    async with here.browser() as browser:
+async def open_page(server: AuthServer, login: Login) -> str:
+    async with server.browser() as browser:
         page = await browser.get("/authorize", params=login.query)
     assert page.status_code == 200, page.text
     return page.text
 
 
-async def page_of_client(here: Here, name: str = "Cursor", uri: str = CALLBACK, **query: Any) -> str:
-    found = await here.registered(client_name=name, redirect_uris=[uri])
-    return await open_page(here, Login(found["client_id"], uri, **query))
+async def page_of_client(server: AuthServer, name: str = "Cursor", uri: str = CALLBACK, **query: Any) -> str:
+    found = await server.registered(client_name=name, redirect_uris=[uri])
+    return await open_page(server, Login(found["client_id"], uri, **query))
 
 
 def heading(page: str) -> str:
@@ -37,7 +37,7 @@ def heading(page: str) -> str:
 
 
 async def test_consent_page_title_is_heading():
-    page = await page_of_client(Here())
+    page = await page_of_client(AuthServer())
     assert heading(page) == "Allow \u201c\u2068Cursor\u2069\u201d to use notes?"
     assert f"<title>{heading(page)}</title>" in page
     assert page.startswith('<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>')
@@ -61,7 +61,7 @@ async def test_consent_page_title_is_heading():
     ],
 )
 async def test_consent_page_cleans_client_name(name, expected):
-    page = await page_of_client(Here(), name)
+    page = await page_of_client(AuthServer(), name)
     expected = expected.replace("'", "&#x27;")
     assert heading(page) == f"Allow \u201c\u2068{expected}\u2069\u201d to use notes?"
     assert f"<strong><bdi>{expected}</bdi></strong>" in page
@@ -82,19 +82,19 @@ async def test_consent_page_cleans_client_name(name, expected):
     ],
 )
 async def test_consent_page_shows_redirect_host(uri, host, where):
-    page = await page_of_client(Here(), uri=uri)
+    page = await page_of_client(AuthServer(), uri=uri)
     assert f'<strong class="host">{host}</strong><small>{where}' in page
     assert ("Have you just started this yourself?" in page) == ("on this device" in where)
 
 
 async def test_consent_page_says_how_the_client_is_known():
-    assert "nobody has checked it" in await page_of_client(Here())
-    by_hand = Here(clients=[DevClient("ci", redirect_uris=[CALLBACK])])
+    assert "nobody has checked it" in await page_of_client(AuthServer())
+    by_hand = AuthServer(clients=[DevClient("ci", redirect_uris=[CALLBACK])])
     assert "Whoever runs this server vouches" in await open_page(by_hand, Login("ci"))
     url = "https://cIient.example/client.json"
     document = {"client_id": url, "client_name": "Cursor", "redirect_uris": [CALLBACK]}
     web = httpx2.MockTransport(lambda _: httpx2.Response(200, json=document))
-    by_document = Here(documents=lambda: httpx2.AsyncClient(transport=web))
+    by_document = AuthServer(documents=lambda: httpx2.AsyncClient(transport=web))
     page = await open_page(by_document, Login(url))
     assert "<b>ciient.example</b> vouches for that name" in page
     assert (
@@ -103,34 +103,34 @@ async def test_consent_page_says_how_the_client_is_known():
 
 
 async def test_consent_page_describes_scopes():
-    page = await page_of_client(Here(), scope="notes:write notes:admin")
+    page = await page_of_client(AuthServer(), scope="notes:write notes:admin")
     for expected in ("Change notes", "Administer all notes", "(notes:admin)"):
         assert expected in page
-    marked = Here(scopes={"a": Scope("Read <all>", default=True)})
+    marked = AuthServer(scopes={"a": Scope("Read <all>", default=True)})
     assert "Read &lt;all&gt; <small>(a)</small>" in await page_of_client(marked, scope=None)
-    assert "it may use notes in your name" in await page_of_client(Here(scopes={}), scope=None)
+    assert "it may use notes in your name" in await page_of_client(AuthServer(scopes={}), scope=None)
 
 
 @pytest.mark.limit("pages of logins in one browser")
-async def test_consent_page_keeps_ten_cookies():
-    here = Here()
-    logins = [await here.login() for _ in range(25)]
-    async with here.browser() as browser:
+async def test_consent_page_keeps_ten_cookies(server):
+    logins = [await server.login() for _ in range(25)]
+    async with server.browser() as browser:
         pages = [await browser.get("/authorize", params=login.query) for login in logins]
         assert len(browser.cookies) == 10
-        answers = [await browser.post("/authorize", data=Forms(page.text).forms[0]) for page in pages[-10:]]
+        answers = [
+            await browser.post("/authorize", data=PageForms(page.text).forms[0]) for page in pages[-10:]
+        ]
         assert all(map(code_of, answers))
-        refused = await browser.post("/authorize", data=Forms(pages[0].text).forms[0])
+        refused = await browser.post("/authorize", data=PageForms(pages[0].text).forms[0])
     assert (refused.status_code, "another browser" in refused.text) == (403, True)
 
 
-async def test_consent_page_removes_only_its_own_cookies():
-    here = Here()
-    async with here.browser() as browser:
+async def test_consent_page_removes_only_its_own_cookies(server):
+    async with server.browser() as browser:
         for name in ("session", "mcpkit-remembered-12345678", "mcpkit-login-" + "x" * 22, "mcpkit-x"):
             browser.cookies.set(name, "1", domain="127.0.0.1", path="/")
         for _ in range(20):
-            page = await browser.get("/authorize", params=(await here.login()).query)
+            page = await browser.get("/authorize", params=(await server.login()).query)
         names = [each.partition("=")[0] for each in page.headers.get_list("set-cookie")]
     assert len(names) == 2  # the new one, and the oldest
     assert all(re.fullmatch(r"mcpkit-[A-Za-z0-9_-]{35}", each) for each in names)

@@ -7,21 +7,20 @@ from typing import Any
 import pytest
 
 from mcpkit.state.memory import Memory
-from tests.helpers.authority_site import CALLBACK, Here, Login
+from tests.helpers.oauth_flow import CALLBACK, AuthServer, Login
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
 
-async def register(here: Here, metadata: Any, **options: Any) -> Any:
-    async with here.browser() as client:
+async def register(server: AuthServer, metadata: Any, **options: Any) -> Any:
+    async with server.browser() as client:
         return await client.post("/register", **(options or {"json": metadata}))
 
 
-async def test_register_returns_metadata():
-    here = Here()
+async def test_register_returns_metadata(server):
     response = await register(
-        here,
+        server,
         {
             "redirect_uris": [CALLBACK, CALLBACK],
             "client_name": "Some  editor",
@@ -37,7 +36,7 @@ async def test_register_returns_metadata():
     found = response.json()
     assert found.pop("client_id").isascii()
     assert found == {
-        "client_id_issued_at": int(here.clock.now),
+        "client_id_issued_at": int(server.clock.now),
         "client_name": "Some editor",
         "redirect_uris": [CALLBACK],
         "grant_types": ["authorization_code", "refresh_token"],
@@ -48,7 +47,7 @@ async def test_register_returns_metadata():
 
 
 async def test_register_default_is_secret_without_expiry():
-    found = (await register(Here(), {"redirect_uris": ["https://app.example/cb"]})).json()
+    found = (await register(AuthServer(), {"redirect_uris": ["https://app.example/cb"]})).json()
     assert found["token_endpoint_auth_method"] == "client_secret_basic"
     assert (len(found["client_secret"]), found["client_secret_expires_at"]) == (43, 0)
     assert found["application_type"] == "web"
@@ -56,12 +55,12 @@ async def test_register_default_is_secret_without_expiry():
 
 async def test_register_stores_nothing():
     shared = Memory()
-    here = Here(shared=shared)
-    ids = {(await here.registered())["client_id"] for _ in range(200)}
+    server = AuthServer(shared=shared)
+    ids = {(await server.registered())["client_id"] for _ in range(200)}
     assert len(ids) == 200
     assert len(shared) == 0
     login = Login(ids.pop())
-    assert await here.tokens(login)
+    assert await server.tokens(login)
 
 
 @each_row(
@@ -76,9 +75,9 @@ async def test_register_stores_nothing():
     ],
 )  # fmt: skip
 async def test_register_redirect_uris_of_known_clients_are_accepted(uri):
-    here = Here()
-    login = Login((await here.registered(redirect_uris=[uri]))["client_id"], uri)
-    assert await here.tokens(login)
+    server = AuthServer()
+    login = Login((await server.registered(redirect_uris=[uri]))["client_id"], uri)
+    assert await server.tokens(login)
 
 
 @each_row(
@@ -125,7 +124,7 @@ async def test_register_redirect_uris_of_known_clients_are_accepted(uri):
     ],
 )
 async def test_register_unsafe_redirect_uris_are_rejected(uri):
-    response = await register(Here(), {"redirect_uris": ["https://app.example/cb", uri]})
+    response = await register(AuthServer(), {"redirect_uris": ["https://app.example/cb", uri]})
     assert (response.status_code, response.json()["error"]) == (400, "invalid_redirect_uri")
 
 
@@ -147,7 +146,7 @@ async def test_register_unsafe_redirect_uris_are_rejected(uri):
     ],
 )
 async def test_register_metadata_invalid_is_rejected(change, error):
-    response = await register(Here(), {"redirect_uris": [CALLBACK], **change})
+    response = await register(AuthServer(), {"redirect_uris": [CALLBACK], **change})
     assert (response.status_code, response.json()["error"]) == (400, error)
     assert response.headers["cache-control"] == "no-store"
 
@@ -169,52 +168,48 @@ async def test_register_metadata_invalid_is_rejected(change, error):
 )
 async def test_register_body_invalid_is_rejected(body):
     response = await register(
-        Here(), None, content=body, headers={"Content-Type": "application/json; charset=utf-8"}
+        AuthServer(), None, content=body, headers={"Content-Type": "application/json; charset=utf-8"}
     )
     assert response.status_code == 400
     assert response.json()["error"].startswith("invalid_")
 
 
 @pytest.mark.limit("form, query or body at `DevAuth`")
-async def test_register_long_body_and_form_are_rejected():
-    here = Here()
-    long = await register(here, {"redirect_uris": [CALLBACK], "x": "x" * 40_000})
+async def test_register_long_body_and_form_are_rejected(server):
+    long = await register(server, {"redirect_uris": [CALLBACK], "x": "x" * 40_000})
     assert (long.status_code, long.json()["error"]) == (413, "invalid_client_metadata")
-    form = await register(here, None, data={"redirect_uris": CALLBACK})
+    form = await register(server, None, data={"redirect_uris": CALLBACK})
     assert (form.status_code, form.json()["error"]) == (400, "invalid_client_metadata")
 
 
 @pytest.mark.limit("name of a client of `DevAuth`")
 @pytest.mark.limit("redirect URIs of a client of `DevAuth`")
-async def test_register_limits_name_and_redirect_uris():
-    here = Here()
+async def test_register_limits_name_and_redirect_uris(server):
     longest = "https://app.example/".ljust(1024, "x")
     uris = [longest, *(f"{CALLBACK}/{number}" for number in range(31))]
-    await here.registered(client_name="x" * 100, redirect_uris=uris)
+    await server.registered(client_name="x" * 100, redirect_uris=uris)
     for change, error in (
         ({"client_name": "x" * 101}, "invalid_client_metadata"),
         ({"redirect_uris": [*uris, CALLBACK]}, "invalid_redirect_uri"),
         ({"redirect_uris": [f"{longest}x"]}, "invalid_redirect_uri"),
     ):
-        response = await register(here, {"redirect_uris": [CALLBACK], **change})
+        response = await register(server, {"redirect_uris": [CALLBACK], **change})
         assert (response.status_code, response.json()["error"]) == (400, error)
 
 
-async def test_register_empty_name_is_replaced():
-    here = Here()
+async def test_register_empty_name_is_replaced(server):
     for name in (" \u200b\u202e ", ""):
-        found = await here.registered(client_name=name)
+        found = await server.registered(client_name=name)
         assert found["client_name"] == "A client without a name"
 
 
-async def test_client_secret_is_bound_to_client_and_server():
-    here = Here()
-    found = await here.registered(token_endpoint_auth_method="client_secret_post")
-    again = Here(secret="quite another secret of a server")
+async def test_client_secret_is_bound_to_client_and_server(server):
+    found = await server.registered(token_endpoint_auth_method="client_secret_post")
+    again = AuthServer(secret="quite another secret of a server")
     form = {
         "grant_type": "refresh_token",
         "refresh_token": "x",
         **{name: found[name] for name in ("client_id", "client_secret")},
     }
-    assert (await here.post("/token", form)).json()["error"] == "invalid_grant"
+    assert (await server.post("/token", form)).json()["error"] == "invalid_grant"
     assert (await again.post("/token", form)).json()["error"] == "invalid_client"

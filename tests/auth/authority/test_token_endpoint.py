@@ -10,8 +10,8 @@ import pytest
 
 from mcpkit.auth import DevClient, InvalidTokenError, VerifierUnavailableError
 from mcpkit.state.memory import Memory
-from tests.helpers.authority_site import MCP, ORIGIN, Here, Login
 from tests.helpers.clock import Clock
+from tests.helpers.oauth_flow import MCP, ORIGIN, AuthServer, Login
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -21,17 +21,14 @@ def basic(name: str, secret: str) -> dict[str, str]:
     return {"Authorization": "Basic " + base64.b64encode(f"{name}:{secret}".encode()).decode()}
 
 
-async def token_error(here: Here, form: Any, **options: Any) -> tuple[int, str]:
-    response = await here.post("/token", form, **options)
+async def token_error(server: AuthServer, form: Any, **options: Any) -> tuple[int, str]:
+    response = await server.post("/token", form, **options)
     assert response.headers["cache-control"] == "no-store"
     return response.status_code, response.json()["error"]
 
 
-async def test_code_requires_verifier_client_and_redirect():
-    here = Here()
-    login = await here.login()
-    code = await here.code(login)
-    other = (await here.registered())["client_id"]
+async def test_code_requires_verifier_client_and_redirect(server, login, code):
+    other = (await server.registered())["client_id"]
     for change in (
         {"code_verifier": "x" * 43},
         {"code_verifier": "short"},
@@ -41,56 +38,50 @@ async def test_code_requires_verifier_client_and_redirect():
         {"code": code[:-1] + ("A" if code[-1] != "A" else "B")},
         {"code": "nothing"},
     ):
-        assert await token_error(here, login.form(code, **change)) == (400, "invalid_grant")
-    assert await token_error(here, login.form(code, code_verifier=None)) == (400, "invalid_request")
-    assert await token_error(here, login.form(code, code=None)) == (400, "invalid_request")
-    assert await token_error(here, login.form(code, resource="https://other.example")) == (
+        assert await token_error(server, login.form(code, **change)) == (400, "invalid_grant")
+    assert await token_error(server, login.form(code, code_verifier=None)) == (400, "invalid_request")
+    assert await token_error(server, login.form(code, code=None)) == (400, "invalid_request")
+    assert await token_error(server, login.form(code, resource="https://other.example")) == (
         400,
         "invalid_target",
     )
-    assert await token_error(here, login.form(code, scope="notes:admin")) == (400, "invalid_scope")
+    assert await token_error(server, login.form(code, scope="notes:admin")) == (400, "invalid_scope")
     # None of these has used it up: whoever has stolen a code cannot keep its owner out.
-    assert (await here.post("/token", login.form(code))).status_code == 200
+    assert (await server.post("/token", login.form(code))).status_code == 200
 
 
-async def test_code_expires_after_a_minute():
-    here = Here()
-    login = await here.login()
-    code = await here.code(login)
-    here.clock.now += 60
-    assert await token_error(here, login.form(code)) == (400, "invalid_grant")
+async def test_code_expires_after_a_minute(server, login, code):
+    server.clock.now += 60
+    assert await token_error(server, login.form(code)) == (400, "invalid_grant")
 
 
 @pytest.mark.parametrize("is_refreshed", [False, True])
-async def test_code_reuse_revokes_tokens(is_refreshed):
-    here = Here()
-    login = await here.login()
-    code = await here.code(login)
-    tokens = (await here.post("/token", login.form(code))).json()
+async def test_code_reuse_revokes_tokens(server, login, code, is_refreshed):
+    tokens = (await server.post("/token", login.form(code))).json()
     if is_refreshed:
-        tokens = (await here.refreshed(tokens, login)).json()
+        tokens = (await server.refreshed(tokens, login)).json()
     else:
-        here.clock.now += 11
-    await here.granted(tokens)
-    assert await token_error(here, login.form(code)) == (400, "invalid_grant")
+        server.clock.now += 11
+    await server.granted(tokens)
+    assert await token_error(server, login.form(code)) == (400, "invalid_grant")
     with pytest.raises(InvalidTokenError, match="revoked"):
-        await here.granted(tokens)
-    assert (await here.refreshed(tokens, login)).json()["error"] == "invalid_grant"
+        await server.granted(tokens)
+    assert (await server.refreshed(tokens, login)).json()["error"] == "invalid_grant"
 
 
 async def test_code_concurrent_use_returns_tokens_once():
     shared, clock = Memory(), Clock()
-    processes = [Here(shared=Slow(shared), clock=clock) for _ in range(20)]
+    processes = [AuthServer(shared=Slow(shared), clock=clock) for _ in range(20)]
     login = await processes[0].login()
     code = await processes[0].code(login)
     answers = []
 
-    async def redeem(here: Here) -> None:
-        answers.append(await here.post("/token", login.form(code)))
+    async def redeem(server: AuthServer) -> None:
+        answers.append(await server.post("/token", login.form(code)))
 
     async with anyio.create_task_group() as tasks:
-        for here in processes:
-            tasks.start_soon(redeem, here)
+        for server in processes:
+            tasks.start_soon(redeem, server)
     answers.sort(key=lambda answer: answer.status_code)
     assert [answer.status_code for answer in answers] == [200] + [400] * 19
     await processes[-1].granted(answers[0].json())  # whoever has lost a race takes nothing from the winner
@@ -98,114 +89,103 @@ async def test_code_concurrent_use_returns_tokens_once():
 
 async def test_refresh_concurrent_use_returns_one_successor():
     shared, clock = Memory(), Clock()
-    processes = [Here(shared=Slow(shared), clock=clock) for _ in range(20)]
+    processes = [AuthServer(shared=Slow(shared), clock=clock) for _ in range(20)]
     login = await processes[0].login()
     tokens = await processes[0].tokens(login)
     answers = []
 
-    async def refresh(here: Here) -> None:
-        answers.append(await here.refreshed(tokens, login))
+    async def refresh(server: AuthServer) -> None:
+        answers.append(await server.refreshed(tokens, login))
 
     async with anyio.create_task_group() as tasks:
-        for here in processes:
-            tasks.start_soon(refresh, here)
+        for server in processes:
+            tasks.start_soon(refresh, server)
     assert {answer.status_code for answer in answers} == {200}
     [successor] = {answer.json()["refresh_token"] for answer in answers}
     clock.now += 3600
     assert (await processes[0].refreshed({"refresh_token": successor}, login)).status_code == 200
 
 
-async def test_refresh_reuse_revokes_grant():
-    here = Here()
-    login = await here.login()
-    first = await here.tokens(login)
-    second = (await here.refreshed(first, login)).json()
-    here.clock.now += 11
-    assert (await here.refreshed(first, login)).json()["error"] == "invalid_grant"
-    assert (await here.refreshed(second, login)).json()["error"] == "invalid_grant"
+async def test_refresh_reuse_revokes_grant(server, login):
+    first = await server.tokens(login)
+    second = (await server.refreshed(first, login)).json()
+    server.clock.now += 11
+    assert (await server.refreshed(first, login)).json()["error"] == "invalid_grant"
+    assert (await server.refreshed(second, login)).json()["error"] == "invalid_grant"
     for tokens in (first, second):
         with pytest.raises(InvalidTokenError, match="revoked"):
-            await here.granted(tokens)
+            await server.granted(tokens)
 
 
-async def test_refresh_with_superseded_token_revokes_grant():
-    here = Here()
-    login = await here.login()
-    first = await here.tokens(login)
-    second = (await here.refreshed(first, login)).json()
-    await here.refreshed(second, login)
-    assert (await here.refreshed(first, login)).json()["error"] == "invalid_grant"
-    assert (await here.refreshed(second, login)).json()["error"] == "invalid_grant"
+async def test_refresh_with_superseded_token_revokes_grant(server, login):
+    first = await server.tokens(login)
+    second = (await server.refreshed(first, login)).json()
+    await server.refreshed(second, login)
+    assert (await server.refreshed(first, login)).json()["error"] == "invalid_grant"
+    assert (await server.refreshed(second, login)).json()["error"] == "invalid_grant"
 
 
-async def test_refresh_by_another_client_is_rejected():
-    here = Here()
-    login = await here.login()
-    tokens = await here.tokens(login)
-    thief = await here.login()
-    assert (await here.refreshed(tokens, thief)).json()["error"] == "invalid_grant"
-    assert (await here.refreshed(tokens, login)).status_code == 200
+async def test_refresh_by_another_client_is_rejected(server, login, tokens):
+    thief = await server.login()
+    assert (await server.refreshed(tokens, thief)).json()["error"] == "invalid_grant"
+    assert (await server.refreshed(tokens, login)).status_code == 200
 
 
-async def test_code_and_refresh_token_are_not_interchangeable():
-    here = Here()
-    login = await here.login()
-    code = await here.code(login)
-    assert (await here.refreshed({"refresh_token": code}, login)).json()["error"] == "invalid_grant"
-    tokens = (await here.post("/token", login.form(code))).json()
-    assert await token_error(here, login.form(tokens["refresh_token"])) == (400, "invalid_grant")
+async def test_code_and_refresh_token_are_not_interchangeable(server, login, code):
+    assert (await server.refreshed({"refresh_token": code}, login)).json()["error"] == "invalid_grant"
+    tokens = (await server.post("/token", login.form(code))).json()
+    assert await token_error(server, login.form(tokens["refresh_token"])) == (400, "invalid_grant")
     for text in (code, tokens["refresh_token"], "a.b.c", "", "x" * 20_000):
         with pytest.raises(InvalidTokenError, match="not issued here"):
-            await here.authority.verify(text, MCP)
+            await server.authority.verify(text, MCP)
 
 
 async def test_token_of_another_issuer_with_same_keys_is_rejected():
     shared, clock = Memory(), Clock()
-    here, other = Here(shared=shared, clock=clock), Here(shared=shared, clock=clock, issuer=f"{ORIGIN}/other")
-    tokens = await here.tokens()
-    await here.granted(tokens)
+    server, other = (
+        AuthServer(shared=shared, clock=clock),
+        AuthServer(shared=shared, clock=clock, issuer=f"{ORIGIN}/other"),
+    )
+    tokens = await server.tokens()
+    await server.granted(tokens)
     with pytest.raises(InvalidTokenError, match="not issued here"):
         await other.granted(tokens)
 
 
-async def test_confidential_client_must_authenticate():
-    here = Here()
-    registered = await here.registered(token_endpoint_auth_method="client_secret_post")
+async def test_confidential_client_must_authenticate(server):
+    registered = await server.registered(token_endpoint_auth_method="client_secret_post")
     name, secret = registered["client_id"], registered["client_secret"]
     login = Login(name)
-    code = await here.code(login)
-    assert await token_error(here, login.form(code)) == (401, "invalid_client")
-    assert await token_error(here, login.form(code, client_secret="wrong")) == (401, "invalid_client")
-    response = await here.post("/token", login.form(code), headers=basic(name, "wrong"))
+    code = await server.code(login)
+    assert await token_error(server, login.form(code)) == (401, "invalid_client")
+    assert await token_error(server, login.form(code, client_secret="wrong")) == (401, "invalid_client")
+    response = await server.post("/token", login.form(code), headers=basic(name, "wrong"))
     assert (response.status_code, response.json()["error"]) == (401, "invalid_client")
     assert response.headers["www-authenticate"].startswith("Basic ")
-    twice = await token_error(here, login.form(code, client_secret=secret), headers=basic(name, secret))
+    twice = await token_error(server, login.form(code, client_secret=secret), headers=basic(name, secret))
     assert twice == (400, "invalid_request")
-    other = (await here.registered(token_endpoint_auth_method="client_secret_basic"))["client_secret"]
-    assert await token_error(here, login.form(code, client_secret=other)) == (401, "invalid_client")
-    tokens = await here.post("/token", login.form(code, client_id=None), headers=basic(name, secret))
+    other = (await server.registered(token_endpoint_auth_method="client_secret_basic"))["client_secret"]
+    assert await token_error(server, login.form(code, client_secret=other)) == (401, "invalid_client")
+    tokens = await server.post("/token", login.form(code, client_id=None), headers=basic(name, secret))
     assert tokens.status_code == 200
-    again = await here.refreshed(tokens.json(), login)
+    again = await server.refreshed(tokens.json(), login)
     assert again.json()["error"] == "invalid_client"
-    assert (await here.refreshed(tokens.json(), login, client_secret=secret)).status_code == 200
+    assert (await server.refreshed(tokens.json(), login, client_secret=secret)).status_code == 200
 
 
 @each_row(
     "header", ["Basic", "Basic !", "Basic bm9jb2xvbg==", "Basic /////w==", "Bearer x", "", "Basic OjEy"]
 )
 async def test_client_authentication_header_invalid_is_rejected(header):
-    here = Here()
+    server = AuthServer()
     form = {"grant_type": "refresh_token", "refresh_token": "x"}
-    answer = await token_error(here, form, headers={"Authorization": header})
+    answer = await token_error(server, form, headers={"Authorization": header})
     assert answer == (401, "invalid_client")
 
 
-async def test_public_client_with_secret_is_rejected():
-    here = Here()
-    login = await here.login()
-    code = await here.code(login)
-    assert await token_error(here, login.form(code, client_secret="x")) == (401, "invalid_client")
-    two = await token_error(here, login.form(code), headers=basic("another", ""))
+async def test_public_client_with_secret_is_rejected(server, login, code):
+    assert await token_error(server, login.form(code, client_secret="x")) == (401, "invalid_client")
+    two = await token_error(server, login.form(code), headers=basic("another", ""))
     assert two == (400, "invalid_request")
 
 
@@ -220,15 +200,12 @@ async def test_public_client_with_secret_is_rejected():
         ({"anything": ["a", "b"]}, "invalid_request"),
     ],
 )
-async def test_token_request_grant_type_invalid_is_rejected(change, error):
-    here = Here()
-    login = await here.login()
-    assert await token_error(here, login.form("x", **change)) == (400, error)
+async def test_token_request_grant_type_invalid_is_rejected(server, login, change, error):
+    assert await token_error(server, login.form("x", **change)) == (400, error)
 
 
-async def test_token_request_body_invalid_is_rejected():
-    here = Here()
-    async with here.browser() as client:
+async def test_token_request_body_invalid_is_rejected(server):
+    async with server.browser() as client:
         for options in (
             {"json": {"grant_type": "refresh_token"}},
             {"content": b"grant_type=x", "headers": {"Content-Type": "text/plain"}},
@@ -247,55 +224,49 @@ JOB = DevClient("job", secret="the job's secret", scopes=["notes:write"])
 
 
 async def test_client_credentials_returns_token():
-    here = Here(clients=[JOB])
+    server = AuthServer(clients=[JOB])
     form = {"grant_type": "client_credentials", "resource": MCP}
-    response = await here.post("/token", form, headers=basic("job", "the job's secret"))
+    response = await server.post("/token", form, headers=basic("job", "the job's secret"))
     tokens = response.json()
     assert (response.status_code, tokens["scope"]) == (200, "notes:write")
     assert "refresh_token" not in tokens
-    principal = (await here.granted(tokens)).principal
+    principal = (await server.granted(tokens)).principal
     assert (principal.subject, principal.client_id) == (None, "job")
     assert principal.id == "http://127.0.0.1:8000#client=job"
-    async with here.browser() as client:
+    async with server.browser() as client:
         metadata = (await client.get("/.well-known/oauth-authorization-server")).json()
     assert "client_credentials" in metadata["grant_types_supported"]
 
 
 async def test_client_credentials_limits_scope():
-    here = Here(clients=[JOB])
+    server = AuthServer(clients=[JOB])
     form = {"grant_type": "client_credentials", "scope": "notes:admin"}
-    assert await token_error(here, form, headers=basic("job", "the job's secret")) == (400, "invalid_scope")
-    assert await token_error(here, form, headers=basic("job", "wrong")) == (401, "invalid_client")
-    assert await token_error(here, {**form, "client_id": "job"}) == (401, "invalid_client")
+    assert await token_error(server, form, headers=basic("job", "the job's secret")) == (400, "invalid_scope")
+    assert await token_error(server, form, headers=basic("job", "wrong")) == (401, "invalid_client")
+    assert await token_error(server, {**form, "client_id": "job"}) == (401, "invalid_client")
 
 
 @pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
-async def test_revoke_ends_grant(kind):
-    here = Here()
-    login = await here.login()
-    tokens = await here.tokens(login)
+async def test_revoke_ends_grant(server, login, tokens, kind):
     form = {"token": tokens[kind], "client_id": login.client_id, "token_type_hint": "nonsense"}
-    response = await here.post("/revoke", form)
+    response = await server.post("/revoke", form)
     assert (response.status_code, response.content) == (200, b"")
     with pytest.raises(InvalidTokenError, match="revoked"):
-        await here.granted(tokens)
-    assert (await here.refreshed(tokens, login)).json()["error"] == "invalid_grant"
-    assert (await here.post("/revoke", form)).status_code == 200
+        await server.granted(tokens)
+    assert (await server.refreshed(tokens, login)).json()["error"] == "invalid_grant"
+    assert (await server.post("/revoke", form)).status_code == 200
 
 
-async def test_revoke_of_unknown_or_foreign_token():
-    here = Here()
-    login = await here.login()
-    tokens = await here.tokens(login)
-    thief = (await here.login()).client_id
-    nothing = await here.post("/revoke", {"token": "nothing", "client_id": login.client_id})
+async def test_revoke_of_unknown_or_foreign_token(server, login, tokens):
+    thief = (await server.login()).client_id
+    nothing = await server.post("/revoke", {"token": "nothing", "client_id": login.client_id})
     assert nothing.status_code == 200
     for kind in ("access_token", "refresh_token"):
-        theirs = await here.post("/revoke", {"token": tokens[kind], "client_id": thief})
+        theirs = await server.post("/revoke", {"token": tokens[kind], "client_id": thief})
         assert (theirs.status_code, theirs.json()["error"]) == (400, "invalid_grant")
-    nobody = await here.post("/revoke", {"token": tokens["refresh_token"]})
+    nobody = await server.post("/revoke", {"token": tokens["refresh_token"]})
     assert (nobody.status_code, nobody.json()["error"]) == (401, "invalid_client")
-    await here.granted(tokens)
+    await server.granted(tokens)
 
 
 class Slow(Memory):
@@ -324,7 +295,7 @@ class Broken(Memory):
 
 async def test_token_request_store_failure_is_503():
     shared, clock = Memory(), Clock()
-    good, bad = Here(shared=shared, clock=clock), Here(shared=Broken(), clock=clock)
+    good, bad = AuthServer(shared=shared, clock=clock), AuthServer(shared=Broken(), clock=clock)
     login = await good.login()
     code = await good.code(login)
     tokens = await good.tokens(await good.login())

@@ -169,7 +169,8 @@ async def test_callback_with_swapped_login_cookie_is_rejected(world, monkeypatch
         {"code": "x", "state": "\u202e"},
     ],
 )
-async def test_callback_without_login_is_page_without_redirect(world, query):
+async def test_callback_without_login_is_page_without_redirect(query):
+    world = World()
     async with world.browser("ada") as victim:
         page = await victim.get("/callback", params=query)
     assert 400 <= page.status_code < 500
@@ -277,7 +278,8 @@ async def test_consent_is_bound_to_shown_client(world, where, monkeypatch):
 
 
 @each_row("position", [0, 20, -1])
-async def test_consent_form_changed_is_rejected(world, position):
+async def test_consent_form_changed_is_rejected(position):
+    world = World()
     login = await world.client(EVIL)
     async with world.browser("ada") as victim:
         form = form_of(await victim.get("/authorize", params=login.query))
@@ -328,8 +330,9 @@ async def test_pages_have_security_headers(world):
     "host",
     ["\u0430pple.com", "g\u043e\u043egle.com", "evil\u3002example", "example\u2024com", "\uff41pple.com"],
 )
-async def test_register_homoglyph_host_is_rejected(world, host):
+async def test_register_homoglyph_host_is_rejected(host):
     """Homoglyphs: only what stands in ASCII is a host, so that such a name is shown as `xn--...`."""
+    world = World()
     async with world.browser() as machine:
         metadata = {"redirect_uris": [f"https://{host}/callback"], "token_endpoint_auth_method": "none"}
         assert (await machine.post("/register", json=metadata)).status_code == 400

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from mcpkit.state.memory import Memory
 from tests.auth.proxy.world import EDITOR, EVIL, MCP, ORIGIN, World, answer, consented, logged_in
-from tests.helpers.authority_site import Login
+from tests.helpers.oauth_flow import Login
 
 pytestmark = pytest.mark.anyio
 

@@ -205,7 +205,8 @@ STATES = [
 
 
 @each_row("state", STATES)
-async def test_hostile_state_is_returned_unchanged(world, state):
+async def test_hostile_state_is_returned_unchanged(state):
+    world = World()
     for uri in (EDITOR, f"{EDITOR}?a=1"):
         login = await world.client(uri, state=state)
         async with world.browser("ada") as browser:
@@ -240,7 +241,8 @@ PROVIDER_ERRORS = [
 
 
 @each_row(("error", "description"), PROVIDER_ERRORS)
-async def test_provider_error_text_is_sanitized(world, error, description):
+async def test_provider_error_text_is_sanitized(error, description):
+    world = World()
     login = await world.client(EDITOR)
     async with world.browser("ada") as browser:
         state = answer(await consented(browser, login))["state"]

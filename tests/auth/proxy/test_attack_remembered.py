@@ -15,7 +15,7 @@ from mcpkit.auth.authority.client import Client
 from mcpkit.auth.authority.client_documents import ClientDocuments
 from mcpkit.auth.proxy.remembered import FIELD, Remembered
 from tests.auth.proxy.world import EDITOR, MCP, ORIGIN, Browser, World, answer, form_of
-from tests.helpers.authority_site import Login
+from tests.helpers.oauth_flow import Login
 
 pytestmark = pytest.mark.anyio
 

@@ -14,63 +14,54 @@ from mcpkit import Sqlite
 from mcpkit.auth import InvalidTokenError, OAuthProxy, VerifierUnavailableError
 from mcpkit.state.memory import Memory
 from mcpkit.tasks.record import read, written
-from tests.helpers.authority_site import said as redirect_params
-from tests.helpers.authority_site import site
 from tests.helpers.clock import Clock
-from tests.helpers.proxied import MCP, ORIGIN, Proxied
-from tests.helpers.stand_in import StandIn
+from tests.helpers.oauth_flow import PROXY_MCP, PROXY_ORIGIN, FakeUpstream, ProxyServer, redirect_params, site
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("resource", [MCP, None])
-async def test_proxy_login_returns_own_tokens(resource):
-    here = Proxied()
-    flow = here.flow(resource=resource, scope="notes:write")
+@pytest.mark.parametrize("resource", [PROXY_MCP, None])
+async def test_proxy_login_returns_own_tokens(proxy, resource):
+    flow = proxy.flow(resource=resource, scope="notes:write")
     answer = redirect_params(await flow.back())
     login = await flow.begun()
     assert answer["state"] == login.query["state"]
-    assert answer["iss"] == ORIGIN
+    assert answer["iss"] == PROXY_ORIGIN
 
     response = await flow.redeemed(answer["code"])
     tokens = response.json()
     assert response.headers["cache-control"] == "no-store"
     assert tokens["scope"] == "notes:write"
-    assert not [secret for secret in here.upstream.handed_out if secret in response.text]
+    assert not [secret for secret in proxy.upstream.handed_out if secret in response.text]
 
-    grant = await here.granted(tokens)
+    grant = await proxy.granted(tokens)
     principal = grant.principal
     assert principal.id == "https://id.example.com#sub=ada"
     assert (principal.issuer, principal.subject) == ("https://id.example.com", "ada")
     assert (principal.client_id, principal.scopes) == (login.client_id, {"notes:write"})
     assert principal.claims["login"] == "ada"
-    assert not [secret for secret in here.upstream.handed_out if secret in str(dict(principal.claims))]
+    assert not [secret for secret in proxy.upstream.handed_out if secret in str(dict(principal.claims))]
 
 
-async def test_proxy_legs_have_separate_challenge_and_state():
-    here = Proxied()
-    flow = here.flow()
+async def test_proxy_legs_have_separate_challenge_and_state(proxy, flow):
     await flow.back()
-    login, [upstream] = await flow.begun(), here.upstream.queries
+    login, [upstream] = await flow.begun(), proxy.upstream.queries
     assert upstream["code_challenge"] != login.query["code_challenge"]
     assert upstream["state"] != login.query["state"]
-    assert upstream["redirect_uri"] == f"{ORIGIN}/callback"
+    assert upstream["redirect_uri"] == f"{PROXY_ORIGIN}/callback"
 
 
-async def test_proxy_asks_provider_only_after_consent():
-    here = Proxied()
-    flow = here.flow()
+async def test_proxy_asks_provider_only_after_consent(proxy, flow):
     page = await flow.page()
     assert page.status_code == 200
-    assert here.upstream.asked == []
+    assert proxy.upstream.asked == []
     denied = redirect_params(await flow.answered("deny"))
-    assert (denied["error"], denied["iss"]) == ("access_denied", ORIGIN)
-    assert here.upstream.asked == []
+    assert (denied["error"], denied["iss"]) == ("access_denied", PROXY_ORIGIN)
+    assert proxy.upstream.asked == []
 
 
-async def test_proxy_redirect_to_provider_headers_and_cookie():
-    here = Proxied()
-    forward = await here.flow().answered()
+async def test_proxy_redirect_to_provider_headers_and_cookie(proxy):
+    forward = await proxy.flow().answered()
     assert forward.status_code == 303
     assert forward.headers["location"].startswith("https://id.example.com/authorize?")
     assert forward.headers["referrer-policy"] == "no-referrer"
@@ -82,24 +73,24 @@ async def test_proxy_redirect_to_provider_headers_and_cookie():
         assert attribute in cookie
 
 
-def proxy(**options: Any) -> OAuthProxy:
-    return OAuthProxy(StandIn(Clock()), **options)
+def make_proxy(**options: Any) -> OAuthProxy:
+    return OAuthProxy(FakeUpstream(Clock()), **options)
 
 
 @pytest.mark.parametrize(
     ("origin", "issuer", "problem"),
     [
         ("http://mcp.example.com", None, "public_url is not encrypted"),
-        (ORIGIN, "http://mcp.example.com", "the issuer of OAuthProxy is not encrypted"),
-        (ORIGIN, "https://id.example.com", "at the origin of public_url"),
-        (ORIGIN, f"{ORIGIN}/login?tenant=1", "at the origin of public_url"),
-        (ORIGIN, f"{ORIGIN}/login#x", "fragment"),
-        (ORIGIN, "mcp.example.com", "no URL"),
+        (PROXY_ORIGIN, "http://mcp.example.com", "the issuer of OAuthProxy is not encrypted"),
+        (PROXY_ORIGIN, "https://id.example.com", "at the origin of public_url"),
+        (PROXY_ORIGIN, f"{PROXY_ORIGIN}/login?tenant=1", "at the origin of public_url"),
+        (PROXY_ORIGIN, f"{PROXY_ORIGIN}/login#x", "fragment"),
+        (PROXY_ORIGIN, "mcp.example.com", "no URL"),
     ],
 )
 def test_proxy_url_or_issuer_invalid_raises(origin, issuer, problem):
     with pytest.raises(ValueError, match=problem):
-        proxy(issuer=issuer).enter(site(origin=origin))
+        make_proxy(issuer=issuer).enter(site(origin=origin))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +105,7 @@ def test_proxy_url_or_issuer_invalid_raises(origin, issuer, problem):
 )
 def test_proxy_options_invalid_raise(options, problem):
     with pytest.raises((TypeError, ValueError), match=problem):
-        proxy(**options)
+        make_proxy(**options)
 
 
 def test_proxy_wrong_provider_type_hides_value():
@@ -125,39 +116,39 @@ def test_proxy_wrong_provider_type_hides_value():
 
 
 async def test_proxy_serves_one_site():
-    one = proxy()
+    one = make_proxy()
     with pytest.raises(RuntimeError, match="enter"):
         one.routes()
-    one.enter(site(origin=ORIGIN))
-    one.enter(site(origin=ORIGIN))
-    for other in (site(origin="https://other.example.com"), site(origin=ORIGIN)._replace(name="tasks")):
-        with pytest.raises(ValueError, match=f"serves notes at {ORIGIN}/mcp already"):
+    one.enter(site(origin=PROXY_ORIGIN))
+    one.enter(site(origin=PROXY_ORIGIN))
+    for other in (site(origin="https://other.example.com"), site(origin=PROXY_ORIGIN)._replace(name="tasks")):
+        with pytest.raises(ValueError, match=f"serves notes at {PROXY_ORIGIN}/mcp already"):
             one.enter(other)
-    moved = site(origin=ORIGIN)._replace(public_url=f"{ORIGIN}/notes/mcp")
-    with pytest.raises(ValueError, match=f"would serve notes at {ORIGIN}/notes/mcp"):
+    moved = site(origin=PROXY_ORIGIN)._replace(public_url=f"{PROXY_ORIGIN}/notes/mcp")
+    with pytest.raises(ValueError, match=f"would serve notes at {PROXY_ORIGIN}/notes/mcp"):
         one.enter(moved)
 
 
 async def test_proxy_issuer_with_path():
-    here = Proxied(issuer=f"{ORIGIN}/login")
-    flow = here.flow(path="/login")
+    proxy = ProxyServer(issuer=f"{PROXY_ORIGIN}/login")
+    flow = proxy.flow(path="/login")
     answer = redirect_params(await flow.back())
-    assert answer["iss"] == f"{ORIGIN}/login"
-    assert here.upstream.queries[0]["redirect_uri"] == f"{ORIGIN}/login/callback"
+    assert answer["iss"] == f"{PROXY_ORIGIN}/login"
+    assert proxy.upstream.queries[0]["redirect_uri"] == f"{PROXY_ORIGIN}/login/callback"
     assert (await flow.redeemed(answer["code"])).status_code == 200
 
 
 def test_proxy_start_notices(tmp_path, caplog):
-    here = proxy()
-    here.enter(site(origin=ORIGIN))
-    here.enter(site(origin=ORIGIN))
-    assert here.notices() == (
-        f"notes: users log in with Example, where the callback {ORIGIN}/callback has to be registered",
+    proxy = make_proxy()
+    proxy.enter(site(origin=PROXY_ORIGIN))
+    proxy.enter(site(origin=PROXY_ORIGIN))
+    assert proxy.notices() == (
+        f"notes: users log in with Example, where the callback {PROXY_ORIGIN}/callback has to be registered",
     )
     assert caplog.text.count("logins end with this process") == 1
     caplog.clear()
     with closing(Sqlite(tmp_path / "notes.db")) as shared:
-        proxy().enter(site(origin=ORIGIN, shared=shared))
+        make_proxy().enter(site(origin=PROXY_ORIGIN, shared=shared))
     assert "logins end" not in caplog.text
 
 
@@ -166,27 +157,26 @@ def test_proxy_start_notices(tmp_path, caplog):
     [(True, None, True), (True, lambda who: True, False), (False, None, False)],
 )
 def test_proxy_public_provider_without_allow_logs_warning(is_public, allow, warned, caplog):
-    upstream = StandIn(Clock())
+    upstream = FakeUpstream(Clock())
     upstream.is_public = is_public
-    OAuthProxy(upstream, allow=allow).enter(site(origin=ORIGIN))
+    OAuthProxy(upstream, allow=allow).enter(site(origin=PROXY_ORIGIN))
     assert ("anybody may have an account at Example" in caplog.text) is warned
 
 
-async def test_proxy_in_worker_returns_provider_token():
-    here = Proxied()
-    tokens = await here.flow().tokens()
-    principal = read(written((await here.granted(tokens)).principal))
-    worker = OAuthProxy(here.upstream, clock=here.clock)
-    assert await worker.token_for(principal, "example", here.ground) in here.upstream.live
+async def test_proxy_in_worker_returns_provider_token(proxy):
+    tokens = await proxy.flow().tokens()
+    principal = read(written((await proxy.granted(tokens)).principal))
+    worker = OAuthProxy(proxy.upstream, clock=proxy.clock)
+    assert await worker.token_for(principal, "example", proxy.ground) in proxy.upstream.live
 
 
 OLD, NEW = "the first secret of the tests", "the second secret of the tests"
 
 
 @asynccontextmanager
-async def at(file: Path, upstream: StandIn | None = None, **kept: Any) -> AsyncIterator[Proxied]:
+async def at(file: Path, upstream: FakeUpstream | None = None, **kept: Any) -> AsyncIterator[ProxyServer]:
     with closing(Sqlite(file)) as shared:
-        yield Proxied(upstream, kept={"shared": shared, **kept}, token_lifetime=100_000.0)
+        yield ProxyServer(upstream, kept={"shared": shared, **kept}, token_lifetime=100_000.0)
 
 
 async def test_proxy_login_survives_restart(tmp_path):
@@ -202,13 +192,13 @@ async def test_proxy_login_survives_restart(tmp_path):
 
 
 async def test_proxy_store_file_holds_no_plain_secrets(tmp_path):
-    async with at(tmp_path / "notes.db") as here:
-        flow = here.flow()
+    async with at(tmp_path / "notes.db") as proxy:
+        flow = proxy.flow()
         tokens = await flow.tokens()
         await flow.refreshed(tokens)
         stored = b"".join(each.read_bytes() for each in tmp_path.iterdir())
     assert len(stored) > 1000
-    secrets = [*here.upstream.handed_out, tokens["access_token"], tokens["refresh_token"], "#sub=ada"]
+    secrets = [*proxy.upstream.handed_out, tokens["access_token"], tokens["refresh_token"], "#sub=ada"]
     assert not [secret for secret in secrets if secret.encode() in stored]
 
 
@@ -236,8 +226,8 @@ async def test_proxy_login_survives_secret_rotation(tmp_path):
 
 async def test_proxy_of_another_provider_rejects_grant():
     shared = Memory()
-    one = Proxied(kept={"shared": shared})
-    other = Proxied(StandIn(one.clock, name="other"), kept={"shared": shared})
+    one = ProxyServer(kept={"shared": shared})
+    other = ProxyServer(FakeUpstream(one.clock, name="other"), kept={"shared": shared})
     flow = one.flow()
     tokens = await flow.tokens()
     flow.browser = flow.client = other.browser()

@@ -13,7 +13,7 @@ from mcpkit.auth.proxy.edge import at_the_edge
 from mcpkit.auth.proxy.limits import PAGES, REGISTRATIONS, TOKENS, Limits
 from mcpkit.state.audit import AuditEvent
 from mcpkit.state.memory import Memory
-from tests.helpers.authority_site import CALLBACK, ORIGIN, Forms, Here
+from tests.helpers.oauth_flow import CALLBACK, ORIGIN, AuthServer, PageForms
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ class Away(Memory):
 
 class Edge:
     def __init__(self, shared: Memory | None = None) -> None:
-        self.here = Here(shared=Frozen() if shared is None else shared)
+        self.here = AuthServer(shared=Frozen() if shared is None else shared)
         site = self.here.site
         limits = Limits(site.shared, site.name, site.audit, Look("Notes"))
         self.app = Starlette(routes=at_the_edge(self.here.authority.routes(), limits))
@@ -72,7 +72,7 @@ async def test_limit_of_one_address_returns_429(method, path, options, burst, st
     if path == "/authorize":
         assert "<h1>Please wait</h1>" in refused.text
         assert "Notes" in refused.text
-        assert not Forms(refused.text).forms
+        assert not PageForms(refused.text).forms
     else:
         assert refused.json()["error"] == "temporarily_unavailable"
         assert refused.headers["access-control-allow-origin"] == "*"

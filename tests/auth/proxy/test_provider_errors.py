@@ -15,10 +15,8 @@ import pytest
 from mcpkit.auth import InvalidTokenError
 from mcpkit.auth.upstream.tokens import UpstreamTokens
 from mcpkit.state.principal import Principal
-from tests.helpers.authority_site import said as redirect_params
 from tests.helpers.clock import Clock
-from tests.helpers.proxied import ORIGIN, Proxied
-from tests.helpers.stand_in import StandIn
+from tests.helpers.oauth_flow import PROXY_ORIGIN, FakeUpstream, ProxyServer, redirect_params
 
 pytestmark = pytest.mark.anyio
 
@@ -37,75 +35,66 @@ def query_of(url: str) -> dict[str, str]:
         ("<script>", "server_error"),
     ],
 )
-async def test_provider_error_is_mapped_for_client(error, client_error):
-    here = Proxied()
-    flow = here.flow(visit=lambda url: here.upstream.refuse(url, error))
+async def test_provider_error_is_mapped_for_client(proxy, error, client_error):
+    flow = proxy.flow(visit=lambda url: proxy.upstream.refuse(url, error))
     response = await flow.back()
     answer = redirect_params(response)
-    assert (answer["error"], answer["iss"]) == (client_error, ORIGIN)
+    assert (answer["error"], answer["iss"]) == (client_error, PROXY_ORIGIN)
     assert answer["state"] == (await flow.begun()).query["state"]
     assert response.headers["location"].startswith(flow.callback)
     assert not [name for name in flow.browser.cookies if "login" in name]
 
 
-async def test_provider_code_of_another_login_is_rejected():
-    here = Proxied()
-    mine, theirs = here.flow(), here.flow()
+async def test_provider_code_of_another_login_is_rejected(proxy):
+    mine, theirs = proxy.flow(), proxy.flow()
     stolen = query_of(await theirs.at_provider())["code"]
     url = await mine.at_provider()
     injected = url.replace(query_of(url)["code"], stolen)
     assert redirect_params(await mine.back(injected))["error"] == "server_error"
-    assert here.upstream.live == {}
+    assert proxy.upstream.live == {}
 
 
-async def test_callback_duplicate_parameter_is_rejected():
-    here = Proxied()
-    flow = here.flow()
+async def test_callback_duplicate_parameter_is_rejected(proxy, flow):
     url = await flow.at_provider()
     assert (await flow.back(f"{url}&code=another")).status_code == 400
-    assert "redeem" not in here.upstream.asked
+    assert "redeem" not in proxy.upstream.asked
     assert "code" in redirect_params(await flow.back(url))
 
 
-async def test_provider_down_at_authorize(caplog):
-    here = Proxied()
-    here.upstream.down.add("authorization_url")
-    answer = redirect_params(await here.flow().answered())
-    assert (answer["error"], answer["iss"]) == ("temporarily_unavailable", ORIGIN)
+async def test_provider_down_at_authorize(proxy, caplog):
+    proxy.upstream.down.add("authorization_url")
+    answer = redirect_params(await proxy.flow().answered())
+    assert (answer["error"], answer["iss"]) == ("temporarily_unavailable", PROXY_ORIGIN)
     assert "does not answer" in caplog.text
 
 
-async def test_provider_down_at_redeem():
-    here = Proxied()
-    here.upstream.down.add("redeem")
-    flow = here.flow()
+async def test_provider_down_at_redeem(proxy):
+    proxy.upstream.down.add("redeem")
+    flow = proxy.flow()
     url = await flow.at_provider()
     assert redirect_params(await flow.back(url))["error"] == "temporarily_unavailable"
-    here.upstream.down.clear()
+    proxy.upstream.down.clear()
     assert (await flow.back(url)).status_code == 400
-    assert "code" in redirect_params(await here.flow().back())
+    assert "code" in redirect_params(await proxy.flow().back())
 
 
-async def test_store_down_at_callback_can_be_retried(monkeypatch):
-    here = Proxied()
-    flow = here.flow()
+async def test_store_down_at_callback_can_be_retried(proxy, flow, monkeypatch):
     url = await flow.at_provider()
     with monkeypatch.context() as away:
-        away.setattr(here.site.shared, "put", failing)
+        away.setattr(proxy.site.shared, "put", failing)
         response = await flow.back(url)
         assert response.status_code == 503
-        assert "redeem" not in here.upstream.asked
+        assert "redeem" not in proxy.upstream.asked
     assert "code" in redirect_params(await flow.back(url))
 
 
-async def test_store_down_after_redeem_revokes_tokens(monkeypatch):
-    here = Proxied()
-    here.upstream.during = lambda name: (
-        monkeypatch.setattr(here.site.shared, "put", failing) if name == "redeem" else None
+async def test_store_down_after_redeem_revokes_tokens(proxy, monkeypatch):
+    proxy.upstream.during = lambda name: (
+        monkeypatch.setattr(proxy.site.shared, "put", failing) if name == "redeem" else None
     )
-    assert redirect_params(await here.flow().back())["error"] == "temporarily_unavailable"
-    assert here.upstream.asked[-1] == "revoke"
-    assert here.upstream.live == {}
+    assert redirect_params(await proxy.flow().back())["error"] == "temporarily_unavailable"
+    assert proxy.upstream.asked[-1] == "revoke"
+    assert proxy.upstream.live == {}
 
 
 async def failing(*_: object, **__: object) -> None:
@@ -125,8 +114,8 @@ async def allow_async(principal: Principal) -> bool:
     ],
 )
 async def test_allow_true_or_scopes_grants(allow):
-    here = Proxied(allow=allow)
-    tokens = await here.flow(scope="notes:write").tokens()
+    proxy = ProxyServer(allow=allow)
+    tokens = await proxy.flow(scope="notes:write").tokens()
     assert tokens["scope"] == "notes:write"
 
 
@@ -134,10 +123,10 @@ async def test_allow_true_or_scopes_grants(allow):
     "allow", [lambda principal: principal.claims["login"] == "grace", lambda principal: ()]
 )
 async def test_allow_false_or_empty_denies(allow):
-    here = Proxied(allow=allow)
-    answer = redirect_params(await here.flow().back())
-    assert (answer["error"], answer["iss"]) == ("access_denied", ORIGIN)
-    assert here.upstream.live == {}
+    proxy = ProxyServer(allow=allow)
+    answer = redirect_params(await proxy.flow().back())
+    assert (answer["error"], answer["iss"]) == ("access_denied", PROXY_ORIGIN)
+    assert proxy.upstream.live == {}
 
 
 @pytest.mark.parametrize(
@@ -151,11 +140,11 @@ async def test_allow_false_or_empty_denies(allow):
     ],
 )
 async def test_allow_invalid_result_or_error_denies(allow, caplog):
-    here = Proxied(allow=allow)
-    assert redirect_params(await here.flow().back())["error"] == "server_error"
-    assert here.upstream.live == {}
+    proxy = ProxyServer(allow=allow)
+    assert redirect_params(await proxy.flow().back())["error"] == "server_error"
+    assert proxy.upstream.live == {}
     assert "allow= has failed" in caplog.text
-    assert not [secret for secret in here.upstream.handed_out if secret in caplog.text]
+    assert not [secret for secret in proxy.upstream.handed_out if secret in caplog.text]
 
 
 async def test_allow_timeout_denies(monkeypatch, caplog):
@@ -164,10 +153,10 @@ async def test_allow_timeout_denies(monkeypatch, caplog):
         raise AssertionError
 
     monkeypatch.setattr("mcpkit.auth.proxy.admission._PATIENCE", 0.05)
-    here = Proxied(allow=allow)
+    proxy = ProxyServer(allow=allow)
     with anyio.fail_after(20):
-        assert redirect_params(await here.flow().back())["error"] == "server_error"
-    assert here.upstream.live == {}
+        assert redirect_params(await proxy.flow().back())["error"] == "server_error"
+    assert proxy.upstream.live == {}
     assert "allow= has not answered within 0.05 s" in caplog.text
 
 
@@ -178,26 +167,26 @@ async def test_allow_blocking_runs_in_thread():
         called.set()
         return release.wait(20)
 
-    here = Proxied(allow=allow)
+    proxy = ProxyServer(allow=allow)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(here.flow().tokens)
+        tasks.start_soon(proxy.flow().tokens)
         while not called.is_set():
             await anyio.sleep(0.01)
-        await here.flow().page()
+        await proxy.flow().page()
         release.set()
 
 
 async def test_allow_unknown_scope_is_logged(caplog):
-    here = Proxied(allow=lambda principal: ["notes:raed"])
-    assert redirect_params(await here.flow().back())["error"] == "access_denied"
+    proxy = ProxyServer(allow=lambda principal: ["notes:raed"])
+    assert redirect_params(await proxy.flow().back())["error"] == "access_denied"
     problem = "allow= returns 'notes:raed', which is none of the server's scopes; did you mean 'notes:read'?"
     assert problem in caplog.text
 
 
 async def test_allow_receives_principal_client_and_scopes():
     received: list[Principal] = []
-    here = Proxied(allow=lambda principal: bool(received.append(principal)) or True)
-    flow = here.flow(scope="notes:write")
+    proxy = ProxyServer(allow=lambda principal: bool(received.append(principal)) or True)
+    flow = proxy.flow(scope="notes:write")
     await flow.tokens()
     [principal] = received
     assert (principal.issuer, principal.subject, principal.scopes) == (
@@ -209,15 +198,15 @@ async def test_allow_receives_principal_client_and_scopes():
 
 
 async def test_allow_narrows_scopes():
-    here = Proxied(allow=lambda principal: ["notes:read"])
-    tokens = await here.flow(scope="notes:admin").tokens()
+    proxy = ProxyServer(allow=lambda principal: ["notes:read"])
+    tokens = await proxy.flow(scope="notes:admin").tokens()
     assert tokens["scope"] == "notes:read"
 
 
 async def test_allow_is_called_at_each_refresh():
     may: list[bool | Collection[str]] = [True]
-    here = Proxied(allow=lambda principal: may[0])
-    flow = here.flow(scope="notes:write")
+    proxy = ProxyServer(allow=lambda principal: may[0])
+    flow = proxy.flow(scope="notes:write")
     tokens = await flow.tokens()
     may[0] = ["notes:read"]
     fewer = (await flow.refreshed(tokens)).json()
@@ -228,15 +217,15 @@ async def test_allow_is_called_at_each_refresh():
     may[0] = False
     response = await flow.refreshed(again)
     assert (response.status_code, response.json()["error"]) == (400, "invalid_grant")
-    assert here.upstream.live == {}
+    assert proxy.upstream.live == {}
     with pytest.raises(InvalidTokenError):
-        await here.granted(again)
+        await proxy.granted(again)
 
 
 async def test_refresh_scope_lost_is_omitted():
     may: list[bool | Collection[str]] = [True]
-    here = Proxied(allow=lambda principal: may[0])
-    flow = here.flow(scope="notes:admin")
+    proxy = ProxyServer(allow=lambda principal: may[0])
+    flow = proxy.flow(scope="notes:admin")
     tokens = await flow.tokens()
     may[0] = ["notes:read"]
     response = await flow.refreshed(tokens, scope="notes:admin")
@@ -245,8 +234,8 @@ async def test_refresh_scope_lost_is_omitted():
 
 async def test_allow_error_at_refresh_is_503(caplog):
     answers: list[Any] = [True, None, True]
-    here = Proxied(allow=lambda principal: answers.pop(0))
-    flow = here.flow()
+    proxy = ProxyServer(allow=lambda principal: answers.pop(0))
+    flow = proxy.flow()
     tokens = await flow.tokens()
     response = await flow.refreshed(tokens)
     assert (response.status_code, response.json()["error"]) == (503, "temporarily_unavailable")
@@ -256,16 +245,16 @@ async def test_allow_error_at_refresh_is_503(caplog):
 
 async def test_logs_hold_no_provider_secrets(caplog):
     caplog.set_level(logging.DEBUG)
-    here = Proxied()
-    flow = here.flow()
+    proxy = ProxyServer()
+    flow = proxy.flow()
     tokens = await flow.tokens()
     await flow.refreshed(tokens)
-    here.upstream.down.update({"refresh", "identify", "revoke"})
-    here.clock.now += 3600
+    proxy.upstream.down.update({"refresh", "identify", "revoke"})
+    proxy.clock.now += 3600
     await flow.refreshed(tokens)
     await flow.revoked(tokens["refresh_token"])
     client_error = "\n".join(each.getMessage() for each in caplog.records if each.name.startswith("mcpkit"))
-    assert not [secret for secret in here.upstream.handed_out if secret in client_error + repr(here.proxy)]
+    assert not [secret for secret in proxy.upstream.handed_out if secret in client_error + repr(proxy.auth)]
 
 
 @pytest.mark.parametrize("may", [True, False])
@@ -277,14 +266,14 @@ async def test_cancelled_callback_completes_login(*, may):
         await go_on.wait()
         return may
 
-    here = Proxied(allow=allow)
+    proxy = ProxyServer(allow=allow)
     logins = list[str]()
-    here.site.audit(lambda event: logins.append(event.name) if event.name in {"login", "refusal"} else None)
-    flow = here.flow()
+    proxy.site.audit(lambda event: logins.append(event.name) if event.name in {"login", "refusal"} else None)
+    flow = proxy.flow()
     coming = asyncio.ensure_future(flow.back(await flow.at_provider()))
     with anyio.fail_after(60):
         await is_asked.wait()
-        assert len(here.upstream.live) == 2
+        assert len(proxy.upstream.live) == 2
         coming.cancel()
         with pytest.raises(asyncio.CancelledError):
             await coming
@@ -292,10 +281,10 @@ async def test_cancelled_callback_completes_login(*, may):
         while not logins:
             await anyio.sleep(0.01)
     assert logins == ["login" if may else "refusal"]
-    assert bool(here.upstream.live) is may
+    assert bool(proxy.upstream.live) is may
 
 
-class Slow(StandIn):
+class Slow(FakeUpstream):
     def __init__(self) -> None:
         super().__init__(Clock())
         self.is_asked, self.go_on = asyncio.Event(), asyncio.Event()
@@ -307,8 +296,8 @@ class Slow(StandIn):
 
 
 async def test_cancelled_revocation_completes_at_provider():
-    here = Proxied(provider := Slow())
-    flow = here.flow()
+    proxy = ProxyServer(provider := Slow())
+    flow = proxy.flow()
     tokens = await flow.tokens()
     leaving = asyncio.ensure_future(flow.revoked(tokens["refresh_token"]))
     with anyio.fail_after(60):

@@ -15,11 +15,8 @@ from mcpkit import Scope
 from mcpkit.auth.base64url import encode
 from mcpkit.state.audit import AuditEvent
 from mcpkit.state.revocations import Revocations
-from tests.helpers.authority_site import Login
-from tests.helpers.authority_site import said as redirect_params
 from tests.helpers.clock import Clock
-from tests.helpers.proxied import MCP, ORIGIN, Proxied
-from tests.helpers.proxy_flow import form_of
+from tests.helpers.oauth_flow import PROXY_MCP, PROXY_ORIGIN, Login, ProxyServer, form_of, redirect_params
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -40,10 +37,10 @@ OPENED = {
 
 class Program:
     def __init__(
-        self, here: Proxied, callback: str = CALLBACK, browser: httpx2.AsyncClient | None = None
+        self, proxy: ProxyServer, callback: str = CALLBACK, browser: httpx2.AsyncClient | None = None
     ) -> None:
-        self.here = here
-        self.browser = browser or here.browser()
+        self.proxy = proxy
+        self.browser = browser or proxy.browser()
         self.callback = callback
         self.client_id = ""
 
@@ -56,7 +53,7 @@ class Program:
             }
             answer = await self.browser.post("/register", json=metadata)
             self.client_id = answer.json()["client_id"]
-        shown_pages = {"resource": MCP, "scope": "notes:read", "redirect_uri": self.callback, **query}
+        shown_pages = {"resource": PROXY_MCP, "scope": "notes:read", "redirect_uri": self.callback, **query}
         return Login(self.client_id, **shown_pages)
 
     async def opened(self, headers: dict[str, str] = OPENED, **query: Any) -> httpx2.Response:
@@ -71,7 +68,7 @@ class Program:
 
     async def back(self, forward: httpx2.Response) -> dict[str, str]:
         assert forward.status_code == 303, forward.text
-        url = await self.here.upstream.visit(forward.headers["location"])
+        url = await self.proxy.upstream.visit(forward.headers["location"])
         return redirect_params(await self.browser.get(url))
 
     @property
@@ -79,20 +76,15 @@ class Program:
         return {name: value or "" for name, value in self.browser.cookies.items() if "remembered" in name}
 
 
-@pytest.fixture
-def here() -> Proxied:
-    return Proxied()
-
-
 def shows_page(response: httpx2.Response) -> bool:
     assert response.status_code == 200 or response.headers["location"].startswith("https://id.example.com/")
     return response.status_code == 200
 
 
-async def test_remembered_consent_skips_page_for_same_client(here):
+async def test_remembered_consent_skips_page_for_same_client(proxy):
     events: list[AuditEvent] = []
-    here.site.audit(events.append)
-    program = Program(here)
+    proxy.site.audit(events.append)
+    program = Program(proxy)
     assert "code" in await program.allowed()
     for port in (3000, 3001):
         forward = await program.opened(redirect_uri=f"http://127.0.0.1:{port}/callback")
@@ -106,35 +98,34 @@ async def test_remembered_consent_skips_page_for_same_client(here):
     ]
 
 
-async def test_remembered_consent_of_another_version_shows_page(here):
-    program = Program(here)
+async def test_remembered_consent_of_another_version_shows_page(proxy):
+    program = Program(proxy)
     await program.allowed()
     [name] = program.cookies
     members = zlib.compress(json.dumps([{"of": "another version"}]).encode())
-    sealed = here.site.keys.encrypt("OAuth remembered consent", members, ORIGIN.encode())
+    sealed = proxy.site.keys.encrypt("OAuth remembered consent", members, PROXY_ORIGIN.encode())
     program.browser.cookies.clear()
     program.browser.cookies.set(name, encode(sealed))
     assert shows_page(await program.opened())
 
 
-async def test_consent_without_remember_shows_page(here):
-    program = Program(here)
+async def test_consent_without_remember_shows_page(proxy):
+    program = Program(proxy)
     await program.allowed(remember=False)
     assert program.cookies == {}
     assert shows_page(await program.opened())
 
 
-async def test_remember_box_is_only_for_loopback_redirects(here):
-    page = await Program(here).opened()
+async def test_remember_box_is_only_for_loopback_redirects(proxy):
+    page = await Program(proxy).opened()
     assert BOX in page.text
-    elsewhere = await Program(here, "https://client.example/callback").opened()
+    elsewhere = await Program(proxy, "https://client.example/callback").opened()
     assert BOX not in elsewhere.text
 
 
-async def test_remember_option_off():
-    here = Proxied()
-    off = Proxied(here.upstream, kept={"shared": here.site.shared}, remember=False)
-    program = Program(here)
+async def test_remember_option_off(proxy):
+    off = ProxyServer(proxy.upstream, kept={"shared": proxy.site.shared}, remember=False)
+    program = Program(proxy)
     await program.allowed()
     async with off.browser() as browser:
         browser.cookies = program.browser.cookies
@@ -152,8 +143,8 @@ async def test_remember_option_off():
         "https://claude.ai/api/mcp/auth_callback",
     ],
 )
-async def test_consent_for_other_redirects_is_not_remembered(here, callback):
-    program = Program(here, callback)
+async def test_consent_for_other_redirects_is_not_remembered(proxy, callback):
+    program = Program(proxy, callback)
     assert "code" in await program.allowed()
     assert program.cookies == {}
     assert shows_page(await program.opened())
@@ -178,9 +169,9 @@ async def test_consent_for_other_redirects_is_not_remembered(here, callback):
     ],
 )
 async def test_remembered_consent_needs_top_level_navigation(headers):
-    here = Proxied()
+    proxy = ProxyServer()
     """Also that of a browser that does not say."""
-    program = Program(here)
+    program = Program(proxy)
     await program.allowed()
     changed = {name: value for name, value in (OPENED | headers).items() if value is not None}
     assert shows_page(await program.opened(headers=changed if headers else {}))
@@ -196,14 +187,14 @@ async def test_remembered_consent_needs_top_level_navigation(headers):
         {"redirect_uri": "http://[::1]:3000/callback"},
         {"scope": "notes:read notes:write"},
         {"scope": "notes:write"},
-        {"resource": f"{ORIGIN}/sse"},
-        {"resource": [MCP, f"{ORIGIN}/sse"]},
+        {"resource": f"{PROXY_ORIGIN}/sse"},
+        {"resource": [PROXY_MCP, f"{PROXY_ORIGIN}/sse"]},
         {"resource": None},
     ],
 )
 async def test_remembered_consent_needs_same_request(change):
-    here = Proxied()
-    async with here.browser() as browser:
+    proxy = ProxyServer()
+    async with proxy.browser() as browser:
         metadata = {
             "redirect_uris": [
                 CALLBACK,
@@ -215,15 +206,15 @@ async def test_remembered_consent_needs_same_request(change):
             "token_endpoint_auth_method": "none",
         }
         client_id = (await browser.post("/register", json=metadata)).json()["client_id"]
-    program = Program(here)
+    program = Program(proxy)
     program.client_id = client_id
     await program.allowed()
     assert shows_page(await program.opened(**change))
     assert not shows_page(await program.opened())
 
 
-async def test_remembered_consent_covers_fewer_scopes(here):
-    program = Program(here)
+async def test_remembered_consent_covers_fewer_scopes(proxy):
+    program = Program(proxy)
     await program.allowed(scope="notes:write")
     for scope in ("notes:write", "notes:read", "notes:read notes:write", None):
         assert not shows_page(await program.opened(scope=scope))
@@ -233,23 +224,23 @@ async def test_remembered_consent_covers_fewer_scopes(here):
 async def test_remembered_consent_for_grown_scope_shows_page():
     before = {"read": Scope("Read", default=True), "delete": Scope("Delete")}
     after = {"read": Scope("Read", default=True, implies=["delete"]), "delete": Scope("Delete")}
-    here = Proxied(kept={"scopes": before})
-    program = Program(here)
+    proxy = ProxyServer(kept={"scopes": before})
+    program = Program(proxy)
     await program.allowed(scope="read")
     assert not shows_page(await program.opened(scope="read"))
-    later = Proxied(here.upstream, kept={"scopes": after, "shared": here.site.shared})
+    later = ProxyServer(proxy.upstream, kept={"scopes": after, "shared": proxy.site.shared})
     async with later.browser() as browser:
         browser.cookies = program.browser.cookies
         login = await program.login(scope="read")
         assert shows_page(await browser.get("/authorize", params=login.query, headers=OPENED))
 
 
-async def test_remembered_consent_is_for_one_client_and_browser(here):
-    program = Program(here)
+async def test_remembered_consent_is_for_one_client_and_browser(proxy):
+    program = Program(proxy)
     await program.allowed()
-    other = Program(here, browser=program.browser)
+    other = Program(proxy, browser=program.browser)
     assert shows_page(await other.opened())
-    elsewhere = Program(here)
+    elsewhere = Program(proxy)
     elsewhere.client_id = program.client_id
     assert shows_page(await elsewhere.opened())
 
@@ -265,7 +256,7 @@ async def test_consent_for_metadata_document_is_not_remembered(monkeypatch):
         "mcpkit.auth.authority.public_internet.public_client",
         lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(answer)),
     )
-    program = Program(Proxied())
+    program = Program(ProxyServer())
     program.client_id = url
     page = await program.opened()
     assert "client.example" in page.text
@@ -275,39 +266,37 @@ async def test_consent_for_metadata_document_is_not_remembered(monkeypatch):
     assert shows_page(await program.opened())
 
 
-async def test_remembered_consent_of_another_user_is_denied(here):
-    program = Program(here)
+async def test_remembered_consent_of_another_user_is_denied(proxy):
+    program = Program(proxy)
     await program.allowed()
-    here.upstream.user = "bob"
+    proxy.upstream.user = "bob"
     refused = await program.back(await program.opened())
-    assert (refused["error"], refused["iss"]) == ("access_denied", ORIGIN)
+    assert (refused["error"], refused["iss"]) == ("access_denied", PROXY_ORIGIN)
     assert "code" not in refused
-    assert not [token for token, user in here.upstream.live.items() if user == "bob"]
+    assert not [token for token, user in proxy.upstream.live.items() if user == "bob"]
     assert program.cookies == {}
     assert shows_page(await program.opened())  # and is shown_pages, as ada is
-    here.upstream.user = "ada"
+    proxy.upstream.user = "ada"
     assert shows_page(await program.opened())
 
 
 async def test_remembered_consent_ends_with_revocation():
-    here = Proxied(clock=Clock(time.time()))
-    program = Program(here)
+    proxy = ProxyServer(clock=Clock(time.time()))
+    program = Program(proxy)
     await program.allowed()
-    revocations = Revocations(here.site.shared, here.site.name)
+    revocations = Revocations(proxy.site.shared, proxy.site.name)
     await revocations.revoke("https://id.example.com#sub=bob")
     assert "code" in await program.back(await program.opened())
     await revocations.revoke("https://id.example.com#sub=ada")
     refused = await program.back(await program.opened())
     assert refused["error"] == "access_denied"
     assert program.cookies == {}
-    here.clock.now = time.time() + 1
+    proxy.clock.now = time.time() + 1
     assert "code" in await program.allowed()
     assert "code" in await program.back(await program.opened())
 
 
-async def test_remembered_consent_with_store_down_denies(monkeypatch):
-    here = Proxied()
-    program = Program(here)
+async def test_remembered_consent_with_store_down_denies(proxy, program, monkeypatch):
     await program.allowed()
 
     async def away(*_: object) -> float:
@@ -318,8 +307,8 @@ async def test_remembered_consent_with_store_down_denies(monkeypatch):
 
 
 @pytest.mark.parametrize("answer", ["deny", "allow"])
-async def test_remembered_consent_is_replaced_by_last_answer(here, answer):
-    program = Program(here)
+async def test_remembered_consent_is_replaced_by_last_answer(proxy, answer):
+    program = Program(proxy)
     await program.allowed()
     page = await program.opened(scope="notes:admin")
     await program.browser.post("/authorize", data=form_of(page, answer))
@@ -327,10 +316,10 @@ async def test_remembered_consent_is_replaced_by_last_answer(here, answer):
     assert shows_page(await program.opened())
 
 
-async def test_remembered_consent_of_other_clients_stays(here):
-    first = Program(here)
+async def test_remembered_consent_of_other_clients_stays(proxy):
+    first = Program(proxy)
     await first.allowed()
-    second = Program(here, browser=first.browser)
+    second = Program(proxy, browser=first.browser)
     await second.allowed()
     page = await second.opened(scope="notes:admin")
     await second.browser.post("/authorize", data=form_of(page, "deny"))
@@ -338,13 +327,13 @@ async def test_remembered_consent_of_other_clients_stays(here):
     assert shows_page(await second.opened())
 
 
-async def test_consent_is_remembered_after_callback(here):
-    program = Program(here)
+async def test_consent_is_remembered_after_callback(proxy):
+    program = Program(proxy)
     page = await program.opened()
     forward = await program.browser.post("/authorize", data=form_of(page) | {"remember": "yes"})
     assert program.cookies == {}
     refused = redirect_params(
-        await program.browser.get(await here.upstream.refuse(forward.headers["location"]))
+        await program.browser.get(await proxy.upstream.refuse(forward.headers["location"]))
     )
     assert refused["error"] == "access_denied"
     assert program.cookies == {}
@@ -353,7 +342,7 @@ async def test_consent_is_remembered_after_callback(here):
 
 async def test_remembered_consent_lasts_thirty_days():
     clock = Clock()
-    program = Program(Proxied(clock=clock))
+    program = Program(ProxyServer(clock=clock))
     await program.allowed()
     clock.now += 29 * 24 * 3600.0
     assert "code" in await program.back(await program.opened())
@@ -362,9 +351,9 @@ async def test_remembered_consent_lasts_thirty_days():
 
 
 @pytest.mark.limit("what a browser remembers for `OAuthProxy`")
-async def test_remembered_consent_cookie_limit(here):
-    browser = here.browser()
-    programs = [Program(here, browser=browser) for _ in range(12)]
+async def test_remembered_consent_cookie_limit(proxy):
+    browser = proxy.browser()
+    programs = [Program(proxy, browser=browser) for _ in range(12)]
     for each in programs:
         await each.allowed()
     [value] = programs[0].cookies.values()
@@ -374,9 +363,9 @@ async def test_remembered_consent_cookie_limit(here):
 
 async def test_remembered_consent_long_scopes_fit_cookie():
     names = [sha256(bytes([number])).hexdigest() for number in range(160)]
-    here = Proxied(kept={"scopes": {name: name for name in names}})
-    browser = here.browser()
-    programs = [Program(here, browser=browser) for _ in range(4)]
+    proxy = ProxyServer(kept={"scopes": {name: name for name in names}})
+    browser = proxy.browser()
+    programs = [Program(proxy, browser=browser) for _ in range(4)]
     wanted = [" ".join(names[start:end]) for start, end in ((0, 5), (5, 55), (55, 105), (10, 100))]
     for program, scope in zip(programs, wanted, strict=True):
         await program.allowed(scope=scope)
@@ -392,11 +381,11 @@ async def test_remembered_consent_long_scopes_fit_cookie():
     ]  # the last alone is too long, and the oldest are forgotten
 
 
-async def test_remembered_consent_cookie_attributes(here):
-    program = Program(here)
+async def test_remembered_consent_cookie_attributes(proxy):
+    program = Program(proxy)
     page = await program.opened()
     forward = await program.browser.post("/authorize", data=form_of(page) | {"remember": "yes"})
-    back = await program.browser.get(await here.upstream.visit(forward.headers["location"]))
+    back = await program.browser.get(await proxy.upstream.visit(forward.headers["location"]))
     [cookie] = [each for each in back.headers.get_list("set-cookie") if "remembered" in each]
     assert cookie.startswith("__Host-mcpkit-remembered-")
     for attribute in ("HttpOnly", "Secure", "SameSite=lax", "Path=/", "Max-Age=2592000"):
@@ -407,13 +396,13 @@ async def test_remembered_consent_cookie_attributes(here):
 
 @each_row("value", ["", "x", "AAAA", "A" * 200, "\u00e9"])
 async def test_remembered_consent_invalid_cookie_shows_page(value):
-    here = Proxied()
-    program = Program(here)
+    proxy = ProxyServer()
+    program = Program(proxy)
     await program.allowed()
     [name] = program.cookies
     login = await program.login()
     headers = [(b"cookie", f"{name}={value}".encode("latin-1"))]
     headers += [(each.encode(), text.encode()) for each, text in OPENED.items()]
-    async with here.browser() as browser:
+    async with proxy.browser() as browser:
         page = await browser.get("/authorize", params=login.query, headers=headers)
         assert shows_page(page)

@@ -7,9 +7,7 @@ import secrets
 import httpx2
 import pytest
 
-from tests.helpers.authority_site import said as redirect_params
-from tests.helpers.proxied import ORIGIN, Proxied
-from tests.helpers.proxy_flow import form_of
+from tests.helpers.oauth_flow import PROXY_ORIGIN, ProxyServer, form_of, redirect_params
 
 pytestmark = pytest.mark.anyio
 
@@ -20,42 +18,34 @@ def logins_in(browser: httpx2.AsyncClient) -> list[str]:
     return [name for name in browser.cookies if name.startswith(PREFIX)]
 
 
-async def test_consent_form_sent_twice_gives_one_code():
-    here = Proxied()
-    flow = here.flow()
+async def test_consent_form_sent_twice_gives_one_code(proxy, flow):
     page = await flow.page()
     form = form_of(page)
     forwards = [await flow.browser.post("/authorize", data=form) for _ in range(2)]
-    urls = [await here.upstream.visit(each.headers["location"]) for each in forwards]
+    urls = [await proxy.upstream.visit(each.headers["location"]) for each in forwards]
     assert "code" in redirect_params(await flow.back(urls[0]))
     second = await flow.back(urls[1])
     assert second.status_code == 400
-    assert here.upstream.asked.count("redeem") == 1
+    assert proxy.upstream.asked.count("redeem") == 1
 
 
-async def test_callback_after_ten_minutes_is_rejected():
-    here = Proxied()
-    flow = here.flow()
+async def test_callback_after_ten_minutes_is_rejected(proxy, flow):
     url = await flow.at_provider()
-    here.clock.now += 600
+    proxy.clock.now += 600
     assert (await flow.back(url)).status_code == 400
 
 
-async def test_page_and_login_may_take_ten_minutes_each():
-    here = Proxied()
-    flow = here.flow()
+async def test_page_and_login_may_take_ten_minutes_each(proxy, flow):
     page = await flow.page()
-    here.clock.now += 599
+    proxy.clock.now += 599
     forward = await flow.browser.post("/authorize", data=form_of(page))
-    url = await here.upstream.visit(forward.headers["location"])
-    here.clock.now += 599
+    url = await proxy.upstream.visit(forward.headers["location"])
+    proxy.clock.now += 599
     assert "code" in redirect_params(await flow.back(url))
 
 
 @pytest.mark.parametrize("value", ["", "x", "A" * 4000])
-async def test_callback_with_unsealed_cookie_is_rejected(value):
-    here = Proxied()
-    flow = here.flow()
+async def test_callback_with_unsealed_cookie_is_rejected(proxy, flow, value):
     url = await flow.at_provider()
     [name] = logins_in(flow.browser)
     flow.browser.cookies.set(name, value, domain="mcp.example.com", path="/")
@@ -63,8 +53,8 @@ async def test_callback_with_unsealed_cookie_is_rejected(value):
 
 
 async def test_callback_at_another_issuer_is_rejected():
-    one = Proxied()
-    other = Proxied(one.upstream, issuer=f"{ORIGIN}/other", kept={"shared": one.site.shared})
+    one = ProxyServer()
+    other = ProxyServer(one.upstream, issuer=f"{PROXY_ORIGIN}/other", kept={"shared": one.site.shared})
     flow = one.flow()
     url = await flow.at_provider()
     moved = other.browser()
@@ -75,10 +65,9 @@ async def test_callback_at_another_issuer_is_rejected():
     assert "code" in redirect_params(await flow.back(url))
 
 
-async def test_long_request_uses_two_cookies():
-    here = Proxied()
+async def test_long_request_uses_two_cookies(proxy):
     state = secrets.token_urlsafe(2500)
-    flow = here.flow(state=state)
+    flow = proxy.flow(state=state)
     url = await flow.at_provider()
     assert len(logins_in(flow.browser)) == 2
     assert all(len(flow.browser.cookies[name]) <= 3800 for name in logins_in(flow.browser))
@@ -88,18 +77,16 @@ async def test_long_request_uses_two_cookies():
     assert logins_in(flow.browser) == []
 
 
-async def test_request_too_long_for_cookies_is_rejected():
-    here = Proxied()
-    flow = here.flow(state=secrets.token_urlsafe(6000))
+async def test_request_too_long_for_cookies_is_rejected(proxy):
+    flow = proxy.flow(state=secrets.token_urlsafe(6000))
     answer = redirect_params(await flow.answered())
     assert answer["error"] == "invalid_request"
     assert logins_in(flow.browser) == []
 
 
-async def test_abandoned_logins_keep_latest_cookies():
-    here = Proxied()
-    browser = here.browser()
-    urls = [await here.flow(browser).at_provider() for _ in range(6)]
+async def test_abandoned_logins_keep_latest_cookies(proxy):
+    browser = proxy.browser()
+    urls = [await proxy.flow(browser).at_provider() for _ in range(6)]
     assert len(logins_in(browser)) == 4
     assert sum(len(browser.cookies[name]) for name in logins_in(browser)) <= 6000
     assert (await browser.get(urls[0])).status_code == 400
@@ -109,9 +96,9 @@ async def test_abandoned_logins_keep_latest_cookies():
 
 
 async def test_cookie_on_loopback_is_not_secure():
-    here = Proxied(origin="http://127.0.0.1:8000")
-    forward = await here.flow().answered()
+    proxy = ProxyServer(origin="http://127.0.0.1:8000")
+    forward = await proxy.flow().answered()
     [cookie] = forward.headers.get_list("set-cookie")
     assert cookie.startswith("mcpkit-login-")
     assert "Secure" not in cookie
-    assert "code" in redirect_params(await here.flow().back())
+    assert "code" in redirect_params(await proxy.flow().back())

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 from mcpkit import Scope, Server
 from mcpkit.auth import Ground, InvalidTokenError, OAuthProxy, Site, Upstream
 from mcpkit.state.memory import Memory
-from tests.helpers.authority_site import Forms, Login
+from tests.helpers.oauth_flow import Login, PageForms
 from tests.helpers.signed_tokens import Signer
 
 ORIGIN = "https://mcp.example.com"
@@ -299,7 +299,7 @@ def answer(response: httpx2.Response) -> dict[str, str]:
 def form_of(page: httpx2.Response, value: str = "allow") -> dict[str, str]:
     assert page.status_code == 200, page.text
     assert f'name="answer" value="{value}"' in page.text
-    [form] = [form for form in Forms(page.text).forms if "answer" in form]
+    [form] = [form for form in PageForms(page.text).forms if "answer" in form]
     return {"request": form["request"], "answer": value}
 
 

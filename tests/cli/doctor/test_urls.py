@@ -18,8 +18,7 @@ from mcpkit.cli.app import run
 from mcpkit.cli.doctor.checks import http, reaching
 from tests.helpers.faulty_app import faulty_app
 from tests.helpers.granting import granting
-from tests.helpers.nginx import free_ports, proxying
-from tests.helpers.serving import HELPERS, in_thread, in_thread_at
+from tests.helpers.serving import HELPERS, free_ports, in_thread, in_thread_at, serve_nginx
 
 sys.path.insert(0, str(HELPERS.parents[1] / "examples" / "weather"))
 
@@ -134,7 +133,7 @@ def test_a_proxy_that_buffers_events_is_found(
         ):
             folder = tmp_path / str(len(more))
             folder.mkdir()
-            with proxying(ports, folder, PROXIED.format(url=url, more=more)) as proxy:
+            with serve_nginx(ports, folder, PROXIED.format(url=url, more=more)) as proxy:
                 status, report = doctor(capfd, f"{proxy.plain}/mcp")
             assert (report["codes"], status) == (found, 6 if found else 0), report
 
@@ -157,7 +156,7 @@ def test_instances_that_do_not_know_each_others_sessions_are_found(
             locations = f"""{PROXIED.format(url="http://both", more="")} }}
                 upstream both {{ {servers} }}
                 server {{ listen 127.0.0.1:{free_ports().plain};"""
-            with proxying(ports, tmp_path / folder, locations) as proxy:
+            with serve_nginx(ports, tmp_path / folder, locations) as proxy:
                 status, report = doctor(capfd, f"{proxy.plain}/mcp")
         assert (report["codes"], status) == (found, 6 if found else 0), report
 
@@ -176,7 +175,7 @@ def test_redirects_certificates_and_machines(
     ports = free_ports()
     with (
         in_thread(shop()) as url,
-        proxying(ports, tmp_path, REDIRECTS.format(url=url, plain=ports.plain)) as proxy,
+        serve_nginx(ports, tmp_path, REDIRECTS.format(url=url, plain=ports.plain)) as proxy,
     ):
         status, report = doctor(capfd, f"{proxy.plain}/mcp")
         assert (report["codes"], status) == (["redirect-kept"], 6), report

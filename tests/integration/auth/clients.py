@@ -28,8 +28,7 @@ from mcp.shared.auth import (
 )
 
 from mcpkit import Loopback, MemoryTokens, OAuth
-from tests.helpers.browser import Login, Profile
-from tests.helpers.launched import Launched
+from tests.helpers.browser import Launched, Login, Profile
 from tests.helpers.node import node_search_path
 from tests.helpers.serving import Served
 

@@ -8,25 +8,20 @@ from pathlib import Path
 import pytest
 
 from mcpkit.auth import Jwt, Upstream
-from tests.helpers.browser import Browser, Profile
+from tests.helpers.browser import Browser, Launched, Profile
 from tests.helpers.clock import Clock
+from tests.helpers.fake_idp import CLIENT, OLD, KeyIssuer, OpenIdSite, UpstreamLogin, openid, serve_keys
 from tests.helpers.identity_provider import IdentityProvider
-from tests.helpers.launched import Launched
-from tests.helpers.openid_site import OpenIdSite, openid
-from tests.helpers.provider import Provider, providing
 from tests.helpers.redis_server import RedisServer
 from tests.helpers.signed_tokens import NOW
-from tests.helpers.taken import OLD
-from tests.helpers.upstream_login import UpstreamLogin
-from tests.helpers.upstream_site import CLIENT
 from tests.integration.auth.clients import User
 from tests.integration.auth.servers import ProtectedServer, ProxyServer, serve_jwt, serve_proxy
 from tests.integration.auth.workers import HeldProvider, Workers, held_provider
 
 
 @pytest.fixture
-def issuer() -> Iterator[Provider]:
-    with providing(OLD) as provider:
+def issuer() -> Iterator[KeyIssuer]:
+    with serve_keys(OLD) as provider:
         yield provider
 
 
@@ -36,7 +31,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def jwt(issuer: Provider, clock: Clock) -> AsyncIterator[Jwt]:
+async def jwt(issuer: KeyIssuer, clock: Clock) -> AsyncIterator[Jwt]:
     verifier = Jwt(issuer.url, clock=clock)
     yield verifier
     await verifier.aclose()

@@ -164,7 +164,9 @@ class ProxyServer(NamedTuple):
         there = _challenges_of(each.params for each in self.provider.seen("/token"))
         assert (len(here), len(there)) == (logins, logins)
         assert not asked & forwarded
-        assert here <= asked, "serve_jwt asks once more, without the user, whether it is still known"
+        assert here <= asked, (
+            "the client of mcpkit checks once more, without the user, whether it is still known"
+        )
         assert there == forwarded
 
     def check_secrets(self, *pages: Profile, clients: str = "") -> None:

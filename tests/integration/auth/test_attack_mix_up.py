@@ -21,10 +21,10 @@ from mcpkit.auth import OAuthProxy, Upstream
 from mcpkit.auth.authority.consent import Consent
 from mcpkit.client.authorization.code_flow import AuthorizationRequest
 from tests.auth.proxy.world import Browser, Internet, World, form_of
-from tests.helpers.authority_site import Login
 from tests.helpers.browser import Browser as RealBrowser
 from tests.helpers.browser import Profile
 from tests.helpers.login_site import Site
+from tests.helpers.oauth_flow import Login
 from tests.helpers.serving import in_thread, in_thread_at
 
 

@@ -14,9 +14,9 @@ from starlette.routing import Route
 
 from mcpkit import Server
 from mcpkit.auth import DevAuth, DevUser
-from tests.helpers.authority_site import SCOPES, Login
 from tests.helpers.browser import Browser, Profile
 from tests.helpers.consent_pages import ConsentPages, consent_pages
+from tests.helpers.oauth_flow import SCOPES, Login
 from tests.helpers.serving import in_thread, in_thread_at
 from tests.helpers.tables import each_row
 

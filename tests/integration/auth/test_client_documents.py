@@ -16,9 +16,9 @@ import pytest
 from mcpkit.auth.authority.client_documents import ClientDocuments, check_client_url
 from mcpkit.auth.authority.errors import OAuthError
 from mcpkit.auth.authority.public_internet import PublicTransport
-from tests.helpers.authority_site import CALLBACK, Here, Login
-from tests.helpers.certificates import Authority
+from tests.helpers.oauth_flow import CALLBACK, AuthServer, Login
 from tests.helpers.scripted_http import Asked, Reply, scripted
+from tests.helpers.signed_tokens import CertificateAuthority
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ HOST = "client.example"
 
 class Web:
     def __init__(self, folder: Path) -> None:
-        authority = Authority(folder)
+        authority = CertificateAuthority(folder)
         files = authority.certificate(HOST)
         self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.tls.load_cert_chain(*files)
@@ -70,7 +70,7 @@ def web(tmp_path: Path) -> Web:
 async def test_client_document_login(web):
     async with scripted(web.script, web.tls) as server:
         login = Login(web.says(server.url))
-        here = Here(documents=web.client)
+        here = AuthServer(documents=web.client)
         async with here.browser() as browser:
             page = await browser.get("/authorize", params=login.query)
         assert "Editor" in page.text
@@ -87,7 +87,7 @@ async def test_client_document_with_refresh_token_grant(web):
         grant_types = ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"]
         login = Login(web.says(server.url, grant_types=grant_types))
         web.document |= {"logo_uri": None, "token_endpoint_auth_method": None}
-        here = Here(documents=web.client)
+        here = AuthServer(documents=web.client)
         tokens = await here.tokens(login)
         assert (await here.refreshed(tokens, login)).status_code == 200
 
@@ -145,7 +145,7 @@ async def test_client_document_unavailable_is_503(web, status):
     async with scripted(web.script, web.tls) as server:
         login = Login(web.says(server.url, grant_types=["authorization_code", "refresh_token"]))
         web.headers = {"Cache-Control": "no-store"}
-        here = Here(documents=web.client)
+        here = AuthServer(documents=web.client)
         tokens = await here.tokens(login)
         web.status = status
         answer = await here.refreshed(tokens, login)
@@ -213,7 +213,7 @@ async def test_client_document_cache_follows_headers(web):
 async def test_client_id_url_invalid_is_rejected(url):
     with pytest.raises(OAuthError, match="client_id that is a URL"):
         check_client_url(url)
-    here = Here(documents=None)
+    here = AuthServer(documents=None)
     async with here.browser() as browser:
         response = await browser.get("/authorize", params=Login(url).query)
     assert response.status_code == 400

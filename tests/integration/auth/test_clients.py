@@ -15,9 +15,9 @@ import httpx2
 import pytest
 
 from mcpkit import AuthorizationError, Client, Loopback, MemoryTokens, OAuth, SyncClient, TransportError
-from tests.helpers.authority_site import Forms as PageForms
 from tests.helpers.browser import DENY, LOG_IN, OUR_ALLOW, OUR_DENY, Browser, Login
 from tests.helpers.identity_provider import providing
+from tests.helpers.oauth_flow import PageForms
 from tests.integration.auth.clients import (
     CLIENT_2,
     DOCUMENT,
@@ -185,7 +185,7 @@ FIRST, MORE = ["notes:read"], ["notes:read", "notes:write"]
 
 def test_sync_client_logs_in(proxy, page):
     with SyncClient(proxy.url, auth=ClientUser(page.log_in).auth()) as client:
-        assert client.call("whoami").structured == {"subject": "client_user", "scopes": ["notes:read"]}
+        assert client.call("whoami").structured == {"subject": "bob", "scopes": ["notes:read"]}
 
 
 def test_proxy_shows_its_page_before_the_provider(proxy, user):
@@ -216,8 +216,8 @@ async def test_client_receives_access_denied(proxy, page, at_provider):
         page.open(url)
         if at_provider:
             page.follow(OUR_ALLOW)
-            page.fill("[name=login]", "client_user")
-            page.fill("[name=password]", "client_user's")
+            page.fill("[name=login]", "bob")
+            page.fill("[name=password]", "bob's")
             page.follow(LOG_IN)
             page.follow(DENY)
         else:
@@ -239,7 +239,7 @@ async def test_client_refreshes_stored_tokens(proxy, page):
     client_user = ClientUser(page.log_in)
     for _ in range(3):
         async with Client(proxy.url, auth=client_user.auth()) as client:
-            assert (await client.call("whoami")).structured["subject"] == "client_user"
+            assert (await client.call("whoami")).structured["subject"] == "bob"
         stored = await client_user.storage.tokens(proxy.url)
         assert stored is not None
         await client_user.storage.keep_tokens(replace(stored, expires=time.time() - 1))
@@ -260,4 +260,4 @@ async def test_client_with_issuer_down_recovers(identity_provider, client_user):
                 pass
         assert failed.value.may_pass
         async with Client(protected.url, auth=client_user.auth()) as client:
-            assert (await client.call("whoami")).structured["subject"] == "client_user"
+            assert (await client.call("whoami")).structured["subject"] == "bob"

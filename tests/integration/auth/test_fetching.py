@@ -13,8 +13,8 @@ import pytest
 
 from mcpkit.auth.fetching import MAX_DOCUMENT, FetchError, fetch_document, max_age_of
 from mcpkit.auth.urls import MetadataError
-from tests.helpers.certificates import Authority
 from tests.helpers.scripted_http import Asked, Reply, scripted
+from tests.helpers.signed_tokens import CertificateAuthority
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -175,7 +175,7 @@ async def test_fetch_connection_error_raises():
     async with scripted(cut) as server:
         url = server.url
     with pytest.raises(
-        FetchError, match=r"cannot connect to http://127\.0\.0\.1:.*: Connection fetch_error"
+        FetchError, match=r"cannot connect to http://127\.0\.0\.1:.*: Connection refused"
     ) as caught:
         await fetch_document(url, NAME)
     assert caught.value.may_pass
@@ -197,7 +197,7 @@ async def test_fetch_unsafe_url_raises(url):
 
 
 async def test_fetch_checks_certificate(tmp_path):
-    authority = Authority(tmp_path)
+    authority = CertificateAuthority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.certificate("id"))
     async with scripted(respond_with(b"{}"), context) as server:

@@ -38,6 +38,7 @@ from mcpkit.auth import (
 from mcpkit.auth.upstream.errors import UpstreamRefusedError
 from mcpkit.client.authorization.dpop import Proofs
 from tests.helpers.clock import Clock
+from tests.helpers.fake_idp import CALLBACK, UpstreamLogin
 from tests.helpers.identity_provider import (
     CONFIDENTIAL,
     RESOURCE_SERVER,
@@ -48,7 +49,6 @@ from tests.helpers.identity_provider import (
 )
 from tests.helpers.serving import in_thread_at
 from tests.helpers.signed_tokens import NOW
-from tests.helpers.upstream_login import CALLBACK, UpstreamLogin
 
 pytestmark = pytest.mark.anyio
 

@@ -21,10 +21,9 @@ from mcpkit.auth.issuer_metadata import IssuerMetadata
 from mcpkit.client.authorization.metadata import authorization_server
 from mcpkit.client.authorization.web import Web
 from tests.helpers.clock import Clock
-from tests.helpers.provider import INTROSPECTION, KEYS, METADATA, OPENID, Provider, providing
+from tests.helpers.fake_idp import INTROSPECTION, KEYS, METADATA, OLD, OPENID, KeyIssuer, serve_keys
 from tests.helpers.signed_tokens import AUDIENCE, NOW
 from tests.helpers.tables import each_row
-from tests.helpers.taken import OLD
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -50,12 +49,12 @@ def introspected(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def introspection(issuer: Provider, **options: Any) -> Introspection:
+def introspection(issuer: KeyIssuer, **options: Any) -> Introspection:
     options = {"client_id": "notes server", "client_secret": SECRET, "clock": Clock(NOW), **options}
     return Introspection(issuer.url, **options)
 
 
-async def verify(issuer: Provider, answer: dict[str, Any], **options: Any) -> Grant:
+async def verify(issuer: KeyIssuer, answer: dict[str, Any], **options: Any) -> Grant:
     issuer.tokens[TOKEN] = answer
     verifier = introspection(issuer, **options)
     try:
@@ -193,7 +192,7 @@ async def test_introspection_error_response_is_unavailable(issuer, answer, probl
 
 
 async def test_introspection_timeout_and_connection_error():
-    with providing() as issuer:
+    with serve_keys() as issuer:
         verifier = introspection(issuer, timeout=0.1, endpoint=issuer.url + INTROSPECTION)
         issuer.is_open.clear()
         with pytest.raises(VerifierUnavailableError, match=r"has not answered within 0\.1 s"):
@@ -297,7 +296,7 @@ class DrawnIssuer:
 
 async def test_metadata_is_combined_from_both_documents():
     draw = random.Random(44)
-    with providing() as issuer:
+    with serve_keys() as issuer:
         async with httpx2.AsyncClient(trust_env=False) as http:
             for _ in range(EXAMPLES // 2):
                 drawn = DrawnIssuer(draw, issuer.url)

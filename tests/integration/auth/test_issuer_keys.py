@@ -17,10 +17,21 @@ from mcpkit.auth.issuer_metadata import RETRY
 from mcpkit.auth.jwt import COOLDOWN
 from mcpkit.auth.published_keys import LONGEST, SHORTEST, STALE
 from tests.helpers.clock import Clock
-from tests.helpers.provider import KEYS, METADATA, OPENID, providing
+from tests.helpers.fake_idp import (
+    HOUR,
+    KEYS,
+    METADATA,
+    NEW,
+    NEWEST,
+    OLD,
+    OPENID,
+    is_verified,
+    serve_keys,
+    token,
+    unavailable,
+)
 from tests.helpers.signed_tokens import AUDIENCE, NOW, Signer
 from tests.helpers.tables import each_row
-from tests.helpers.taken import HOUR, NEW, NEWEST, OLD, is_taken, token, unavailable
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -49,13 +60,13 @@ async def test_metadata_is_found_at_every_well_known_url(issuer, path, place, ea
     issuer.instead = page
     jwt = Jwt(issuer, clock=Clock(NOW))
 
-    assert await is_taken(jwt, OLD.token(iss=issuer))
+    assert await is_verified(jwt, OLD.token(iss=issuer))
     assert list(issuer.asked) == [*earlier_paths, place, KEYS]
 
 
 async def test_concurrent_requests_fetch_keys_once(issuer, jwt):
     issuer.is_open.clear()
-    tasks = [asyncio.create_task(is_taken(jwt, token(issuer))) for _ in range(100)]
+    tasks = [asyncio.create_task(is_verified(jwt, token(issuer))) for _ in range(100)]
     await until(issuer.is_asked.is_set)
     issuer.is_open.set()
 
@@ -68,14 +79,14 @@ def test_fetch_of_ended_event_loop_is_repeated(issuer, clock):
     issuer.is_open.clear()
 
     async def give_up() -> None:
-        waiting = asyncio.create_task(is_taken(jwt, token(issuer)))
+        waiting = asyncio.create_task(is_verified(jwt, token(issuer)))
         await until(issuer.is_asked.is_set)
         other.start()
         await asyncio.to_thread(joined.wait, 10)
         waiting.cancel()
 
     async def go_on() -> None:
-        waiting = asyncio.create_task(is_taken(jwt, token(issuer)))
+        waiting = asyncio.create_task(is_verified(jwt, token(issuer)))
         await asyncio.sleep(0)
         joined.set()
         await until(lambda: issuer.asked[METADATA] == 2)
@@ -93,9 +104,9 @@ def test_fetch_of_ended_event_loop_is_repeated(issuer, clock):
 
 async def test_cancelled_request_does_not_cancel_fetch(issuer, jwt):
     issuer.is_open.clear()
-    first = asyncio.create_task(is_taken(jwt, token(issuer)))
+    first = asyncio.create_task(is_verified(jwt, token(issuer)))
     await until(issuer.is_asked.is_set)
-    second = asyncio.create_task(is_taken(jwt, token(issuer)))
+    second = asyncio.create_task(is_verified(jwt, token(issuer)))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.wait([first])
@@ -118,45 +129,45 @@ async def test_cancelled_request_does_not_cancel_fetch(issuer, jwt):
 )
 async def test_keys_are_renewed_in_background(issuer, jwt, clock, header, seconds):
     issuer.headers = {"Cache-Control": header}
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
     clock.now += seconds * 0.79
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
     assert issuer.fetches == 1
 
     clock.now += seconds * 0.02
     issuer.is_open.clear()
     issuer.publish(NEW)
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
     await until(lambda: issuer.fetches == 2)
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
     issuer.is_open.set()
     await until(lambda: not jwt.published.is_fetching)
 
-    assert await is_taken(jwt, token(issuer, NEW))
+    assert await is_verified(jwt, token(issuer, NEW))
     assert issuer.fetches == 2
 
 
 async def test_expired_keys_are_fetched_before_use(issuer, jwt, clock):
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
     clock.now += HOUR
     issuer.publish(NEW)
 
-    assert not await is_taken(jwt, token(issuer))
+    assert not await is_verified(jwt, token(issuer))
     assert issuer.fetches == 3  # and once more for the name that nobody knows
 
 
 @pytest.mark.limit("age of keys")
 async def test_keys_are_used_while_issuer_is_down_until_stale(issuer, jwt, clock, caplog):
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
     issuer.break_down()
     clock.now += HOUR
     with caplog.at_level(logging.INFO, "mcpkit"):
-        assert await is_taken(jwt, token(issuer))
+        assert await is_verified(jwt, token(issuer))
         assert issuer.fetches == 2
-        assert await is_taken(jwt, token(issuer))
+        assert await is_verified(jwt, token(issuer))
         assert issuer.fetches == 2  # a moment ago it did not answer
         clock.now += STALE - 1
-        assert await is_taken(jwt, token(issuer))
+        assert await is_verified(jwt, token(issuer))
         await until(lambda: issuer.asked[METADATA] == 2 and not jwt.published.is_fetching)
         clock.now += 1 + RETRY
 
@@ -166,9 +177,9 @@ async def test_keys_are_used_while_issuer_is_down_until_stale(issuer, jwt, clock
 
         issuer.mend()
         clock.now += RETRY
-        assert await is_taken(jwt, token(issuer))
+        assert await is_verified(jwt, token(issuer))
     messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == 2, "the same is messages once"
+    assert len(messages) == 2, "each message is logged once"
     assert "those that are there stay in use" in messages[0]
     assert messages[1].endswith("are there again")
 
@@ -183,11 +194,11 @@ async def test_issuer_down_without_keys_is_unavailable_and_recovers(issuer, jwt,
 
     issuer.mend()
     clock.now += 3
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
 
 
 async def test_issuer_unreachable_is_unavailable(clock):
-    with providing(OLD) as issuer:
+    with serve_keys(OLD) as issuer:
         issuer.is_open.clear()
         error = await unavailable(Jwt(issuer.url, timeout=0.1, clock=clock), token(issuer))
         assert "has not answered within 0.1 s" in error.description
@@ -212,7 +223,7 @@ async def test_metadata_invalid_is_unavailable(issuer, jwt, metadata, problem, c
 
     issuer.metadata = {}
     clock.now += RETRY
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
 
 
 @pytest.mark.parametrize(
@@ -231,11 +242,11 @@ async def test_metadata_invalid_is_unavailable(issuer, jwt, metadata, problem, c
     ],
 )
 async def test_invalid_keys_do_not_replace_valid_keys(issuer, jwt, clock, answer, problem, caplog):
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
     issuer.instead = lambda request: answer if request.url.path == KEYS else None
     clock.now += HOUR
 
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
     assert problem in caplog.text
     other = Jwt(issuer.url, clock=clock)
     assert problem in (await unavailable(other, token(issuer))).description
@@ -244,14 +255,14 @@ async def test_invalid_keys_do_not_replace_valid_keys(issuer, jwt, clock, answer
 async def test_jwks_uri_option_skips_metadata(issuer, clock):
     jwt = Jwt("https://id.example.com", jwks_uri=issuer.url + KEYS, clock=clock)
 
-    assert await is_taken(jwt, OLD.token())
+    assert await is_verified(jwt, OLD.token())
     assert issuer.asked == {KEYS: 1}
 
 
 async def test_aclose_cancels_fetch(issuer, jwt):
     before = asyncio.all_tasks()
     issuer.is_open.clear()
-    waiting = asyncio.create_task(is_taken(jwt, token(issuer)))
+    waiting = asyncio.create_task(is_verified(jwt, token(issuer)))
     await until(issuer.is_asked.is_set)
     waiting.cancel()
     await asyncio.wait([waiting])
@@ -260,39 +271,39 @@ async def test_aclose_cancels_fetch(issuer, jwt):
     await jwt.aclose()
     assert not asyncio.all_tasks() - before
     issuer.is_open.set()
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
 
 
 async def test_changed_key_is_fetched_for_new_kid(issuer, jwt):
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
     for signer in (NEW, NEWEST, OLD, NEW):  # each within the cooldown
         issuer.publish(signer)
-        assert all(await asyncio.gather(*(is_taken(jwt, token(issuer, signer)) for _ in range(20))))
+        assert all(await asyncio.gather(*(is_verified(jwt, token(issuer, signer)) for _ in range(20))))
 
     assert issuer.fetches == 5
 
 
 async def test_changed_key_without_kid_is_fetched(issuer, jwt):
-    assert await is_taken(jwt, token(issuer, header={"kid": None}))
+    assert await is_verified(jwt, token(issuer, header={"kid": None}))
     issuer.keys = {"keys": [NEW.public(kid=None)]}
 
-    assert await is_taken(jwt, token(issuer, NEW, header={"kid": None}))
-    assert not await is_taken(jwt, token(issuer, NEWEST, header={"kid": None}))
+    assert await is_verified(jwt, token(issuer, NEW, header={"kid": None}))
+    assert not await is_verified(jwt, token(issuer, NEWEST, header={"kid": None}))
 
 
 @pytest.mark.limit("fetches for unknown keys")
 async def test_unknown_kids_fetch_keys_once_per_cooldown(issuer, jwt, clock):
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
     for fetches in (2, 3):
         flood = [token(issuer, header={"kid": f"unknown {number}"}) for number in range(300)]
-        assert not any(await asyncio.gather(*(is_taken(jwt, each) for each in flood)))
-        assert not any([await is_taken(jwt, each) for each in flood])
-        assert await is_taken(jwt, token(issuer))
+        assert not any(await asyncio.gather(*(is_verified(jwt, each) for each in flood)))
+        assert not any([await is_verified(jwt, each) for each in flood])
+        assert await is_verified(jwt, token(issuer))
         assert issuer.fetches == fetches
         clock.now += COOLDOWN
 
     issuer.publish(NEW)
-    assert await is_taken(jwt, token(issuer, NEW))
+    assert await is_verified(jwt, token(issuer, NEW))
 
 
 @each_row(
@@ -314,37 +325,37 @@ async def test_invalid_token_fetches_nothing(issuer, jwt, changes):
 
 
 async def test_bad_signature_with_known_kid_fetches_nothing(issuer, jwt):
-    assert await is_taken(jwt, token(issuer))
-    assert not await is_taken(jwt, token(issuer, NEW, header={"kid": "old"}))
+    assert await is_verified(jwt, token(issuer))
+    assert not await is_verified(jwt, token(issuer, NEW, header={"kid": "old"}))
     assert issuer.fetches == 1
 
 
 async def test_unknown_kid_with_issuer_down_is_unavailable(issuer, jwt, clock):
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
     issuer.break_down()
     for _ in range(20):
         await unavailable(jwt, token(issuer, NEW))
     assert issuer.fetches == 2
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
 
     issuer.publish(NEW)
     issuer.mend()
     clock.now += RETRY
-    assert await is_taken(jwt, token(issuer, NEW))
+    assert await is_verified(jwt, token(issuer, NEW))
 
 
 async def test_moved_jwks_uri_is_found(issuer, jwt, clock):
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
     issuer.instead = lambda request: Response(status_code=404) if request.url.path == KEYS else None
     clock.now += HOUR
-    assert await is_taken(jwt, token(issuer))
+    assert await is_verified(jwt, token(issuer))
 
     issuer.metadata = {"jwks_uri": issuer.url + "/moved"}
     issuer.instead = lambda request: (
         JSONResponse({"keys": [NEW.public()]}) if request.url.path == "/moved" else None
     )
     clock.now += RETRY
-    assert await is_taken(jwt, token(issuer, NEW))
+    assert await is_verified(jwt, token(issuer, NEW))
 
 
 @pytest.mark.slow
@@ -362,7 +373,7 @@ def test_keys_change_under_load_in_several_event_loops(issuer):
             count = 0
             while not is_over.is_set():
                 turn, signer = current[0]
-                assert await is_taken(jwt, signer.token(iss=issuer.url, exp=4_000_000_000, iat=None))
+                assert await is_verified(jwt, signer.token(iss=issuer.url, exp=4_000_000_000, iat=None))
                 count += current[0][0] == turn
                 done[number] = turn
             return count

@@ -24,8 +24,7 @@ from mcpkit.auth import AuditEvent, Jwt, OAuthProxy
 from tests.helpers.asgi_client import initialize
 from tests.helpers.browser import Browser, Profile
 from tests.helpers.identity_provider import IdentityProvider, providing
-from tests.helpers.nginx import Proxy, free_ports, proxying
-from tests.helpers.serving import in_thread
+from tests.helpers.serving import NginxProxy, free_ports, in_thread, serve_nginx
 from tests.integration.auth.clients import (
     CLIENT_2,
     TIME_OUT,
@@ -98,7 +97,7 @@ def make_server(issuer: str, events: list[AuditEvent]) -> Server:
 
 class NginxServer(NamedTuple):
     http: httpx2.Client
-    proxy: Proxy
+    proxy: NginxProxy
     events: list[AuditEvent]
 
     def call(self, path: str, name: str, token: str | None = None, **headers: str) -> httpx2.Response:
@@ -140,13 +139,13 @@ def prefixed(identity_provider: IdentityProvider, tmp_path: Path) -> Iterator[Ng
     )
     with (
         in_thread(app, root_path="/notes", forwarded_allow_ips="127.0.0.1") as url,
-        proxying(ports, tmp_path, prefixed_locations(url)) as proxy,
+        serve_nginx(ports, tmp_path, prefixed_locations(url)) as proxy,
         httpx2.Client(base_url=proxy.url, verify=trusting(proxy)) as http,
     ):
         yield NginxServer(http, proxy, events)
 
 
-def trusting(proxy: Proxy) -> ssl.SSLContext:
+def trusting(proxy: NginxProxy) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(proxy.authority))
 
 
@@ -260,7 +259,7 @@ def two_servers(tmp_path: Path) -> Iterator[TwoServers]:
         well_known = [route for app in apps.values() for route in app.well_known()]
         site = Starlette(routes=[*well_known, *(Mount(f"/{name}", app) for name, app in apps.items())])
         url = stack.enter_context(in_thread(site))
-        proxy = stack.enter_context(proxying(ports, tmp_path, WHOLE.format(app=url)))
+        proxy = stack.enter_context(serve_nginx(ports, tmp_path, WHOLE.format(app=url)))
         http = stack.enter_context(httpx2.Client(base_url=proxy.url, verify=trusting(proxy)))
         yield TwoServers(NginxServer(http, proxy, events), providers)
 
@@ -321,7 +320,7 @@ def test_page_of_another_origin_follows_allowed_origins(
     with (
         in_thread(app) as url,
         in_thread(Starlette(routes=[Route("/", show)])) as page,
-        proxying(ports, tmp_path, WHOLE.format(app=url)) as proxy,
+        serve_nginx(ports, tmp_path, WHOLE.format(app=url)) as proxy,
     ):
         check_from_page(identity_provider, browser, page, proxy.plain, is_allowed)
 
@@ -382,7 +381,7 @@ WAYS = [("", "/login", whole), ("/notes", "/notes", proxy_prefixed)]
 @contextmanager
 def behind_nginx(
     folder: Path, prefix: str = "", issuer: str = "", locations: Callable[[str, str], str] = whole
-) -> Iterator[tuple[ProxyServer, Proxy]]:
+) -> Iterator[tuple[ProxyServer, NginxProxy]]:
     ports = free_ports()
     exchanges: list[Exchange] = []
     notes: list[str] = []
@@ -394,7 +393,7 @@ def behind_nginx(
         wire = Wire(Recorder(server.asgi(public_url=url), exchanges))
         with (
             in_thread(wire, root_path=prefix, forwarded_allow_ips="127.0.0.1") as app,
-            proxying(ports, folder, locations(app, issuer)) as nginx,
+            serve_nginx(ports, folder, locations(app, issuer)) as nginx,
         ):
             yield ProxyServer(ProtectedServer(url, exchanges, notes), server, provider, wire, events), nginx
 

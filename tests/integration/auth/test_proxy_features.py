@@ -18,9 +18,8 @@ from starlette.routing import Mount
 from mcpkit import Client, OAuth
 from mcpkit.auth import OAuthProxy
 from mcpkit.state.principal import user
-from tests.helpers.authority_site import Login
 from tests.helpers.browser import Profile
-from tests.helpers.documented import documented
+from tests.helpers.oauth_flow import Login, client_documents
 from tests.helpers.serving import in_thread_at
 from tests.integration.auth.clients import (
     CLIENT_2,
@@ -44,7 +43,7 @@ from tests.integration.auth.servers import (
 
 @pytest.fixture
 def fetched_urls() -> Iterator[list[str]]:
-    with documented({str(DOCUMENT["client_id"]): DOCUMENT}) as requested:
+    with client_documents({str(DOCUMENT["client_id"]): DOCUMENT}) as requested:
         yield requested
 
 
@@ -240,8 +239,8 @@ PATIENCE = 60.0
 
 
 PROFILE = {
-    "said": {"sub": "client_user", "email": "client_user@example.com"},
-    "known": "client_user@example.com",
+    "said": {"sub": "bob", "email": "bob@example.com"},
+    "known": "bob@example.com",
 }
 
 
@@ -270,10 +269,10 @@ async def test_tool_uses_refreshed_provider_token(page):
 @pytest.mark.anyio
 async def test_revoked_user_logs_in_again(proxy, page):
     client_user = ClientUser(page.log_in)
-    assert (await call_as(proxy, client_user, tool="whoami"))["subject"] == "client_user"
+    assert (await call_as(proxy, client_user, tool="whoami"))["subject"] == "bob"
     async with httpx2.AsyncClient() as http:
         path = f"{proxy.url.removesuffix('/mcp')}/send-away"
-        sent = await http.post(path, params={"who": user(proxy.provider.issuer, "client_user").id})
+        sent = await http.post(path, params={"who": user(proxy.provider.issuer, "bob").id})
     assert sent.status_code == 204, sent.text
     [first] = proxy.provider.seen("/token")
     revoked = {each.params["token"] for each in proxy.provider.seen("/token/revocation")}

@@ -17,11 +17,8 @@ from mcpkit.auth.authority import public_internet
 from mcpkit.auth.authority.client_documents import ClientDocuments
 from mcpkit.auth.authority.errors import OAuthError
 from mcpkit.auth.authority.public_internet import PublicTransport, addresses_of, is_public
-from tests.helpers.authority_site import CALLBACK, Login
-from tests.helpers.canary import Canary
-from tests.helpers.canary import listening as canary_listening
-from tests.helpers.nginx import free_ports, proxying
-from tests.helpers.serving import in_thread_at
+from tests.helpers.oauth_flow import CALLBACK, Login
+from tests.helpers.serving import free_ports, in_thread_at, serve_nginx
 
 pytestmark = pytest.mark.anyio
 
@@ -43,10 +40,24 @@ NAMES = {
 }
 
 
+class Canary:
+    """A listener on a free port of 127.0.0.1 that counts connections and closes them."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.port = 0
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        writer.transport.abort()
+
+
 @pytest.fixture
 async def canary() -> AsyncIterator[Canary]:
-    async with canary_listening() as found:
-        yield found
+    canary = Canary()
+    async with await asyncio.start_server(canary.accept, PRIVATE, 0) as server:
+        canary.port = server.sockets[0].getsockname()[1]
+        yield canary
 
 
 @pytest.fixture(scope="module")
@@ -98,16 +109,16 @@ async def test_loopback_url_in_any_spelling_is_not_requested(origin, canary, hos
     url = f"https://{host}:{canary.port}/client.json"
     answers = await send_client_id(origin, url)
     assert [each.status_code for each in answers] == [400, 401, 401]
-    assert canary.heard == 0
+    assert canary.connections == 0
     monkeypatch.setattr(public_internet, "public_client", unguarded)
     await send_client_id(origin, url)
-    assert canary.heard >= 1
+    assert canary.connections >= 1
 
 
 @pytest.mark.parametrize("host", ["0177.0.0.1", "017700000001", "0177.1"])
 async def test_octal_address_is_not_requested(origin, canary, host):
     await send_client_id(origin, f"https://{host}:{canary.port}/client.json")
-    assert canary.heard == 0
+    assert canary.connections == 0
     with socket.create_connection((host, canary.port)):  # where others look at the text, they let it pass
         assert await addresses_of(host, 443) == (PRIVATE,)
     assert not is_public(PRIVATE)
@@ -136,11 +147,11 @@ async def test_name_of_private_address_is_not_requested(name, canary):
     wire = Wire(canary)
     with pytest.raises(OAuthError, match="not on the public internet"):
         await ClientDocuments(lambda: httpx2.AsyncClient(transport=PublicTransport(wire))).find(url)
-    assert (wire.asked, canary.heard) == ([], 0)
+    assert (wire.asked, canary.connections) == ([], 0)
     believing = PublicTransport(wire, is_allowed=lambda _: True)
     with pytest.raises(OAuthError):
         await ClientDocuments(lambda: httpx2.AsyncClient(transport=believing)).find(url)
-    assert canary.heard >= 1
+    assert canary.connections >= 1
 
 
 async def test_response_hides_open_ports(origin, canary):
@@ -170,10 +181,10 @@ async def test_urls_in_registration_are_not_requested(origin, canary, member):
         query = Login(registered.json()["client_id"], resource=None).query
         for more in ({}, {"request_uri": url}, {"resource": url}, {"redirect_uri": f"{url}/callback"}):
             await attacker.get("/authorize", params={**query, **more})
-        assert canary.heard == 0
+        assert canary.connections == 0
         with pytest.raises(httpx2.HTTPError):
             await attacker.get(url)
-        assert canary.heard == 1
+        assert canary.connections == 1
 
 
 @pytest.mark.slow
@@ -208,7 +219,7 @@ def test_dev_auth_behind_default_nginx_is_rejected(tmp_path):
     server = Server("notes", auth=DevAuth())
     with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
         passed_on = f"location / {{ proxy_pass {origin}; }}"
-        with proxying(free_ports(), tmp_path, passed_on) as proxy, httpx2.Client() as client:
+        with serve_nginx(free_ports(), tmp_path, passed_on) as proxy, httpx2.Client() as client:
             for path in ("/authorize", "/token", "/register"):
                 refused = client.post(proxy.plain + path)
                 assert (refused.status_code, "HTTP/1.0" in refused.text) == (403, True)

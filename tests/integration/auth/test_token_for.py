@@ -21,9 +21,8 @@ from mcpkit.auth.proxy.edge import at_the_edge
 from mcpkit.auth.proxy.limits import Limits
 from mcpkit.state.principal import Principal
 from mcpkit.testing import connect
-from tests.helpers.proxy_flow import ProxyFlow
+from tests.helpers.oauth_flow import FakeUpstream, ProxyFlow
 from tests.helpers.serving import in_thread_at
-from tests.helpers.stand_in import StandIn
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +51,7 @@ def make_server(auth: TokenVerifier | Sequence[TokenVerifier] | None) -> Server:
 
 
 class ProxyServer:
-    def __init__(self, origin: str, server: Server, upstream: StandIn) -> None:
+    def __init__(self, origin: str, server: Server, upstream: FakeUpstream) -> None:
         self.origin = origin
         self.server = server
         self.upstream = upstream
@@ -70,7 +69,7 @@ class ProxyServer:
 
 @asynccontextmanager
 async def serving(*others: TokenVerifier, **options: Any) -> AsyncIterator[ProxyServer]:
-    upstream = StandIn(time.time)
+    upstream = FakeUpstream(time.time)
     proxy = OAuthProxy(upstream, **options)
     server = make_server([proxy, *others] if others else proxy)
     with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
@@ -155,7 +154,10 @@ async def test_token_for_principal_of_another_verifier():
 
 
 async def test_token_for_with_two_providers():
-    first, second = StandIn(time.time), StandIn(time.time, name="other", issuer="https://other.example.com")
+    first, second = (
+        FakeUpstream(time.time),
+        FakeUpstream(time.time, name="other", issuer="https://other.example.com"),
+    )
 
     def app(origin: str) -> Any:
         proxies = [OAuthProxy(first), OAuthProxy(second, issuer=f"{origin}/other")]
@@ -177,7 +179,7 @@ async def test_token_for_with_two_providers():
 
 async def test_two_providers_of_one_name_raise():
     with pytest.raises(ValueError, match="two providers are called 'example'"):
-        make_server([OAuthProxy(StandIn(time.time)), OAuthProxy(StandIn(time.time))])
+        make_server([OAuthProxy(FakeUpstream(time.time)), OAuthProxy(FakeUpstream(time.time))])
 
 
 async def test_token_for_in_task():
@@ -187,7 +189,7 @@ async def test_token_for_in_task():
 
 
 async def test_token_for_in_process_is_error():
-    upstream = StandIn(time.time)
+    upstream = FakeUpstream(time.time)
     async with connect(make_server(OAuthProxy(upstream))) as client:
         result = await client.call("token")
         assert result.text == "this takes a login with example, and whoever asks has none"

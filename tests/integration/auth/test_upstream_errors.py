@@ -17,11 +17,9 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from mcpkit.auth import Upstream
 from mcpkit.auth.fetching import MAX_DOCUMENT
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
-from tests.helpers.openid_site import KEYS, METADATA, REVOKE, TOKEN, USERINFO
+from tests.helpers.fake_idp import CLIENT, KEYS, OPENID, REVOKE, TOKEN, USERINFO, UpstreamLogin
 from tests.helpers.scripted_http import Asked, Reply, scripted
 from tests.helpers.tables import each_row
-from tests.helpers.upstream_login import UpstreamLogin
-from tests.helpers.upstream_site import CLIENT
 
 pytestmark = pytest.mark.anyio
 
@@ -149,7 +147,7 @@ async def test_provider_down_is_asked_once(provider, login):
     provider.break_down()
     asking = await asyncio.gather(*(login.url() for _ in range(20)), return_exceptions=True)
     assert {type(each) for each in asking} == {UpstreamUnavailableError}
-    assert provider.asked[METADATA] == 1
+    assert provider.asked[OPENID] == 1
 
 
 async def test_provider_metadata_is_used_while_down(provider):
@@ -160,21 +158,21 @@ async def test_provider_metadata_is_used_while_down(provider):
     now[0] += 100_000
     assert await UpstreamLogin(upstream).url() == url
     await upstream.provider.aclose()
-    assert provider.asked[METADATA] == 2
+    assert provider.asked[OPENID] == 2
 
 
-@pytest.mark.parametrize("path", [METADATA, TOKEN, KEYS, USERINFO])
+@pytest.mark.parametrize("path", [OPENID, TOKEN, KEYS, USERINFO])
 async def test_provider_slow_times_out(provider, path):
     async with httpx2.AsyncClient(timeout=None) as client:
         upstream = Upstream.openid(provider.url, *CLIENT, timeout=0.5, http_client=client)
         login = UpstreamLogin(upstream)
-        if path != METADATA:
+        if path != OPENID:
             answer = await UpstreamLogin(patient := Upstream.openid(provider.url, *CLIENT)).answered()
             await patient.provider.aclose()
         provider.held = path
         provider.is_open.clear()
         with pytest.raises(UpstreamUnavailableError, match=r"not answered within 0\.5 s"):
-            await (login.url() if path == METADATA else login.redeemed(answer))
+            await (login.url() if path == OPENID else login.redeemed(answer))
         provider.mend()
         await upstream.provider.aclose()
 

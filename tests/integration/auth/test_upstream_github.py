@@ -13,10 +13,8 @@ from starlette.responses import JSONResponse, Response
 
 from mcpkit.auth import Upstream
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
-from tests.helpers.github_site import APPLICATION, USER, GitHubSite, github
+from tests.helpers.fake_idp import CLIENT, GITHUB_APPLICATION, GITHUB_USER, GitHubSite, UpstreamLogin, github
 from tests.helpers.tables import each_row
-from tests.helpers.upstream_login import UpstreamLogin
-from tests.helpers.upstream_site import CLIENT
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +63,7 @@ async def test_github_authorization_url(site, upstream):
         "state": "the-state",
         "code_challenge_method": "S256",
     }
-    assert not site.asked, "nobody is query where GitHub is"
+    assert not site.asked, "no metadata request is sent"
 
 
 async def test_github_scopes_are_separated_by_commas(site):
@@ -164,7 +162,7 @@ async def test_github_revoke_deletes_token(site, login):
     await login.upstream.provider.revoke(tokens)  # and may be again
 
     assert site.revoked == [tokens.access_token]
-    assert site.asked[APPLICATION] == 2
+    assert site.asked[GITHUB_APPLICATION] == 2
     assert site.user_of(tokens.access_token) is None
 
 
@@ -193,7 +191,7 @@ async def test_github_revoke_failure_is_unavailable(site, login):
 )
 async def test_github_profile_without_id_is_rejected(site, login, profile):
     def instead(request: Request) -> Response | None:
-        return JSONResponse(profile) if request.url.path == USER else None
+        return JSONResponse(profile) if request.url.path == GITHUB_USER else None
 
     site.instead = instead
     with pytest.raises(UpstreamUnavailableError, match="does not say who has logged in"):

@@ -20,11 +20,19 @@ from mcpkit.auth.base64url import encode
 from mcpkit.auth.upstream import openid as of_openid
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from mcpkit.auth.upstream.tokens import UpstreamTokens
-from tests.helpers.openid_site import KEYS, METADATA, TOKEN, USERINFO, OpenIdSite, openid
+from tests.helpers.fake_idp import (
+    CALLBACK,
+    CLIENT,
+    KEYS,
+    OPENID,
+    TOKEN,
+    USERINFO,
+    OpenIdSite,
+    UpstreamLogin,
+    openid,
+)
 from tests.helpers.signed_tokens import Signer
 from tests.helpers.tables import each_row
-from tests.helpers.upstream_login import CALLBACK, UpstreamLogin
-from tests.helpers.upstream_site import CLIENT
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +60,7 @@ async def test_openid_documents_are_fetched_once(provider, login):
     await login.redeemed()
     await login.redeemed()
 
-    assert (provider.asked[METADATA], provider.asked[KEYS]) == (1, 1)
+    assert (provider.asked[OPENID], provider.asked[KEYS]) == (1, 1)
     assert len(provider.asked) == 5, "and nobody looks where it is not"
 
 
@@ -161,7 +169,7 @@ async def test_openid_id_token_algorithms_and_at_hash(algorithm):
         await upstream.provider.aclose()
 
     assert identity.subject == "ada"
-    assert again == identity, "nobody can be query_of_login, and the ID token holds"
+    assert again == identity, "without userinfo the ID token is used"
 
 
 OTHER = Signer(key_id="another")
@@ -341,7 +349,7 @@ async def test_openid_callback_code_invalid_is_rejected(provider, login):
     assert not provider.forms
     with pytest.raises(UpstreamRefusedError) as refused:
         await login.redeemed({"code": "x" * 8_192})
-    assert refused.value.error == "invalid_grant", "it has been query_of_login"
+    assert refused.value.error == "invalid_grant", "the provider was asked"
 
 
 @pytest.mark.limit("claims of a user that a provider tells")
@@ -413,7 +421,7 @@ async def test_oauth_login_refresh_and_revoke(provider):
     assert (identity.subject, identity.claims) == ("7", {"id": 7, "name": "Ada"})
     assert (tokens.scopes, tokens.said) == (("chat",), {})
     assert provider.revoked == [renewed.refresh_token, renewed.access_token]
-    assert METADATA not in provider.asked
+    assert OPENID not in provider.asked
     assert "nonce" not in url
 
 

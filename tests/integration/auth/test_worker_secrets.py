@@ -18,7 +18,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.helpers.openid_site import REVOKE, TOKEN, USERINFO
+from tests.helpers.fake_idp import REVOKE, TOKEN, USERINFO
 from tests.helpers.tables import each_row
 from tests.integration.auth.workers import EMAIL, SECRET, HeldProvider, Journey, Workers, secrets_of
 

@@ -19,14 +19,12 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.helpers.authority_site import CALLBACK, code_of
 from tests.helpers.cluster.processes import Process, free_port
 from tests.helpers.event_streams import stateless_meta
-from tests.helpers.openid_site import TOKEN, OpenIdSite
-from tests.helpers.proxy_flow import ProxyFlow, form_of
+from tests.helpers.fake_idp import CLIENT, TOKEN, IdpLogin, OpenIdSite, log_in, serving_site
+from tests.helpers.oauth_flow import CALLBACK, ProxyFlow, code_of, form_of
 from tests.helpers.redis_server import RedisServer
 from tests.helpers.signed_tokens import Signer
-from tests.helpers.upstream_site import CLIENT, Login, log_in, serving_site
 from tests.helpers.waiting import PATIENCE
 
 CLIENT_ID, CLIENT_SECRET = CLIENT
@@ -64,7 +62,7 @@ class HeldProvider(OpenIdSite):
         self.release()
 
     @property
-    def latest(self) -> Login:
+    def latest(self) -> IdpLogin:
         """The login that was begun last."""
         return self.logins[-1]
 

@@ -10,7 +10,7 @@ import pytest
 from mcpkit import Principal, Server
 from mcpkit.auth import Grant, Introspection, TokenVerifier
 from tests.helpers.asgi_client import Serve, initialize
-from tests.helpers.provider import INTROSPECTION, providing
+from tests.helpers.fake_idp import INTROSPECTION, serve_keys
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +53,7 @@ async def test_one_that_cannot_be_closed_keeps_no_server_from_ending(
 
 
 async def test_connections_to_an_issuer_are_closed(serve: Serve) -> None:
-    with providing() as provider:
+    with serve_keys() as provider:
         provider.tokens["ada"] = {"active": True, "sub": "ada", "aud": URL}
         where = provider.url + INTROSPECTION
         verifier = Introspection(provider.url, client_id="a", client_secret="b", endpoint=where)

@@ -13,8 +13,7 @@ from mcpkit import Context, Server
 from mcpkit.auth import Jwt
 from tests.helpers.asgi_client import Serve, initialize
 from tests.helpers.clock import Clock
-from tests.helpers.hostile_tokens import CANARY, Hostile
-from tests.helpers.signed_tokens import ISSUER, NOW, Signer
+from tests.helpers.signed_tokens import CANARY, ISSUER, NOW, HostileTokens, Signer
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +50,7 @@ async def test_each_is_refused(server: Server, serve: Serve, caplog: pytest.LogC
     statuses: Counter[int] = Counter()
     async with serve(server) as client:
         with caplog.at_level(logging.DEBUG):
-            for number, (way, token) in enumerate(Hostile(SIGNERS).tokens(SEED, 1050)):
+            for number, (way, token) in enumerate(HostileTokens(SIGNERS).tokens(SEED, 1050)):
                 if token != token.strip():
                     continue  # white space around a header is none of it
                 request: Any = initialize() if number % 2 else b"{"
@@ -68,13 +67,13 @@ async def test_each_is_refused(server: Server, serve: Serve, caplog: pytest.LogC
                 statuses[answer.status] += 1
                 caplog.clear()
 
-        good = SIGNERS[0].token(Hostile(SIGNERS).claims())
+        good = SIGNERS[0].token(HostileTokens(SIGNERS).claims())
         assert (await client.post(initialize(), authorization(good)).whole()).status == 200
     assert set(statuses) == {400, 401}
 
 
 async def test_two_headers_are_none(server: Server, serve: Serve) -> None:
-    hostile = Hostile(SIGNERS)
+    hostile = HostileTokens(SIGNERS)
     good = SIGNERS[0].token(hostile.claims())
     async with serve(server) as client:
         for _, token in hostile.tokens(SEED, 42):

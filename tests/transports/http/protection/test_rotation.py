@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.helpers.provider import Provider, providing
+from tests.helpers.fake_idp import KeyIssuer, serve_keys
 from tests.helpers.serving import PATIENCE, Served, from_file
 from tests.helpers.signed_tokens import Signer
 
@@ -44,7 +44,7 @@ needs_posix = pytest.mark.skipif(
 )
 
 
-def ask(url: str, provider: Provider, signer: Signer, **changes: Any) -> httpx2.Response:
+def ask(url: str, provider: KeyIssuer, signer: Signer, **changes: Any) -> httpx2.Response:
     """Call the tool on a connection of its own, with a token that nobody has seen before."""
     now = time.time()
     told = {
@@ -58,7 +58,7 @@ def ask(url: str, provider: Provider, signer: Signer, **changes: Any) -> httpx2.
     return httpx2.post(f"{url}/mcp", json=CALL, headers=headers, timeout=PATIENCE, verify=False)
 
 
-def started(provider: Provider) -> Served:
+def started(provider: KeyIssuer) -> Served:
     served = Served([*from_file("tests.helpers.jwt_app:app"), "--workers", str(WORKERS)], ISSUER=provider.url)
     served.wait_for("Application startup complete", times=WORKERS)
     return served
@@ -67,7 +67,7 @@ def started(provider: Provider) -> Served:
 @needs_posix
 def test_no_valid_request_is_lost_while_keys_change_and_a_flood_asks_once_a_process() -> None:
     signers = [Signer("ES256", f"key {number}") for number in range(5)]
-    with providing(signers[0]) as provider, started(provider) as served:
+    with serve_keys(signers[0]) as provider, started(provider) as served:
         answers: Counter[int] = Counter()
         pids: set[str] = set()
         current = signers[0]
@@ -113,7 +113,7 @@ def test_no_valid_request_is_lost_while_keys_change_and_a_flood_asks_once_a_proc
 @needs_posix
 def test_a_provider_that_is_down_is_503_and_it_comes_back_by_itself() -> None:
     signer = Signer("ES256", "key")
-    with providing(signer) as provider, started(provider) as served:
+    with serve_keys(signer) as provider, started(provider) as served:
         provider.break_down()
         for _ in range(6):
             answer = ask(served.origin, provider, signer)
