@@ -87,7 +87,7 @@ def method_of(body: bytes) -> str:
 
 def make_server(auth: TokenVerifier, notes: list[str], **options: Any) -> Server:
     server = Server(
-        "serve_jwt",
+        "notes",
         auth=auth,
         scopes={
             "notes:read": Scope("Read notes", default=True),
@@ -127,7 +127,7 @@ def serve_jwt(issuer: str) -> Iterator[ProtectedServer]:
 USERS = {"ada": {"email": "ada@example.com"}, "bob": {"email": "bob@example.com"}}
 
 
-NAME = "upstream_of"
+NAME = "directory"
 
 
 SECRET = "a secret of the tests, long enough"
