@@ -17,10 +17,10 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from mcpkit import Finding, Scope, Server, check_authorization
 from mcpkit.auth import InvalidTokenError, TokenVerifier, Upstream
-from tests.helpers.asgi_client import lifespan
 from tests.helpers.clock import Clock
 from tests.helpers.oauth_flow import CALLBACK as CLIENT_CALLBACK
 from tests.helpers.oauth_flow import Login, PageForms, redirect_params
+from tests.helpers.raw_client import lifespan
 from tests.helpers.signed_tokens import Signer
 
 TENANT = "f7e1c2a4-0b3d-4c5e-8f60-112233445566"

@@ -21,9 +21,9 @@ from starlette.routing import Mount, Route
 
 from mcpkit import Context, Scope, Server
 from mcpkit.auth import AuditEvent, Jwt, OAuthProxy
-from tests.helpers.asgi_client import initialize
 from tests.helpers.browser import Browser, Profile
 from tests.helpers.identity_provider import IdentityProvider, providing
+from tests.helpers.raw_client import initialize
 from tests.helpers.serving import NginxProxy, free_ports, in_thread, serve_nginx
 from tests.integration.auth.clients import (
     CLIENT_2,

@@ -19,10 +19,10 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.helpers.cluster.processes import Process, free_port
-from tests.helpers.event_streams import stateless_meta
 from tests.helpers.fake_idp import CLIENT, TOKEN, IdpLogin, OpenIdSite, log_in, serving_site
 from tests.helpers.oauth_flow import CALLBACK, ProxyFlow, code_of, form_of
+from tests.helpers.pipe import stateless_meta
+from tests.helpers.processes import Process, free_port
 from tests.helpers.redis_server import RedisServer
 from tests.helpers.signed_tokens import Signer
 from tests.helpers.waiting import PATIENCE

@@ -16,9 +16,9 @@ from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth
 from mcpkit.auth import DevAuth
 from mcpkit.client.authorization.client_authentication import PublicClient
 from mcpkit.client.transports.http.sse import SseTransport
-from tests.helpers.authority_site import Forms
 from tests.helpers.granting import RESOURCE, Clicks, Granting, clicking, notes
 from tests.helpers.logging_in import User
+from tests.helpers.oauth_flow import PageForms
 from tests.helpers.serving import in_thread_at
 
 pytestmark = pytest.mark.anyio
@@ -279,7 +279,7 @@ class InApp:
     async def visit(self, url: str, state: str) -> Mapping[str, str]:
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(self._app)) as browser:
             page = await browser.get(url)
-            [form] = [form for form in Forms(page.text).forms if form.get("user") == "ada"]
+            [form] = [form for form in PageForms(page.text).forms if form.get("user") == "ada"]
             answer = await browser.post(url, data=form)
         return dict(parse_qsl(urlsplit(answer.headers["location"]).query))
 
