@@ -1,6 +1,6 @@
 """Sends a value of each type through a tool: `python bench/types_page.py`, which writes docs/reference/types.md.
 
-The types are those of supported.py and supported_foreign.py in tests/helpers, which the tests of round trips draw from.
+The types are those of tests/helpers/supported_types.py, which the tests of round trips draw from.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ PAGE = ROOT / "docs" / "reference" / "types.md"
 sys.path.insert(0, str(ROOT))
 
 from mcpkit.schema import formats  # noqa: E402
-from tests.helpers.echoed import REVISIONS, Echo  # noqa: E402
-from tests.helpers.supported import Supported  # noqa: E402
-from tests.helpers.supported_foreign import EVERY  # noqa: E402
+from tests.helpers.supported_types import EVERY, REVISIONS, Echo, Supported  # noqa: E402
 
 INTRODUCTION = """\
-<!-- Written by bench/types_page.py: change that, or tests/helpers/supported.py, and run it again. -->
+<!-- Written by bench/types_page.py: change that, or tests/helpers/supported_types.py, and run it again. -->
 
 # Types
 

@@ -1,18 +1,20 @@
-"""Completion of the arguments of prompts (templates are in test_resources)."""
+"""Completion of arguments, and the context of a request."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
+import json
 import threading
-from collections.abc import Iterator
 from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal
 
 import pytest
 
-from mcpkit import Complete, ProtocolError, RegistrationError, Server, current_context
+from mcpkit import Complete, Context, ProtocolError, Server, current_context
+from mcpkit.engine.connection import Connection
+from mcpkit.protocol.revisions import STATELESS
 from mcpkit.testing import Client, connect
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +48,7 @@ class Size(IntEnum):
     BIG = 12
 
 
-async def test_choices_complete_with_no_code(server: Server) -> None:
+async def test_completion_of_choices(server: Server) -> None:
     @server.prompt
     def plan(
         unit: Unit,
@@ -65,13 +67,7 @@ async def test_choices_complete_with_no_code(server: Server) -> None:
         assert (await complete(client, "kind", "x")) == {"values": [], "total": 0, "hasMore": False}
 
 
-async def test_what_begins_with_the_text_comes_before_what_contains_it(server: Server) -> None:
-    server.prompt(lambda city: "", name="plan", complete={"city": ["New York", "York", "Rome"]})
-    async with connect(server) as client:
-        assert (await complete(client, "city", "yo"))["values"] == ["York", "New York"]
-
-
-async def test_a_function_gets_the_text_and_the_other_arguments(server: Server) -> None:
+async def test_completion_function_receives_value_and_arguments(server: Server) -> None:
     @server.prompt
     def plan(country: str, city: Annotated[str, Complete(cities)]) -> str:
         return ""
@@ -80,19 +76,9 @@ async def test_a_function_gets_the_text_and_the_other_arguments(server: Server) 
         assert (await complete(client, "city", "ro", country="it"))["values"] == ["it-ro"]
 
 
-async def test_a_function_that_is_not_async_runs_in_a_thread(server: Server) -> None:
-    def cities(value: str) -> list[str]:
-        return [str(threading.current_thread() is threading.main_thread()), current_context().method]
-
-    server.prompt(lambda city: "", name="plan", complete={"city": cities})
-    async with connect(server) as client:
-        assert (await complete(client, "city", ""))["values"] == ["False", "completion/complete"]
-
-
-@pytest.mark.parametrize(
-    ("count", "has_more"), [(0, False), (99, False), (100, False), (101, True), (5000, True)]
-)
-async def test_at_most_100_values_are_sent(server: Server, count: int, has_more: bool) -> None:
+@each_row(("count", "has_more"), [(0, False), (100, False), (101, True)])
+async def test_completion_sends_at_most_100_values(count: int, has_more: bool) -> None:
+    server = Server("s")
     server.prompt(
         lambda n: "", name="plan", complete={"n": lambda value: (str(number) for number in range(count))}
     )
@@ -103,37 +89,8 @@ async def test_at_most_100_values_are_sent(server: Server, count: int, has_more:
         assert completion["hasMore"] is has_more
 
 
-async def test_values_that_are_no_text_are_told_as_text(server: Server) -> None:
-    server.prompt(lambda x: "", name="plan", complete={"x": lambda value: [1, True, Unit.CELSIUS]})
-    async with connect(server) as client:
-        assert (await complete(client, "x", ""))["values"] == ["1", "true", "celsius"]
-
-
-async def test_an_argument_that_nobody_completes_has_no_values(server: Server) -> None:
-    server.prompt(lambda city, day: "", name="plan", complete={"city": ["Rome"]})
-    async with connect(server) as client:
-        assert await complete(client, "day", "") == {"values": [], "total": 0, "hasMore": False}
-
-
-@pytest.mark.parametrize("completer", [5, "abc", lambda value, arguments, third: []])
-def test_what_cannot_complete_is_refused(server: Server, completer: Any) -> None:
-    with pytest.raises(RegistrationError, match=r"argument 'city': .*complete"):
-
-        @server.prompt(complete={"city": completer})
-        def plan(city: str) -> str:
-            return city
-
-
-def test_what_cannot_complete_is_refused_in_an_annotation_too(server: Server) -> None:
-    with pytest.raises(RegistrationError, match=r"argument 'city': .*complete"):
-
-        @server.prompt
-        def plan(city: Annotated[str, Complete("Oslo")]) -> str:
-            return city
-
-
 @pytest.mark.parametrize("values", [None, "Oslo"])
-async def test_a_function_that_returns_no_list_is_an_error(
+async def test_completion_function_without_list_is_error(
     server: Server, caplog: pytest.LogCaptureFixture, values: Any
 ) -> None:
     @server.prompt(complete={"city": lambda value: values})
@@ -149,30 +106,21 @@ async def test_a_function_that_returns_no_list_is_an_error(
     assert "returns a list of strings" in str(record.exc_info[1])
 
 
-def test_completing_an_argument_that_does_not_exist_is_refused(server: Server) -> None:
-    with pytest.raises(RegistrationError, match=r"'town'.*city"):
-        server.prompt(lambda city: "", name="plan", complete={"town": ["Rome"]})
-
-
-@pytest.mark.parametrize(
+@each_row(
     "params",
     [
-        {},
-        {"ref": {}},
-        {"ref": {"type": "ref/prompt"}},
-        {"ref": {"type": "ref/prompt", "name": "unheard"}},
+        {}, {"ref": {}}, {"ref": {"type": "ref/prompt"}}, {"ref": {"type": "ref/prompt", "name": "unheard"}},
         {"ref": {"type": "ref/resource", "uri": "data://unheard/{x}"}},
         {"ref": {"type": "ref/tool", "name": "plan"}},
         {"ref": {"type": "ref/prompt", "name": "plan"}, "argument": {"name": "town", "value": ""}},
         {"ref": {"type": "ref/prompt", "name": "plan"}, "argument": {"name": "city"}},
         {"ref": {"type": "ref/prompt", "name": "plan"}, "argument": {"name": "city", "value": 3}},
-        {"ref": {"type": "ref/prompt", "name": "plan"}, "argument": []},
-        {"context": []},
-        {"context": {"arguments": {"x": 3}}},
-        {"context": {"arguments": []}},
+        {"ref": {"type": "ref/prompt", "name": "plan"}, "argument": []}, {"context": []},
+        {"context": {"arguments": {"x": 3}}}, {"context": {"arguments": []}},
     ],
-)
-async def test_malformed_requests_are_invalid_params(server: Server, params: dict[str, Any]) -> None:
+)  # fmt: skip
+async def test_completion_malformed_request_is_invalid_params(params: dict[str, Any]) -> None:
+    server = Server("s")
     server.prompt(lambda city: "", name="plan", complete={"city": ["Rome"]})
     given: dict[str, Any] = {"argument": {"name": "city", "value": ""}}
     if "context" in params:
@@ -183,39 +131,10 @@ async def test_malformed_requests_are_invalid_params(server: Server, params: dic
         assert caught.value.code == -32602
 
 
-async def test_the_capability_is_declared_when_something_completes(server: Server) -> None:
-    server.prompt(lambda city: "", name="plain")
-    async with connect(server) as client:
-        assert "completions" not in client.server_capabilities
-    server.prompt(lambda city: "", name="plan", complete={"city": ["Rome"]})
-    async with connect(server) as client:
-        assert client.server_capabilities["completions"] == {}
-
-
-async def test_a_completion_can_be_cancelled(server: Server) -> None:
-    started, ended = asyncio.Event(), asyncio.Event()
-
-    async def slow(value: str) -> list[str]:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return []
-
-    server.prompt(lambda city: "", name="plan", complete={"city": slow})
-    async with connect(server) as client:
-        request = asyncio.ensure_future(complete(client, "city", ""))
-        await started.wait()
-        request.cancel()
-        await asyncio.wait_for(ended.wait(), 10)
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("timeout", [0.01, None], ids=["of the server", "of its own"])
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "in a thread"])
-async def test_a_completion_has_a_time_limit(
-    monkeypatch: pytest.MonkeyPatch, revision: str, timeout: float | None, is_async: bool
+async def test_completion_times_out(
+    monkeypatch: pytest.MonkeyPatch, timeout: float | None, is_async: bool
 ) -> None:
     monkeypatch.setattr("mcpkit.components.completion.TIMEOUT", 0.01)
     server = Server("slow", timeout=timeout)
@@ -234,27 +153,91 @@ async def test_a_completion_has_a_time_limit(
         return word
 
     params = {"ref": {"type": "ref/prompt", "name": "say"}, "argument": {"name": "word", "value": ""}}
-    async with connect(server, revision=revision) as client:
+    async with connect(server) as client:
         with pytest.raises(ProtocolError, match=r"timed out after 0\.01 s"):
             await client.request("completion/complete", params)
         released.set()
 
 
-async def test_values_may_be_generated_where_the_function_runs_and_without_end() -> None:
-    server = Server("endless")
-    threads: set[int] = set()
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_context_of_request(server: Server, revision: str) -> None:
+    seen: list[Context] = []
 
-    def numbers(value: str) -> Iterator[int]:
-        for number in itertools.count():
-            threads.add(threading.get_ident())
-            yield number
+    @server.tool
+    async def look(ctx: Context, x: int = 0) -> str:
+        seen.append(ctx)
+        return ""
 
-    @server.prompt(complete={"number": numbers})
-    async def count(number: int) -> str:
-        return str(number)
+    info = {"name": "tests", "version": "1.2"}
+    async with connect(server, revision=revision, info=info, capabilities={"roots": {}}) as client:
+        await client.request(
+            "tools/call", {"name": "look", "arguments": {"x": 1}, "_meta": {"example.com/trace": "abc"}}
+        )
+    (ctx,) = seen
+    assert ctx.method == "tools/call"
+    assert ctx.params["arguments"] == {"x": 1}
+    assert ctx.meta["example.com/trace"] == "abc"
+    assert ctx.client.info == info
+    assert (ctx.client.name, ctx.client.version) == ("tests", "1.2")
+    assert ctx.client.capabilities == {"roots": {}}
+    assert ctx.revision == revision
+    assert ctx.era == ("stateless" if revision in STATELESS else "handshake")
+    assert ctx.server is server
+    assert ctx.state is None
+    assert ctx.request_id == 2
 
-    params = {"ref": {"type": "ref/prompt", "name": "count"}, "argument": {"name": "number", "value": ""}}
-    async with connect(server) as client:
-        completion = (await client.request("completion/complete", params))["completion"]
-    assert completion == {"values": [str(number) for number in range(100)], "hasMore": True}
-    assert threading.get_ident() not in threads
+
+async def test_context_progress_waits_for_slow_reader(server: Server) -> None:
+    steps: list[str] = []
+    keeps_up = asyncio.Event()
+
+    @server.tool
+    async def f(ctx: Context) -> str:
+        await ctx.progress(1)
+        steps.append("after the first")
+        return ""
+
+    async def ready() -> None:
+        await keeps_up.wait()
+
+    async with server.running():
+        sent: list[Any] = []
+        connection = Connection(server, lambda line: sent.append(json.loads(line)), ready=ready)
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "progressToken": 1,
+        }
+        request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "f", "_meta": meta}}
+        connection.receive(json.dumps(request).encode())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert [message.get("method") for message in sent] == ["notifications/progress"]
+        assert steps == []
+        keeps_up.set()
+        await connection.drain()
+        assert steps == ["after the first"]
+        await connection.aclose()
+
+
+async def test_context_log_without_declared_logging_is_error() -> None:
+    errors: list[str] = []
+
+    async def log() -> None:
+        try:
+            await current_context().info("hello")
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    silent = Server("silent")
+    silent.tool(log)
+    async with connect(silent, revision="2025-11-25") as client:
+        await client.call("log")
+        assert client.notifications == []
+    assert "does not declare logging" in errors[0]
+
+    outspoken = Server("outspoken", offers={"logging"})
+    outspoken.tool(log)
+    async with connect(outspoken, revision="2025-11-25") as client:
+        await client.call("log")
+        assert [message["params"]["data"] for message in client.notifications] == ["hello"]

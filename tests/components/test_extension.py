@@ -1,8 +1,9 @@
-"""Extensions of the protocol: how they are made, attached, advertised and asked for."""
+"""Extensions of the protocol: identifiers, advertising, results, notifications and middleware."""
 
 from __future__ import annotations
 
-import math
+import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,6 @@ from mcpkit import (
     Context,
     Extension,
     ExtensionResult,
-    MissingCapabilityError,
     ProtocolError,
     RegistrationError,
     Registry,
@@ -20,15 +20,25 @@ from mcpkit import (
     ToolError,
 )
 from mcpkit.common.errors import OutputError
+from mcpkit.middleware import CallNext, CallTool, Detached, Request, Result, ToolCall
 from mcpkit.testing import Client, connect
-from tests.typed.extension import server as typed_server
+from tests.helpers.mailbox import Mailbox
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
 ID = "com.example/thing"
+
+
 HANDSHAKE = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+
+
 STATELESS = "2026-07-28"
+
+
 EVERY = [*HANDSHAKE, STATELESS]
+
+
 KNOWS = {"extensions": {ID: {}}}
 
 
@@ -38,96 +48,23 @@ class Ticket:
     place: int = 1
 
 
-# Making one
-
-
-@pytest.mark.parametrize(
+@each_row(
     "identifier",
     [
-        "com.example/thing",
-        "io.modelcontextprotocol/tasks",
-        "a/b",
-        "com.ex-ample2/Thing_2.x-y",
+        "", "thing", "/thing", "com.example/", "com.example", "com..example/thing", "1com.example/thing",
+        "com.example-/thing", "com.example/-thing", "com.example/thing.", "com.example/thing/more",
+        "com.example/thing\n", "com.exämple/thing", "com example/thing", None, 7,
     ],
-)
-def test_identifiers_have_a_domain_and_a_name(identifier: str) -> None:
-    extension = Extension(identifier)
-    assert (extension.identifier, extension.settings) == (identifier, {})
-    assert extension.capability == f"extensions.{identifier}"
-
-
-@pytest.mark.parametrize(
-    "identifier",
-    [
-        "",
-        "thing",
-        "/thing",
-        "com.example/",
-        "com.example",
-        "com..example/thing",
-        "1com.example/thing",
-        "com.example-/thing",
-        "com.example/-thing",
-        "com.example/thing.",
-        "com.example/thing/more",
-        "com.example/thing\n",
-        "com.exämple/thing",
-        "com example/thing",
-        None,
-        7,
-    ],
-)
-def test_other_identifiers_are_refused(identifier: Any) -> None:
+)  # fmt: skip
+def test_extension_wrong_identifier_is_refused(identifier: Any) -> None:
     with pytest.raises(RegistrationError, match=r"com\.example/receipts"):
         Extension(identifier)
     with pytest.raises(RegistrationError, match=r"com\.example/receipts"):
         Server("s").extension(identifier)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (["max"], "a dict whose keys are strings"),
-        ("max", "a dict whose keys are strings"),
-        ({1: 2}, "a dict whose keys are strings"),
-        ({"max": math.nan}, "has no form in JSON"),
-        ({"max": object()}, "has no form in JSON"),
-        ({"max": "\ud800"}, "has no form in JSON"),
-    ],
-)
-def test_settings_are_a_json_object(settings: Any, message: str) -> None:
-    with pytest.raises(RegistrationError, match=message):
-        Server("s").extension(ID, settings)
-
-
-def test_settings_are_kept_as_they_were_given() -> None:
-    settings = {"max": 3, "kinds": ["a"]}
-    extension = Extension(ID, settings)
-    settings["kinds"].append("b")  # type: ignore[attr-defined]  # the test knows that it is a list
-    assert extension.settings == {"max": 3, "kinds": ["a"]}
-
-
-def test_there_is_one_of_each_identifier() -> None:
-    server = Server("s")
-    extension = server.extension(ID)
-    with pytest.raises(RegistrationError, match="already"):
-        server.extension(ID, {"max": 3})
-    assert server.extensions == {ID: extension}
-    with pytest.raises(RegistrationError, match="with the settings"):
-        server.include(Extension(ID, {"max": 3}))
-    assert server.extensions == {ID: extension}
-
-
-def test_a_ready_made_one_is_included() -> None:
-    with pytest.raises(RegistrationError, match=r"include\(\.\.\.\)"):
-        Server("s").extension(Extension(ID))  # type: ignore[arg-type]  # the mistake that is tested
-
-
-# Advertising
-
-
-@pytest.mark.parametrize("revision", EVERY)
-async def test_it_is_advertised_where_the_revision_knows_extensions(revision: str) -> None:
+@each_row("revision", EVERY)
+async def test_extension_is_advertised_in_stateless_version_only(revision: str) -> None:
     server = Server("s")
     server.extension(ID, {"max": 3})
     server.include(Extension("com.example/other"))
@@ -136,7 +73,7 @@ async def test_it_is_advertised_where_the_revision_knows_extensions(revision: st
     assert advertised == ({ID: {"max": 3}, "com.example/other": {}} if revision == STATELESS else None)
 
 
-async def test_what_includes_a_server_has_its_extensions() -> None:
+async def test_extension_of_included_server_is_used() -> None:
     inner, middle, outer = Server("inner"), Registry(), Server("outer")
     outer.include(middle)
     middle.include(inner, prefix="in")
@@ -166,57 +103,20 @@ async def test_what_includes_a_server_has_its_extensions() -> None:
         assert (await client.request("thing/do"))["done"] == "yes"
 
 
-async def test_two_servers_with_the_same_extension_can_be_included() -> None:
-    outer = Server("outer")
-    for name in ("one", "other"):
-        inner = Server(name)
-        inner.extension(ID, {"max": 3})
-        outer.include(inner, prefix=name)
-    async with connect(outer) as client:
-        assert client.server_capabilities["extensions"] == {ID: {"max": 3}}
-
-
-async def test_a_server_of_its_own_may_have_nothing_but_an_extension() -> None:
-    server = Server("s")
-    server.extension(ID)
-    async with connect(server) as client:
-        assert client.server_capabilities == {"extensions": {ID: {}}}
-        with pytest.raises(ProtocolError, match="Method not found: tools/list"):
-            await client.list_tools()
-
-
-# What clients declare
-
-
-async def ask(client: Client, tool: str = "look") -> Any:
+async def call_look(client: Client, tool: str = "look") -> Any:
     return (await client.call(tool)).structured
 
 
-@pytest.mark.parametrize(
+@each_row(
     "declared",
     [
-        {},
-        {"extensions": {}},
-        {"extensions": {"com.example/other": {}}},
-        {"extensions": {ID: 1}},
+        {}, {"extensions": {}}, {"extensions": {"com.example/other": {}}}, {"extensions": {ID: 1}},
         {"extensions": []},
     ],
-)
-async def test_a_client_that_has_not_declared_it_does_not_support_it(declared: dict[str, Any]) -> None:
+)  # fmt: skip
+async def test_extension_undeclared_is_not_supported(declared: dict[str, Any]) -> None:
     async with connect(looking(), capabilities=declared) as client:
-        assert await ask(client) == {"supported": False, "settings": None}
-
-
-async def test_a_client_that_has_declared_it_supports_it() -> None:
-    async with connect(looking(), capabilities={"extensions": {ID: {"kinds": ["a"]}}}) as client:
-        assert await ask(client) == {"supported": True, "settings": {"kinds": ["a"]}}
-
-
-@pytest.mark.parametrize("revision", HANDSHAKE)
-async def test_no_client_of_an_older_revision_supports_it(revision: str) -> None:
-    async with connect(looking(), revision=revision, capabilities=KNOWS) as client:
-        assert '"supported":false' in (await client.call("look")).text
-        assert (await client.call("declared")).text == "true"
+        assert await call_look(client) == {"supported": False, "settings": None}
 
 
 def looking() -> Server:
@@ -232,9 +132,6 @@ def looking() -> Server:
         return ctx.client.supports(thing.capability)
 
     return server
-
-
-# Result types
 
 
 def queueing(*, is_careful: bool = True) -> Server:
@@ -255,7 +152,7 @@ def queueing(*, is_careful: bool = True) -> Server:
     return server
 
 
-async def test_a_tool_answers_with_a_type_of_its_own() -> None:
+async def test_extension_result_has_own_type() -> None:
     async with connect(queueing(), capabilities=KNOWS) as client:
         result = await client.call("queue")
         assert result.type == "ticket"
@@ -268,8 +165,8 @@ async def test_a_tool_answers_with_a_type_of_its_own() -> None:
         assert threaded.meta.keys() == {"io.modelcontextprotocol/serverInfo", "com.example/a"}
 
 
-@pytest.mark.parametrize("revision", EVERY)
-async def test_other_clients_get_what_the_core_protocol_has(revision: str) -> None:
+@each_row("revision", EVERY)
+async def test_extension_result_is_core_result_for_other_clients(revision: str) -> None:
     declared = {} if revision == STATELESS else KNOWS
     async with connect(queueing(), revision=revision, capabilities=declared) as client:
         result = await client.call("queue")
@@ -278,14 +175,7 @@ async def test_other_clients_get_what_the_core_protocol_has(revision: str) -> No
     assert not result.is_error
 
 
-async def test_its_type_stays_out_of_the_output_schema() -> None:
-    async with connect(queueing()) as client:
-        tools = {tool["name"]: tool for tool in await client.list_tools()}
-    assert tools["queue"]["outputSchema"]["required"] == ["id"]
-    assert "outputSchema" not in tools["queue_in_thread"]
-
-
-async def test_a_client_that_does_not_know_it_is_told_what_it_lacks() -> None:
+async def test_extension_result_for_client_without_it_is_error() -> None:
     async with connect(queueing(is_careful=False)) as client:
         with pytest.raises(ProtocolError) as raised:
             await client.call("queue")
@@ -293,27 +183,23 @@ async def test_a_client_that_does_not_know_it_is_told_what_it_lacks() -> None:
     assert raised.value.data == {"requiredCapabilities": KNOWS}
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
-async def test_it_never_reaches_an_older_revision(revision: str) -> None:
+@each_row("revision", HANDSHAKE)
+async def test_extension_result_is_error_in_handshake_versions(revision: str) -> None:
     async with connect(queueing(is_careful=False), revision=revision, capabilities=KNOWS) as client:
         result = await client.call("queue")
     assert result.is_error
     assert ID in result.text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("result_type", "members", "error"),
     [
-        ("", None, ValueError),
-        ("complete", None, ValueError),
-        ("input_required", None, ValueError),
-        (None, None, ValueError),
-        ("ticket", [1], TypeError),
-        ("ticket", "text", TypeError),
+        ("", None, ValueError), ("complete", None, ValueError), ("input_required", None, ValueError),
+        (None, None, ValueError), ("ticket", [1], TypeError), ("ticket", "text", TypeError),
         ("ticket", {"value": object()}, OutputError),
     ],
-)
-async def test_a_result_that_is_none_is_refused_where_it_is_made(
+)  # fmt: skip
+async def test_extension_wrong_result_is_refused(
     result_type: Any, members: Any, error: type[Exception]
 ) -> None:
     server = Server("s")
@@ -334,72 +220,196 @@ async def test_a_result_that_is_none_is_refused_where_it_is_made(
     assert isinstance(seen[0], error)
 
 
-async def test_a_result_cannot_be_made_for_a_client_without_it() -> None:
-    server = Server("s")
-    thing = server.extension(ID)
-
-    @server.tool
-    async def make(ctx: Context) -> str:
-        with pytest.raises(MissingCapabilityError, match=ID):
-            thing.result(ctx, "ticket")
-        return "done"
-
-    async with connect(server) as client:
-        assert (await client.call("make")).text == "done"
+ID = "com.example/thing"
 
 
-async def test_a_later_revision_leaves_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is narrowed for revisions that are no longer the newest are results of the core protocol alone."""
-    monkeypatch.setattr("mcpkit.engine.methods.LATEST", "2027-01-01")
-    async with connect(queueing(), capabilities=KNOWS) as client:
-        assert (await client.call("queue")).type == "ticket"
+KNOWS = {"extensions": {ID: {}}}
 
 
-# Components
+EVERY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 
 
-async def test_it_adds_tools_resources_and_prompts() -> None:
-    server = Server("s")
+def make_wrapper() -> Extension:
+    """An extension that puts tickets in the place of results."""
     thing = Extension(ID)
 
-    @thing.tool(meta={"ui": {"resourceUri": "ui://thing/view"}})
-    async def show() -> str:
-        return "shown"
+    @thing.middleware("tools/call")
+    async def wrap(call: ToolCall, call_next: CallTool) -> Mapping[str, Any]:
+        if call.name == "slow" and thing.is_supported(call.ctx):
+            return thing.result(call.ctx, "ticket", {"id": "1"})
+        return await call_next(call)
 
-    @thing.resource("ui://thing/view", mime_type="text/html;profile=mcp-app")
-    async def view() -> str:
-        return "<p>"
+    return thing
 
-    server.include(thing)
 
-    @thing.prompt
-    def suggest() -> str:
-        return "Do the thing"
+def make_server() -> Server:
+    server = Server("s")
 
+    @server.tool
+    async def slow() -> int:
+        return 1
+
+    @server.tool
+    async def quick() -> int:
+        return 2
+
+    return server
+
+
+async def test_extension_middleware_replaces_result() -> None:
+    server = make_server()
+    server.include(make_wrapper())
+    async with connect(server, capabilities=KNOWS) as client:
+        ticket = await client.call("slow")
+        assert ticket.data == {
+            "resultType": "ticket",
+            "id": "1",
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "0.0.0"}},
+        }
+        assert (await client.call("quick")).structured == 2
+
+
+async def test_extension_middleware_runs_inside_server_middleware() -> None:
+    server = make_server()
+    thing = server.extension(ID)
+    order: list[str] = []
+
+    def note(name: str) -> Any:
+        async def noting(request: Request, call_next: CallNext) -> Result:
+            order.append(name)
+            return await call_next(request)
+
+        return noting
+
+    thing.middleware(note("first of the extension"))
+    server.middleware(note("the server's"))
+    thing.middleware("tools/call")(note("second of the extension"))
+    other = server.extension("com.example/other")
+    other.middleware(note("another's"))
     async with connect(server) as client:
-        assert (await client.list_tools())[0]["_meta"] == {"ui": {"resourceUri": "ui://thing/view"}}
-        assert (await client.read("ui://thing/view"))[0]["mimeType"] == "text/html;profile=mcp-app"
-        assert (await client.get_prompt("suggest"))[0]["content"]["text"] == "Do the thing"
+        order.clear()
+        await client.call("quick")
+    assert order == ["the server's", "first of the extension", "second of the extension", "another's"]
 
 
-async def test_a_tool_of_an_extension_may_require_it() -> None:
+async def test_extension_middleware_wraps_own_methods() -> None:
     server = Server("s")
     thing = server.extension(ID)
 
-    @thing.tool(requires=thing.capability)
-    async def only() -> str:
-        return "for those who know"
+    @thing.method("thing/do")
+    async def do() -> dict[str, int]:
+        return {"value": 1}
+
+    @thing.middleware("thing/do")
+    async def more(request: Request, call_next: CallNext) -> Result:
+        result = await call_next(request)
+        result["value"] += 1
+        return result
+
+    @server.middleware("thing/do")
+    async def still_more(request: Request, call_next: CallNext) -> Result:
+        result = await call_next(request)
+        result["value"] *= 10
+        return result
 
     async with connect(server, capabilities=KNOWS) as client:
-        assert (await client.call("only")).text == "for those who know"
+        assert (await client.request("thing/do"))["value"] == 20
+
+
+def test_extension_middleware_of_unknown_method_is_refused() -> None:
+    server = Server("s")
+    thing = server.extension(ID)
+    with pytest.raises(RegistrationError, match=r"no middleware can wrap 'thing/do'; there are .*tools/call"):
+        thing.middleware("thing/do")
+    with pytest.raises(RegistrationError, match="no middleware can wrap 'ping'"):
+        server.middleware("ping")
+
+
+@each_row("revision", EVERY)
+async def test_extension_notification_is_sent(revision: str) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def tell(ctx: Context) -> str:
+        await ctx.notify("notifications/thing/begun", {"id": "1"})
+        await ctx.notify("notifications/thing")
+        return "done"
+
+    @server.tool
+    def tell_from_thread(ctx: Context) -> str:
+        ctx.sync.notify("notifications/thing/begun", {"id": "2"})
+        return "done"
+
+    async with connect(server, revision=revision) as client:
+        await client.call("tell")
+        assert await client.notification("notifications/thing/begun") == {"id": "1"}
+        assert client.notifications == [{"jsonrpc": "2.0", "method": "notifications/thing"}]
+        await client.call("tell_from_thread")
+        assert await client.notification("notifications/thing/begun") == {"id": "2"}
+
+
+@each_row(
+    ("method", "params", "error"),
+    [
+        ("notifications/progress", {}, ValueError), ("notifications/cancelled", {}, ValueError),
+        ("notifications/tools/list_changed", None, ValueError), ("thing/begun", {}, ValueError),
+        ("", {}, ValueError), ("notifications/thing", {"value": object()}, ValueError),
+        ("notifications/thing", {"value": "\ud800"}, ValueError),
+    ],
+)  # fmt: skip
+async def test_extension_notification_with_reserved_name_is_refused(
+    method: str, params: Any, error: type[Exception]
+) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def tell(ctx: Context) -> str:
+        with pytest.raises(error):
+            await ctx.notify(method, params)
+        return "refused"
+
     async with connect(server) as client:
-        with pytest.raises(ProtocolError) as raised:
-            await client.call("only")
-    assert raised.value.code == -32021
+        assert (await client.call("tell")).text == "refused"
+        assert client.notifications == []
 
 
-async def test_what_the_checkers_have_read_is_served() -> None:
-    async with connect(typed_server, capabilities={**KNOWS, "sampling": {}}) as client:
-        assert (await client.request("thing/get", {"id": "a"}))["id"] == "a"
-        assert (await client.request("thing/count", {"least": 3}))["count"] == 3
-        assert (await client.call("queue")).data["id"] == "3"
+async def test_extension_detached_call_runs_on_after_answer() -> None:
+    """What tasks are built on: the client has its answer, and the tool still runs and reports."""
+    server = Server("s")
+    thing = server.extension(ID)
+    may_end = asyncio.Event()
+    running: list[Detached] = []
+    mailboxes: list[Mailbox] = []
+
+    @thing.middleware("tools/call")
+    async def later(call: ToolCall, call_next: CallTool) -> Mapping[str, Any]:
+        mailboxes.append(Mailbox(call))
+        running.append(call.detach(call_next, mailboxes[-1]))
+        return thing.result(call.ctx, "task", {"taskId": str(len(running)), "status": "working"})
+
+    @server.tool
+    async def bake(bread: str, ctx: Context) -> str:
+        await may_end.wait()
+        await ctx.notify("notifications/thing/baked", {"bread": bread})
+        return f"baked {bread}"
+
+    @server.tool
+    def fail(ctx: Context) -> str:
+        ctx.sync.notify("notifications/thing/failing")
+        raise ToolError("burnt")
+
+    @thing.method("jobs/get", named_by="taskId")
+    async def get(taskId: str) -> dict[str, Any]:
+        return {"taskId": taskId, "status": "completed", "result": await running[int(taskId) - 1].result()}
+
+    async with connect(server, capabilities=KNOWS) as client:
+        task = await client.call("bake", {"bread": "rye"})
+        assert (task.type, task.data["taskId"]) == ("task", "1")
+        may_end.set()
+        done = await client.request("jobs/get", {"taskId": "1"})
+        assert (done["resultType"], done["result"]["content"][0]["text"]) == ("complete", "baked rye")
+        assert client.notifications == []
+        assert [message["method"] for message in mailboxes[0].messages] == ["notifications/thing/baked"]
+        await client.call("fail")
+        failed = await client.request("jobs/get", {"taskId": "2"})
+        assert (failed["result"]["isError"], failed["result"]["content"][0]["text"]) == (True, "burnt")

@@ -1,17 +1,18 @@
-"""`@tool`, `@resource`, `@prompt` free of any server, and `include` of what they mark."""
+"""`include`: marked functions, modules, objects and registries, with prefixes, and taking them back."""
 
 from __future__ import annotations
 
 import asyncio
-import pickle
+import threading
 import types
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from mcpkit import ProtocolError, RegistrationError, Registry, Server, prompt, resource, tool
-from mcpkit.testing import connect
+from mcpkit import Extension, ProtocolError, RegistrationError, Registry, Server, prompt, resource, tool
+from mcpkit.middleware import CallNext, Request
+from mcpkit.testing import Client, connect
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -83,59 +84,28 @@ class Static:
         return f"{cls.__name__} {x}"
 
 
-@dataclass  # compares by value, so it cannot be hashed
-class Adder:
-    amount: int
-
-    def __call__(self, x: int) -> int:
-        return x + self.amount
-
-
 def module(**members: Any) -> types.ModuleType:
     made = types.ModuleType("made")
     vars(made).update(members)
     return made
 
 
-def names(server: Server) -> list[str]:
+def tool_names(server: Server) -> list[str]:
     return [tool.name for tool in server.tools]
 
 
-def test_marking_leaves_the_function_as_it_is() -> None:
-    assert top_level(3) == 6
-    assert vars(top_level) == {}
-    assert pickle.loads(pickle.dumps(top_level)) is top_level
-    assert type(vars(Static)["outer_static"]) is staticmethod
-    assert type(vars(Static)["outer_class"]) is classmethod
-
-
-async def test_a_module_gives_what_is_marked_in_it() -> None:
+async def test_include_module() -> None:
     server = Server("s")
     server.include(module(a=top_level, b=renamed, c=unmarked, d=3, again=top_level))
-    assert names(server) == ["top_level", "second"]
+    assert tool_names(server) == ["top_level", "second"]
     async with connect(server) as client:
         assert (await client.call("top_level", {"x": 4})).structured == 8
 
 
-def test_a_module_may_hold_objects_that_refuse_to_be_looked_at() -> None:
-    class Proxy:
-        __hash__ = None  # type: ignore[assignment]  # as proxies out of their context
-
-        def __getattr__(self, name: str) -> Any:
-            raise RuntimeError(f"{name} outside of a context")
-
-        def __eq__(self, other: object) -> bool:
-            raise RuntimeError("compared outside of a context")
-
-    server = Server("s")
-    server.include(module(proxy=Proxy(), a=top_level))
-    assert names(server) == ["top_level"]
-
-
-async def test_an_object_gives_its_methods_bound_to_it() -> None:
+async def test_include_object_binds_methods() -> None:
     server = Server("s")
     server.include(Base("Hi"))
-    assert names(server) == ["greet", "farewell"]
+    assert tool_names(server) == ["greet", "farewell"]
     async with connect(server) as client:
         assert (await client.call("greet", {"name": "Ada"})).text == "Hi, Ada!"
         assert (await client.read("data://greeting"))[0]["text"] == "Hi"
@@ -143,19 +113,19 @@ async def test_an_object_gives_its_methods_bound_to_it() -> None:
         assert listed["inputSchema"]["properties"].keys() == {"name"}
 
 
-async def test_a_method_replaced_in_a_subclass_counts_when_the_replacement_is_marked() -> None:
+async def test_include_overridden_method_needs_mark() -> None:
     server = Server("s")
     server.include(Derived())
-    assert names(server) == ["greet"]
+    assert tool_names(server) == ["greet"]
     async with connect(server) as client:
         assert (await client.call("greet", {"name": "Ada"})).text == "Hello, dear Ada!"
 
 
-@pytest.mark.parametrize("source", [Static, Static()])
-async def test_static_and_class_methods_come_from_the_class_or_an_instance(source: Any) -> None:
+@each_row("source", [Static, Static()])
+async def test_include_static_and_class_methods(source: Any) -> None:
     server = Server("s")
     server.include(source)
-    assert names(server) == ["outer_static", "inner_static", "outer_class"]
+    assert tool_names(server) == ["outer_static", "inner_static", "outer_class"]
     async with connect(server) as client:
         assert (await client.call("outer_static", {"x": 1})).structured == 1
         assert (await client.call("outer_class")).text == "Static"
@@ -163,100 +133,37 @@ async def test_static_and_class_methods_come_from_the_class_or_an_instance(sourc
         assert message["content"]["text"] == "Static y"
 
 
-def test_a_class_with_methods_says_to_include_an_instance() -> None:
+def test_include_class_with_methods_is_refused() -> None:
     with pytest.raises(RegistrationError, match="include an instance of Base"):
         Server("s").include(Base)
 
 
-def test_a_marked_function_can_be_included_by_itself() -> None:
-    server = Server("s")
-    server.include(top_level)
-    assert names(server) == ["top_level"]
-
-
-async def test_callable_objects_can_be_marked_even_when_they_cannot_be_hashed() -> None:
-    add = tool(name="add")(Adder(2))
-    server = Server("s")
-    server.include(module(add=add, other=Adder(2)))
-    async with connect(server) as client:
-        assert (await client.call("add", {"x": 1})).structured == 3
-        assert names(server) == ["add"]
-
-
-@pytest.mark.parametrize("source", [unmarked, module(), 3, object()])
-def test_where_nothing_is_marked_there_is_nothing_to_include(source: Any) -> None:
+@each_row("source", [unmarked, module(), 3, object()])
+def test_include_without_marks_is_refused(source: Any) -> None:
     with pytest.raises(RegistrationError, match="nothing to include"):
         Server("s").include(source)
 
 
-@pytest.mark.parametrize("thing", [3, "text", object()])
-def test_only_callables_can_be_marked(thing: Any) -> None:
-    with pytest.raises(RegistrationError, match="is no function"):
-        tool(thing)
-
-
-def test_a_function_may_carry_several_marks() -> None:
-    def both(city: str) -> str:
-        return city
-
-    tool(prompt(both))
-    tool(name="other")(both)
-    server = Server("s")
-    server.include(both)
-    assert names(server) == ["both", "other"]
-    assert [each.name for each in server.prompts] == ["both"]
-
-
-# Prefixes
-
-
-async def test_a_prefix_goes_before_names_and_into_uris() -> None:
+async def test_include_prefix_in_names_and_uris() -> None:
     registry = Registry()
     registry.tool(top_level)
     registry.prompt(unmarked, name="plan")
     registry.resource("data://x/y")(unmarked)
     server = Server("s")
     server.include(registry, prefix="weather")
-    assert names(server) == ["weather_top_level"]
+    assert tool_names(server) == ["weather_top_level"]
     async with connect(server) as client:
         assert (await client.call("weather_top_level", {"x": 1})).structured == 2
         assert (await client.read("data://weather/x/y"))[0]["uri"] == "data://weather/x/y"
         assert [each["name"] for each in await client.list_prompts()] == ["weather_plan"]
 
 
-async def test_a_prefixed_template_matches_the_prefixed_uri() -> None:
-    registry = Registry()
-
-    @registry.resource("data://items/{name}")
-    def item(name: str) -> str:
-        return name
-
-    server = Server("s")
-    server.include(registry, prefix="shop")
-    async with connect(server) as client:
-        assert (await client.read("data://shop/items/pen"))[0]["text"] == "pen"
-        with pytest.raises(ProtocolError, match="not found"):
-            await client.read("data://items/pen")
-
-
-def test_one_source_may_be_included_under_two_prefixes() -> None:
-    server, registry = Server("s"), Registry()
-    registry.tool(top_level)
-    server.include(registry, prefix="a")
-    server.include(registry, prefix="b")
-    registry.tool(unmarked)
-    assert names(server) == ["a_top_level", "b_top_level", "a_unmarked", "b_unmarked"]
-
-
-# Registries and servers are followed
-
-
-def test_a_registry_is_followed_live() -> None:
+def test_include_registry_is_followed() -> None:
     server, registry = Server("s"), Registry()
     registry.tool(top_level)
     server.include(registry)
     registry.tool(unmarked)
-    assert names(server) == ["top_level", "unmarked"]
+    assert tool_names(server) == ["top_level", "unmarked"]
     registry.tools.disable("unmarked")
     assert server.tools.get("unmarked") is None
     registry.tools.enable("unmarked")
@@ -264,27 +171,10 @@ def test_a_registry_is_followed_live() -> None:
     registry.tool(renamed, name="unmarked", replace=True)
     assert server.tools["unmarked"].function is renamed
     registry.tools.remove("top_level")
-    assert names(server) == ["unmarked"]
+    assert tool_names(server) == ["unmarked"]
 
 
-def test_disabling_in_the_server_leaves_the_registry_alone() -> None:
-    server, registry = Server("s"), Registry()
-    registry.tool(top_level)
-    server.include(registry)
-    server.tools.disable("top_level")
-    assert registry.tools.get("top_level") is not None
-
-
-async def test_clients_hear_of_a_change_in_an_included_server() -> None:
-    inner, outer = Server("inner"), Server("outer", offers=["tools"])
-    outer.include(inner, prefix="in")
-    async with connect(outer, revision="2025-11-25") as client:
-        inner.tool(top_level)
-        await client.notification("notifications/tools/list_changed")
-        assert [each["name"] for each in await client.list_tools()] == ["in_top_level"]
-
-
-async def test_clients_hear_of_an_update_in_an_included_server() -> None:
+async def test_include_server_update_is_sent_with_prefixed_uri() -> None:
     inner, outer = Server("inner"), Server("outer")
     inner.resource("data://x")(unmarked)
     outer.include(inner, prefix="in")
@@ -295,47 +185,7 @@ async def test_clients_hear_of_an_update_in_an_included_server() -> None:
         assert update["uri"] == "data://in/x"
 
 
-async def test_without_a_prefix_an_update_keeps_its_uri() -> None:
-    inner, outer = Server("inner"), Server("outer")
-    inner.resource("data://x")(unmarked)
-    outer.include(inner)
-    async with connect(outer, revision="2025-11-25") as client:
-        await client.request("resources/subscribe", {"uri": "data://x"})
-        inner.resource_updated("data://x")
-        update = await asyncio.wait_for(client.notification("notifications/resources/updated"), 5)
-        assert update["uri"] == "data://x"
-
-
-def test_including_twice_is_a_duplicate() -> None:
-    server, registry = Server("s"), Registry()
-    registry.tool(top_level)
-    server.include(registry)
-    with pytest.raises(RegistrationError, match="top_level"):
-        server.include(registry)
-
-
-def test_what_the_server_removed_is_no_longer_the_registrys_to_change() -> None:
-    server, registry = Server("s"), Registry()
-    registry.tool(top_level)
-    server.include(registry)
-    server.tools.remove("top_level")
-    registry.tools.disable("top_level")
-    registry.tools.remove("top_level")
-    assert names(server) == []
-
-
-def test_what_the_server_replaced_is_no_longer_the_registrys_to_change() -> None:
-    server, registry = Server("s"), Registry()
-    registry.tool(top_level)
-    server.include(registry)
-    server.tool(unmarked, name="top_level", replace=True)
-    registry.tools.disable("top_level")
-    registry.tools.remove("top_level")
-    assert server.tools["top_level"].function is unmarked
-    assert server.tools["top_level"].is_enabled
-
-
-def test_a_registry_cannot_include_itself_even_by_way_of_another() -> None:
+def test_include_cycle_is_refused() -> None:
     first, second = Registry(), Registry()
     with pytest.raises(RegistrationError, match="itself"):
         first.include(first)
@@ -344,9 +194,180 @@ def test_a_registry_cannot_include_itself_even_by_way_of_another() -> None:
         second.include(first)
 
 
-def test_a_name_that_is_taken_is_an_error_where_it_is_added() -> None:
+def test_include_duplicate_name_is_refused() -> None:
     server, registry = Server("s"), Registry()
     server.tool(top_level)
     server.include(registry)
     with pytest.raises(RegistrationError, match="there are two tools 'top_level'"):
         registry.tool(top_level)
+
+
+REVISIONS = ["2025-11-25", "2026-07-28"]
+
+
+class Weather:
+    """Marked methods of every kind."""
+
+    @tool
+    def forecast(self) -> str:
+        return "sunny"
+
+    @resource("data://stations")
+    def stations(self) -> str:
+        return "north"
+
+    @resource("data://stations/{name}")
+    def station(self, name: str) -> str:
+        return name
+
+    @prompt
+    def plan(self) -> str:
+        return "plan"
+
+
+def weather() -> Registry:
+    registry = Registry()
+    registry.include(Weather())
+    return registry
+
+
+def keys(registry: Registry) -> list[str]:
+    return [component.key for part in registry.parts for component in part]
+
+
+@pytest.mark.parametrize("prefix", ["", "w"])
+@pytest.mark.parametrize("make", [Weather, weather])
+def test_included_remove_takes_back_all_components(make: Any, prefix: str) -> None:
+    server = Server("s")
+    server.tool(lambda: "", name="own")
+    included = server.include(make(), prefix=prefix)
+    assert len(keys(server)) == 5
+    included.remove()
+    assert keys(server) == ["own"]
+    included.remove()
+    assert keys(server) == ["own"]
+    server.include(make(), prefix=prefix)
+    assert len(keys(server)) == 5
+
+
+def test_included_remove_of_one_of_two_includes() -> None:
+    server, registry = Server("s"), weather()
+    first, second = server.include(registry, prefix="a"), server.include(registry, prefix="b")
+    first.remove()
+    first.remove()
+    assert "b_forecast" in server.tools
+    assert "a_forecast" not in server.tools
+    registry.tool(lambda: "", name="later")
+    assert [key for key in keys(server) if key.endswith("later")] == ["b_later"]
+    second.remove()
+    registry.tool(lambda: "", name="latest")
+    assert keys(server) == []
+    assert server.included == []
+
+
+@pytest.mark.parametrize("make", [Weather, weather])
+def test_include_that_fails_adds_nothing(make: Any) -> None:
+    server = Server("s")
+    server.prompt(lambda: "", name="plan")
+    source = make()
+    with pytest.raises(RegistrationError, match="there are two prompts 'plan'"):
+        server.include(source)
+    assert keys(server) == ["plan"]
+    assert server.included == []
+    if isinstance(source, Registry):
+        source.tool(lambda: "", name="later")
+    assert keys(server) == ["plan"]
+
+
+async def listening(client: Client, revision: str) -> asyncio.Future[Any]:
+    if revision != "2026-07-28":
+        return asyncio.ensure_future(asyncio.sleep(0))
+    wanted = {f"{name}ListChanged": True for name in ("tools", "resources", "prompts")}
+    task = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
+    await client.notification("notifications/subscriptions/acknowledged")
+    return task
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_included_remove_sends_one_notification_per_list(revision: str) -> None:
+    server = Server("s")
+    included = server.include(weather())
+    async with connect(server, revision=revision) as client:
+        task = await listening(client, revision)
+        included.remove()
+        notifications = {
+            name: await client.notification(f"notifications/{name}/list_changed")
+            for name in ("tools", "resources", "prompts")
+        }
+        assert len(notifications) == 3
+        assert client.notifications == []
+        assert await client.list_tools() == await client.list_resources() == await client.list_prompts() == []
+        with pytest.raises(ProtocolError, match="Unknown tool: forecast"):
+            await client.call("forecast")
+        task.cancel()
+
+
+@pytest.mark.parametrize("is_registry", [False, True])
+def test_included_is_atomic_for_lists(is_registry: bool) -> None:
+    """Lists are taken while a thread includes and takes back, over and over."""
+    server = Server("s", offers={"resources"})
+    source: Any = Pair()
+    if is_registry:
+        source = Registry()
+        source.include(Pair())
+    is_over = threading.Event()
+
+    def change() -> None:
+        while not is_over.is_set():
+            server.include(source).remove()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        sizes = {len(list(server.tools)) for _ in range(20_000)}
+    finally:
+        is_over.set()
+        thread.join()
+    assert sizes <= {0, 2}
+
+
+class Pair:
+    @tool
+    def one(self) -> str:
+        return ""
+
+    @tool
+    def two(self) -> str:
+        return ""
+
+
+async def test_included_remove_takes_back_extension() -> None:
+    extension = Extension("com.example/notes", {"colour": "red"})
+    extension.tool(lambda: "noted", name="note")
+    seen: list[str] = []
+
+    @extension.middleware
+    async def see(request: Request, call_next: CallNext) -> Any:
+        seen.append(request.method)
+        return await call_next(request)
+
+    inner, outer = Registry(), Server("outer")
+    included = inner.include(extension)
+    outer.include(inner)
+    outer.tool(lambda: "", name="own")
+    async with connect(outer) as client:
+        assert "com.example/notes" in client.server_capabilities["extensions"]
+        await client.call("note")
+        seen.clear()
+        included.remove()
+        await client.call("own")
+        assert seen == []
+        assert "extensions" not in (await client.request("server/discover"))["capabilities"]
+    again = outer.include(extension)
+    other = Registry()
+    other.include(extension)
+    outer_too = outer.include(other, prefix="too")
+    again.remove()
+    assert outer.extensions == {"com.example/notes": extension}
+    outer_too.remove()
+    assert outer.extensions == {}

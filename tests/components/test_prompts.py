@@ -1,7 +1,9 @@
-"""Prompts: their arguments, and the messages that they return."""
+"""Prompts: their arguments, and the messages that their functions return."""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Iterator
 from datetime import date
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -9,34 +11,23 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from mcpkit import (
-    Context,
-    EmbeddedResource,
-    Image,
-    Message,
-    ProtocolError,
-    RegistrationError,
-    Server,
-    assistant,
-    user,
-)
+from mcpkit import Image, ProtocolError, RegistrationError, ResourceLink, Server, assistant, user
+from mcpkit.common.errors import OutputError
+from mcpkit.components.prompts import to_messages
 from mcpkit.testing import connect
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
-
-PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452")
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 
 
 class Unit(Enum):
     CELSIUS = "c"
 
 
-@pytest.fixture
-def server() -> Server:
-    return Server("s")
+async def test_prompt_arguments_are_listed() -> None:
+    server = Server("s")
 
-
-async def test_arguments_come_from_the_signature(server: Server) -> None:
     @server.prompt(title="Plan")
     def plan_trip(city: str, days: Annotated[int, Field(title="Days")] = 3) -> str:
         """Plan a trip.
@@ -49,27 +40,14 @@ async def test_arguments_come_from_the_signature(server: Server) -> None:
 
     async with connect(server) as client:
         (prompt,) = await client.list_prompts()
-        assert prompt == {
-            "name": "plan_trip",
-            "title": "Plan",
-            "description": "Plan a trip.",
-            "arguments": [
-                {"name": "city", "description": "Where to go.", "required": True},
-                {"name": "days", "title": "Days", "description": "How long."},
-            ],
-        }
+        assert prompt == {"name": "plan_trip", "title": "Plan", "description": "Plan a trip.",
+            "arguments": [{"name": "city", "description": "Where to go.", "required": True},
+            {"name": "days", "title": "Days", "description": "How long."}]}  # fmt: skip
 
 
-async def test_a_prompt_without_arguments_lists_none(server: Server) -> None:
-    @server.prompt
-    def hello(ctx: Context) -> str:
-        return ""
+async def test_prompt_arguments_are_converted() -> None:
+    server = Server("s")
 
-    async with connect(server) as client:
-        assert await client.list_prompts() == [{"name": "hello"}]
-
-
-async def test_arguments_are_parsed_from_their_text(server: Server) -> None:
     @server.prompt
     def plan(
         days: int,
@@ -89,18 +67,16 @@ async def test_arguments_are_parsed_from_their_text(server: Server) -> None:
         assert message["content"]["text"] == "4 2026 CELSIUS 1 True ['a']"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "named"),
     [
-        ({}, "days"),
-        ({"days": "three"}, "days"),
-        ({"days": "3", "dayz": "4"}, "dayz"),
+        ({}, "days"), ({"days": "three"}, "days"), ({"days": "3", "dayz": "4"}, "dayz"),
         ({"days": "3.5"}, "days"),
     ],
-)
-async def test_arguments_that_do_not_fit_are_invalid_params_that_name_them(
-    server: Server, arguments: dict[str, str], named: str
-) -> None:
+)  # fmt: skip
+async def test_prompt_wrong_arguments_are_invalid_params(arguments: dict[str, str], named: str) -> None:
+    server = Server("s")
+
     @server.prompt
     def plan(days: int) -> str:
         return ""
@@ -111,60 +87,9 @@ async def test_arguments_that_do_not_fit_are_invalid_params_that_name_them(
         assert caught.value.code == -32602
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("text", [("user", "text")]),
-        (user("text"), [("user", "text")]),
-        (assistant("text"), [("assistant", "text")]),
-        (["a", assistant("b"), user("c")], [("user", "a"), ("assistant", "b"), ("user", "c")]),
-        ((user("a"), "b"), [("user", "a"), ("user", "b")]),
-        ({"x": 1}, [("user", '{"x":1}')]),
-        (user({"x": 1}), [("user", '{"x":1}')]),
-        ([], []),
-    ],
-)
-async def test_what_is_returned_becomes_messages(
-    server: Server, value: Any, expected: list[tuple[str, str]]
-) -> None:
-    server.prompt(lambda: value, name="p")
-    async with connect(server) as client:
-        messages = await client.get_prompt("p")
-        assert [(message["role"], message["content"]["text"]) for message in messages] == expected
+def test_prompt_kwargs_are_refused() -> None:
+    server = Server("s")
 
-
-async def test_messages_hold_content_of_any_kind(server: Server) -> None:
-    server.prompt(
-        lambda: [user(Image(data=PNG)), assistant(EmbeddedResource("data://x", text="x")), user(PNG)],
-        name="p",
-    )
-    async with connect(server) as client:
-        messages = await client.get_prompt("p")
-        assert [message["content"]["type"] for message in messages] == ["image", "resource", "image"]
-
-
-async def test_content_of_several_parts_becomes_several_messages(server: Server) -> None:
-    server.prompt(lambda: assistant([Image(data=PNG), "caption"]), name="p")
-    async with connect(server) as client:
-        assert [
-            (message["role"], message["content"]["type"]) for message in await client.get_prompt("p")
-        ] == [("assistant", "image"), ("assistant", "text")]
-
-
-def test_a_message_is_said_by_user_or_assistant() -> None:
-    with pytest.raises(ValueError, match="role"):
-        Message("system", "text")  # type: ignore[arg-type]  # on purpose
-
-
-def test_a_prompt_has_a_name(server: Server) -> None:
-    with pytest.raises(RegistrationError, match="not empty"):
-
-        @server.prompt(name="")
-        def nameless() -> str:
-            return ""
-
-
-def test_open_keyword_arguments_are_refused(server: Server) -> None:
     def plan(**extra: str) -> str:
         return ""
 
@@ -172,20 +97,99 @@ def test_open_keyword_arguments_are_refused(server: Server) -> None:
         server.prompt(plan)
 
 
-async def test_async_prompts_and_the_context(server: Server) -> None:
+def text_message(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "content": {"type": "text", "text": text}}
+
+
+def generate_messages() -> Iterator[Any]:
+    yield "a"
+    yield assistant("b")
+
+
+IMAGE = {"type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "image/png"}
+
+
+RESOURCE = {"type": "resource", "resource": {"uri": "a:b", "text": "c"}}
+
+
+LINK = {"type": "resource_link", "uri": "a:b", "name": "c"}
+
+
+@each_row(
+    ("value", "messages"),
+    [
+        ("a", [text_message("user", "a")]), (assistant("a"), [text_message("assistant", "a")]),
+        ({"role": "assistant", "content": "a"}, [text_message("assistant", "a")]),
+        (["a", {"role": "assistant", "content": "b"}, user("c")],
+         [text_message("user", "a"), text_message("assistant", "b"), text_message("user", "c")]),
+        (({"role": "user", "content": {"type": "text", "text": "a"}}), [text_message("user", "a")]),
+        ({"role": "user", "content": IMAGE}, [{"role": "user", "content": IMAGE}]),
+        ({"role": "user", "content": RESOURCE}, [{"role": "user", "content": RESOURCE}]),
+        ({"role": "user", "content": LINK}, [{"role": "user", "content": LINK}]),
+        ({"role": "user", "content": Image(data=PNG)}, [{"role": "user", "content": IMAGE}]),
+        ({"role": "user", "content": ["a", {"type": "text", "text": "b"}, Image(data=PNG)]},
+         [text_message("user", "a"), text_message("user", "b"), {"role": "user", "content": IMAGE}]),
+        ({"role": "user", "content": ResourceLink("a:b", "c")}, [{"role": "user", "content": LINK}]),
+        ({"role": "user", "content": {"days": 3}}, [text_message("user", '{"days":3}')]),
+        # What has no role and content is data.
+        ({"content": "a"}, [text_message("user", '{"content":"a"}')]),
+        ([{"role": "admin", "name": "Ada"}], [text_message("user", '{"role":"admin","name":"Ada"}')]),
+        (generate_messages(), [text_message("user", "a"), text_message("assistant", "b")]), ([], []),
+        (None, []),
+    ],
+)  # fmt: skip
+def test_prompt_messages(value: Any, messages: list[Any]) -> None:
+    assert to_messages(value) == messages
+
+
+@each_row(
+    ("value", "message"),
+    [
+        ([{"role": "system", "content": "a"}],
+         r'result\[0\]\.role: expected "user" or "assistant", got "system"; what a system prompt says'),
+        ({"role": 1, "content": "a"}, r'result\.role: expected "user" or "assistant", got an int'),
+        ({"role": "user"}, r"result\.content: expected text or other content, but it is missing"),
+        ({"role": "user", "content": "a", "name": "b"}, r'result\.name: unknown key; a message has "role" and'),
+        (["x", {"role": "user", "content": {"type": "image_url", "url": "u"}}],
+         r'result\[1\]\.content\.type: expected one of text, image, .*, got "image_url"'),
+        ({"role": "user", "content": [{"type": "text"}]},
+         r"result\.content\[0\]\.text: expected a string, but it is missing"),
+        ({"role": "user", "content": {"type": "image", "data": PNG, "mimeType": "image/png"}},
+         r"result\.content\.data: expected a string, got a bytes"),
+        ({"role": "user", "content": {"type": "resource"}}, r"result\.content\.resource: expected an object"),
+        ({"role": "user", "content": {"type": "resource", "resource": {"text": ""}}},
+         r"result\.content\.resource\.uri: expected a string, but it is missing"),
+        ({"role": "user", "content": {"type": "resource", "resource": {"uri": "a:b"}}},
+         r"result\.content\.resource: expected text, or blob in base64"),
+        ({"role": "user", "content": {"type": "text", "text": "a", "_meta": {"a": object()}}},
+         r"result\.content\._meta\.a has no form in JSON: an object"),
+    ],
+)  # fmt: skip
+def test_prompt_wrong_message_is_reported_at_its_place(value: Any, message: str) -> None:
+    with pytest.raises(OutputError, match=message):
+        to_messages(value)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_prompt_messages_as_dicts_are_sent(revision: str) -> None:
+    server = Server("s")
+
     @server.prompt
-    async def who(ctx: Context) -> str:
-        return f"{ctx.method} for {ctx.client.name}"
+    def review(language: str) -> list[dict[str, Any]]:
+        return [
+            {"role": "user", "content": f"Review my {language}."},
+            {"role": "assistant", "content": {"type": "text", "text": "Gladly."}},
+        ]
 
-    async with connect(server, info={"name": "tests", "version": "1"}) as client:
-        (message,) = await client.get_prompt("who")
-        assert message["content"]["text"] == "prompts/get for tests"
+    @server.prompt
+    def wrong() -> dict[str, Any]:
+        return {"role": "system", "content": "Be brief."}
 
-
-async def test_disabled_prompts_are_unknown(server: Server) -> None:
-    server.prompt(lambda: "", name="p")
-    server.prompts.disable("p")
-    async with connect(server) as client:
-        assert await client.list_prompts() == []
-        with pytest.raises(ProtocolError, match="Unknown prompt"):
-            await client.get_prompt("p")
+    async with connect(server, revision=revision) as client:
+        messages = await client.get_prompt("review", {"language": "Rust"})
+        assert messages == [text_message("user", "Review my Rust."), text_message("assistant", "Gladly.")]
+        with pytest.raises(
+            ProtocolError, match=r"the prompt was made, but result\.role: expected"
+        ) as refused:
+            await client.get_prompt("wrong")
+        assert refused.value.code == -32603

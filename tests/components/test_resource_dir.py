@@ -1,8 +1,7 @@
-"""A folder served as resources: what is listed, what is read, and what is refused."""
+"""A folder served as resources: the files that are listed, read and refused."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import sys
@@ -11,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit import Server
 from mcpkit.common.errors import RegistrationError, ResourceNotFoundError
 from mcpkit.components.resource_dir import Entry, ResourceDir, resource_dir
 from mcpkit.content.values import File, to_contents
-from mcpkit.testing import connect
+from tests.helpers.tables import each_row
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="needs links, pipes and permissions of POSIX")
 
@@ -33,7 +31,7 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def opened(folder: ResourceDir, uri: str) -> File | None:
+def open_file(folder: ResourceDir, uri: str) -> File | None:
     """Return the file that the template of a folder serves at a URI, or None."""
     values = folder.template.match(uri)
     try:
@@ -43,7 +41,7 @@ def opened(folder: ResourceDir, uri: str) -> File | None:
 
 
 def read(folder: ResourceDir, uri: str) -> str | None:
-    file = opened(folder, uri)
+    file = open_file(folder, uri)
     if file is None:
         return None
     [contents] = to_contents(file, uri, None)
@@ -51,19 +49,16 @@ def read(folder: ResourceDir, uri: str) -> str | None:
     return contents.get("text", contents.get("blob"))
 
 
-def test_the_files_are_listed_in_the_order_of_their_paths(root: Path) -> None:
+def test_resource_dir_lists_files_in_order(root: Path) -> None:
     os.utime(root / "readme.md", (1_785_196_800, 1_785_196_800.9))
     entries = list(ResourceDir(root, "docs://x").entries())
-    assert [(entry.uri, entry.mime_type, entry.size) for entry in entries] == [
-        ("docs://x/guide/a.txt", "text/plain", 5),
-        ("docs://x/guide/deep/b.bin", "application/octet-stream", 2),
-        ("docs://x/readme.md", "text/markdown", 9),
-        ("docs://x/zebra", None, 7),
-    ]
+    assert [(entry.uri, entry.mime_type, entry.size) for entry in entries] == [("docs://x/guide/a.txt",
+        "text/plain", 5), ("docs://x/guide/deep/b.bin", "application/octet-stream", 2), ("docs://x/readme.md",
+        "text/markdown", 9), ("docs://x/zebra", None, 7)]  # fmt: skip
     assert entries[2] == Entry("docs://x/readme.md", "readme.md", "text/markdown", 9, "2026-07-28T00:00:00Z")
 
 
-def test_every_listed_file_can_be_read(root: Path) -> None:
+def test_resource_dir_reads_every_listed_file(root: Path) -> None:
     for name in (
         "50%41 off.txt",
         "a#b?c.txt",
@@ -82,70 +77,23 @@ def test_every_listed_file_can_be_read(root: Path) -> None:
     assert read(folder, "docs://x/50%2541%20off.txt") == "50%41 off.txt"
 
 
-def test_text_is_text_and_the_rest_a_blob(root: Path) -> None:
-    folder = ResourceDir(root, "docs://x")
-    assert read(folder, "docs://x/guide/a.txt") == "caf\u00e9"
-    assert read(folder, "docs://x/zebra") == "stripes"
-    assert read(folder, "docs://x/guide/deep/b.bin") == "/wA="
-
-
-def test_later_files_are_served_and_deleted_ones_are_not(root: Path) -> None:
-    folder = ResourceDir(root, "docs://x")
-    (root / "new.txt").write_text("new")
-    (root / "zebra").unlink()
-    assert read(folder, "docs://x/new.txt") == "new"
-    assert read(folder, "docs://x/zebra") is None
-    names = [entry.name for entry in folder.entries()]
-    assert "new.txt" in names
-    assert "zebra" not in names
-
-
-def test_a_path_that_no_system_has_is_not_there(root: Path) -> None:
-    with pytest.raises(ResourceNotFoundError):
-        ResourceDir(root, "docs://x").open("readme.md\0.txt")
-
-
-def test_the_list_is_bounded_and_the_rest_can_be_read(root: Path) -> None:
-    folder = ResourceDir(root, "docs://x", most_entries=2)
-    assert [entry.name for entry in folder.entries()] == ["guide/a.txt", "guide/deep/b.bin"]
-    assert read(folder, "docs://x/zebra") == "stripes"
-
-
-@pytest.mark.parametrize(
+@each_row(
     "uri",
     [
-        "docs://x/../secret.txt",
-        "docs://x/%2e%2e/secret.txt",
-        "docs://x/guide/../../secret.txt",
-        "docs://x/guide/..%2F..%2Fsecret.txt",
-        "docs://x/guide/../readme.md",
-        "docs://x/..\\secret.txt",
-        "docs://x//etc/passwd",
-        "docs://x/%2Fetc/passwd",
-        "docs://x/readme.md%00.txt",
-        "docs://x/C:/secret.txt",
-        "docs://x/./readme.md",
-        "docs://x/guide//a.txt",
-        "docs://x/readme.md/",
-        "docs://x/readme.md/more",
-        "docs://x/guide",
-        "docs://x/guide/",
-        "docs://x/",
-        "docs://x",
-        "docs://x/missing.txt",
-        "docs://x/" + "a" * 5000,
-        "docs://x/" + "a/" * 3000 + "b",
-        "docs://x/%FF",
-        "docs://x/\ud800",
-        "docs://y/readme.md",
-        "",
+        "docs://x/../secret.txt", "docs://x/%2e%2e/secret.txt", "docs://x/guide/../../secret.txt",
+        "docs://x/guide/..%2F..%2Fsecret.txt", "docs://x/guide/../readme.md", "docs://x/..\\secret.txt",
+        "docs://x//etc/passwd", "docs://x/%2Fetc/passwd", "docs://x/readme.md%00.txt", "docs://x/C:/secret.txt",
+        "docs://x/./readme.md", "docs://x/guide//a.txt", "docs://x/readme.md/", "docs://x/readme.md/more",
+        "docs://x/guide", "docs://x/guide/", "docs://x/", "docs://x", "docs://x/missing.txt",
+        "docs://x/" + "a" * 5000, "docs://x/" + "a/" * 3000 + "b", "docs://x/%FF", "docs://x/\ud800",
+        "docs://y/readme.md", "",
     ],
-)
-def test_nothing_else_is_served(root: Path, uri: str) -> None:
-    assert opened(ResourceDir(root, "docs://x", hidden=True), uri) is None
+)  # fmt: skip
+def test_resource_dir_other_uris_are_not_found(root: Path, uri: str) -> None:
+    assert open_file(ResourceDir(root, "docs://x", hidden=True), uri) is None
 
 
-def test_hidden_files_are_served_only_if_asked(root: Path) -> None:
+def test_resource_dir_hidden_files(root: Path) -> None:
     (root / ".env").write_text("KEY")
     (root / ".git").mkdir()
     (root / ".git" / "config").write_text("c")
@@ -158,7 +106,7 @@ def test_hidden_files_are_served_only_if_asked(root: Path) -> None:
 
 
 @posix_only
-def test_links_within_the_folder_are_followed_and_links_out_of_it_refused(root: Path) -> None:
+def test_resource_dir_links(root: Path) -> None:
     (root / "inside.txt").symlink_to("guide/a.txt")
     (root / "inside").symlink_to("guide")
     (root / "outside.txt").symlink_to(root.parent / "secret.txt")
@@ -172,27 +120,15 @@ def test_links_within_the_folder_are_followed_and_links_out_of_it_refused(root: 
     assert read(folder, "docs://x/inside/a.txt") == "caf\u00e9"
     assert read(folder, "docs://x/shown") is None
     for path in ("outside.txt", "outside/secret.txt", "loop", "dangling"):
-        assert opened(folder, f"docs://x/{path}") is None
-        assert opened(ResourceDir(root, "docs://x", hidden=True), f"docs://x/{path}") is None
-    assert [entry.name for entry in folder.entries()] == [
-        "guide/a.txt",
-        "guide/deep/b.bin",
-        "inside.txt",
-        "readme.md",
-        "zebra",
-    ]
-
-
-@posix_only
-def test_a_folder_that_is_a_link_itself_is_served(root: Path) -> None:
-    link = root.parent / "link"
-    link.symlink_to(root)
-    assert read(ResourceDir(link, "docs://x"), "docs://x/readme.md") == "# Read me"
+        assert open_file(folder, f"docs://x/{path}") is None
+        assert open_file(ResourceDir(root, "docs://x", hidden=True), f"docs://x/{path}") is None
+    assert [entry.name for entry in folder.entries()] == ["guide/a.txt", "guide/deep/b.bin", "inside.txt",
+        "readme.md", "zebra"]  # fmt: skip
 
 
 @posix_only
 @pytest.mark.parametrize("swapped", ["guide", "guide/a.txt"])
-def test_a_link_put_there_between_check_and_open_is_not_followed(
+def test_resource_dir_link_created_after_check_is_not_followed(
     root: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
 ) -> None:
     outside = root.parent / "outside"
@@ -208,7 +144,7 @@ def test_a_link_put_there_between_check_and_open_is_not_followed(
         return parts
 
     monkeypatch.setattr(folder, "_inside", check_then_swap)
-    assert opened(folder, "docs://x/guide/a.txt") is None
+    assert open_file(folder, "docs://x/guide/a.txt") is None
     assert (root / "guide" / "a.txt").read_text() == "secret"
 
 
@@ -230,88 +166,45 @@ def make_socket(path: Path) -> None:
 
 @posix_only
 @pytest.mark.parametrize("make", [make_pipe, make_socket])
-def test_special_files_are_neither_listed_nor_opened(root: Path, make: Callable[[Path], None]) -> None:
+def test_resource_dir_special_files_are_not_served(root: Path, make: Callable[[Path], None]) -> None:
     make(root / "special")
     folder = ResourceDir(root, "docs://x")
-    assert opened(folder, "docs://x/special") is None
+    assert open_file(folder, "docs://x/special") is None
     assert "special" not in [entry.name for entry in folder.entries()]
 
 
 @posix_only
-def test_names_that_have_no_safe_uri_are_not_listed(root: Path) -> None:
-    (root / "back\\slash.txt").write_text("b")
-    with open(os.fsencode(root) + b"/\xff.txt", "wb"):
-        pass
-    assert [entry.name for entry in ResourceDir(root, "docs://x").entries()] == [
-        "guide/a.txt",
-        "guide/deep/b.bin",
-        "readme.md",
-        "zebra",
-    ]
-
-
-@posix_only
-@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_cannot_be_read_is_an_error_not_a_missing_one(root: Path) -> None:
-    (root / "zebra").chmod(0)
-    with pytest.raises(PermissionError):
-        opened(ResourceDir(root, "docs://x"), "docs://x/zebra")
-
-
-@posix_only
-def test_no_descriptor_stays_open(root: Path) -> None:
+def test_resource_dir_closes_descriptors(root: Path) -> None:
     folder = ResourceDir(root, "docs://x")
     before = sorted(os.listdir("/dev/fd"))
     for path in ("readme.md", "guide/a.txt", "guide", "guide/missing", "readme.md/x"):
-        opened(folder, f"docs://x/{path}")
+        open_file(folder, f"docs://x/{path}")
     assert sorted(os.listdir("/dev/fd")) == before
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("prefix", "message"),
     [
-        ("docs://x/", "without the slash at its end"),
-        ("docs", "is no URI"),
-        ("docs://{x}", "is no URI"),
+        ("docs://x/", "without the slash at its end"), ("docs", "is no URI"), ("docs://{x}", "is no URI"),
         ("docs://a b", "is no URI"),
     ],
-)
-def test_a_prefix_that_cannot_work_is_refused(root: Path, prefix: str, message: str) -> None:
+)  # fmt: skip
+def test_resource_dir_wrong_prefix_is_refused(root: Path, prefix: str, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         ResourceDir(root, prefix)
 
 
-def test_a_folder_that_is_none_is_refused(root: Path) -> None:
-    for path in (root / "missing", root / "readme.md"):
-        with pytest.raises(RegistrationError, match="is no folder"):
-            resource_dir(path, "docs://x")
-
-
-def test_a_prefix_may_be_a_bare_scheme(root: Path) -> None:
-    folder = ResourceDir(root, "docs://")
-    assert read(folder, "docs://readme.md") == "# Read me"
-    assert next(folder.entries()).uri == "docs://guide/a.txt"
-
-
-def test_resource_dir_is_a_template_with_entries(root: Path) -> None:
+def test_resource_dir_template(root: Path) -> None:
     template = resource_dir(root, "docs://x", title="Docs")
     assert (template.uri_template, template.name) == ("docs://x/{+path}", "docs")
-    assert template.describe("2026-07-28") == {
-        "uriTemplate": "docs://x/{+path}",
-        "name": "docs",
-        "title": "Docs",
-        "description": "The files of the folder docs.",
-    }
+    assert template.describe("2026-07-28") == {"uriTemplate": "docs://x/{+path}", "name": "docs",
+        "title": "Docs", "description": "The files of the folder docs."}  # fmt: skip
     assert template.entries is not None
     listed = {entry["name"]: dict(entry) for entry in template.entries()}
     modified = listed["readme.md"].pop("annotations")["lastModified"]
     assert modified.endswith("Z")
-    assert listed["readme.md"] == {
-        "uri": "docs://x/readme.md",
-        "name": "readme.md",
-        "mimeType": "text/markdown",
-        "size": 9,
-    }
+    assert listed["readme.md"] == {"uri": "docs://x/readme.md", "name": "readme.md",
+        "mimeType": "text/markdown", "size": 9}  # fmt: skip
     assert "mimeType" not in listed["zebra"]
     file = template.function(path="readme.md")
     assert isinstance(file, File)
@@ -320,7 +213,7 @@ def test_resource_dir_is_a_template_with_entries(root: Path) -> None:
         template.function(path="no such")
 
 
-def test_a_renamed_template_lists_and_reads_its_own_uris(root: Path) -> None:
+def test_resource_dir_renamed_template(root: Path) -> None:
     template = resource_dir(root, "docs://x").renamed("docs://team/x/{+path}")
     assert template.entries is not None
     uris = [entry["uri"] for entry in template.entries()]
@@ -331,20 +224,3 @@ def test_a_renamed_template_lists_and_reads_its_own_uris(root: Path) -> None:
     bare = resource_dir(root, "docs://").renamed("docs://{+path}").renamed("docs://team/{+path}")
     assert bare.entries is not None
     assert next(iter(bare.entries()))["uri"] == "docs://team/guide/a.txt"
-
-
-async def listed_and_read(server: Server, uri: str) -> tuple[list[str], str]:
-    async with connect(server) as client:
-        listed = [resource["uri"] for resource in await client.list_resources()]
-        [contents] = await client.read(uri)
-        return listed, contents["text"]
-
-
-def test_a_server_lists_and_reads_the_files(root: Path) -> None:
-    server = Server("docs", version="1")
-    server.include(resource_dir(root, "docs://x"), prefix="team")
-    listed, text = asyncio.run(listed_and_read(server, "docs://team/x/guide/a.txt"))
-    assert listed == [
-        f"docs://team/x/{path}" for path in ("guide/a.txt", "guide/deep/b.bin", "readme.md", "zebra")
-    ]
-    assert text == "caf\u00e9"

@@ -1,29 +1,22 @@
-"""Resources and templates: what they return, how URIs find them, and what they refuse."""
+"""Resources and templates: what they return, how URIs find them, and their media types."""
 
 from __future__ import annotations
 
-import base64
 import json
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Awaitable, Coroutine, Literal, NamedTuple  # noqa: UP035 - also bare
 
 import pytest
-from pydantic import Field
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
 
-from mcpkit import (
-    Complete,
-    Context,
-    EmbeddedResource,
-    File,
-    ProtocolError,
-    RegistrationError,
-    ResourceLink,
-    Server,
-    Text,
-)
+from mcpkit import Complete, EmbeddedResource, File, Image, ProtocolError, RegistrationError, Server, Text
 from mcpkit.testing import connect
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -37,79 +30,11 @@ class Kind(Enum):
     RAIN = "rain"
 
 
-@dataclass
-class Station:
-    name: str
-    height: float
-
-
-def nothing() -> str:
+def empty() -> str:
     return ""
 
 
-@pytest.mark.parametrize(
-    ("value", "mime_type", "text"),
-    [
-        ("plain", "text/plain", "plain"),
-        ({"a": [1, None]}, "application/json", '{"a":[1,null]}'),
-        ([1, 2], "application/json", "[1,2]"),
-        (Station("x", 2.5), "application/json", '{"name":"x","height":2.5}'),
-        (3, "application/json", "3"),
-        (Text("text"), "text/plain", "text"),
-    ],
-)
-async def test_values_become_text(server: Server, value: Any, mime_type: str, text: str) -> None:
-    server.resource("data://x", name="x")(lambda: value)
-    async with connect(server) as client:
-        assert await client.read("data://x") == [{"uri": "data://x", "mimeType": mime_type, "text": text}]
-
-
-async def test_bytes_become_a_blob(server: Server) -> None:
-    server.resource("data://x", name="x")(lambda: b"\0\1")
-    async with connect(server) as client:
-        (contents,) = await client.read("data://x")
-        assert base64.b64decode(contents["blob"]) == b"\0\1"
-        assert contents["mimeType"] == "application/octet-stream"
-
-
-async def test_a_file_is_read(server: Server, tmp_path: Path) -> None:
-    path = tmp_path / "note.md"
-    path.write_text("# Note")
-    server.resource("data://x", name="x")(lambda: File(path))
-    async with connect(server) as client:
-        (contents,) = await client.read("data://x")
-        assert contents["text"] == "# Note"
-        assert contents["mimeType"] == "text/markdown"
-
-
-async def test_a_declared_media_type_wins(server: Server) -> None:
-    server.resource("data://x", name="x", mime_type="text/csv")(lambda: "a,b")
-    async with connect(server) as client:
-        assert (await client.read("data://x"))[0]["mimeType"] == "text/csv"
-
-
-async def test_several_contents_have_their_own_uris(server: Server) -> None:
-    server.resource("data://x", name="x")(lambda: [EmbeddedResource("data://x/1", text="one"), Text("two")])
-    async with connect(server) as client:
-        assert [(each["uri"], each["text"]) for each in await client.read("data://x")] == [
-            ("data://x/1", "one"),
-            ("data://x", "two"),
-        ]
-
-
-@pytest.mark.parametrize("value", [None, ResourceLink("data://y", "y"), object()])
-async def test_what_cannot_be_read_is_an_internal_error(server: Server, value: Any) -> None:
-    server.resource("data://x", name="x")(lambda: value)
-    async with connect(server) as client:
-        with pytest.raises(ProtocolError) as caught:
-            await client.read("data://x")
-        assert caught.value.code == -32603
-
-
-# Templates
-
-
-async def test_a_templates_values_are_parsed_to_their_types(server: Server) -> None:
+async def test_template_values_are_converted(server: Server) -> None:
     @server.resource("data://{station}/{day}/{kind}{?limit,exact}")
     def observations(
         station: str, day: int, kind: Kind, limit: float = 1.5, exact: bool = False
@@ -118,18 +43,13 @@ async def test_a_templates_values_are_parsed_to_their_types(server: Server) -> N
 
     async with connect(server) as client:
         (contents,) = await client.read("data://KNYC/3/rain?limit=2&exact=true")
-        assert json.loads(contents["text"]) == {
-            "station": "KNYC",
-            "day": 4,
-            "kind": "RAIN",
-            "limit": 2.0,
-            "exact": True,
-        }
+        assert json.loads(contents["text"]) == {"station": "KNYC", "day": 4, "kind": "RAIN", "limit": 2.0,
+            "exact": True}  # fmt: skip
         (contents,) = await client.read("data://a%20b/3/rain")
         assert json.loads(contents["text"])["station"] == "a b"
 
 
-async def test_a_value_of_the_wrong_type_is_invalid_params_that_name_it(server: Server) -> None:
+async def test_template_wrong_value_is_invalid_params(server: Server) -> None:
     @server.resource("data://days/{day}")
     def day(day: Annotated[int, Field(ge=1)]) -> str:
         return str(day)
@@ -142,8 +62,10 @@ async def test_a_value_of_the_wrong_type_is_invalid_params_that_name_it(server: 
             assert caught.value.data == {"uri": f"data://days/{wrong}"}
 
 
-@pytest.mark.parametrize("value", ["..", "%2e%2e", "a%2Fb", "%00", "%2Fetc", "..%5Cx", "C%3A%5Cx"])
-async def test_path_traversal_finds_nothing(server: Server, value: str) -> None:
+@each_row("value", ["..", "%2e%2e", "a%2Fb", "%00", "%2Fetc", "..%5Cx", "C%3A%5Cx"])
+async def test_template_path_traversal_is_not_found(value: str) -> None:
+    server = Server("s")
+
     @server.resource("data://files/{name}")
     def read(name: str) -> str:
         pytest.fail("the handler must not see it")
@@ -153,9 +75,7 @@ async def test_path_traversal_finds_nothing(server: Server, value: str) -> None:
             await client.read(f"data://files/{value}")
 
 
-async def test_a_static_resource_wins_over_a_template_and_the_first_template_over_the_next(
-    server: Server,
-) -> None:
+async def test_resource_precedence_over_templates(server: Server) -> None:
     @server.resource("data://{name}")
     def first(name: str) -> str:
         return f"first {name}"
@@ -172,25 +92,7 @@ async def test_a_static_resource_wins_over_a_template_and_the_first_template_ove
         assert (await client.read("data://x"))[0]["text"] == "second x"
 
 
-async def test_disabled_resources_are_not_found(server: Server) -> None:
-    server.resource("data://x")(nothing)
-    server.resources.disable("data://x")
-    async with connect(server) as client:
-        assert await client.list_resources() == []
-        with pytest.raises(ProtocolError, match="not found"):
-            await client.read("data://x")
-
-
-async def test_the_context_knows_which_uri_is_read(server: Server) -> None:
-    @server.resource("data://{name}")
-    async def read(name: str, ctx: Context) -> str:
-        return ctx.params["uri"]
-
-    async with connect(server) as client:
-        assert (await client.read("data://x"))[0]["text"] == "data://x"
-
-
-async def test_a_lists_entries_may_come_from_the_template(server: Server) -> None:
+async def test_template_entries_are_listed(server: Server) -> None:
     items = ["b", "a"]
 
     @server.resource(
@@ -200,22 +102,14 @@ async def test_a_lists_entries_may_come_from_the_template(server: Server) -> Non
     def item(name: str) -> str:
         return name
 
-    server.resource("data://last")(nothing)
+    server.resource("data://last")(empty)
     async with connect(server) as client:
-        assert [each["name"] for each in await client.list_resources()] == ["a", "b", "nothing"]
+        assert [each["name"] for each in await client.list_resources()] == ["a", "b", "empty"]
         items.append("c")
-        assert [each["name"] for each in await client.list_resources()] == ["a", "b", "c", "nothing"]
+        assert [each["name"] for each in await client.list_resources()] == ["a", "b", "c", "empty"]
 
 
-# Definitions that cannot be served
-
-
-def test_a_uri_needs_a_scheme(server: Server) -> None:
-    with pytest.raises(RegistrationError, match="scheme"):
-        server.resource("stations")(nothing)
-
-
-def test_a_parameter_without_an_expression_says_where_to_write_it(server: Server) -> None:
+def test_template_parameter_without_expression_is_refused(server: Server) -> None:
     def station(station_id: str) -> str:
         return station_id
 
@@ -225,28 +119,14 @@ def test_a_parameter_without_an_expression_says_where_to_write_it(server: Server
         server.resource("data://stations/{id}", name="x")(lambda id, station_id: station_id)
 
 
-def test_an_expression_without_a_parameter_is_named(server: Server) -> None:
-    with pytest.raises(RegistrationError, match="no parameter 'station_id'"):
-        server.resource("data://stations/{station_id}")(nothing)
-
-
-def test_options_of_the_one_are_refused_for_the_other(server: Server) -> None:
+def test_resource_and_template_options_are_separate(server: Server) -> None:
     with pytest.raises(RegistrationError, match="size="):
-        server.resource("data://{name}", size=3)(nothing)
+        server.resource("data://{name}", size=3)(empty)
     with pytest.raises(RegistrationError, match="complete="):
-        server.resource("data://x", complete={})(nothing)
+        server.resource("data://x", complete={})(empty)
 
 
-async def test_parameters_with_defaults_need_no_expression(server: Server) -> None:
-    @server.resource("data://x")
-    def x(limit: int = 3) -> str:
-        return str(limit)
-
-    async with connect(server) as client:
-        assert (await client.read("data://x"))[0]["text"] == "3"
-
-
-async def test_template_variables_complete(server: Server) -> None:
+async def test_template_variables_are_completed(server: Server) -> None:
     @server.resource("data://{unit}/{city}/{street}", complete={"street": ["Main St"]})
     def x(
         unit: Literal["c", "f"], city: Annotated[str, Complete(lambda value: [value + "ville"])], street: str
@@ -258,3 +138,140 @@ async def test_template_variables_complete(server: Server) -> None:
         assert await client.complete(uri, "unit", "f") == ["f"]
         assert await client.complete(uri, "city", "Ash") == ["Ashville"]
         assert await client.complete(uri, "street", "main") == ["Main St"]
+
+
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
+
+
+class Model(BaseModel):
+    """A model."""
+
+    name: str = "é"
+
+
+@dataclass
+class Record:
+    """A dataclass."""
+
+    name: str = "é"
+
+
+class Typed(TypedDict):
+    """A typed dictionary."""
+
+    name: str
+
+
+class Pair(NamedTuple):
+    """A named tuple."""
+
+    first: int
+    second: str
+
+
+class Key(str):
+    """A text of a class of its own."""
+
+    __slots__ = ()
+
+
+JSON_TYPES: list[tuple[Any, Any]] = [
+    (Model, Model()), (Record, Record()), (Typed, {"name": "é"}), (Pair, Pair(1, "x")), (dict, {"a": 1}),
+    (Mapping[str, Any], {"a": None}), (list[int], [1]), (set[int], {1}),
+]  # fmt: skip
+
+
+TEXT_TYPES: list[tuple[Any, Any]] = [(str, "é"), (Annotated[str, "doc"], "x"), (Key, Key("x"))]
+
+
+BYTES_TYPES: list[tuple[Any, Any]] = [(bytes, b"\0\1"), (bytearray, bytearray(b"\0\1"))]
+
+
+OPEN_TYPES: list[tuple[Any, Any]] = [
+    (Any, "x"), (File, File(data=b"a,b", name="a.csv")), (Text, Text("x")),
+    (EmbeddedResource, EmbeddedResource("data://inner", text="x")),
+    (Image, Image(data=b"\x89PNG\r\n\x1a\n", mime_type="image/png")), (str | bytes, "x"),
+    (dict[str, int] | bytes, {"a": 1}), (list[Any], [1]), (list, [1]),
+]  # fmt: skip
+
+
+def random_type(draw: random.Random, depth: int = 0) -> tuple[Any, Any, str | None]:
+    """Return a type, a value of it, and the media type that a list shows."""
+    kinds = [lambda: (*draw.choice(JSON_TYPES), "application/json"), lambda: (*draw.choice(TEXT_TYPES),
+        "text/plain"), lambda: (*draw.choice(BYTES_TYPES), "application/octet-stream"),
+        lambda: (*draw.choice(OPEN_TYPES), None), lambda: (Literal["a", "b"], "a", None),
+        lambda: random_list(draw, depth)]  # fmt: skip
+    kind, value, mime_type = draw.choice(kinds if depth < 3 else kinds[:4])()
+    return (Annotated[kind, "more"] if draw.random() < 0.2 else kind), value, mime_type
+
+
+def random_list(draw: random.Random, depth: int) -> tuple[Any, Any, str | None]:
+    """Return a list of something; it is data if its items are."""
+    kind, value, mime_type = random_type(draw, depth + 1)
+    is_data = mime_type in ("application/json", "text/plain")
+    container = draw.choice([list[kind], Sequence[kind], tuple[kind, ...], list[kind | int]])  # type: ignore[valid-type]  # random_type
+    return container, [value], "application/json" if is_data else None
+
+
+def returning(annotation: Any, value: Any, *, is_async: bool) -> Callable[..., Any]:
+    """Return a function of a return type."""
+
+    def function() -> Any:
+        return value
+
+    async def coroutine() -> Any:
+        return value
+
+    made = coroutine if is_async else function
+    made.__annotations__["return"] = annotation
+    return made
+
+
+async def test_media_type_of_return_type_is_listed_and_read() -> None:
+    server = Server("types")
+    expected: dict[str, str | None] = {}
+    for seed in range(EXAMPLES):
+        draw = random.Random(seed)
+        annotation, value, mime_type = random_type(draw)
+        uri = f"data://{seed}"
+        server.resource(uri)(returning(annotation, value, is_async=draw.random() < 0.5))
+        expected[uri] = mime_type
+    async with connect(server) as client:
+        for resource in await client.list_resources():
+            uri = resource["uri"]
+            assert resource.get("mimeType") == expected[uri], server.resources[uri]
+            if expected[uri] is not None:
+                contents = await client.read(uri)
+                assert {each["mimeType"] for each in contents} == {expected[uri]}, server.resources[uri]
+    assert set(expected.values()) == {"text/plain", "application/json", "application/octet-stream", None}
+
+
+async def test_template_entries_inherit_media_type_and_description() -> None:
+    server = Server("types")
+    entries = [{"uri": "data://a", "name": "a"}, {"uri": "data://b", "name": "b", "mimeType": "text/csv"}]
+
+    @server.resource("data://{name}", title="Rows", description="Some rows.", entries=lambda: entries)
+    def rows(name: str) -> str:
+        return name
+
+    async with connect(server) as client:
+        first, second = await client.list_resources()
+    assert first == {"uri": "data://a", "name": "a", "mimeType": "text/plain", "description": "Some rows."}
+    assert second == {**first, "uri": "data://b", "name": "b", "mimeType": "text/csv"}
+
+
+@each_row(
+    ("annotation", "value", "read"),
+    [
+        (list, [b"x"], "application/octet-stream"), (tuple, (b"x",), "application/octet-stream"),
+        (memoryview, memoryview(b"x"), "application/octet-stream"), (Awaitable, "x", "text/plain"),
+        (Coroutine, "x", "text/plain"),
+    ],
+)  # fmt: skip
+async def test_media_type_of_open_return_type_is_not_listed(annotation: Any, value: Any, read: str) -> None:
+    server = Server("types")
+    server.resource("data://open")(returning(annotation, value, is_async=False))
+    async with connect(server) as client:
+        (resource,) = await client.list_resources()
+        assert "mimeType" not in resource
+        assert (await client.read("data://open"))[0]["mimeType"] == read

@@ -1,19 +1,20 @@
-"""Tools: what may be one, what it is called, and how it is called."""
+"""Tools: the callables that may be registered, their options, their arguments and their results."""
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import pickle
+import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import pytest
+from pydantic import AliasChoices, AliasPath, Field
 from typing_extensions import TypedDict
 
-from mcpkit import Context, RegistrationError, Server, ToolError, ToolResult
+from mcpkit import Context, Icon, RegistrationError, Server, ToolError, ToolResult, resource, tool
 from mcpkit.testing import connect
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -21,21 +22,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def server() -> Server:
     return Server("s")
-
-
-plain = Server("module-level")
-
-
-@plain.tool
-def decorated(x: int) -> int:
-    """Double."""
-    return 2 * x
-
-
-def test_a_decorated_function_stays_an_ordinary_one() -> None:
-    assert decorated(2) == 4
-    assert decorated.__name__ == "decorated"
-    assert pickle.loads(pickle.dumps(decorated)) is decorated
 
 
 class Greeter:
@@ -82,23 +68,18 @@ def wrapper(*args: Any, **kwargs: Any) -> Awaitable[str]:
 
 
 CALLABLES: dict[str, tuple[Any, str]] = {
-    "method": (Greeter().method, "method"),
-    "async method": (Greeter().async_method, "async_method"),
-    "class method": (Greeter.class_method, "class_method"),
-    "static method": (Greeter.static_method, "static_method"),
-    "callable object": (Greeter(), "Greeter"),
+    "method": (Greeter().method, "method"), "class method": (Greeter.class_method, "class_method"),
+    "static method": (Greeter.static_method, "static_method"), "callable object": (Greeter(), "Greeter"),
     "async callable object": (AsyncGreeter(), "AsyncGreeter"),
     "partial": (functools.partial(greet, "Hello"), "greet"),
-    "async partial": (functools.partial(async_greet, "Hello"), "async_greet"),
-    "partial of a partial": (functools.partial(functools.partial(greet, "Hello")), "greet"),
     "returns an awaitable": (returns_awaitable, "returns_awaitable"),
     "wrapped": (functools.partial(wrapper, "Hello"), "async_greet"),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("what", CALLABLES)
-async def test_any_callable_may_be_a_tool(server: Server, what: str) -> None:
-    function, name = CALLABLES[what]
+@each_row(("function", "name"), CALLABLES.values())
+async def test_tool_of_any_callable(function: Any, name: str) -> None:
+    server = Server("s")
     assert server.tool(function) is function
     async with connect(server) as client:
         (listed,) = await client.list_tools()
@@ -107,76 +88,19 @@ async def test_any_callable_may_be_a_tool(server: Server, what: str) -> None:
         assert (await client.call(name, {"name": "Ada"})).text == "Hello, Ada!"
 
 
-async def test_a_partials_keyword_is_a_default(server: Server) -> None:
-    server.tool(functools.partial(greet, greeting="Hi"), name="hi")
-    async with connect(server) as client:
-        assert (await client.call("hi", {"name": "Ada"})).text == "Hi, Ada!"
-
-
-def test_a_lambda_needs_a_name(server: Server) -> None:
-    with pytest.raises(RegistrationError, match="name="):
-        server.tool(lambda: "")
-    server.tool(lambda: "", name="anonymous")
-    assert "anonymous" in server.tools
-
-
-@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 128])
-def test_good_names_are_taken(server: Server, name: str) -> None:
-    server.tool(decorated, name=name)
-    assert name in server.tools
-
-
-@pytest.mark.parametrize("name", ["", "x" * 129, "a b", "a/b", "é", "a\n", "\u0661"])
-def test_a_wrong_name_raises_with_the_rule(server: Server, name: str) -> None:
+@each_row("name", ["", "x" * 129, "a b", "a/b", "é", "a\n", "\u0661"])
+def test_tool_wrong_name_is_refused(server: Server, name: str) -> None:
     with pytest.raises(RegistrationError, match="1 to 128 of the characters"):
-        server.tool(decorated, name=name)
+        server.tool(greet, name=name)
 
 
-def test_a_function_whose_name_breaks_the_rule_needs_another(server: Server) -> None:
-    def größe() -> str:  # noqa: PLC2401 - on purpose
-        return ""
-
-    with pytest.raises(RegistrationError, match="1 to 128"):
-        server.tool(größe)
-    server.tool(größe, name="size")
-
-
-def test_an_unknown_annotation_names_those_there_are(server: Server) -> None:
-    with pytest.raises(RegistrationError, match="readOnlyHint"):
-        server.tool(decorated, annotations={"readonly": True})  # type: ignore[typeddict-unknown-key]
-
-
-@pytest.mark.parametrize("content", ["text", None, 3])
-def test_an_unknown_content_option_is_refused(server: Server, content: Any) -> None:
+@each_row("content", ["text", None, 3])
+def test_tool_unknown_content_option_is_refused(server: Server, content: Any) -> None:
     with pytest.raises(RegistrationError, match="content must be"):
-        server.tool(decorated, content=content)
+        server.tool(greet, content=content)
 
 
-async def test_the_description_is_the_docstring_without_its_sections(server: Server) -> None:
-    @server.tool
-    def forecast(city: str) -> str:
-        """Tell the weather.
-
-        It is always sunny.
-
-        Args:
-            city: Where.
-        """
-        return "sunny"
-
-    @server.tool(description="Mine")
-    def other() -> str:
-        """Not this."""
-        return ""
-
-    async with connect(server) as client:
-        first, second = await client.list_tools()
-        assert first["description"] == "Tell the weather.\n\nIt is always sunny."
-        assert first["inputSchema"]["properties"]["city"]["description"] == "Where."
-        assert second["description"] == "Mine"
-
-
-async def test_the_context_is_injected_and_stays_out_of_the_schema(server: Server) -> None:
+async def test_tool_context_is_injected(server: Server) -> None:
     @server.tool
     def first(ctx: Context, x: int) -> str:
         return f"{ctx.request_id is not None} {x}"
@@ -197,30 +121,18 @@ async def test_the_context_is_injected_and_stays_out_of_the_schema(server: Serve
         assert (await client.call("noted", {"x": 3})).text == "tools/call 3"
 
 
-async def test_the_injected_parameter_cannot_be_given_by_the_client(server: Server) -> None:
-    @server.tool
-    async def f(ctx: Context) -> str:
-        return ctx.method
-
-    async with connect(server) as client:
-        result = await client.call("f", {"ctx": "mine"})
-        assert result.is_error
-        assert "ctx" in result.text
-
-
-class Place(TypedDict):
+class CityArguments(TypedDict):
     city: str
 
 
 @pytest.mark.parametrize(
     "schema",
     [
-        {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-        Place,
+        {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}, CityArguments,
         {"city": Annotated[str, "Where"]},
     ],
-)
-async def test_with_an_explicit_schema_the_function_takes_one_dict(server: Server, schema: Any) -> None:
+)  # fmt: skip
+async def test_tool_with_input_schema_takes_dict(server: Server, schema: Any) -> None:
     @server.tool(input_schema=schema)
     async def forecast(arguments: dict[str, Any], ctx: Context) -> str:
         return f"sunny in {arguments['city']}"
@@ -232,28 +144,12 @@ async def test_with_an_explicit_schema_the_function_takes_one_dict(server: Serve
         assert "city" in result.text
 
 
-def test_an_explicit_schema_wants_exactly_one_parameter(server: Server) -> None:
-    with pytest.raises(RegistrationError, match="one dict"):
-        server.tool(greet, input_schema={"type": "object"})
-
-
-def test_a_result_without_a_form_in_json_is_refused_under_the_name_of_the_tool(server: Server) -> None:
-    def count() -> Iterator[Callable[[], int]]:
-        yield from ()
-
-    async def stream() -> AsyncIterator[Callable[[], int]]:
-        yield int
-
-    with pytest.raises(RegistrationError, match=r"count: result: .*(Callable|list has no form)"):
-        server.tool(count)
-    with pytest.raises(RegistrationError, match=r"stream: result: .*(Callable|list has no form)"):
-        server.tool(stream)
-
-
-@pytest.mark.parametrize(
+@each_row(
     ("error", "text"), [(ToolError(), "did not say why"), (ToolError("no such city"), "^no such city$")]
 )
-async def test_the_model_always_has_something_to_read(server: Server, error: ToolError, text: str) -> None:
+async def test_tool_error_has_text(error: ToolError, text: str) -> None:
+    server = Server("s")
+
     @server.tool
     def fail() -> None:
         raise error
@@ -264,48 +160,8 @@ async def test_the_model_always_has_something_to_read(server: Server, error: Too
         assert re.search(text, result.text)
 
 
-async def test_a_coroutine_that_nobody_awaited_says_so_in_the_log(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    pending = asyncio.get_running_loop().create_future()
-
-    @server.tool
-    async def forecast() -> Any:
-        return pending
-
-    async with connect(server) as client:
-        result = await client.call("forecast")
-    assert result.is_error
-    assert result.text.startswith(
-        "the tool ran, but result has no form in JSON: a Future that nobody awaited"
-    )
-    (record,) = caplog.records
-    assert record.getMessage() == f"tools/call 'forecast': {result.text}"
-
-
-async def test_arguments_may_be_left_out(server: Server) -> None:
-    @server.tool
-    def f() -> str:
-        return "called"
-
-    async with connect(server) as client:
-        for params in ({"name": "f"}, {"name": "f", "arguments": None}, {"name": "f", "arguments": {}}):
-            assert (await client.request("tools/call", params))["content"][0]["text"] == "called"
-
-
-async def test_unknown_arguments_are_an_error_that_suggests_the_right_name(server: Server) -> None:
-    @server.tool
-    def forecast(latitude: float = 0) -> str:
-        return "sunny"
-
-    async with connect(server) as client:
-        result = await client.call("forecast", {"lattitude": 3})
-        assert result.is_error
-        assert "latitude" in result.text
-
-
 @pytest.mark.parametrize("schema", [None, {"days": int}])
-async def test_unknown_arguments_are_dropped_where_a_tool_says_so(server: Server, schema: Any) -> None:
+async def test_tool_extra_ignore_drops_unknown_arguments(server: Server, schema: Any) -> None:
     calls: list[Any] = []
 
     if schema is None:
@@ -330,45 +186,7 @@ async def test_unknown_arguments_are_dropped_where_a_tool_says_so(server: Server
     assert calls == [3]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"extra": "allow"}, r"""tool 'f': extra must be "forbid" or "ignore", got 'allow'"""),
-        ({"extra": "ignore", "input_schema": {"type": "object"}}, r'write `"additionalProperties": true`'),
-        ({"extra": "ignore"}, r'f: extra="ignore" drops what \*\*kwargs takes'),
-    ],
-)
-def test_what_contradicts_extra_is_refused(server: Server, options: dict[str, Any], message: str) -> None:
-    def f(x: Any = None, **rest: Any) -> None: ...
-
-    with pytest.raises(RegistrationError, match=message):
-        server.tool(**options)(f)
-
-
-async def test_the_function_does_not_run_with_wrong_arguments(server: Server) -> None:
-    ran = []
-
-    @server.tool
-    def f(x: int) -> None:
-        ran.append(x)
-
-    async with connect(server) as client:
-        assert (await client.call("f", {"x": "one"})).is_error
-        assert not (await client.call("f", {"x": 1})).is_error
-    assert ran == [1]
-
-
-async def test_none_is_an_answer_without_content(server: Server) -> None:
-    @server.tool
-    def f() -> None:
-        return None
-
-    async with connect(server) as client:
-        result = await client.call("f")
-        assert (result.content, result.structured, result.is_error) == ([], None, False)
-
-
-async def test_a_tool_result_is_sent_as_it_is(server: Server) -> None:
+async def test_tool_result_is_sent_unchanged(server: Server) -> None:
     @server.tool
     def f() -> ToolResult:
         return ToolResult("text", structured={"x": 1}, is_error=True, meta={"example.com/x": 2})
@@ -381,20 +199,7 @@ async def test_a_tool_result_is_sent_as_it_is(server: Server) -> None:
         assert result.meta["example.com/x"] == 2
 
 
-async def test_a_subclass_of_tool_result_is_one(server: Server) -> None:
-    class Verdict(ToolResult):
-        pass
-
-    @server.tool
-    def f() -> Verdict:
-        return Verdict("text", is_error=True)
-
-    async with connect(server) as client:
-        result = await client.call("f")
-    assert (result.text, result.is_error) == ("text", True)
-
-
-async def test_a_tool_result_must_keep_what_the_output_schema_promises(server: Server) -> None:
+async def test_tool_result_without_promised_data_is_error(server: Server) -> None:
     @server.tool
     def f(broken: bool) -> int:
         return ToolResult("text") if broken else ToolResult("text", structured=1)  # type: ignore[return-value]
@@ -406,3 +211,194 @@ async def test_a_tool_result_must_keep_what_the_output_schema_promises(server: S
     assert (
         refused.text == "the tool ran, but its type promises structured data: pass structured= to ToolResult"
     )
+
+
+PICTURE: Icon = {"src": "https://shop.example/cart.png", "sizes": ["48x48"], "theme": "dark"}
+
+
+def sell() -> str:
+    return "sold"
+
+
+@each_row(
+    ("options", "message"),
+    [
+        ({"icons": "https://shop.example/cart.png"}, "icons is a list"),
+        ({"icons": ["https://shop.example/cart.png"]}, "icon: write a dict with src"),
+        ({"icons": [{"url": "https://shop.example/cart.png"}]}, "unknown member 'url'"),
+        ({"icons": [{"mimeType": "image/png"}]}, "'src' is missing"),
+        ({"icons": [{"src": 3}]}, "src: expected a string, got 3"),
+        ({"icons": [{**PICTURE, "sizes": "48x48"}]}, "sizes: expected an array"),
+        ({"icons": [{**PICTURE, "theme": "blue"}]}, "theme: expected"),
+        ({"icons": [{"src": "javascript:alert(1)"}]}, "https: or data:"),
+        ({"icons": [{"src": "cart.png"}]}, "https: or data:"),
+        ({"meta": {"a": object()}}, "meta has no form in JSON"), ({"meta": {1: 2}}, "keys are strings"),
+        ({"meta": ["a"]}, "keys are strings"), ({"title": 3}, "title must be a string"),
+        ({"description": b"text"}, "description must be a string"), ({"tags": "orders"}, "not one string"),
+        ({"annotations": {"readOnlyHint": "yes"}}, "readOnlyHint: expected true or false"),
+        ({"annotations": ["readOnlyHint"]}, "write a dict with title, readOnlyHint"),
+        ({"nmae": "x"}, "no option nmae=; there are name, annotations"),
+    ],
+)  # fmt: skip
+def test_tool_wrong_option_is_refused(server: Server, options: Any, message: str) -> None:
+    with pytest.raises(RegistrationError, match=message):
+        server.tool(sell, **options)
+    assert len(server.tools) == 0
+
+
+@each_row(
+    ("options", "message"),
+    [
+        ({"mime_type": "png"}, "media type such as text/plain"),
+        ({"mime_type": 3}, "media type such as text/plain"), ({"size": -1}, "number of bytes from 0"),
+        ({"size": "3"}, "number of bytes from 0"),
+        ({"annotations": {"audience": "user"}}, "audience: expected an array"),
+        ({"annotation": {}}, "no option annotation="),
+    ],
+)  # fmt: skip
+def test_resource_wrong_option_is_refused(server: Server, options: Any, message: str) -> None:
+    with pytest.raises(RegistrationError, match=message):
+        server.resource("shop://cart", **options)(sell)
+
+
+@each_row("uri", ["shop://two words", "shop://a<b", "shop://line\n", 'shop://"'])
+def test_resource_uri_with_unescaped_characters_is_refused(server: Server, uri: str) -> None:
+    with pytest.raises(RegistrationError, match="percent-encoded"):
+        server.resource(uri)(sell)
+
+
+@each_row(
+    ("arguments", "message"),
+    [
+        ({"name": ""}, "name must be a string"), ({"name": "s", "version": 1.0}, "version must be a string"),
+        ({"name": "s", "lifespan": 3}, "async context manager"),
+    ],
+)  # fmt: skip
+def test_server_wrong_argument_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Server(**arguments)
+
+
+class Counter:
+    @tool
+    def sell(self) -> str:
+        return "sold"
+
+    @resource("shop://cart")
+    def cart(self) -> str:
+        return ""
+
+
+@each_row(
+    ("thing", "message"),
+    [
+        ("sell", "give a name as name="), (Counter, "Counter is a class"), (3, "3 is no function"),
+    ],
+)  # fmt: skip
+def test_tool_of_non_function_is_refused(server: Server, thing: Any, message: str) -> None:
+    with pytest.raises(RegistrationError, match=message):
+        server.tool(thing)
+    with pytest.raises(RegistrationError, match=message):
+        tool(thing)
+
+
+ALIASES = {
+    "alias": Field(alias="$from"), "validation_alias": Field(validation_alias="$from"),
+    "AliasPath": Field(validation_alias=AliasPath("$from")),
+    "AliasChoices": Field(validation_alias=AliasChoices(AliasPath("a", 0), "$from", "other")),
+}  # fmt: skip
+
+
+@each_row("field", ALIASES.values())
+async def test_tool_argument_with_alias(field: Any) -> None:
+    server = Server("aliases")
+
+    def find(start: int, limit: Annotated[int, Field(alias="$limit")] = 5) -> list[int]:
+        """Find.
+
+        Args:
+            start: The start.
+            $limit: The limit.
+        """
+        return [start, limit]
+
+    find.__annotations__["start"] = Annotated[int, field]
+    server.tool(find)
+    async with connect(server) as client:
+        (tool,) = await client.list_tools()
+        properties = tool["inputSchema"]["properties"]
+        assert {name: each["description"] for name, each in properties.items()} == {
+            "$from": "The start.",
+            "$limit": "The limit.",
+        }
+        assert tool["inputSchema"]["required"] == ["$from"]
+        assert (await client.call("find", {"$from": 3})).text == "[3,5]"
+        assert (await client.call("find", {"$from": 3, "$limit": 4})).text == "[3,4]"
+        assert "start: unknown argument" in (await client.call("find", {"start": 3})).text
+
+
+def test_tool_duplicate_alias_is_refused() -> None:
+    with pytest.raises(RegistrationError, match=r"find: .*'start' and 'end' are both sent as 'end'"):
+
+        @Server("aliases").tool
+        def find(start: Annotated[int, Field(alias="end")], end: int) -> int:
+            return start
+
+
+def test_tool_alias_beside_kwargs_is_refused() -> None:
+    with pytest.raises(RegistrationError, match=r"find: .*'start'.*Remove the alias or \*\*kwargs"):
+
+        @Server("aliases").tool
+        def find(start: Annotated[int, Field(alias="from")], **rest: int) -> int:
+            return start
+
+
+def forgetful(function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def asynchronous(function: Callable[..., Any]) -> Callable[..., Any]:
+    async def wrapper(*positional: Any, **named: Any) -> Any:
+        return await function(*positional, **named)
+
+    return wrapper
+
+
+@each_row(
+    ("decorator", "names"),
+    [(forgetful, r"\*args and \*\*kwargs"), (asynchronous, r"\*positional and \*\*named")],
+)
+def test_tool_wrapper_without_wraps_is_refused(decorator: Callable[..., Any], names: str) -> None:
+    server = Server("s")
+    register = server.tool
+    with pytest.raises(
+        RegistrationError, match=rf"wrapper: {names} say nothing.* @functools\.wraps\(function\)"
+    ):
+        register(decorator(lambda a: a))
+
+
+@pytest.mark.parametrize("name", ["ctx", "context"])
+def test_tool_untyped_context_parameter_is_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+    namespace: dict[str, Any] = {}
+    exec(f"def look({name}, a=1): return a\ndef lazily(a=1, {name}=None): return a", namespace)
+    server.tool(namespace["look"])
+    server.prompt(namespace["lazily"])
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (
+            logging.WARNING,
+            (
+                f"{kind}: the parameter {name!r} has no type, so it is an argument that the client fills in; "
+                f"if the Context is meant, write `{name}: Context`"
+            ),
+        )
+        for kind in ("tool 'look'", "prompt 'lazily'")
+    ]
+    for uri in ("a://b", "a://{a}"):
+        with pytest.raises(
+            RegistrationError, match=f"the parameter {name!r}: if the Context is meant, write"
+        ):
+            server.resource(uri)(namespace["look"])

@@ -1,4 +1,4 @@
-"""`visible=`: what one may not see is unknown to one, in lists, in use and in subscriptions."""
+"""`visible=` hides components from principals: in lists, in use and in subscriptions."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ from mcpkit import (
     Cache,
     Complete,
     Context,
+    MissingCapabilityError,
     Principal,
     ProtocolError,
     RegistrationError,
     Registry,
     Server,
-    resource_dir,
 )
-from mcpkit.protocol.revisions import ALL, HANDSHAKE, LATEST
+from mcpkit.protocol.eras import Client as DeclaredClient
+from mcpkit.protocol.revisions import HANDSHAKE, LATEST, STATELESS
 from mcpkit.testing import Client, connect
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
 ADMIN = Principal("ada", {"admin"})
+
+
 USER = Principal("bob", {"files:read"})
+
 
 KEYS = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
 
@@ -82,13 +87,10 @@ def server() -> Server:
     return server
 
 
-async def everything(client: Client) -> dict[str, list[str]]:
-    lists = {
-        "tools": await client.list_tools(),
-        "prompts": await client.list_prompts(),
+async def list_all(client: Client) -> dict[str, list[str]]:
+    lists = {"tools": await client.list_tools(), "prompts": await client.list_prompts(),
         "resources": await client.list_resources(),
-        "resourceTemplates": await client.list_resource_templates(),
-    }
+        "resourceTemplates": await client.list_resource_templates()}  # fmt: skip
     return {member: [entry[KEYS[member]] for entry in entries] for member, entries in lists.items()}
 
 
@@ -98,37 +100,27 @@ async def refusal(client: Client, method: str, params: dict[str, Any]) -> tuple[
     return caught.value.code, caught.value.message, caught.value.data
 
 
-@pytest.mark.parametrize("revision", ALL)
-async def test_lists_hold_what_one_may_see(server: Server, revision: str):
+@pytest.mark.parametrize("revision", ["2025-11-25", LATEST])
+async def test_visible_lists_hold_visible_components(server: Server, revision: str):
     async with connect(server, revision=revision, principal=ADMIN) as admin:
-        assert await everything(admin) == {
-            "tools": ["look", "erase"],
-            "prompts": ["greet", "shout"],
-            "resources": ["data://open", "data://secret"],
-            "resourceTemplates": ["open://{name}", "secret://{name}"],
-        }
+        assert await list_all(admin) == {"tools": ["look", "erase"], "prompts": ["greet", "shout"],
+            "resources": ["data://open", "data://secret"], "resourceTemplates": ["open://{name}",
+            "secret://{name}"]}  # fmt: skip
     for principal in (USER, Principal()):
         async with connect(server, revision=revision, principal=principal) as client:
-            assert await everything(client) == {
-                "tools": ["look"],
-                "prompts": ["greet"],
-                "resources": ["data://open"],
-                "resourceTemplates": ["open://{name}"],
-            }
+            assert await list_all(client) == {"tools": ["look"], "prompts": ["greet"],
+                "resources": ["data://open"], "resourceTemplates": ["open://{name}"]}  # fmt: skip
 
 
-@pytest.mark.parametrize("revision", ALL)
-async def test_what_one_may_not_see_is_as_if_it_were_not_there(server: Server, revision: str):
+@pytest.mark.parametrize("revision", ["2025-11-25", LATEST])
+async def test_visible_hidden_component_is_reported_as_unknown(server: Server, revision: str):
     def about(hidden: Any, missing: Any) -> list[tuple[str, dict[str, Any]]]:
         name, uri, template = hidden
         argument = {"name": "word", "value": "a"}
-        return [
-            ("tools/call", {"name": name}),
-            ("prompts/get", {"name": name}),
-            ("resources/read", {"uri": uri}),
-            ("completion/complete", {"ref": {"type": "ref/prompt", "name": name}, "argument": argument}),
-            ("completion/complete", {"ref": {"type": "ref/resource", "uri": template}, "argument": argument}),
-        ]
+        return [("tools/call", {"name": name}), ("prompts/get", {"name": name}), ("resources/read",
+            {"uri": uri}), ("completion/complete",
+            {"ref": {"type": "ref/prompt", "name": name}, "argument": argument}), ("completion/complete",
+            {"ref": {"type": "ref/resource", "uri": template}, "argument": argument})]  # fmt: skip
 
     async with connect(server, revision=revision, principal=USER) as client:
         for names in (
@@ -137,16 +129,17 @@ async def test_what_one_may_not_see_is_as_if_it_were_not_there(server: Server, r
         ):
             missing = ("x" * len(str(names[0])), "data://nothing", "nothing://{name}")
             for (method, hidden), (_, absent) in zip(about(names, None), about(missing, None), strict=True):
-                if method == "completion/complete" and revision == "2024-11-05":
-                    continue  # it has no completions to declare
-                told, expected = await refusal(client, method, hidden), await refusal(client, method, absent)
+                actual, expected = (
+                    await refusal(client, method, hidden),
+                    await refusal(client, method, absent),
+                )
                 text = str(expected)
                 for one, other in zip(names, missing, strict=True):
                     text = text.replace(str(other), str(one))
-                assert str(told) == text
+                assert str(actual) == text
 
 
-async def test_who_may_see_it_uses_it(server: Server):
+async def test_visible_component_is_usable(server: Server):
     async with connect(server, principal=ADMIN) as admin:
         assert (await admin.call("erase")).text == "erased"
         assert (await admin.get_prompt("shout", {"word": "a"}))[0]["content"]["text"] == "A"
@@ -156,7 +149,7 @@ async def test_who_may_see_it_uses_it(server: Server):
         assert (await admin.call("look")).text == "ada ['admin']"
 
 
-async def test_lists_with_such_a_component_are_private_on_all_pages(server: Server):
+async def test_visible_list_pages_are_cached_privately(server: Server):
     server.page_size = 1
     server.engine.runtime.cache["tools/list"] = Cache(300)
     for principal in (ADMIN, USER):
@@ -172,20 +165,7 @@ async def test_lists_with_such_a_component_are_private_on_all_pages(server: Serv
         assert (await client.request("prompts/list"))["cacheScope"] == "private"
 
 
-async def test_pages_follow_each_other_without_a_gap_for_each_audience(server: Server):
-    server.page_size = 1
-    for number in range(6):
-        server.tool(name=f"t{number}", visible=(is_admin, None)[number % 2])(lambda: "")
-    async with connect(server, principal=ADMIN) as admin, connect(server, principal=USER) as user:
-        odd = ["look", "t1", "t3", "t5"]
-        for _ in range(2):  # once rendered, once kept
-            assert [tool["name"] for tool in await user.list_tools()] == odd
-            assert [tool["name"] for tool in await admin.list_tools()] == [
-                "look", "erase", "t0", "t1", "t2", "t3", "t4", "t5"
-            ]  # fmt: skip
-
-
-async def test_what_is_read_through_it_is_private():
+async def test_visible_resource_read_is_cached_privately():
     server = Server("s", cache={"resources/read": Cache(60)})
 
     @server.resource("data://a", visible=is_admin)
@@ -214,46 +194,8 @@ async def test_what_is_read_through_it_is_private():
     assert await scope(USER, "open://a") == ("open", "public")
 
 
-async def test_the_entries_of_a_hidden_template_are_hidden(tmp_path: Any):
-    (tmp_path / "a.txt").write_text("a")
-    server = Server("s")
-    server.include(resource_dir(tmp_path, "files://here", visible=is_admin))
-    async with connect(server, principal=ADMIN) as admin, connect(server, principal=USER) as user:
-        assert [each["uri"] for each in await admin.list_resources()] == ["files://here/a.txt"]
-        assert await user.list_resources() == []
-        with pytest.raises(ProtocolError):
-            await user.read("files://here/a.txt")
-
-
-async def test_what_is_added_while_a_list_is_made_is_not_seen():
-    server = Server("s")
-
-    def hidden() -> str:
-        return ""
-
-    def adding(who: Principal) -> bool:
-        server.tool(hidden, replace=True, visible=is_admin)
-        return True
-
-    @server.tool(visible=adding)
-    def look() -> str:
-        return ""
-
-    async with connect(server, principal=USER) as user:
-        assert [each["name"] for each in await user.list_tools()] == ["look"]
-
-
-async def test_it_comes_along_with_what_is_included(server: Server):
-    outer = Server("outer")
-    outer.include(server, prefix="inner")
-    async with connect(outer, principal=USER) as user, connect(outer, principal=ADMIN) as admin:
-        assert [tool["name"] for tool in await user.list_tools()] == ["inner_look"]
-        assert (await admin.call("inner_erase")).text == "erased"
-        assert (await refusal(user, "tools/call", {"name": "inner_erase"}))[1] == "Unknown tool: inner_erase"
-
-
 @pytest.mark.parametrize("revision", ["2025-11-25", LATEST])
-async def test_updates_reach_who_may_see_what_changed(revision: str):
+async def test_visible_updates_are_sent_to_permitted_principals(revision: str):
     server = Server("s")
     watching: list[str] = []
 
@@ -284,10 +226,10 @@ async def test_updates_reach_who_may_see_what_changed(revision: str):
             listen = {"notifications": {"resourceSubscriptions": uris}}
             task = asyncio.create_task(client.request("subscriptions/listen", listen))
             tasks.append(task)
-            told = await client.notification("notifications/subscriptions/acknowledged")
-            assert told["notifications"] == listen["notifications"]  # as if nothing were hidden
+            actual = await client.notification("notifications/subscriptions/acknowledged")
+            assert actual["notifications"] == listen["notifications"]  # as if nothing were hidden
 
-    async def heard(client: Client) -> list[str]:
+    async def received_updates(client: Client) -> list[str]:
         found = []
         while not found or found[-1] != "data://open":
             found.append((await client.notification("notifications/resources/updated"))["uri"])
@@ -303,8 +245,8 @@ async def test_updates_reach_who_may_see_what_changed(revision: str):
         await subscribed(admin)
         for uri in ("data://secret", "rows://7", "rows://8", "data://nobody-serves-it", "data://open"):
             server.resource_updated(uri)
-        assert await heard(user) == ["data://nobody-serves-it", "data://open"]
-        assert set(await heard(admin)) == {
+        assert await received_updates(user) == ["data://nobody-serves-it", "data://open"]
+        assert set(await received_updates(admin)) == {
             "data://secret", "rows://7", "rows://8", "data://nobody-serves-it", "data://open"
         }  # fmt: skip
         assert watching == ["begun"]
@@ -313,7 +255,7 @@ async def test_updates_reach_who_may_see_what_changed(revision: str):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_predicate_that_fails_hides(server: Server, caplog: pytest.LogCaptureFixture):
+async def test_visible_failing_predicate_hides(server: Server, caplog: pytest.LogCaptureFixture):
     @server.tool(visible=lambda who: who.id.startswith("a"))  # type: ignore[union-attr]  # as authors would
     def named() -> str:
         return "named"
@@ -333,15 +275,7 @@ async def test_a_predicate_that_fails_hides(server: Server, caplog: pytest.LogCa
         assert (await client.call("named")).text == "named"
 
 
-async def test_it_is_held_against_each_use(server: Server):
-    answers = [True, False]
-    server.tool(name="once", visible=lambda who: answers.pop(0))(lambda: "done")
-    async with connect(server) as client:
-        assert (await client.call("once")).text == "done"
-        assert (await refusal(client, "tools/call", {"name": "once"}))[0] == -32602
-
-
-def test_what_cannot_be_asked_is_refused():
+def test_visible_wrong_predicate_is_refused():
     async def slow(who: Principal) -> bool:
         return True
 
@@ -357,50 +291,146 @@ def test_what_cannot_be_asked_is_refused():
         registry.resource("data://x", visible={"admin"})(lambda: "")  # type: ignore[typeddict-item]  # as authors would
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "error", "text"),
     [
         ({"id": ""}, ValueError, "id must not be empty; None stands for nobody"),
         ({"id": 7}, TypeError, "id must be text, or None for nobody, got 7"),
-        (
-            {"scopes": "admin"},
-            TypeError,
-            "scopes must be a set of texts such as {\"files:read\"}, got 'admin'",
-        ),
+        ({"scopes": "admin"}, TypeError, "scopes must be a set of texts such as {\"files:read\"}, got 'admin'"),
         ({"scopes": [1]}, TypeError, 'scopes must be a set of texts such as {"files:read"}, got [1]'),
     ],
-)
-def test_what_is_no_principal(arguments: dict[str, Any], error: type[Exception], text: str):
+)  # fmt: skip
+def test_principal_wrong_arguments_are_refused(arguments: dict[str, Any], error: type[Exception], text: str):
     with pytest.raises(error) as caught:
         Principal(**arguments)
     assert str(caught.value) == text
 
 
-def test_principals_are_values():
-    assert Principal("ada", ["a", "b"]) == Principal("ada", {"b", "a"}) != Principal("ada")
-    assert len({Principal("ada"), Principal("ada"), Principal()}) == 2
-    with pytest.raises(AttributeError):
-        Principal("ada").id = "bob"  # type: ignore[misc]  # that is what is tested
+MISSING = -32021
 
 
-async def test_the_rounds_of_one_are_not_those_of_another():
-    server = Server("s")
+INVALID_PARAMS = -32602
+
+
+def client_with(capabilities: dict[str, Any]) -> DeclaredClient:
+    return DeclaredClient({"name": "test", "version": "1"}, capabilities)
+
+
+@each_row(
+    ("capabilities", "name", "is_supported"),
+    [
+        ({}, "sampling", False), ({"sampling": {}}, "sampling", True),
+        ({"sampling": {}}, "sampling.tools", False), ({"sampling": {"tools": {}}}, "sampling.tools", True),
+        ({"sampling": {"tools": {}}}, "sampling.context", False),
+        ({"sampling": {"tools": None}}, "sampling.tools", False), ({"sampling": None}, "sampling", False),
+        ({"sampling": True}, "sampling", False), ({"roots": {"listChanged": True}}, "roots", True),
+        ({"elicitation": {}}, "elicitation", True), ({"elicitation": {}}, "elicitation.form", True),
+        ({"elicitation": {}}, "elicitation.url", False),
+        ({"elicitation": {"form": {}}}, "elicitation.form", True),
+        ({"elicitation": {"form": {}, "url": {}}}, "elicitation.url", True),
+        ({"elicitation": {"url": {}}}, "elicitation", True),
+        ({"elicitation": {"url": {}}}, "elicitation.form", False),
+        ({"extensions": {"com.example/x.y": {}}}, "extensions.com.example/x.y", True),
+        ({"extensions": {"com.example/x": {}}}, "extensions.com.example/x.y", False),
+        ({"experimental": {"thing": {"a": 1}}}, "experimental.thing", True),
+    ],
+)  # fmt: skip
+def test_client_supports_declared_capabilities(
+    capabilities: dict[str, Any], name: str, is_supported: bool
+) -> None:
+    client = client_with(capabilities)
+    assert client.supports(name) is is_supported
+    if is_supported:
+        client.require(name)
+    else:
+        with pytest.raises(MissingCapabilityError, match=f"capability that this needs: {name}$"):
+            client.require(name)
+
+
+def test_client_require_reports_missing_capabilities() -> None:
+    client = client_with({"sampling": {}, "elicitation": {}})
+    client.require()
+    client.require("sampling", "elicitation.form")
+    with pytest.raises(
+        MissingCapabilityError, match=r"capabilities that this needs: sampling.tools, "
+    ) as caught:
+        client.require("sampling", "sampling.tools", "elicitation.url", "roots", "sampling.context",
+            "extensions.com.example/a")  # fmt: skip
+    assert caught.value.required == {"sampling": {"tools": {}, "context": {}}, "elicitation": {"url": {}},
+        "roots": {}, "extensions": {"com.example/a": {}}}  # fmt: skip
+
+
+@pytest.fixture
+def requiring() -> Server:
+    server = Server("asking")
+
+    @server.tool(requires="sampling")
+    async def ask(count: int) -> str:
+        return "asked"
 
     @server.tool
-    async def ask(ctx: Context) -> str:
-        return (await ctx.elicit("Name?", str)).value
+    async def ask_within(ctx: Context) -> str:
+        ctx.client.require("sampling", "elicitation.url")
+        return "asked"
 
-    call = {"name": "ask", "arguments": {}}
-    capabilities = {"elicitation": {}}
-    async with connect(server, principal=ADMIN, capabilities=capabilities) as admin:
-        asked = await admin.request("tools/call", call)
-        answer = {
-            "inputResponses": {
-                next(iter(asked["inputRequests"])): {"action": "accept", "content": {"value": "x"}}
-            },
-            "requestState": asked["requestState"],
-        }
-        async with connect(server, principal=USER, capabilities=capabilities) as user:
-            code, message, _ = await refusal(user, "tools/call", call | answer)
-            assert (code, "it belongs to another request" in message) == (-32602, True)
-        assert (await admin.request("tools/call", call | answer))["content"][0]["text"] == "x"
+    @server.tool
+    def ask_in_a_thread(ctx: Context) -> str:
+        ctx.client.require("sampling")
+        return "asked"
+
+    @server.resource("asking://fixed", requires=["sampling"])
+    async def fixed() -> str:
+        return "asked"
+
+    @server.resource("asking://{number}", requires="sampling", complete={"number": ["1"]})
+    async def templated(number: int) -> str:
+        return "asked"
+
+    @server.resource("asking://within/{name}")
+    async def within(name: str, ctx: Context) -> str:
+        ctx.client.require("sampling")
+        return "asked"
+
+    @server.prompt(requires=("sampling", "sampling.tools"), complete={"city": ["Bern"]})
+    async def plan(city: str) -> str:
+        return "asked"
+
+    return server
+
+
+# Each with arguments that would be refused, if they were looked at first.
+REQUESTS = [
+    ("resources/read", {"uri": "asking://fixed"}, {"sampling": {}}),
+    ("resources/read", {"uri": "asking://seven"}, {"sampling": {}}),
+    ("resources/read", {"uri": "asking://within/x"}, {"sampling": {}}),
+    ("prompts/get", {"name": "plan", "arguments": {"wrong": "1"}}, {"sampling": {"tools": {}}}),
+    ("completion/complete",
+     {"ref": {"type": "ref/prompt", "name": "plan"}, "argument": {"name": "no", "value": ""}},
+     {"sampling": {"tools": {}}}),
+    ("completion/complete",
+     {"ref": {"type": "ref/resource", "uri": "asking://{number}"},
+     "argument": {"name": "number", "value": ""}}, {"sampling": {}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", LATEST])
+@each_row(("method", "params", "required"), REQUESTS)
+async def test_requires_missing_capability_is_protocol_error(
+    requiring: Server, revision: str, method: str, params: dict[str, Any], required: dict[str, Any]
+) -> None:
+    async with connect(requiring, revision=revision) as client:
+        with pytest.raises(
+            ProtocolError, match=r"The client lacks the capabilit.* this needs: sampling"
+        ) as caught:
+            await client.request(method, params)
+    assert caught.value.code == (MISSING if revision in STATELESS else INVALID_PARAMS)
+    assert caught.value.data["requiredCapabilities"].keys() == required.keys()
+
+
+@each_row("name", ["ask", "ask_within", "ask_in_a_thread"])
+async def test_requires_missing_capability_is_tool_error_in_session(requiring: Server, name: str) -> None:
+    async with connect(requiring, revision="2025-11-25") as client:
+        result = await client.call(name, {})
+    assert result.is_error
+    assert "lacks the capabilit" in result.text
+    assert "sampling" in result.text

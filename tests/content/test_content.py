@@ -1,39 +1,83 @@
-"""What authors return, as content blocks."""
+"""Content blocks: values, bytes, media, files, links and contents of resources."""
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 import datetime as dt
 import enum
 import io
+import re
 import uuid
+from collections import OrderedDict
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic_core import from_json, to_json
 
 from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
 from mcpkit.common.errors import OutputError
+from mcpkit.content.data import json_value, may_hold_huge_number, text_of
+from mcpkit.content.plain import is_json
 from mcpkit.content.values import holds_content, to_content, to_contents
-from tests.helpers.contents import MAGIC, PNG, Point, Shape, Station, encoded, shows, text
+from tests.helpers.tables import each_row
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
+
+
+MAGIC = {
+    "image/png": PNG, "image/jpeg": b"\xff\xd8\xff\xe0\0\x10JFIF", "image/gif": b"GIF89a\1\0",
+    "image/webp": b"RIFF\x1a\0\0\0WEBPVP8 ", "image/bmp": b"BM\x46\0\0\0\0\0\0\0\x36",
+    "image/svg+xml": b'<?xml version="1.0"?>\n<!-- a circle -->\n<svg xmlns="http://www.w3.org/2000/svg"/>',
+    "audio/wav": b"RIFF\x24\0\0\0WAVEfmt ", "audio/mpeg": b"\xff\xfb\x90\x64\0\0", "audio/ogg": b"OggS\0\2\0\0",
+    "audio/flac": b"fLaC\0\0\0\x22", "audio/mp4": b"\0\0\0\x20ftypM4A \0\0",
+}  # fmt: skip
+
+
+class Point(pydantic.BaseModel):
+    x: float
+    name: str = pydantic.Field(default="p", alias="label")
+
+
+@dataclasses.dataclass
+class Station:
+    id: str
+    position: tuple[float, float]
+
+
+class Shape(str, enum.Enum):
+    ROUND = "round"
+
+
+def text_blocks(value: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": value}]
+
+
+def base64_text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def make_displayable(**methods: Any) -> Any:
+    """Make an object with the representations that are given, as IPython knows them."""
+    return type(
+        "Shows", (), {f"_repr_{name}_": lambda self, value=value: value for name, value in methods.items()}
+    )()
 
 
 class Color(enum.Enum):
     RED = "red"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "expected"),
     [
-        ("sunny", "sunny"),
-        ("", ""),
-        (5, "5"),
-        (2.5, "2.5"),
-        (True, "true"),
-        ({"a": [1, None]}, '{"a":[1,null]}'),
-        ([], "[]"),
-        ([1, "a"], '[1,"a"]'),
-        (("a", "b"), '["a","b"]'),
+        ("sunny", "sunny"), ("", ""), (5, "5"), (2.5, "2.5"), (True, "true"),
+        ({"a": [1, None]}, '{"a":[1,null]}'), ([], "[]"), ([1, "a"], '[1,"a"]'), (("a", "b"), '["a","b"]'),
         (["a", "b"], '["a","b"]'),
         # A dict that looks like a block is data all the same.
         ({"type": "text", "text": "x"}, '{"type":"text","text":"x"}'),
@@ -41,208 +85,306 @@ class Color(enum.Enum):
         (Station("KSEA", (47.4, -122.3)), '{"id":"KSEA","position":[47.4,-122.3]}'),
         ({"café": "été"}, '{"café":"été"}'),
         # JSON strings are text without quotes.
-        (Color.RED, "red"),
-        (Shape.ROUND, "round"),
-        (dt.date(2026, 7, 28), "2026-07-28"),
-        (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
-        (Decimal("1.10"), "1.10"),
-        (Path("a"), "a"),
-        ({"text": "NaN and Infinity"}, '{"text":"NaN and Infinity"}'),
-        ("NaN", "NaN"),
+        (Color.RED, "red"), (Shape.ROUND, "round"), (dt.date(2026, 7, 28), "2026-07-28"),
+        (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"), (Decimal("1.10"), "1.10"), (Path("a"), "a"),
+        ({"text": "NaN and Infinity"}, '{"text":"NaN and Infinity"}'), ("NaN", "NaN"),
     ],
-)
-def test_values_are_text(value: Any, expected: str) -> None:
-    assert to_content(value) == text(expected)
+)  # fmt: skip
+def test_content_of_values_is_text(value: Any, expected: str) -> None:
+    assert to_content(value) == text_blocks(expected)
 
 
-def test_none_is_no_content() -> None:
-    assert to_content(None) == []
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (float("nan"), "null"),
-        (float("-inf"), "null"),
-        ({"a": [float("inf")]}, '{"a":[null]}'),
-        ([1.0, float("nan"), "NaN"], '[1.0,null,"NaN"]'),
-    ],
-)
-def test_numbers_that_json_does_not_know_are_null(value: Any, expected: str) -> None:
-    assert to_content(value) == text(expected)
-
-
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
-        "a\ud800",
-        {"a": "\udfff"},
-        ["\ud800"],
-        Text("\ud800"),
-        File(data="\ud800"),
+        "a\ud800", {"a": "\udfff"}, ["\ud800"], Text("\ud800"), File(data="\ud800"),
         EmbeddedResource("a:b", text="\ud800"),
     ],
-)
-def test_lone_surrogates_are_refused(value: Any) -> None:
+)  # fmt: skip
+def test_content_lone_surrogate_is_refused(value: Any) -> None:
     with pytest.raises(OutputError, match=r"^result.*surrogate.*decode with errors"):
         to_content(value)
     with pytest.raises(OutputError, match=r"^result.*surrogate.*decode with errors"):
         to_contents(value, "a:b", None)
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (object(), "result has no form in JSON: an object; return a dict"),
-        ({"a": object()}, r"result\.a has no form in JSON: an object; return a dict"),
-        ({"plot": Image(data=PNG)}, r"result\.plot has no form in JSON: an Image, .* return a list of both"),
-        (ToolResult("x"), "result has no form in JSON: a ToolResult, which is a whole result"),
-        (["x", b"", ToolResult("x")], r"result\[2\] has no form in JSON: a ToolResult"),
-    ],
-)
-def test_what_has_no_json_form_says_what_to_return_instead(value: Any, message: str) -> None:
-    with pytest.raises(OutputError, match=message):
-        to_content(value)
-
-
-@pytest.mark.parametrize("mime_type", MAGIC)
-def test_bytes_of_an_image_or_a_sound_are_that(mime_type: str) -> None:
+@each_row("mime_type", MAGIC)
+def test_content_media_type_of_bytes_is_detected(mime_type: str) -> None:
     data = MAGIC[mime_type]
-    block = {"type": mime_type.partition("/")[0], "data": encoded(data), "mimeType": mime_type}
+    block = {"type": mime_type.partition("/")[0], "data": base64_text(data), "mimeType": mime_type}
     for value in (data, bytearray(data), memoryview(data)):
         assert to_content(value) == [block]
-    assert to_contents(data, "a:b", None) == [{"uri": "a:b", "mimeType": mime_type, "blob": encoded(data)}]
+    assert to_contents(data, "a:b", None) == [
+        {"uri": "a:b", "mimeType": mime_type, "blob": base64_text(data)}
+    ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
-        b"",
-        b"BM" + b"x" * 20,
-        b"\0" * 20,
-        b"8 bytes.WEBP",
-        b"8 bytes.WAVE",
-        b"RIFF....AVI ",
-        b"\xff\xfeU\0T\0F",
-        b"<html><svg>",
-        b"<!---->" * 200,
-        b"%PDF-1.7",
+        b"", b"BM" + b"x" * 20, b"\0" * 20, b"8 bytes.WEBP", b"8 bytes.WAVE", b"RIFF....AVI ",
+        b"\xff\xfeU\0T\0F", b"<html><svg>", b"<!---->" * 200, b"%PDF-1.7",
     ],
-)
-def test_bytes_that_only_look_like_media_are_not(data: bytes) -> None:
+)  # fmt: skip
+def test_content_other_bytes_are_resource(data: bytes) -> None:
     assert to_content(data)[0]["type"] == "resource"
 
 
-def test_other_bytes_are_a_blob_whose_uri_follows_from_them() -> None:
-    [block] = to_content(b"\xff\xfe\0")
-    assert block["type"] == "resource"
-    assert block["resource"]["mimeType"] == "application/octet-stream"
-    assert block["resource"]["blob"] == encoded(b"\xff\xfe\0")
-    assert to_content(b"\xff\xfe\0") == [block]
-    assert to_content(b"plain")[0]["resource"]["uri"] != block["resource"]["uri"]
-
-
-def test_a_list_with_content_becomes_blocks_in_order() -> None:
+def test_content_list_becomes_blocks() -> None:
     blocks = to_content(["Seattle", Image(data=PNG), {"t": 3}, None, [Text("a"), "b"], ("x", "y"), 7])
-    assert [block.get("text", block["type"]) for block in blocks] == [
-        "Seattle",
-        "image",
-        '{"t":3}',
-        "a",
-        "b",
-        '["x","y"]',
-        "7",
-    ]
-    assert to_content([b"\xff", "x"])[1:] == text("x")
+    assert [block.get("text", block["type"]) for block in blocks] == ["Seattle", "image", '{"t":3}', "a", "b",
+        '["x","y"]', "7"]  # fmt: skip
+    assert to_content([b"\xff", "x"])[1:] == text_blocks("x")
 
 
-def test_text_carries_annotations_and_meta() -> None:
+def test_content_text_annotations_and_meta() -> None:
     block = Text("hi", annotations={"audience": ["user"], "priority": 0.5}, meta={"a/b": 1})
-    assert to_content(block) == [
-        {
-            "type": "text",
-            "text": "hi",
-            "annotations": {"audience": ["user"], "priority": 0.5},
-            "_meta": {"a/b": 1},
-        }
-    ]
+    assert to_content(block) == [{"type": "text", "text": "hi",
+        "annotations": {"audience": ["user"], "priority": 0.5}, "_meta": {"a/b": 1}}]  # fmt: skip
     assert to_contents(block, "a:b", None) == [
         {"uri": "a:b", "mimeType": "text/plain", "text": "hi", "_meta": {"a/b": 1}}
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("annotations", "message"),
     [
-        ({"audience": "user"}, "audience"),
-        ({"audience": ["model"]}, "audience"),
+        ({"audience": "user"}, "audience"), ({"audience": ["model"]}, "audience"),
         ({"priority": 2}, "priority"),
     ],
-)
-def test_wrong_annotations_are_refused(annotations: Any, message: str) -> None:
+)  # fmt: skip
+def test_content_wrong_annotations_are_refused(annotations: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Text("hi", annotations=annotations)
 
 
-# Structured data and results
-
-
-@pytest.mark.parametrize(
+@each_row(
     ("value", "answer"),
     [
-        ({"a": 1}, False),
-        ([1], False),
-        ([], False),
-        ((1, 2), False),
-        ({1, 2}, False),
-        (Point(x=1), False),
-        (Station("a", (1, 2)), False),
-        ("a", False),
-        (3, False),
-        (None, False),
-        (dt.date(2026, 1, 1), False),
-        ({"a": b""}, False),
-        (b"a", True),
-        (io.BytesIO(), True),
-        (Text("a"), True),
-        (["a", Text("b")], True),
-        (["a", [1, ("b", [Text("b")])]], True),
-        (shows(png=PNG), True),
+        ({"a": 1}, False), ([1], False), ([], False), ((1, 2), False), ({1, 2}, False), (Point(x=1), False),
+        (Station("a", (1, 2)), False), ("a", False), (3, False), (None, False), (dt.date(2026, 1, 1), False),
+        ({"a": b""}, False), (b"a", True), (io.BytesIO(), True), (Text("a"), True), (["a", Text("b")], True),
+        (["a", [1, ("b", [Text("b")])]], True), (make_displayable(png=PNG), True),
     ],
-)
-def test_content_is_told_from_data(value: Any, answer: bool) -> None:
+)  # fmt: skip
+def test_holds_content(value: Any, answer: bool) -> None:
     assert holds_content(value) is answer
 
 
-def test_a_list_in_itself_is_told_from_content() -> None:
-    circle: list[Any] = []
-    circle += [circle, circle]
-    assert not holds_content(circle)
+def test_image_is_read_on_conversion(tmp_path: Path) -> None:
+    path = tmp_path / "plot.png"
+    path.write_bytes(b"")
+    image = Image(path)
+    path.unlink()
+    with pytest.raises(
+        OutputError, match=r"result could not be read: FileNotFoundError was raised"
+    ) as raised:
+        to_content(image)
+    assert isinstance(raised.value.__cause__, FileNotFoundError)
+    path.write_bytes(PNG)
+    assert to_content(image) == [{"type": "image", "data": base64_text(PNG), "mimeType": "image/png"}]
 
 
-def test_a_tool_result_keeps_what_it_is_given() -> None:
-    result = ToolResult(["a"], structured=None, is_error=True, meta={"k": 1})
-    assert (result.content, result.structured, result.is_error, result.meta) == (["a"], None, True, {"k": 1})
-    assert ToolResult().structured is ToolResult.ABSENT
-    assert repr(result) == "ToolResult(['a'], structured=None, is_error=True)"
-    assert repr(ToolResult("a")) == "ToolResult('a', is_error=False)"
+@each_row("kind", [File, Image, Audio])
+def test_file_unreadable_path_is_refused(kind: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "circle").is_symlink() or (tmp_path / "circle").symlink_to("circle")
+    for path, error in {
+        "missing": FileNotFoundError,
+        "": IsADirectoryError,
+        "file/below": NotADirectoryError,
+        "circle": OSError,
+        "n" * 300: OSError,
+    }.items():
+        with pytest.raises(error, match=re.escape(repr(str(tmp_path / path)))):
+            kind(tmp_path / path)
+        with pytest.raises(error):
+            kind(path=str(tmp_path / path))
 
 
-@pytest.mark.parametrize("kind", [Text, Image, Audio, File, ResourceLink, EmbeddedResource, ToolResult])
-def test_content_classes_are_marked_and_slotted(kind: Any) -> None:
-    assert kind.__mcp_content__ is True
-    assert not hasattr(kind, "__dict__") or "__dict__" not in kind.__dict__
+@each_row("kind", [Image, Audio])
+def test_media_unknown_type_is_refused(kind: Any) -> None:
+    name = kind.__name__.lower()
+    with pytest.raises(OutputError, match=f'no known kind of {name}: give mime_type="{name}/'):
+        to_content(kind(data=b"?"))
+    assert to_contents(kind(data=b"?"), "a:b", f"{name}/x-own")[0]["mimeType"] == f"{name}/x-own"
+    other = MAGIC["audio/flac"] if kind is Image else PNG
+    with pytest.raises(OutputError, match="no known kind"):
+        to_content(kind(data=other))
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
+@each_row(
+    ("make", "message"),
     [
-        (Text("a"), "Text('a')"),
-        (Image("/dev/null"), "Image(path='/dev/null', mime_type=None)"),
-        (File(data=b"abc"), "File(data=<3>, mime_type=None)"),
-        (ResourceLink("a:b", "n"), "ResourceLink('a:b', 'n')"),
-        (EmbeddedResource("a:b", text=""), "EmbeddedResource('a:b', mime_type=None)"),
+        (lambda: Image(), "either path= or data="),
+        (lambda: Image("a.png", data=PNG), "either path= or data="),
+        (lambda: Image(PNG), "give bytes as data="),  # type: ignore[arg-type]  # the mistake under test
+        (lambda: Image(data="aGk="), "decode base64 first"),  # type: ignore[arg-type]  # the mistake under test
+        (lambda: Audio(data=3), "data must be bytes, got int"),  # type: ignore[arg-type]  # the mistake under test
+        (lambda: File(), "either path= or data="),
+        (lambda: Text(3), "takes a str"),  # type: ignore[arg-type]  # the mistake under test
+        (lambda: EmbeddedResource("a:b"), "either text= or blob="),
+        (lambda: EmbeddedResource("a:b", blob="aGk="), "decode base64 first"),  # type: ignore[arg-type]  # as above
     ],
 )
-def test_repr_is_short(value: Any, shown: str) -> None:
-    assert repr(value) == shown
+def test_media_wrong_argument_types_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
+@each_row(
+    ("file", "resource"),
+    [
+        (File(data="a,b", name="x y.csv"),
+         {"uri": "attachment:///x%20y.csv", "mimeType": "text/csv", "text": "a,b"}),
+        (File(data=b"# Hi", name="a.md"),
+         {"uri": "attachment:///a.md", "mimeType": "text/markdown", "text": "# Hi"}),
+        (File(data=b"hi", uri="a:b"), {"uri": "a:b", "mimeType": "text/plain", "text": "hi"}),
+        (File(data=b"hi", uri="a:b", mime_type="application/octet-stream"),
+         {"uri": "a:b", "mimeType": "application/octet-stream", "blob": "aGk="}),
+        (File(data=b"a\0", uri="a:b"), {"uri": "a:b", "mimeType": "application/octet-stream", "blob": "YQA="}),
+        (File(data=b"\xe9", uri="a:b", name="a.txt"), {"uri": "a:b", "mimeType": "text/plain", "blob": "6Q=="}),
+        (File(data=b"hi", uri="a:b", name="a.pdf"), {"uri": "a:b", "mimeType": "application/pdf", "blob": "aGk="}),
+        (File(data=b"hi", uri="a:b", name="a.png"), {"uri": "a:b", "mimeType": "image/png", "blob": "aGk="}),
+        (File(data=PNG, uri="a:b"), {"uri": "a:b", "mimeType": "image/png", "blob": base64_text(PNG)}),
+        (File(data=b"hi", uri="a:b", name="a.tar.gz"),
+         {"uri": "a:b", "mimeType": "application/gzip", "text": "hi"}),
+        (File(data=b"<svg/>", uri="a:b", name="a.svg"),
+         {"uri": "a:b", "mimeType": "image/svg+xml", "text": "<svg/>"}),
+    ],
+)  # fmt: skip
+def test_file_block(file: File, resource: dict[str, str]) -> None:
+    assert to_content(file) == [{"type": "resource", "resource": resource}]
+
+
+def test_file_of_path_has_name_only(tmp_path: Path) -> None:
+    path = tmp_path / "notes.md"
+    path.write_text("# Notes", encoding="utf-8")
+    [block] = to_content(File(path, meta={"k": 1}))
+    assert block == {
+        "type": "resource",
+        "resource": {"uri": "attachment:///notes.md", "mimeType": "text/markdown", "text": "# Notes"},
+        "_meta": {"k": 1},
+    }
+    assert to_contents(File(path), "docs://notes", None) == [
+        {"uri": "docs://notes", "mimeType": "text/markdown", "text": "# Notes"}
+    ]
+
+
+def test_resource_link_block() -> None:
+    link = ResourceLink("weather://states", "states", title="States", description="All of them",
+        mime_type="application/json", size=12, icons=[{"src": "https://example.com/i.png"}],
+        annotations={"lastModified": "2026-07-28T00:00:00Z"}, meta={"k": 1})  # fmt: skip
+    assert to_content(link) == [{"type": "resource_link", "uri": "weather://states", "name": "states",
+        "title": "States", "description": "All of them", "mimeType": "application/json", "size": 12,
+        "icons": [{"src": "https://example.com/i.png"}],
+        "annotations": {"lastModified": "2026-07-28T00:00:00Z"}, "_meta": {"k": 1}}]  # fmt: skip
+    assert to_content(ResourceLink("a:b", "n")) == [{"type": "resource_link", "uri": "a:b", "name": "n"}]
+
+
+@each_row(
+    ("value", "declared", "contents"),
+    [
+        ("hi", None, {"mimeType": "text/plain", "text": "hi"}),
+        ("# hi", "text/markdown", {"mimeType": "text/markdown", "text": "# hi"}),
+        (b"hi", None, {"mimeType": "application/octet-stream", "blob": "aGk="}),
+        (b"hi", "text/plain", {"mimeType": "text/plain", "blob": "aGk="}),
+        ({"a": 1}, None, {"mimeType": "application/json", "text": '{"a":1}'}),
+        ([1], "application/x-own", {"mimeType": "application/x-own", "text": "[1]"}),
+        (Point(x=1), None, {"mimeType": "application/json", "text": '{"x":1.0,"label":"p"}'}),
+        (3, None, {"mimeType": "application/json", "text": "3"}),
+        (Shape.ROUND, None, {"mimeType": "text/plain", "text": "round"}),
+        (Image(data=PNG), "image/jpeg", {"mimeType": "image/png", "blob": base64_text(PNG)}),
+        (File(data="x", name="a.csv"), None, {"mimeType": "text/csv", "text": "x"}),
+        (File(data="x", name="a.csv"), "text/x-own", {"mimeType": "text/x-own", "text": "x"}),
+    ],
+)
+def test_resource_contents(value: Any, declared: str | None, contents: dict[str, str]) -> None:
+    assert to_contents(value, "data://x", declared) == [{"uri": "data://x", **contents}]
+
+
+def test_resource_contents_keep_their_uris() -> None:
+    value = [File(data="a", uri="d://a"), EmbeddedResource("d://b", blob=b"b", meta={"k": 1}), File(data="c"),
+        "d", {"e": 1}]  # fmt: skip
+    assert to_contents(value, "d://all", None) == [{"uri": "d://a", "mimeType": "text/plain", "text": "a"},
+        {"uri": "d://b", "blob": "Yg==", "_meta": {"k": 1}}, {"uri": "d://all", "mimeType": "text/plain",
+        "text": "c"}, {"uri": "d://all", "mimeType": "text/plain", "text": "d"}, {"uri": "d://all",
+        "mimeType": "application/json", "text": '{"e":1}'}]  # fmt: skip
+
+
+@each_row(
+    ("value", "message"),
+    [
+        (None, "result is None; return the contents, or raise ResourceNotFoundError"),
+        (ResourceLink("a:b", "n"), "result cannot be sent: it is a ResourceLink.*return a File"),
+        (ToolResult("x"), "a ToolResult, which is a whole result"),
+    ],
+)
+def test_resource_contents_wrong_value_is_refused(value: Any, message: str) -> None:
+    with pytest.raises(OutputError, match=message):
+        to_contents(value, "data://x", None)
+
+
+JSON_SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+
+
+JSON = st.recursive(
+    JSON_SCALARS,
+    lambda inner: st.lists(inner, max_size=12) | st.dictionaries(st.text(), inner),
+    max_leaves=40,
+)
+
+
+NON_JSON: list[Any] = [
+    *(b"", bytearray(), (), (1,), set(), dt.date(2026, 1, 1), Decimal(1), 1j, object(), OrderedDict(a=1)),
+    *({1: 2}, {None: 1}, {True: 1}, range(1), "".join, type("Text", (str,), {})("a")),
+]
+
+
+@given(JSON)
+def test_json_value_is_kept(value: Any) -> None:
+    assert is_json(value)
+    assert json_value(value) is value
+
+
+@given(JSON, st.sampled_from(NON_JSON), st.integers(0, 30))
+def test_is_json_finds_other_values_anywhere(value: Any, odd: Any, place: int) -> None:
+    rows: list[Any] = [{"a": [value], "b": {"c": 1}} for _ in range(31)]
+    rows[place] = {"a": [value], "b": {"c": [odd]}}
+    assert not is_json(odd)
+    for holder in ([odd], {"a": odd}, rows, {"a": rows}, [[1] * 20, [value] * 20, [1] * 19 + [odd]]):
+        assert not is_json(holder)
+
+
+@given(
+    st.recursive(
+        JSON_SCALARS | st.sampled_from(NON_JSON), lambda inner: st.lists(inner) | st.tuples(inner, inner)
+    )
+)
+def test_json_value_of_any_value(value: Any) -> None:
+    problem = ""
+    data: Any = None
+    try:
+        data = json_value(value)
+    except OutputError as error:
+        problem = str(error)
+    assert not problem or problem.startswith("result")
+    assert is_json(data)
+    assert from_json(to_json(data)) == data
+
+
+@pytest.mark.parametrize("width", [2, *(pytest.param(width, marks=pytest.mark.long) for width in (9, 200))])
+def test_json_value_cycle_is_refused(width: int) -> None:
+    circle: list[Any] = []
+    circle += [circle] * width
+    assert not is_json(circle)
+    with pytest.raises(OutputError, match=r"result\[0\] has no form in JSON: it is result again"):
+        json_value(circle)
+
+
+@each_row("before", range(25))
+def test_json_text_huge_integer_is_refused(before: int) -> None:
+    data = ["x" * before, 10**310]
+    assert may_hold_huge_number(to_json(data))
+    with pytest.raises(OutputError, match=r"result\[1\] has no form in JSON: an integer of 1,030 bits"):
+        text_of(data)

@@ -1,4 +1,4 @@
-"""URI templates: expansion as RFC 6570 shows it, and matching as the module's rules say."""
+"""URI templates: expansion as RFC 6570 shows it, and matching."""
 
 from __future__ import annotations
 
@@ -7,132 +7,68 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpkit.common.errors import RegistrationError
-from mcpkit.components.checks import is_template
 from mcpkit.content.uri_template import UriTemplate
+from tests.helpers.tables import each_row
 from tests.helpers.uri_expansion import expand
 
 # The variables of RFC 6570 sections 1.2 and 3.2.
 VALUES = {
-    "count": ["one", "two", "three"],
-    "dom": ["example", "com"],
-    "dub": "me/too",
-    "hello": "Hello World!",
-    "half": "50%",
-    "var": "value",
-    "who": "fred",
-    "base": "http://example.com/home/",
-    "path": "/foo/bar",
-    "list": ["red", "green", "blue"],
-    "keys": {"semi": ";", "dot": ".", "comma": ","},
-    "v": "6",
-    "x": "1024",
-    "y": "768",
-    "empty": "",
-    "empty_keys": {},
-}
+    "count": ["one", "two", "three"], "dom": ["example", "com"], "dub": "me/too", "hello": "Hello World!",
+    "half": "50%", "var": "value", "who": "fred", "base": "http://example.com/home/", "path": "/foo/bar",
+    "list": ["red", "green", "blue"], "keys": {"semi": ";", "dot": ".", "comma": ","}, "v": "6", "x": "1024",
+    "y": "768", "empty": "", "empty_keys": {},
+}  # fmt: skip
+
 
 EXPANSIONS = {
     # 3.2.1
-    "{count}": "one,two,three",
-    "{count*}": "one,two,three",
-    "{/count}": "/one,two,three",
-    "{/count*}": "/one/two/three",
-    "{;count}": ";count=one,two,three",
-    "{;count*}": ";count=one;count=two;count=three",
-    "{?count}": "?count=one,two,three",
-    "{?count*}": "?count=one&count=two&count=three",
-    "{&count*}": "&count=one&count=two&count=three",
+    "{count}": "one,two,three", "{count*}": "one,two,three", "{/count}": "/one,two,three",
+    "{/count*}": "/one/two/three", "{;count}": ";count=one,two,three",
+    "{;count*}": ";count=one;count=two;count=three", "{?count}": "?count=one,two,three",
+    "{?count*}": "?count=one&count=two&count=three", "{&count*}": "&count=one&count=two&count=three",
     # 3.2.2 simple
-    "{var}": "value",
-    "{hello}": "Hello%20World%21",
-    "{half}": "50%25",
-    "O{empty}X": "OX",
-    "O{undef}X": "OX",
-    "{x,y}": "1024,768",
-    "{x,hello,y}": "1024,Hello%20World%21,768",
-    "?{x,empty}": "?1024,",
-    "?{x,undef}": "?1024",
-    "?{undef,y}": "?768",
-    "{var:3}": "val",
-    "{var:30}": "value",
-    "{list}": "red,green,blue",
-    "{list*}": "red,green,blue",
-    "{keys}": "semi,%3B,dot,.,comma,%2C",
+    "{var}": "value", "{hello}": "Hello%20World%21", "{half}": "50%25", "O{empty}X": "OX", "O{undef}X": "OX",
+    "{x,y}": "1024,768", "{x,hello,y}": "1024,Hello%20World%21,768", "?{x,empty}": "?1024,",
+    "?{x,undef}": "?1024", "?{undef,y}": "?768", "{var:3}": "val", "{var:30}": "value",
+    "{list}": "red,green,blue", "{list*}": "red,green,blue", "{keys}": "semi,%3B,dot,.,comma,%2C",
     "{keys*}": "semi=%3B,dot=.,comma=%2C",
     # 3.2.3 reserved
-    "{+var}": "value",
-    "{+hello}": "Hello%20World!",
-    "{+half}": "50%25",
-    "{base}index": "http%3A%2F%2Fexample.com%2Fhome%2Findex",
-    "{+base}index": "http://example.com/home/index",
-    "O{+empty}X": "OX",
-    "{+path}/here": "/foo/bar/here",
-    "here?ref={+path}": "here?ref=/foo/bar",
-    "up{+path}{var}/here": "up/foo/barvalue/here",
-    "{+x,hello,y}": "1024,Hello%20World!,768",
-    "{+path,x}/here": "/foo/bar,1024/here",
-    "{+path:6}/here": "/foo/b/here",
-    "{+list}": "red,green,blue",
-    "{+keys}": "semi,;,dot,.,comma,,",
-    "{+keys*}": "semi=;,dot=.,comma=,",
+    "{+var}": "value", "{+hello}": "Hello%20World!", "{+half}": "50%25",
+    "{base}index": "http%3A%2F%2Fexample.com%2Fhome%2Findex", "{+base}index": "http://example.com/home/index",
+    "O{+empty}X": "OX", "{+path}/here": "/foo/bar/here", "here?ref={+path}": "here?ref=/foo/bar",
+    "up{+path}{var}/here": "up/foo/barvalue/here", "{+x,hello,y}": "1024,Hello%20World!,768",
+    "{+path,x}/here": "/foo/bar,1024/here", "{+path:6}/here": "/foo/b/here", "{+list}": "red,green,blue",
+    "{+keys}": "semi,;,dot,.,comma,,", "{+keys*}": "semi=;,dot=.,comma=,",
     # 3.2.4 fragment
-    "{#var}": "#value",
-    "{#hello}": "#Hello%20World!",
-    "foo{#empty}": "foo#",
-    "foo{#undef}": "foo",
-    "{#x,hello,y}": "#1024,Hello%20World!,768",
-    "{#path:6}/here": "#/foo/b/here",
+    "{#var}": "#value", "{#hello}": "#Hello%20World!", "foo{#empty}": "foo#", "foo{#undef}": "foo",
+    "{#x,hello,y}": "#1024,Hello%20World!,768", "{#path:6}/here": "#/foo/b/here",
     "{#keys*}": "#semi=;,dot=.,comma=,",
     # 3.2.5 label
-    "{.who}": ".fred",
-    "{.who,who}": ".fred.fred",
-    "{.half,who}": ".50%25.fred",
-    "www{.dom*}": "www.example.com",
-    "X{.empty}": "X.",
-    "X{.undef}": "X",
-    "X{.var:3}": "X.val",
-    "X{.list}": "X.red,green,blue",
-    "X{.keys*}": "X.semi=%3B.dot=..comma=%2C",
-    "X{.empty_keys}": "X",
+    "{.who}": ".fred", "{.who,who}": ".fred.fred", "{.half,who}": ".50%25.fred",
+    "www{.dom*}": "www.example.com", "X{.empty}": "X.", "X{.undef}": "X", "X{.var:3}": "X.val",
+    "X{.list}": "X.red,green,blue", "X{.keys*}": "X.semi=%3B.dot=..comma=%2C", "X{.empty_keys}": "X",
     "X{.empty_keys*}": "X",
     # 3.2.6 path
-    "{/who}": "/fred",
-    "{/half,who}": "/50%25/fred",
-    "{/who,dub}": "/fred/me%2Ftoo",
-    "{/var,empty}": "/value/",
-    "{/var,undef}": "/value",
-    "{/var,x}/here": "/value/1024/here",
-    "{/var:1,var}": "/v/value",
-    "{/list*,path:4}": "/red/green/blue/%2Ffoo",
-    "{/keys*}": "/semi=%3B/dot=./comma=%2C",
+    "{/who}": "/fred", "{/half,who}": "/50%25/fred", "{/who,dub}": "/fred/me%2Ftoo", "{/var,empty}": "/value/",
+    "{/var,undef}": "/value", "{/var,x}/here": "/value/1024/here", "{/var:1,var}": "/v/value",
+    "{/list*,path:4}": "/red/green/blue/%2Ffoo", "{/keys*}": "/semi=%3B/dot=./comma=%2C",
     # 3.2.7 path-style parameters
-    "{;who}": ";who=fred",
-    "{;half}": ";half=50%25",
-    "{;empty}": ";empty",
-    "{;v,empty,who}": ";v=6;empty;who=fred",
-    "{;v,bar,who}": ";v=6;who=fred",
-    "{;hello:5}": ";hello=Hello",
-    "{;keys}": ";keys=semi,%3B,dot,.,comma,%2C",
-    "{;keys*}": ";semi=%3B;dot=.;comma=%2C",
+    "{;who}": ";who=fred", "{;half}": ";half=50%25", "{;empty}": ";empty",
+    "{;v,empty,who}": ";v=6;empty;who=fred", "{;v,bar,who}": ";v=6;who=fred", "{;hello:5}": ";hello=Hello",
+    "{;keys}": ";keys=semi,%3B,dot,.,comma,%2C", "{;keys*}": ";semi=%3B;dot=.;comma=%2C",
     # 3.2.8 query
-    "{?x,y,empty}": "?x=1024&y=768&empty=",
-    "{?x,y,undef}": "?x=1024&y=768",
-    "{?var:3}": "?var=val",
-    "{?keys}": "?keys=semi,%3B,dot,.,comma,%2C",
-    "{?keys*}": "?semi=%3B&dot=.&comma=%2C",
+    "{?x,y,empty}": "?x=1024&y=768&empty=", "{?x,y,undef}": "?x=1024&y=768", "{?var:3}": "?var=val",
+    "{?keys}": "?keys=semi,%3B,dot,.,comma,%2C", "{?keys*}": "?semi=%3B&dot=.&comma=%2C",
     # 3.2.9 continuation
-    "?fixed=yes{&x}": "?fixed=yes&x=1024",
-    "{&x,y,empty}": "&x=1024&y=768&empty=",
-    "{&var:3}": "&var=val",
-    "{&list*}": "&list=red&list=green&list=blue",
-    "{&keys*}": "&semi=%3B&dot=.&comma=%2C",
+    "?fixed=yes{&x}": "?fixed=yes&x=1024", "{&x,y,empty}": "&x=1024&y=768&empty=", "{&var:3}": "&var=val",
+    "{&list*}": "&list=red&list=green&list=blue", "{&keys*}": "&semi=%3B&dot=.&comma=%2C",
     # Literals (3.1): what a URI cannot hold is encoded, escapes stay.
     "caf\u00e9/%7B{var}": "caf%C3%A9/%7Bvalue",
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("template", EXPANSIONS)
-def test_expansion_follows_rfc_6570(template: str) -> None:
+@each_row("template", EXPANSIONS)
+def test_template_expansion_agrees_with_rfc_6570(template: str) -> None:
     assert expand(template, VALUES) == EXPANSIONS[template]
 
 
@@ -145,29 +81,20 @@ MATCHES = [
     ("weather://stations/{id}", "weather://stations/KSEA\n", {"id": "KSEA\n"}),
     ("weather://stations/{id}/now", "weather://stations/KSEA/now\n", None),
     # An escape is decoded once: %2541 is the text %41.
-    ("a://{x}", "a://50%2541", {"x": "50%41"}),
-    ("a://{x}", "a://%C3%A9t%C3%A9", {"x": "\u00e9t\u00e9"}),
+    ("a://{x}", "a://50%2541", {"x": "50%41"}), ("a://{x}", "a://%C3%A9t%C3%A9", {"x": "\u00e9t\u00e9"}),
     ("a://{x}", "a://\u00e9t%C3%A9", {"x": "\u00e9t\u00e9"}),
-    ("a://caf\u00e9/{x}", "a://caf%C3%A9/1", {"x": "1"}),
-    ("a://caf\u00e9/{x}", "a://caf\u00e9/1", {"x": "1"}),
-    ("a://{x}", "a://100%", None),
-    ("a://{x}", "a://%zz", None),
-    ("a://{x}", "a://%FF", None),
-    ("a://{x}", "a://%C3", None),
-    ("a://{x}", "a://%ED%A0%80", None),
-    ("a://{x}", "a://\ud800", None),
+    ("a://caf\u00e9/{x}", "a://caf%C3%A9/1", {"x": "1"}), ("a://caf\u00e9/{x}", "a://caf\u00e9/1", {"x": "1"}),
+    ("a://{x}", "a://100%", None), ("a://{x}", "a://%zz", None), ("a://{x}", "a://%FF", None),
+    ("a://{x}", "a://%C3", None), ("a://{x}", "a://%ED%A0%80", None), ("a://{x}", "a://\ud800", None),
     # A variable ends where the literal after it first occurs; the last one at the end.
     ("a://{name}.{ext}", "a://x.tar.gz", {"name": "x", "ext": "tar.gz"}),
     ("a://{date}-v{n}", "a://2024-01-02-v3", {"date": "2024-01-02", "n": "3"}),
-    ("a://{name}-end", "a://the-end-end", {"name": "the-end"}),
-    ("a://{x,y}", "a://1,2", {"x": "1", "y": "2"}),
-    ("a://x{.v}", "a://x.1", {"v": "1"}),
-    ("a://{x:3}", "a://abc", {"x": "abc"}),
+    ("a://{name}-end", "a://the-end-end", {"name": "the-end"}), ("a://{x,y}", "a://1,2", {"x": "1", "y": "2"}),
+    ("a://x{.v}", "a://x.1", {"v": "1"}), ("a://{x:3}", "a://abc", {"x": "abc"}),
     ("a://{x:3}", "a://abcd", None),
     # One variable may span slashes; what stands right of it is read from the right.
     ("a://{+path}", "a://b/c.md", {"path": "b/c.md"}),
-    ("a://{+path}/edit", "a://a/editor/edit", {"path": "a/editor"}),
-    ("a://{+path}/edit", "a://edit", None),
+    ("a://{+path}/edit", "a://a/editor/edit", {"path": "a/editor"}), ("a://{+path}/edit", "a://edit", None),
     ("a://{+path}.md{#section}", "a://a/b.md#1.2-x", {"path": "a/b", "section": "1.2-x"}),
     ("a://{+path}/raw{?q}", "a://a/raw/raw?q=1", {"path": "a/raw", "q": "1"}),
     ("a://{x}-v.x/{y}", "a://a-v.x/b-c", {"x": "a", "y": "b-c"}),
@@ -175,180 +102,102 @@ MATCHES = [
     ("a://{+path}/{name}", "a://a/b/c", {"path": "a/b", "name": "c"}),
     ("a://{+path}.{ext}", "a://a/x.tar.gz", {"path": "a/x.tar", "ext": "gz"}),
     ("a://{host}/{+path}{#line}", "a://h/a/b#7", {"host": "h", "path": "a/b", "line": "7"}),
-    ("a://r{/path*}", "a://r/a/b", {"path": ["a", "b"]}),
-    ("a://r{/path*}", "a://r/a//b", None),
-    ("a://r{/path*}", "a://r/", None),
-    ("a://r{/path*}", "a://r", None),
+    ("a://r{/path*}", "a://r/a/b", {"path": ["a", "b"]}), ("a://r{/path*}", "a://r/a//b", None),
+    ("a://r{/path*}", "a://r/", None), ("a://r{/path*}", "a://r", None),
     ("a://r{/path*}/raw", "a://r/a/raw/raw", {"path": ["a", "raw"]}),
-    ("a://{x*}", "a://1,2,3", {"x": ["1", "2", "3"]}),
-    ("a://www{.x*}/p", "a://www.b.c/p", {"x": ["b", "c"]}),
+    ("a://{x*}", "a://1,2,3", {"x": ["1", "2", "3"]}), ("a://www{.x*}/p", "a://www.b.c/p", {"x": ["b", "c"]}),
     # Named parameters are optional, in any order, and no others are allowed.
-    ("a://s{?q,n}", "a://s", {}),
-    ("a://s{?q,n}", "a://s?n=1&q=x%26y", {"q": "x&y", "n": "1"}),
-    ("a://s{?q,n}", "a://s?q=", {"q": ""}),
-    ("a://s{?q}", "a://s?q=a=b", {"q": "a=b"}),
-    ("a://s{?q}", "a://s?r=1", None),
-    ("a://s{?q}", "a://s?q=1&q=1", None),
-    ("a://s{?q}", "a://s?", None),
-    ("a://s{?q}", "a://s?q=1&", None),
-    ("a://s{?q*}", "a://s?q=1&q=2", {"q": ["1", "2"]}),
+    ("a://s{?q,n}", "a://s", {}), ("a://s{?q,n}", "a://s?n=1&q=x%26y", {"q": "x&y", "n": "1"}),
+    ("a://s{?q,n}", "a://s?q=", {"q": ""}), ("a://s{?q}", "a://s?q=a=b", {"q": "a=b"}),
+    ("a://s{?q}", "a://s?r=1", None), ("a://s{?q}", "a://s?q=1&q=1", None), ("a://s{?q}", "a://s?", None),
+    ("a://s{?q}", "a://s?q=1&", None), ("a://s{?q*}", "a://s?q=1&q=2", {"q": ["1", "2"]}),
     ("a://s{?q}{&n*}", "a://s?n=1&q=0&n=2", {"q": "0", "n": ["1", "2"]}),
-    ("a://s{?q}{&n}", "a://s&n=1", {"n": "1"}),
-    ("a://s?v=1{&q}", "a://s?v=1&q=2", {"q": "2"}),
+    ("a://s{?q}{&n}", "a://s&n=1", {"n": "1"}), ("a://s?v=1{&q}", "a://s?v=1&q=2", {"q": "2"}),
     ("a://s?v={v}{&q}", "a://s?v=1&q=2", {"v": "1", "q": "2"}),
     ("a://{+path}{?q}", "a://b/c?q=1", {"path": "b/c", "q": "1"}),
     ("a://s{?q}{#f}", "a://s?q=1#x?y", {"q": "1", "f": "x?y"}),
-    ("a://m{;x,y}/p", "a://m;y=2;x=1/p", {"x": "1", "y": "2"}),
-    ("a://m{;x,y}/p", "a://m;x/p", {"x": ""}),
+    ("a://m{;x,y}/p", "a://m;y=2;x=1/p", {"x": "1", "y": "2"}), ("a://m{;x,y}/p", "a://m;x/p", {"x": ""}),
     ("a://m{;x}{;y}", "a://m;x=1;y=2", {"x": "1", "y": "2"}),
     ("a://m{;x}{?q}", "a://m;x=1?q=2", {"x": "1", "q": "2"}),
     ("a://{+path}{;x}", "a://b/c;x=1", {"path": "b/c", "x": "1"}),
-]
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("template", "uri", "values"), MATCHES)
-def test_match(template: str, uri: str, values: dict[str, str | list[str]] | None) -> None:
+@each_row(("template", "uri", "values"), MATCHES)
+def test_template_match(template: str, uri: str, values: dict[str, str | list[str]] | None) -> None:
     assert UriTemplate(template).match(uri) == values
 
 
 TRAVERSALS = [
-    ("f://{x}", "f://.."),
-    ("f://{x}", "f://%2e%2E"),
-    ("f://{x}", "f://a%2Fb"),
-    ("f://{x}", "f://a%5Cb"),
-    ("f://{x}", "f://a\\b"),
-    ("f://{x}", "f://a%00"),
-    ("f://{x}", "f://C:"),
-    ("f://{x}", "f://c%3Afile"),
+    ("f://{x}", "f://.."), ("f://{x}", "f://%2e%2E"), ("f://{x}", "f://a%2Fb"), ("f://{x}", "f://a%5Cb"),
+    ("f://{x}", "f://a\\b"), ("f://{x}", "f://a%00"), ("f://{x}", "f://C:"), ("f://{x}", "f://c%3Afile"),
     # Windows takes dots and spaces from the end of a name.
-    ("f://{x}", "f://..%20."),
-    ("f://{+x}", "f://../etc/passwd"),
-    ("f://{+x}", "f://a/../b"),
-    ("f://{+x}", "f://a/.."),
-    ("f://{+x}", "f://a/%2e./b"),
-    ("f://{+x}", "f:///etc/passwd"),
-    ("f://{+x}", "f://%2Fetc/passwd"),
-    ("f://{+x}", "f://C:/Windows"),
-    ("f://{+x}", "f://a/b%00.txt"),
-    ("f://r{/x*}", "f://r/a/../b"),
-    ("f://r{/x*}", "f://r/a%2F..%2Fb"),
-    ("f://r{/x*}", "f://r/a/C:/b"),
-    ("f://r{?x}", "f://r?x=../b"),
-    ("f://r{?x}", "f://r?x=%2Fetc"),
-    ("f://r{?x*}", "f://r?x=a&x=.."),
-    ("f://r{;x}", "f://r;x=.."),
-    ("f://r{#x}", "f://r#a/../b"),
-    ("f://r{.x}", "f://r..."),
-]
+    ("f://{x}", "f://..%20."), ("f://{+x}", "f://../etc/passwd"), ("f://{+x}", "f://a/../b"),
+    ("f://{+x}", "f://a/.."), ("f://{+x}", "f://a/%2e./b"), ("f://{+x}", "f:///etc/passwd"),
+    ("f://{+x}", "f://%2Fetc/passwd"), ("f://{+x}", "f://C:/Windows"), ("f://{+x}", "f://a/b%00.txt"),
+    ("f://r{/x*}", "f://r/a/../b"), ("f://r{/x*}", "f://r/a%2F..%2Fb"), ("f://r{/x*}", "f://r/a/C:/b"),
+    ("f://r{?x}", "f://r?x=../b"), ("f://r{?x}", "f://r?x=%2Fetc"), ("f://r{?x*}", "f://r?x=a&x=.."),
+    ("f://r{;x}", "f://r;x=.."), ("f://r{#x}", "f://r#a/../b"), ("f://r{.x}", "f://r..."),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("template", "uri"), TRAVERSALS)
-def test_a_value_that_could_leave_a_folder_matches_only_where_it_is_allowed(template: str, uri: str) -> None:
+@each_row(("template", "uri"), TRAVERSALS)
+def test_template_path_traversal_needs_unsafe(template: str, uri: str) -> None:
     assert UriTemplate(template).match(uri) is None
     assert UriTemplate(template, unsafe={"x"}).match(uri) is not None
     assert UriTemplate(template, unsafe=True).match(uri) is not None
 
 
-def test_unsafe_lifts_the_check_for_that_parameter_alone() -> None:
-    template = UriTemplate("f://{a}/{b}", unsafe={"a"})
-    assert template.match("f://../x") == {"a": "..", "b": "x"}
-    assert template.match("f://x/..") is None
-
-
-@pytest.mark.parametrize("value", ["a..b", "...a", "..a/b..", "2024/01/02", "ab:c", "~", "a b"])
-def test_harmless_values_that_look_like_a_traversal_match(value: str) -> None:
-    template = UriTemplate("f://r{?x}")
-    assert template.match(expand(template.template, {"x": value})) == {"x": value}
-
-
 REFUSED = [
-    ("a://{x", "position 4.* never closed"),
-    ("a://x}", "position 5.* never opened"),
-    ("a://{{x}}", "position 4.* never closed"),
-    ("a://{}", "position 4 is no expression"),
-    ("a://{=x}", "is no expression"),
-    ("a://{x y}", "is no expression"),
-    ("a://{x:0}", "is no expression"),
-    ("a://{x:10000}", "is no expression"),
-    ("a://{x*:3}", "is no expression"),
-    ("a://{x,}", "is no expression"),
-    ("a://{.x.}", "is no expression"),
-    ("a://b c/{x}", "' ' at position 5 must be percent-encoded"),
+    ("a://{x", "position 4.* never closed"), ("a://x}", "position 5.* never opened"),
+    ("a://{{x}}", "position 4.* never closed"), ("a://{}", "position 4 is no expression"),
+    ("a://{=x}", "is no expression"), ("a://{x y}", "is no expression"), ("a://{x:0}", "is no expression"),
+    ("a://{x:10000}", "is no expression"), ("a://{x*:3}", "is no expression"), ("a://{x,}", "is no expression"),
+    ("a://{.x.}", "is no expression"), ("a://b c/{x}", "' ' at position 5 must be percent-encoded"),
     ("a://\ud800/{x}", "must be percent-encoded"),
     ("a://100%/{x}", "'%' at position 7 must be percent-encoded"),
-    ("a://{x}{y}", '"x" and "y" stand next to each other'),
-    ("a://{x}{+y}", "stand next to each other"),
-    ("a://{+x}/{+y}", '"x" and "y" may all span slashes'),
-    ("a://{+x,y}", "may all span slashes"),
-    ("a:/{/x*}/b{/y*}", "may all span slashes"),
-    ("a://{x}/{x}", '"x" stands there twice'),
-    ("a://{x*},{y}", 'the list "x" has "," next to it'),
-    ("a://{+p}{.x*}", 'the list "x" has "." next to it'),
-    ("a://b{?x}c", "may follow a query"),
-    ("a://b{?x}{y}", "may follow a query"),
-    ("a://b{?x}{?y}", "names belong in one"),
-    ("a://b{;x}c", "must be text that begins with"),
-    ("a://b{;x}{y}", "must be text that begins with"),
-    ("a://{+x*}", "items .* may hold the comma"),
+    ("a://{x}{y}", '"x" and "y" stand next to each other'), ("a://{x}{+y}", "stand next to each other"),
+    ("a://{+x}/{+y}", '"x" and "y" may all span slashes'), ("a://{+x,y}", "may all span slashes"),
+    ("a:/{/x*}/b{/y*}", "may all span slashes"), ("a://{x}/{x}", '"x" stands there twice'),
+    ("a://{x*},{y}", 'the list "x" has "," next to it'), ("a://{+p}{.x*}", 'the list "x" has "." next to it'),
+    ("a://b{?x}c", "may follow a query"), ("a://b{?x}{y}", "may follow a query"),
+    ("a://b{?x}{?y}", "names belong in one"), ("a://b{;x}c", "must be text that begins with"),
+    ("a://b{;x}{y}", "must be text that begins with"), ("a://{+x*}", "items .* may hold the comma"),
     ("a://b{#x*}", "items .* may hold the comma"),
-]
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("template", "message"), REFUSED)
-def test_a_template_that_cannot_be_matched_back_is_refused(template: str, message: str) -> None:
+@each_row(("template", "message"), REFUSED)
+def test_template_ambiguous_is_refused(template: str, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         UriTemplate(template)
 
 
-@pytest.mark.parametrize("unsafe", ["x", {"y"}])
-def test_unsafe_takes_a_set_of_the_variables(unsafe: str | set[str]) -> None:
-    with pytest.raises(RegistrationError, match="unsafe="):
-        UriTemplate("a://{x}", unsafe=unsafe)
-
-
-def test_names_stand_in_the_template_s_order() -> None:
-    template = UriTemplate("a://{z}/{+m}{?list*,q}")
-    assert template.names == ("z", "m", "list", "q")
-    assert template.exploded == {"list"}
-    assert template.template == "a://{z}/{+m}{?list*,q}"
-    assert repr(template) == "UriTemplate('a://{z}/{+m}{?list*,q}')"
-
-
-@pytest.mark.parametrize(("uri", "answer"), [("a://b", False), ("a://{b}", True), ("a://b}", True)])
-def test_is_template(uri: str, answer: bool) -> None:
-    assert is_template(uri) is answer
-
-
-# A quadratic reading of these would take hours.
-@pytest.mark.parametrize(
+@each_row(
     ("template", "uri"),
     [
-        ("a://{x}-v{y}/z", "a://" + "-" * 1_000_000),
-        ("a://{+x}-{y}.{z}", "a://" + "-a." * 300_000 + "/"),
-        ("a://{+x}/b/{y}/c/{z}", "a://" + "/b/x/c" * 200_000),
-        ("a://{x}-{y}-{z}-w", "a://" + "-x" * 500_000),
+        ("a://{x}-v{y}/z", "a://" + "-" * 1_000_000), ("a://{+x}-{y}.{z}", "a://" + "-a." * 300_000 + "/"),
+        ("a://{+x}/b/{y}/c/{z}", "a://" + "/b/x/c" * 200_000), ("a://{x}-{y}-{z}-w", "a://" + "-x" * 500_000),
         ("a://r{/x*}/edit", "a://r" + "/edit" * 200_000 + "/"),
         ("a://r{?x*}", "a://r?" + "&".join(["x=1"] * 200_000) + "&y"),
         ("a://{+x}/edit{?y}", "a://" + "/edit?" * 150_000 + "#"),
         ("a://{+x}/edit{&y}", "a://" + "/edit&" * 150_000 + "#"),
-        ("a://{x}-e{;y}", "a://" + "-e;" * 300_000 + "/"),
-        ("a://{+x}-e{;y}", "a://" + "-e;" * 300_000 + "/"),
+        ("a://{x}-e{;y}", "a://" + "-e;" * 300_000 + "/"), ("a://{+x}-e{;y}", "a://" + "-e;" * 300_000 + "/"),
         ("a://{+x}aaaa{y}", "a://" + "a" * 1_000_000 + "/"),
-        ("a://{+x}.md{#y}", "a://" + ".md#" * 250_000 + "#"),
-        ("a://{x}", "a://" + "%41" * 300_000 + "%"),
+        ("a://{+x}.md{#y}", "a://" + ".md#" * 250_000 + "#"), ("a://{x}", "a://" + "%41" * 300_000 + "%"),
         ("a://{+x}", "a://" + "../" * 300_000),
     ],
-)
-def test_a_hostile_uri_of_a_megabyte_is_refused_at_once(template: str, uri: str) -> None:
+)  # fmt: skip
+def test_template_match_is_linear(template: str, uri: str) -> None:
     assert UriTemplate(template).match(uri) is None
 
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
+
+
 # What each template can carry; with `unsafe=True` only its own rules limit the values.
 ROUND_TRIPS = [
-    ("a://{x}", {"x": TEXT}),
-    ("a://{x}/{y}/z", {"x": TEXT, "y": TEXT}),
-    ("a://{x,y}", {"x": TEXT, "y": TEXT}),
+    ("a://{x}", {"x": TEXT}), ("a://{x}/{y}/z", {"x": TEXT, "y": TEXT}), ("a://{x,y}", {"x": TEXT, "y": TEXT}),
     ("a://{x}.{y}", {"x": TEXT.filter(lambda text: "." not in text), "y": TEXT}),
     ("a://{x}-v{y}", {"x": TEXT.filter(lambda text: "-" not in text), "y": TEXT}),
     ("a://{+x}", {"x": TEXT.filter(lambda text: "%" not in text)}),
@@ -360,12 +209,12 @@ ROUND_TRIPS = [
     ("a://{x}{?y}{&z}", {"x": TEXT, "y": TEXT, "z": TEXT}),
     ("a://r{;x,y}/z", {"x": TEXT | st.just(""), "y": TEXT}),
     ("a://r{.x}{#y}", {"x": TEXT, "y": TEXT.filter(lambda text: not set(text) & set("%#"))}),
-]
+]  # fmt: skip
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_match_inverts_expand(data: st.DataObject) -> None:
+def test_template_match_inverts_expansion(data: st.DataObject) -> None:
     template, strategies = data.draw(st.sampled_from(ROUND_TRIPS))
     values = data.draw(st.fixed_dictionaries(strategies))
     compiled = UriTemplate(template, unsafe=True)
@@ -376,7 +225,7 @@ def test_match_inverts_expand(data: st.DataObject) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_any_text_matches_or_does_not_but_never_raises(data: st.DataObject) -> None:
+def test_template_match_of_any_text(data: st.DataObject) -> None:
     template, _ = data.draw(st.sampled_from(ROUND_TRIPS))
     tail = data.draw(
         st.text(st.sampled_from("%2fF0.:/?#&;=,-\\rxyzv \0\n") | st.characters(codec=None), max_size=30)
@@ -386,7 +235,7 @@ def test_any_text_matches_or_does_not_but_never_raises(data: st.DataObject) -> N
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.sampled_from("a{}+#./;?&*:3,%\u00e9 ") | st.characters(), max_size=30))
-def test_any_text_is_a_template_or_refused(text: str) -> None:
+def test_template_of_any_text(text: str) -> None:
     try:
         template = UriTemplate(text)
     except RegistrationError:

@@ -24,7 +24,8 @@ def each_row(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Cal
         failures: list[str] = []
 
         def add(row: dict[str, Any], error: BaseException) -> None:
-            line = extract_tb(error.__traceback__)[-1].lineno
+            frames = extract_tb(error.__traceback__)
+            line = [frame.lineno for frame in frames if frame.filename == inspect.getfile(test)][-1]
             failures.append(f"{tuple(row.values())!r:.400}: line {line}: {type(error).__name__}: {error}")
 
         def report() -> None:

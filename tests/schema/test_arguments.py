@@ -1,20 +1,34 @@
-"""The schema of all arguments, their validation, and what is said of wrong ones."""
+"""Arguments: their schema, their validation, and the messages about values that do not fit."""
 
+# ruff: noqa: UP007 - with `|` the names would have to be defined when the class is made
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union
 
 import annotated_types as at
 import pytest
-from pydantic import BaseModel, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    SecretBytes,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 from typing_extensions import TypedDict
 
-from mcpkit.common.errors import ArgumentsError, Problem, RegistrationError
-from mcpkit.schema import Arguments, Signature
+from mcpkit.common.errors import ArgumentsError, Problem
+from mcpkit.common.nearest import nearest
+from mcpkit.content.wording import path
+from mcpkit.schema import Arguments, Signature, explicit
+from mcpkit.schema.problems import problems
+from tests.helpers.schema_cases import arguments_of
+from tests.helpers.tables import each_row
 
 
 class Color(enum.Enum):
@@ -28,13 +42,13 @@ class Place(TypedDict):
 
 
 @dataclass
-class Circle:
+class CircleShape:
     kind: Literal["circle"]
     radius: Annotated[float, at.Gt(0)]
 
 
 @dataclass
-class Square:
+class SquareShape:
     kind: Literal["square"]
     side: int
 
@@ -64,95 +78,60 @@ def forecast(
     unit: Literal["c", "f"] = "c",
     *,
     places: list[Place] | None = None,
-    shape: Circle | Square | None = None,
+    shape: CircleShape | SquareShape | None = None,
     range: Range | None = None,
     tags: frozenset[str] = frozenset(),
     color: Color = Color.RED,
 ) -> None: ...
 
 
-def of(fn: Callable[..., Any]) -> Arguments:
+def arguments_for(fn: Callable[..., Any]) -> Arguments:
     return Arguments.of(Signature.of(fn, is_injected=lambda *_: False))
 
 
 GOOD = {"latitude": 47, "longitude": 8.5}
 
 
-def problems(arguments: Arguments, value: dict[str, Any]) -> list[str]:
+def problems_of(arguments: Arguments, value: dict[str, Any]) -> list[str]:
     with pytest.raises(ArgumentsError) as caught:
         arguments.validate(value)
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_the_root_is_closed_and_in_the_order_of_the_signature() -> None:
-    schema = of(forecast).schema
+def test_arguments_schema_is_closed_in_signature_order() -> None:
+    schema = arguments_for(forecast).schema
     assert list(schema) == ["type", "properties", "required", "additionalProperties"]
     assert list(schema["properties"])[:4] == ["latitude", "longitude", "days", "unit"]
     assert schema["required"] == ["latitude", "longitude"]
     assert schema["additionalProperties"] is False
 
 
-def test_no_arguments() -> None:
+def test_arguments_of_function_without_parameters() -> None:
     def f() -> None: ...
 
-    arguments = of(f)
+    arguments = arguments_for(f)
     assert arguments.schema == {"type": "object", "properties": {}, "additionalProperties": False}
     assert arguments.validate({}) == {}
-    assert problems(arguments, {"a": 1}) == ["a: unknown argument; there are no arguments"]
+    assert problems_of(arguments, {"a": 1}) == ["a: unknown argument; there are no arguments"]
 
 
-def test_defaults_are_shown_as_json() -> None:
-    properties = of(forecast).schema["properties"]
+def test_arguments_defaults_are_published_as_json() -> None:
+    properties = arguments_for(forecast).schema["properties"]
     assert properties["days"] == {"type": "integer", "default": 3}
     assert properties["tags"]["default"] == []
     assert properties["color"] == {"type": "string", "enum": ["red", "blue"], "default": "red"}
 
 
-def test_a_default_that_json_does_not_know_is_not_shown() -> None:
-    def f(a: float = float("nan"), b: Any = object()) -> None: ...
-
-    schema = of(f).schema
-    assert schema["properties"] == {"a": {"type": "number"}, "b": {}}
-    assert "required" not in schema
-
-
-def test_what_the_caller_leaves_out_is_left_to_python() -> None:
-    assert of(forecast).validate(dict(GOOD)) == {"latitude": 47.0, "longitude": 8.5}
-
-
-def test_a_default_is_not_validated() -> None:
-    def f(a: int = "any") -> None: ...  # type: ignore[assignment]  # what is tested
-
-    assert of(f).validate({}) == {}
-
-
-def test_a_factory_in_the_annotation_makes_the_default() -> None:
-    def f(
-        a: Annotated[list[int], Field(default_factory=list)], b: Annotated[int, Field(default=2)]
-    ) -> None: ...
-
-    arguments = of(f)
-    assert "required" not in arguments.schema
-    assert arguments.validate({}) == {"a": [], "b": 2}
-
-
-def test_any_other_arguments_have_the_type_of_the_keywords() -> None:
+def test_arguments_keywords_have_type_of_kwargs() -> None:
     def f(a: int, **rest: Annotated[int, at.Ge(0)]) -> None: ...
 
-    arguments = of(f)
+    arguments = arguments_for(f)
     assert arguments.schema["additionalProperties"] == {"type": "integer", "minimum": 0}
     assert arguments.validate({"a": 1, "b": 2.0}) == {"a": 1, "b": 2}
-    assert problems(arguments, {"a": 1, "b": -1}) == ["b: expected an integer of at least 0, got -1"]
+    assert problems_of(arguments, {"a": 1, "b": -1}) == ["b: expected an integer of at least 0, got -1"]
 
 
-def test_any_other_arguments_may_be_anything() -> None:
-    def f(**rest: Any) -> None: ...
-
-    assert of(f).schema == {"type": "object", "properties": {}, "additionalProperties": True}
-    assert of(f).validate({"a": [None]}) == {"a": [None]}
-
-
-@pytest.mark.parametrize(
+@each_row(
     ("wrong", "problem"),
     [
         ({"latitude": "north"}, 'latitude: expected a number from -90 to 90, got "north"'),
@@ -174,56 +153,45 @@ def test_any_other_arguments_may_be_anything() -> None:
         ({"range": {"low": 13, "high": 14}}, "range.low: 13 is not served"),
     ],
 )
-def test_a_wrong_argument_is_one_line(wrong: dict[str, Any], problem: str) -> None:
-    assert problems(of(forecast), {**GOOD, **wrong}) == [problem]
+def test_arguments_wrong_value_is_reported_in_one_line(wrong: dict[str, Any], problem: str) -> None:
+    assert problems_of(arguments_for(forecast), {**GOOD, **wrong}) == [problem]
 
 
-def test_missing_arguments_say_what_they_are() -> None:
-    assert problems(of(forecast), {}) == [
+def test_arguments_missing_values_are_reported() -> None:
+    assert problems_of(arguments_for(forecast), {}) == [
         "latitude: expected a number from -90 to 90, but it is missing",
         "longitude: expected a number, but it is missing",
     ]
 
 
-def test_an_unknown_argument_like_no_other_lists_those_there_are() -> None:
+def test_arguments_unknown_name_lists_known_names() -> None:
     def f(a: int = 0, b: int = 0) -> None: ...
 
-    assert problems(of(f), {"zzzz": 1}) == ["zzzz: unknown argument; the arguments are: a, b"]
+    assert problems_of(arguments_for(f), {"zzzz": 1}) == ["zzzz: unknown argument; the arguments are: a, b"]
 
 
-def test_a_long_value_is_shortened() -> None:
-    (line,) = problems(of(forecast), {**GOOD, "days": "x" * 5000})
-    assert len(line) < 130
-    assert "(5002 characters)" in line
-
-
-def test_problems_have_fields_and_are_at_most_ten_lines() -> None:
+def test_arguments_error_is_at_most_ten_lines() -> None:
     def f(a: list[int]) -> None: ...
 
     with pytest.raises(ArgumentsError) as caught:
-        of(f).validate({"a": ["x"] * 12})
+        arguments_for(f).validate({"a": ["x"] * 12})
     assert caught.value.problems[11] == Problem("a[11]", 'expected an integer, got "x"')
     assert str(caught.value).splitlines()[10:] == ["and 2 more"]
 
 
-def test_a_constraint_beyond_json_schema_is_told_too() -> None:
+def test_arguments_constraint_beyond_json_schema_is_reported() -> None:
     def f(a: Annotated[Decimal, at.Ge(1)]) -> None: ...
 
-    assert of(f).validate({"a": "1.0"}) == {"a": Decimal("1.0")}
-    assert problems(of(f), {"a": "0.5"}) == ['a: expected greater than or equal to 1, got "0.5"']
+    assert arguments_for(f).validate({"a": "1.0"}) == {"a": Decimal("1.0")}
+    assert problems_of(arguments_for(f), {"a": "0.5"}) == [
+        'a: expected greater than or equal to 1, got "0.5"'
+    ]
 
 
-def test_a_constraint_after_a_conversion_is_told_too() -> None:
-    def f(a: Annotated[str, StringConstraints(strip_whitespace=True, min_length=2)]) -> None: ...
-
-    assert of(f).validate({"a": " ab "}) == {"a": "ab"}
-    assert problems(of(f), {"a": " a "}) == ['a: string should have at least 2 characters, got " a "']
-
-
-def test_a_default_that_is_a_set_is_shown_sorted() -> None:
+def test_arguments_set_default_is_published_sorted() -> None:
     def f(a: frozenset[str] = frozenset({"d", "c", "b", "a"}), b: bytes = b"\xff\xfe") -> None: ...
 
-    properties = of(f).schema["properties"]
+    properties = arguments_for(f).schema["properties"]
     assert properties["a"]["default"] == ["a", "b", "c", "d"]
     assert properties["b"]["default"] == "//4="
 
@@ -242,62 +210,215 @@ def typed(
 ) -> None: ...
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text", "value"),
     [
-        ("number", "5", 5),
-        ("ratio", "0.5", 0.5),
-        ("ratio", "5", 5.0),
-        ("is_on", "true", True),
-        ("text", "5", "5"),
-        ("text", '"quoted"', '"quoted"'),
-        ("text", "null", "null"),
-        ("color", "blue", Color.BLUE),
-        ("level", "2", 2),
-        ("numbers", "[1, 2]", [1, 2]),
-        ("numbers", ["1", "2"], [1, 2]),
-        ("numbers", "null", None),
-        ("place", '{"name": "a", "size": 1}', {"name": "a", "size": 1}),
-        ("either", "5", "5"),
+        ("number", "5", 5), ("ratio", "0.5", 0.5), ("ratio", "5", 5.0), ("is_on", "true", True),
+        ("text", "5", "5"), ("text", '"quoted"', '"quoted"'), ("text", "null", "null"),
+        ("color", "blue", Color.BLUE), ("level", "2", 2), ("numbers", "[1, 2]", [1, 2]),
+        ("numbers", ["1", "2"], [1, 2]), ("numbers", "null", None),
+        ("place", '{"name": "a", "size": 1}', {"name": "a", "size": 1}), ("either", "5", "5"),
         ("anything", "[1]", "[1]"),
     ],
-)
-def test_texts_become_the_types_of_their_parameters(name: str, text: Any, value: Any) -> None:
-    result = of(typed).validate_strings({"number": "1", name: text})[name]
+)  # fmt: skip
+def test_arguments_strings_are_converted_to_parameter_types(name: str, text: Any, value: Any) -> None:
+    result = arguments_for(typed).validate_strings({"number": "1", name: text})[name]
     assert result == value
     assert type(result) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "problem"),
+COUNTRIES = [f"{first}{second}" for first in "ABCDE" for second in "KLMNO"]
+
+
+Country = enum.Enum("Country", {name: name for name in COUNTRIES})
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog", "wolf"]
+    age: int
+
+
+class Left(BaseModel):
+    children: list[Union[Left, Right]] = []
+    left: int = 0
+
+
+class Right(BaseModel):
+    children: list[Union[Left, Right]] = []
+    right: int = 0
+
+
+def lines(annotation: Any, value: Any) -> list[str]:
+    with pytest.raises(ArgumentsError) as caught:
+        arguments_of(annotation).validate({"value": value})
+    return str(caught.value).splitlines()
+
+
+@each_row(
+    ("steps", "text"),
     [
-        ("number", "five", 'number: expected an integer, got "five"'),
-        ("number", "", 'number: expected an integer, got ""'),
-        ("ratio", "NaN", 'ratio: expected a number, got "NaN"'),
-        ("is_on", "yes", 'is_on: expected true or false, got "yes"'),
-        ("numbers", "1,2", 'numbers: expected an array or null, got "1,2"'),
-        ("numbers", ["1", "x"], 'numbers[1]: expected an integer, got "x"'),
-        ("place", '{"name": "a"}', "place.size: expected an integer, but it is missing"),
-        ("numbre", "1", 'numbre: unknown argument; did you mean "number"?'),
+        ((), ""), (("a",), "a"), (("a", 0, "b", 1, 2), "a[0].b[1][2]"), (("a\nb",), '"a\\nb"'),
+        (("a", "\x1b[31m"), 'a."\\u001b[31m"'), (("x" * 100,), "x" * 60 + "… (100 characters)"),
+    ],
+)  # fmt: skip
+def test_problem_path_is_one_short_line(steps: Any, text: str) -> None:
+    assert path(steps) == text
+
+
+@each_row(
+    ("value", "line"),
+    [
+        ({"kind": "Cat", "lives": 9}, 'value.kind: expected "cat", "dog" or "wolf", got "Cat"'),
+        ({"kind": None}, 'value.kind: expected "cat", "dog" or "wolf", got null'),
+        ({"lives": 9}, 'value.kind: expected "cat", "dog" or "wolf", but it is missing'),
+        ({"kind": "wolf"}, "value.age: expected an integer, but it is missing"),
+        (9, "value: expected an object or null, got 9"),
     ],
 )
-def test_wrong_texts_are_problems(name: str, text: Any, problem: str) -> None:
+def test_problem_names_discriminating_constant(value: Any, line: str) -> None:
+    assert lines(Cat | Dog | None, value) == [line]
+
+
+def test_problem_many_choices_are_shortened_with_nearest() -> None:
+    assert lines(Country, "em") == [
+        'value: expected one of 25 values such as "AK", "AL", "AM", "AN", "AO", got "em"; did you mean "EM"?'
+    ]
+    assert lines(Country, "Switzerland") == [
+        'value: expected one of 25 values such as "AK", "AL", "AM", "AN", "AO", got "Switzerland"'
+    ]
+
+
+def _refuse(value: Any) -> Any:
+    raise ValueError("first line\nsecond line")
+
+
+def test_problem_custom_message_is_one_line() -> None:
+    assert lines(Annotated[int, AfterValidator(_refuse)], 1) == ["value: first line second line"]
+
+
+@each_row(
+    ("annotation", "value"),
+    [
+        (list[int], ["x"] * 30_000), (list[int], [1] * 30_000 + ["x"]),
+        (dict[str, int], {f"key{number}": "x" for number in range(30_000)}),
+        (list[Cat], [{"kind": "cat"}] * 15_000),
+    ],
+)  # fmt: skip
+def test_problem_text_is_short_for_many_faults(annotation: Any, value: Any) -> None:
+    found = lines(annotation, value)
+    assert len(found) in (1, 11)
+    assert max(map(len, found)) < 120
+
+
+def test_problem_count_is_bounded_for_unknown_arguments() -> None:
     with pytest.raises(ArgumentsError) as caught:
-        of(typed).validate_strings({"number": "1", name: text})
-    assert [str(found) for found in caught.value.problems] == [problem]
+        arguments_of(int).validate({f"name{number}": 1 for number in range(10_000)})
+    assert len(caught.value.problems) < 1000
 
 
-def test_a_pattern_may_look_around() -> None:
-    def pay(code: Annotated[str, Field(pattern="^(?!0)[0-9]+$")]) -> None: ...
+def test_problem_explanation_ends_at_depth() -> None:
+    class Tree(BaseModel):
+        value: int
+        children: list[Tree] = []
 
-    arguments = of(pay)
-    assert arguments.validate({"code": "10"}) == {"code": "10"}
-    with pytest.raises(ArgumentsError, match="matches"):
-        arguments.validate({"code": "010"})
+    value: Any = {"value": "x"}
+    for _ in range(60):
+        value = {"value": 1, "children": [value]}
+    schema = arguments_of(Tree).schema
+    assert problems(schema, {"value": value}) == []
+    (line,) = lines(Tree, value)
+    assert line.endswith('expected a valid integer, got "x"')
 
 
-def test_a_pattern_that_is_none_is_refused_when_registered() -> None:
-    def pay(code: Annotated[str, Field(pattern="(")]) -> None: ...
+HIDDEN = Field(json_schema_extra={"writeOnly": True})
 
-    with pytest.raises(RegistrationError, match=r"pay: argument 'code': the pattern '\(' is no regular"):
-        of(pay)
+
+TOO_SHORT = ": expected a string of at least 12 characters, got a string"
+
+
+PASSWORD = Field(json_schema_extra={"format": "password"})
+
+
+class Login(BaseModel):
+    user: str
+    password: Annotated[SecretStr, Field(min_length=12)]
+
+
+class Vault(BaseModel):
+    logins: list[Login]
+    parts: list[Vault] = []
+
+
+def _never(value: Any) -> Any:
+    raise ValueError("it is too weak")
+
+
+@each_row(
+    ("annotation", "sent", "problem"),
+    [
+        (Annotated[SecretStr, Field(min_length=12)], "hunter2", TOO_SHORT),
+        (SecretStr, 47.11, ": expected a string, got a number"),
+        (SecretBytes, "hunter-2", ": expected a base64 string, got a string"),
+        (Annotated[str, HIDDEN, Field(pattern="^1$")], "hunter2", ": expected a string that matches ^1$, got a string"),
+        (Annotated[int, PASSWORD], "hunter2", ": expected an integer, got a string"),
+        (Annotated[int, PASSWORD], True, ": expected an integer, got a boolean"),
+        (Annotated[list[int], HIDDEN], [1, "hunter2"], "[1]: expected an integer, got a string"),
+        (Annotated[dict[str, int], HIDDEN], {"a": "hunter2"}, ".a: expected an integer, got a string"),
+        (Login, {"user": "ada", "password": "hunter2"}, f".password{TOO_SHORT}"),
+        (Login, '{"user": "ada", "password": "hunter2', ": expected an object, got a string"),
+        (Login | None, [{"user": "ada", "password": "hunter2"}], ": expected an object or null, got an array"),
+        (Login | int, "hunter2", ": expected an object or an integer, got a string"),
+        (Vault, {"logins": "hunter2"}, ".logins: expected an array, got a string"),
+        (Vault, {"logins": [], "parts": "hunter2"}, ".parts: expected an array, got a string"),
+        (Annotated[SecretStr, AfterValidator(_never)], "hunter2", ": it is too weak"),
+    ],
+)  # fmt: skip
+def test_problem_secret_value_is_not_shown(annotation: Any, sent: Any, problem: str) -> None:
+    with pytest.raises(ArgumentsError) as caught:
+        arguments_of(annotation).validate({"value": sent})
+    assert "hunter" not in str(caught.value)
+    assert str(caught.value) == f"value{problem}"
+
+
+def test_problem_secret_of_json_schema_is_not_shown() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "pin": {"$ref": "#/$defs/pin"},
+            "keys": {"type": "array", "writeOnly": True, "contains": {"const": 1}},
+            "size": {"type": "integer"},
+        },
+        "$defs": {"pin": {"type": "string", "format": "password", "minLength": 12}},
+    }
+    with pytest.raises(ArgumentsError) as caught:
+        explicit.arguments(schema).validate({"pin": "hunter2", "keys": ["hunter2"], "size": "small"})
+    assert str(caught.value).splitlines() == [
+        "pin: expected a string of at least 12 characters, got a string",
+        'keys: an array does not fit {"contains":{"const":1}}',
+        'size: expected an integer, got "small"',
+    ]
+
+
+KNOWN = ["latitude", "longitude", "max_results", "query", "unit", "id"]
+
+
+@each_row(
+    ("name", "known"),
+    [
+        ("lattitude", "latitude"), ("lat", "latitude"), ("LONG", "longitude"), ("maxResults", "max_results"),
+        ("max-results", "max_results"), ("MAX_RESULTS", "max_results"), ("Query", "query"),
+        ("search_query", "query"), ("units", "unit"), ("ID", "id"), ("page", None), ("q", None), ("", None),
+        ("é", None), ("query" * 100_000, None),
+    ],
+)  # fmt: skip
+def test_nearest_name(name: str, known: str | None) -> None:
+    assert nearest(name, KNOWN) == known
+
+
+def test_nearest_part_of_two_names_is_none() -> None:
+    assert nearest("name", ["first_name_of_the_owner", "last_name_of_the_owner"]) is None

@@ -1,204 +1,128 @@
-"""What a form asks in each revision."""
+"""Forms: the schema that asks for a type, the answers that are read, and types that no form can ask for."""
 
 # ruff: noqa: UP007, UP045 - the old spellings of unions are tested on purpose
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
-import subprocess
-import sys
-from pathlib import Path
-from typing import Annotated, Any, Literal, Optional, Union
+import enum
+import json
+import typing
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
+from uuid import UUID
 
 import annotated_types as at
 import pydantic
 import pytest
-from pydantic import BaseModel, Field
-from typing_extensions import TypedDict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator, FormatChecker
+from pydantic import AnyUrl, BaseModel, Field, RootModel, SecretStr, field_validator
+from typing_extensions import NotRequired, TypedDict
 
+from mcpkit.common.errors import ArgumentsError, Problem, RegistrationError
+from mcpkit.schema import UnresolvedHint
 from mcpkit.schema.form import Form
-from mcpkit.schema.form_fields import FORMATS, FORMS
-from mcpkit.schema.texts import Email, Uri
-from tests.helpers.form_types import (
-    NEWEST,
-    OLDEST,
-    REVISIONS,
-    Box,
-    City,
-    Color,
-    Order,
-    Place,
-    Plan,
-    Point,
-    Size,
-    Span,
-    asked,
-    lines,
-)
-from tests.helpers.official import official
+from mcpkit.schema.form_fields import FORMS
+from mcpkit.schema.texts import Email, Format, Uri
+from tests.helpers.tables import each_row
+
+OLDEST, NEWEST = min(FORMS), max(FORMS)
 
 
-class Nothing(TypedDict):
-    pass
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
 
 
-class Legacy(BaseModel):
-    plan: Literal["a", "b"] = Field(json_schema_extra={"enumNames": ["First", "Second"]})
+class Size(enum.Enum):
+    """How large."""
+
+    SMALL = "s"
+    LARGE = "l"
+
+    @property
+    def label(self) -> str:
+        return self.name.capitalize()
 
 
-class Written(BaseModel):
+Plan = Union[Annotated[Literal["free"], "Free for ever"], Annotated[Literal["pro"], "9 € a month"]]
+
+
+@dataclass
+class City:
+    name: Annotated[str, "The city", at.Len(2, 20)]
+    mail: Email
+    people: Annotated[int, at.Gt(0), at.Lt(10**8)]
+    area: Annotated[float, at.Ge(0.5)]
+    color: Color
+    size: Size
+    founded: dt.date | None
+    seen: dt.datetime | None = None
+    page: Uri | None = None
+    is_capital: bool = False
+
+
+class Order(BaseModel):
+    sort: Literal["tea", "coffee"] = Field("tea", title="Drink", description="What to drink")
+    cups: Annotated[int, Field(ge=1, le=9)] = 1
+    size: Size | None = Field(None, alias="how-large")
+    mail: Email = "a@example.org"
+    page: AnyUrl | None = None
+    extras: Annotated[list[Literal["milk", "sugar"]], Field(min_length=1, max_length=2)] = ["milk"]
+    plans: set[Plan] = set()
+
+    @field_validator("cups")
+    @classmethod
+    def even(cls, cups: int) -> int:
+        if cups == 7:
+            raise ValueError("seven cups are too\nmany")
+        return cups
+
+
+class Point(NamedTuple):
+    x: int
+    y: float = 0.5
+
+
+class Place(TypedDict):
+    name: str
+    note: str | None
+    size: NotRequired[Annotated[int, "In metres"]]
+
+
+def field_of(annotation: Any, revision: str = NEWEST) -> Any:
+    """Return how a form asks for a single value."""
+    return Form.of(annotation).schema(revision)["properties"]["value"]
+
+
+def lines(annotation: Any, content: Any) -> list[str]:
+    """Return what is wrong with an answer."""
+    with pytest.raises(ArgumentsError) as raised:
+        Form.of(annotation).read(content)
+    return str(raised.value).splitlines()
+
+
+class WrittenChoices(BaseModel):
     plan: str = Field(json_schema_extra={"oneOf": [{"const": "a", "title": "First"}, {"const": "b"}]})
 
 
-PLAIN: list[Any] = [
-    *(str, int, float, bool, dt.date, dt.datetime, Color, Size, Email, Uri, Plan, Literal["a", "b"]),
-    *(Optional[str], Optional[Plan], Literal["a", None], City, Place, Nothing, Legacy, Written),
-    Annotated[str, Field(title="Name", description="Yours", max_length=9)],
-]
-NEWER: list[Any] = [
-    *(list[Color], list[Size], list[Plan], set[Size], tuple[Literal["a"], ...], Order, Point, Box, Span),
-    Annotated[list[Literal["a", "b"]], at.Len(1, 2)],
-    Annotated[Optional[Plan], Field(title="Plan", default="pro")],
-]
-"""What it takes more to say than the oldest revision knows."""
+def test_form_schema_of_dataclass():
+    assert Form.of(City).schema("2025-11-25") == {"type": "object",
+        "properties": {"name": {"type": "string", "description": "The city", "minLength": 2, "maxLength": 20},
+        "mail": {"type": "string", "format": "email"},
+        "people": {"type": "integer", "minimum": 1, "maximum": 10**8 - 1},
+        "area": {"type": "number", "minimum": 0.5}, "color": {"type": "string", "enum": ["red", "blue"]},
+        "size": {"type": "string", "description": "How large.",
+        "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
+        "founded": {"type": "string", "format": "date"}, "seen": {"type": "string", "format": "date-time"},
+        "page": {"type": "string", "format": "uri"}, "is_capital": {"type": "boolean", "default": False}},
+        "required": ["name", "mail", "people", "area", "color", "size"]}  # fmt: skip
 
 
-def request(schema: Any) -> dict[str, Any]:
-    return {"method": "elicitation/create", "params": {"message": "Well?", "requestedSchema": schema}}
-
-
-@pytest.mark.parametrize(
-    ("annotation", "revision"),
-    [(each, revision) for each in PLAIN for revision in REVISIONS]
-    + [(each, revision) for each in NEWER for revision in REVISIONS[1:]],
-    ids=str,
-)
-def test_what_is_asked_fits_the_official_schema(annotation, revision, schema_dir):
-    message = request(Form.of(annotation).schema(revision))
-    judge = official(schema_dir, revision)
-    if "jsonrpc" in judge.definitions["ElicitRequest"]["properties"]:
-        message |= {"jsonrpc": "2.0", "id": 1}
-    judge.check("ElicitRequest", message)
-
-
-def test_the_judge_knows_what_a_revision_cannot_say(schema_dir):
-    for inner in [{"type": "string", "default": "a"}, {"type": "string", "oneOf": []}, {"type": "array"}]:
-        with pytest.raises(AssertionError):
-            official(schema_dir, OLDEST).check(
-                "ElicitRequest", request({"type": "object", "properties": {"a": inner}})
-            )
-
-
-DEFINITIONS = {
-    "string": ["StringSchema"],
-    "integer": ["NumberSchema"],
-    "number": ["NumberSchema"],
-    "boolean": ["BooleanSchema"],
-    "choice": [
-        "EnumSchema",
-        "UntitledSingleSelectEnumSchema",
-        "TitledSingleSelectEnumSchema",
-        "LegacyTitledEnumSchema",
-    ],
-    "choices": ["UntitledMultiSelectEnumSchema", "TitledMultiSelectEnumSchema"],
-}
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_the_table_is_that_of_the_official_schema(revision, schema_dir):
-    definitions = official(schema_dir, revision).definitions
-    table: dict[str, set[str]] = {}
-    for kind, names in DEFINITIONS.items():
-        for name in names:
-            table.setdefault(kind, set()).update(definitions.get(name, {}).get("properties", {}))
-    known = {kind: keywords - {"type", "title", "description", "items"} for kind, keywords in table.items()}
-    ours = {kind: set(keywords) - {"pattern"} for kind, keywords in FORMS[revision].items()}
-    assert ours == {kind: keywords for kind, keywords in known.items() if table[kind]}
-    assert set(definitions["StringSchema"]["properties"]["format"]["enum"]) == set(FORMATS)
-
-
-def test_a_form_says_all_that_is_written():
-    assert Form.of(City).schema("2025-11-25") == {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "description": "The city", "minLength": 2, "maxLength": 20},
-            "mail": {"type": "string", "format": "email"},
-            "people": {"type": "integer", "minimum": 1, "maximum": 10**8 - 1},
-            "area": {"type": "number", "minimum": 0.5},
-            "color": {"type": "string", "enum": ["red", "blue"]},
-            "size": {
-                "type": "string",
-                "description": "How large.",
-                "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}],
-            },
-            "founded": {"type": "string", "format": "date"},
-            "seen": {"type": "string", "format": "date-time"},
-            "page": {"type": "string", "format": "uri"},
-            "is_capital": {"type": "boolean", "default": False},
-        },
-        "required": ["name", "mail", "people", "area", "color", "size"],
-    }
-
-
-def test_a_form_of_a_pydantic_model():
-    plans = [{"const": "free", "title": "Free for ever"}, {"const": "pro", "title": "9 € a month"}]
-    assert Form.of(Order).schema(NEWEST) == {
-        "type": "object",
-        "properties": {
-            "sort": {
-                "type": "string",
-                "title": "Drink",
-                "description": "What to drink",
-                "enum": ["tea", "coffee"],
-                "default": "tea",
-            },
-            "cups": {"type": "integer", "minimum": 1, "maximum": 9, "default": 1},
-            "how-large": {
-                "type": "string",
-                "description": "How large.",
-                "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}],
-            },
-            "mail": {"type": "string", "format": "email", "default": "a@example.org"},
-            "page": {"type": "string", "format": "uri"},
-            "extras": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": 2,
-                "items": {"type": "string", "enum": ["milk", "sugar"]},
-                "default": ["milk"],
-            },
-            "plans": {"type": "array", "items": {"anyOf": plans}, "default": []},
-        },
-    }
-
-
-class Renamed(BaseModel):
-    size: Size = Field(validation_alias=pydantic.AliasChoices("how-large", "size"))
-    plan: Plan = Field(alias="offer")
-
-
-def test_titles_are_found_under_the_names_that_are_published():
-    properties = Form.of(Renamed).schema(NEWEST)["properties"]
-    assert {name: inner["oneOf"][0]["title"] for name, inner in properties.items()} == {
-        "how-large": "Small",
-        "offer": "Free for ever",
-    }
-
-
-def test_a_form_without_fields():
-    assert Form.of(Nothing).schema(OLDEST) == {"type": "object", "properties": {}}
-    assert Form.of(Nothing).read({}) == {}
-
-
-def test_a_single_value_is_a_form_with_one_field():
-    assert Form.of(int).schema(NEWEST) == {
-        "type": "object",
-        "properties": {"value": {"type": "integer"}},
-        "required": ["value"],
-    }
-    assert Form.of(int).read({"value": 5}) == 5
-
-
-@pytest.mark.parametrize(
+@each_row(
     ("annotation", "schema"),
     [
         (dt.date, {"type": "string", "format": "date"}),
@@ -210,68 +134,37 @@ def test_a_single_value_is_a_form_with_one_field():
         (Optional[Annotated[str, "Yours"]], {"type": "string", "description": "Yours"}),
         (Annotated[int, at.Gt(0), at.Ge(5), at.Lt(9.5)], {"type": "integer", "minimum": 5, "maximum": 9}),
         (set[Literal["a", "b"]], {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}),
-        (
-            Annotated[list[Literal["a", "b"]], at.Len(1, 2), "Some"],
-            {
-                "type": "array",
-                "items": {"type": "string", "enum": ["a", "b"]},
-                "minItems": 1,
-                "maxItems": 2,
-                "description": "Some",
-            },
-        ),
-        (
-            list[Size],
-            {
-                "type": "array",
-                "description": "How large.",
-                "items": {"anyOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
-            },
-        ),
-        (
-            Union[Literal["a", "b"], Annotated[Literal["c"], Field(title="See")], None],
-            {
-                "type": "string",
-                "oneOf": [
-                    {"const": "a", "title": "a"},
-                    {"const": "b", "title": "b"},
-                    {"const": "c", "title": "See"},
-                ],
-            },
-        ),
+        (Annotated[list[Literal["a", "b"]], at.Len(1, 2), "Some"],
+         {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "minItems": 1, "maxItems": 2,
+         "description": "Some"}),
+        (list[Size],
+         {"type": "array", "description": "How large.",
+         "items": {"anyOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]}}),
+        (Union[Literal["a", "b"], Annotated[Literal["c"], Field(title="See")], None],
+         {"type": "string",
+         "oneOf": [{"const": "a", "title": "a"}, {"const": "b", "title": "b"},
+         {"const": "c", "title": "See"}]}),
     ],
-    ids=str,
-)
-def test_how_a_type_is_asked(annotation, schema):
-    assert asked(annotation) == schema
+)  # fmt: skip
+def test_form_schema_of_single_value(annotation, schema):
+    assert field_of(annotation) == schema
 
 
-@pytest.mark.parametrize("annotation", [Size, Plan], ids=str)
-def test_titles_are_enum_names_where_there_is_nothing_newer(annotation):
-    old, new = asked(annotation, OLDEST), asked(annotation)
+@each_row("annotation", [Size, Plan])
+def test_form_choice_titles_are_enum_names_in_oldest_version(annotation):
+    old, new = field_of(annotation, OLDEST), field_of(annotation)
     assert old["enum"] == [choice["const"] for choice in new["oneOf"]]
     assert old["enumNames"] == [choice["title"] for choice in new["oneOf"]]
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_enum_names_that_are_written_stay(revision):
-    schema = Form.of(Legacy).schema(revision)["properties"]["plan"]
-    assert schema == {"type": "string", "enum": ["a", "b"], "enumNames": ["First", "Second"]}
-
-
-def test_choices_that_are_written_as_json_schema():
-    schema = Form.of(Written).schema(OLDEST)["properties"]["plan"]
+def test_form_choices_from_json_schema_extra():
+    schema = Form.of(WrittenChoices).schema(OLDEST)["properties"]["plan"]
     assert schema == {"type": "string", "enum": ["a", "b"], "enumNames": ["First", "b"]}
-    assert lines(Written, {"plan": "c"}) == ['plan: expected "a" or "b", got "c"']
+    assert lines(WrittenChoices, {"plan": "c"}) == ['plan: expected "a" or "b", got "c"']
 
 
-def test_an_optional_field_has_no_default_to_show():
-    assert "default" not in asked(Annotated[Optional[str], Field(default=None)])
-    assert "value" not in Form.of(Optional[str]).schema(NEWEST).get("required", [])
-
-
-@pytest.mark.parametrize(("type_", "read"), [(str, "a"), (int, 1)])
-def test_a_default_that_a_revision_cannot_show_is_still_the_default(type_, read):
+@each_row(("type_", "read"), [(str, "a"), (int, 1)])
+def test_form_default_is_used_where_version_cannot_publish_it(type_, read):
     form = Form.of(Annotated[type_, Field(default=read)])
     assert form.schema("2025-06-18") == {
         "type": "object",
@@ -281,48 +174,272 @@ def test_a_default_that_a_revision_cannot_show_is_still_the_default(type_, read)
     assert form.read({}) == read
 
 
-# What it costs
+@each_row(
+    ("annotation", "content", "value"),
+    [
+        (Point, {"x": 1}, Point(1)), (Place, {"name": "a"}, {"name": "a", "note": None}),
+        (Place, {"name": "a", "note": "b", "size": 2, "more": 1}, {"name": "a", "note": "b", "size": 2}),
+        (Order, {"how-large": "s", "size": "l"}, Order(**{"how-large": Size.SMALL})),
+        (Order, {"how-large": None}, Order()), (Optional[str], {}, None),
+        (Optional[str], {"value": None}, None), (Optional[str], {"value": ""}, ""),
+        (Annotated[str, Field(default="a")], {}, "a"),
+        (set[Color], {"value": ["red", "blue"]}, {Color.RED, Color.BLUE}), (float, {"value": 5}, 5.0),
+        (RootModel[str], {"value": "a"}, RootModel[str]("a")), (Decimal, {"value": "1.50"}, Decimal("1.50")),
+        (dt.datetime, {"value": "2026-01-31T09:30:00"}, dt.datetime(2026, 1, 31, 9, 30)),
+        (Optional[dt.datetime], {"value": "2026-01-31T09:30:00.5"}, dt.datetime(2026, 1, 31, 9, 30, 0, 500000)),
+    ],
+)  # fmt: skip
+def test_form_read(annotation, content, value):
+    read = Form.of(annotation).read(content)
+    assert read == value
+    assert type(read) is type(value)
 
 
-def test_the_form_of_a_class_is_made_once():
-    assert Form.of(City) is Form.of(City)
+@each_row(
+    ("annotation", "content", "expected"),
+    [
+        (Point, {}, ["x: expected an integer, but it is missing"]),
+        (Point, {"x": None}, ["x: expected an integer, got null"]),
+        (Point, {"x": "1"}, ['x: expected an integer, got "1"']),
+        (Point, {"x": True}, ["x: expected an integer, got true"]),
+        (Point, None, ["expected an object, got null"]), (Point, [1], ["expected an object, got [1]"]),
+        (bool, {"value": "true"}, ['value: expected true or false, got "true"']),
+        (list[Color], {"value": "red"}, ['value: expected an array, got "red"']),
+        (list[Color], {"value": ["red", "x"]}, ['value[1]: expected "red" or "blue", got "x"']),
+        (set[Color], {"value": ["red", "red"]}, ["value: expected an array without duplicates, got [\"red\",\"red\"]"]),
+        (Order, {"mail": "home"}, ['mail: expected an email address, got "home"']),
+        (Order, {"cups": 7}, ["cups: seven cups are too many"]),
+    ],
+)  # fmt: skip
+def test_form_wrong_answer_is_reported(annotation, content, expected):
+    assert lines(annotation, content) == expected
 
 
-def test_equal_choices_keep_their_own_order():
-    assert asked(Literal["x", "y"])["enum"] == ["x", "y"]
-    assert asked(Literal["y", "x"])["enum"] == ["y", "x"]
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
 
 
-SIMPLE = """
-import sys
-from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple, TypedDict
-from mcpkit.schema.form import Form
-from mcpkit.schema.texts import Email
+def refusal(annotation: Any) -> str:
+    """Return why no form can ask for a type."""
+    with pytest.raises(RegistrationError) as raised:
+        Form.of(annotation)
+    return str(raised.value)
+
+
+@each_row(
+    ("annotation", "revision", "message"),
+    [
+        (list[Color], "2025-06-18", "has no multiple choice; ask for one of them"),
+        (Annotated[str, Field(pattern="^a")], "2025-06-18", "has no `pattern` for a text; describe"),
+        (Annotated[str, Field(pattern="^a")], "2026-07-28", "has no `pattern` for a text; describe"),
+    ],
+)
+def test_form_field_that_version_cannot_express_is_refused(annotation, revision, message):
+    form = Form.of(annotation)
+    with pytest.raises(ValueError, match="cannot be asked: revision") as raised:
+        form.schema(revision)
+    assert f"revision {revision} {message}" in str(raised.value)
+    assert form.schema("2025-11-25")
+
+
+@each_row("revision", ["2024-11-05", "2025-03-26"])
+def test_form_version_without_forms_is_refused(revision):
+    with pytest.raises(ValueError, match="has no forms; 2025-06-18 brought them"):
+        Form.of(str).schema(revision)
+
+
+@each_row(
+    ("annotation", "message"),
+    [
+        (dict[str, int], "is an object, and a form is flat"),
+        (Optional[City], "is an object, and a form is flat"),
+        (list[str], "is a list, and the only lists of a form are choices"),
+        (list[City], "is a list, and the only lists"), (list[Optional[Color]], "is a list, and the only lists"),
+        (tuple[Literal["a"], Literal["b"]], "is a list, and the only lists"),
+        (Union[int, str], "is not of one type"), (Any, "is not of one type"), (None, "is not of one type"),
+        (Literal[1, 2], "offers choices that are no texts"), (Level, "offers choices that are no texts"),
+        (list[Level], "offers choices that are no texts"), (Literal[None], "offers choices that are no texts"),
+        (SecretStr, "is a secret, which must not pass through a form; ask for it by a URL"),
+        (UUID, "a form has no format 'uuid'; its formats are email, uri, date, date-time"),
+        (dt.time, "a form has no format 'time'"), (bytes, "a form has no `contentEncoding` for a text"),
+        (Annotated[int, Format("email")], "a form has no `format` for an integer"),
+        (Annotated[float, at.Gt(0)], "a form has no `exclusiveMinimum` for a number; use `ge`"),
+        (Annotated[int, at.MultipleOf(3)], "a form has no `multipleOf` for an integer"),
+        (Annotated[str, Field(examples=["a"])], "a form has no `examples` for a text; leave it out"),
+        (Annotated[dt.date, Field(default="soon")], "has the default 'soon', which does not fit it"),
+        (Annotated[Literal["a", "b"], Field(json_schema_extra={"enumNames": ["A"]})],
+         "has 1 enumNames for 2 choices"),
+    ],
+)  # fmt: skip
+def test_form_type_that_no_form_can_ask_is_refused(annotation, message):
+    assert message in refusal(annotation)
+
+
+class Unknown(TypedDict):
+    name: Missing  # noqa: F821 - not defined on purpose
+
 
 @dataclass
-class Data:
-    mail: Annotated[Email, "Yours"]
-    sort: Literal["a", "b"] | None = None
-
-class Keys(TypedDict):
-    count: int
-
-class Pair(NamedTuple):
-    x: float
-    y: float = 0.5
-
-Form.of(Data).read({"mail": "a@b"})
-Form.of(Keys).read({"count": 1})
-Form.of(Pair).read({"x": 1})
-Form.of(list[Literal["a"]]).read({"value": []})
-print("pydantic" in sys.modules)
-"""
+class UnknownData:
+    name: Missing  # noqa: F821 - not defined on purpose
 
 
-@pytest.mark.slow
-def test_pydantic_is_left_alone_by_types_that_are_not_its_own(tmp_path: Path):
-    script = tmp_path / "simple.py"
-    script.write_text(SIMPLE)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.stdout, done.stderr) == ("False\n", "")
+@each_row("annotation", [Unknown, UnknownData])
+def test_form_unresolved_hint(annotation):
+    with pytest.raises(UnresolvedHint, match="'Missing' is not defined"):
+        Form.of(annotation)
+
+
+def test_form_explicit_schema_choice_titles_by_version() -> None:
+    size = {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]}
+    form = Form.of({"type": "object", "properties": {"size": size}})
+    assert form.schema(NEWEST)["properties"]["size"] == size
+    old = {"type": "string", "enum": ["s", "l"], "enumNames": ["Small", "Large"]}
+    assert form.schema(OLDEST)["properties"]["size"] == old
+
+
+FIELD: dict[str, Any] = {"type": "string"}
+
+
+@each_row(
+    ("schema", "message"),
+    [
+        ({}, 'the JSON Schema of a form says {"type": "object"'),
+        ({"type": "string"}, 'the JSON Schema of a form says {"type": "object"'),
+        ({"type": "object"}, 'the JSON Schema of a form says {"type": "object"'),
+        ({"properties": {"a": FIELD}, "minProperties": 1}, "a form has no `minProperties` beside its fields"),
+        ({"properties": {"a": FIELD}, "required": "a"}, "`required` is an array of the names"),
+        ({"properties": {"a": FIELD}, "required": ["b"]}, "`required` names 'b', and there is no such field"),
+        ({"properties": {"a": True}}, "the field 'a' is no JSON Schema"),
+        ({"properties": {"a": {"$ref": "#/$defs/x"}}}, "$ref leads nowhere"),
+        ({"properties": {"a": {"type": "strin"}}}, "the field 'a' is not of one type that a form has"),
+        ({"properties": {"a": {"type": "object"}}}, "the field 'a' is an object, and a form is flat"),
+        ({"properties": {"a": {"type": "array", "items": FIELD}}}, "the field 'a' is a list"),
+        ({"properties": {"a": {**FIELD, "minLength": "2"}}}, "`minLength` is an integer of at least 0"),
+        ({"properties": {"a": {**FIELD, "pattern": "("}}}, "`pattern` is a regular expression"),
+        ({"properties": {"a": {**FIELD, "enum": "x"}}}, "`enum` is an array"),
+        ({"properties": {"a": {"type": "integer", "maximum": None}}}, "`maximum` is a number"),
+        ({"properties": {"a": {**FIELD, "default": 1}}}, "has the default 1, which does not fit it"),
+        ({"properties": {"a": {**FIELD, "format": "password"}}}, "a secret|has no format 'password'"),
+        ({"properties": {"a": {**FIELD, "minimum": 1}}}, "has no `minimum` for a text"),
+        ({"properties": {"a": {"type": "integer", "enum": [1, 2]}}}, "offers choices that are no texts"),
+    ],
+)
+def test_form_explicit_schema_that_is_invalid_is_refused(schema: Any, message: str) -> None:
+    if "properties" in schema:
+        schema = {"type": "object", **schema}
+    with pytest.raises(RegistrationError) as raised:
+        Form.of(schema)
+    assert any(part in str(raised.value) for part in message.split("|"))
+
+
+FIELD_TYPES: list[tuple[Any, st.SearchStrategy[Any]]] = [
+    (str, st.text(max_size=5)), (int, st.integers(-(10**6), 10**6)),
+    (float, st.floats(allow_nan=False, allow_infinity=False)), (bool, st.booleans()), (dt.date, st.dates()),
+    (dt.datetime, st.datetimes(timezones=st.just(dt.timezone.utc))), (Color, st.sampled_from(Color)),
+    (Size, st.sampled_from(Size)), (Plan, st.sampled_from(["free", "pro"])),
+    (list[Size], st.lists(st.sampled_from(Size), max_size=3)), (set[Color], st.sets(st.sampled_from(Color))),
+    (Annotated[str, at.MinLen(1), at.MaxLen(3)], st.text(min_size=1, max_size=3)),
+    (Annotated[int, at.Gt(-3), at.Le(3)], st.integers(-2, 3)),
+]  # fmt: skip
+
+
+KINDS = ["dataclass", "named tuple", "typed dict", "model"]
+
+
+def build(kind: str, fields: dict[str, Any]) -> Any:
+    if kind == "dataclass":
+        return dataclasses.make_dataclass("Answer", fields.items())
+    if kind == "named tuple":
+        return typing.NamedTuple("Answer", list(fields.items()))
+    if kind == "typed dict":
+        return TypedDict("Answer", fields)
+    return pydantic.create_model("Answer", **{name: (hint, ...) for name, hint in fields.items()})
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[Any, Any]:
+    """Draw a type and a value of it."""
+    chosen = draw(st.lists(st.tuples(st.sampled_from(FIELD_TYPES), st.booleans()), max_size=4))
+    fields = {
+        f"f{number}": (Optional[hint], st.none() | value) if is_optional else (hint, value)
+        for number, ((hint, value), is_optional) in enumerate(chosen)
+    }
+    cls = build(draw(st.sampled_from(KINDS)), {name: hint for name, (hint, _) in fields.items()})
+    return cls, cls(**{name: draw(value) for name, (_, value) in fields.items()})
+
+
+@settings(max_examples=150, deadline=None)
+@given(answers())
+def test_form_reads_dumped_value(answer):
+    cls, value = answer
+    dumped = json.loads(pydantic.TypeAdapter(cls).dump_json(value))
+    content = (
+        dict(zip(cls._fields, dumped, strict=True))
+        if hasattr(cls, "_fields") and isinstance(dumped, list)
+        else dumped
+    )
+    assert Form.of(cls).read(content) == value
+    # Who leaves out what is null says the same.
+    assert Form.of(cls).read({name: item for name, item in content.items() if item is not None}) == value
+
+
+def complaints(form: Form, content: Any) -> tuple[Problem, ...]:
+    """Return what is wrong with an answer; nothing when it is read."""
+    try:
+        form.read(content)
+    except ArgumentsError as error:
+        return error.problems
+    return ()
+
+
+CONTENTS = st.dictionaries(
+    st.sampled_from(["f0", "f1", "more"]),
+    st.sampled_from(
+        [
+            *("", "a", "abcd", "red", "s", "free", "a@b", "2026-01-31", "2026-02-30", "2026-01-31T09:30:00Z"),
+            *(
+                True,
+                False,
+                0,
+                1,
+                -3,
+                3.0,
+                3.5,
+                4,
+                1e300,
+                [],
+                ["s"],
+                ["s", "l"],
+                ["x"],
+                ["s", 1],
+                {},
+                {"a": 1},
+            ),
+        ]
+    ),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(FIELD_TYPES), st.booleans()), max_size=2),
+    CONTENTS,
+    st.sampled_from(KINDS),
+)
+def test_form_read_agrees_with_its_schema(chosen, content, kind):
+    hints = [hint for (hint, _), _ in chosen]
+    fields = {
+        f"f{number}": Optional[hint] if is_optional else hint
+        for number, (hint, (_, is_optional)) in enumerate(zip(hints, chosen, strict=True))
+    }
+    form = Form.of(build(kind, fields))
+    judge = Draft202012Validator(form.schema("2025-11-25"), format_checker=FormatChecker())
+    wrong = [
+        error.path[0] if error.path else error.message.split("'")[1] for error in judge.iter_errors(content)
+    ]
+    required = form.schema("2025-11-25").get("required", [])
+    # An empty text for a field that may be left out is as good as none.
+    wrong = [name for name in wrong if content.get(name) != "" or name in required]
+    assert {problem.field.partition("[")[0] for problem in complaints(form, content)} == set(wrong)

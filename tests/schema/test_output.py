@@ -1,14 +1,13 @@
-"""What a tool promises to return, and what it really returns."""
+"""Results: the schema that a return type publishes, and the JSON that values become."""
 
 # ruff: noqa: UP007, UP045 - the old spellings of unions are tested on purpose
 from __future__ import annotations
 
 import datetime as dt
 import enum
-import json
 import math
-from collections.abc import Awaitable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Union
@@ -16,13 +15,29 @@ from uuid import UUID
 
 import annotated_types as at
 import pytest
-from pydantic import AwareDatetime, BaseModel, Field, NaiveDatetime, PlainSerializer, computed_field
+from jsonschema import Draft202012Validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    Field,
+    NaiveDatetime,
+    PlainSerializer,
+    computed_field,
+    field_serializer,
+    model_serializer,
+)
 
+from mcpkit import Server
+from mcpkit.common import built
 from mcpkit.common.errors import OutputError, RegistrationError
 from mcpkit.protocol.jsonrpc import encode
 from mcpkit.schema import Output, UnresolvedHint
 from mcpkit.schema.parameters import empty
-from tests.helpers.structures import Place, Point
+from mcpkit.testing import connect
+from tests.helpers.schema_cases import Place, Point
+from tests.helpers.tables import each_row
+
+pytestmark = pytest.mark.anyio
 
 
 class Content:
@@ -53,54 +68,36 @@ class Reading(BaseModel):
         return self.value * 2
 
 
-class Tree(BaseModel):
-    value: int
-    children: list[Tree] = []
-
-
 class Broken(BaseModel):
     picture: Content
 
     model_config = {"arbitrary_types_allowed": True}
 
 
-def of(annotation: Any) -> Output:
+def output_of(annotation: Any) -> Output:
     output = Output.of(annotation)
     assert output is not None
     return output
 
 
-@pytest.mark.parametrize(
+@each_row(
     "annotation",
     [
         *(empty, Any, object, None, type(None), bytes, Content, Picture, list[Content], Optional[Content]),
-        *(
-            Union[str, Content],
-            tuple[str, Content],
-            list[str | Content],
-            Sequence[Content],
-            list[bytes],
-        ),
+        *(Union[str, Content], tuple[str, Content], list[str | Content], Sequence[Content], list[bytes]),
         *(dict[str, Content], Annotated[Content, "text"], list[Picture], Optional[Picture], Optional[bytes]),
     ],
-)
-def test_what_promises_no_data_has_no_schema(annotation: Any) -> None:
+)  # fmt: skip
+def test_output_of_content_has_no_schema(annotation: Any) -> None:
     assert Output.of(annotation) is None
 
 
-@pytest.mark.parametrize(
-    "annotation", [dict[str, bytes], list[dict[str, bytes]], dict[str, list[bytes]], set[bytes]]
-)
-def test_bytes_inside_of_data_are_promised_as_base64(annotation: Any) -> None:
-    assert '"contentEncoding": "base64"' in json.dumps(of(annotation).schema)
-
-
-def test_a_structure_with_a_part_that_json_does_not_know_is_refused() -> None:
+def test_output_structure_with_content_field_is_refused() -> None:
     with pytest.raises(RegistrationError, match="Broken"):
         Output.of(Broken)
 
 
-def test_a_model_that_is_not_complete_can_be_tried_again() -> None:
+def test_output_incomplete_model_can_be_retried() -> None:
     class Early(BaseModel):
         later: "Later"  # type: ignore[name-defined]  # noqa: F821, UP037 - what is tested
 
@@ -108,8 +105,8 @@ def test_a_model_that_is_not_complete_can_be_tried_again() -> None:
         Output.of(Early)
 
 
-def test_an_object_is_the_schema_of_every_revision() -> None:
-    output = of(Place)
+def test_output_object_schema_is_not_wrapped() -> None:
+    output = output_of(Place)
     assert not output.is_wrapped
     assert output.object_schema is output.schema
     assert output.schema == {
@@ -119,8 +116,8 @@ def test_an_object_is_the_schema_of_every_revision() -> None:
     }
 
 
-def test_anything_else_is_wrapped_where_an_object_is_wanted() -> None:
-    output = of(list[int])
+def test_output_array_schema_is_wrapped_in_object() -> None:
+    output = output_of(list[int])
     assert output.is_wrapped
     assert output.schema == {"type": "array", "items": {"type": "integer"}}
     assert output.object_schema == {
@@ -130,122 +127,152 @@ def test_anything_else_is_wrapped_where_an_object_is_wanted() -> None:
     }
 
 
-def test_definitions_stay_at_the_root() -> None:
-    output = of(list[Tree])
-    assert list(output.schema["$defs"]) == ["Tree"]
-    assert output.object_schema["$defs"] is output.schema["$defs"]
-    assert "$defs" not in output.object_schema["properties"]["result"]
-
-
-def test_a_recursive_model_is_an_object() -> None:
-    output = of(Tree)
-    assert output.schema["type"] == "object"
-    assert "$ref" not in output.schema
-    assert not output.is_wrapped
-    value = {"value": 1, "children": [{"value": 2, "children": []}]}
-    assert output.dump(Tree(value=1, children=[Tree(value=2)])) == value
-    with pytest.raises(OutputError, match=r"children\[0\]\.value: expected an integer, but it is missing"):
-        output.dump({"value": 1, "children": [{}]})
-
-
-@pytest.mark.parametrize(
+@each_row(
     ("annotation", "value", "dumped"),
     [
-        (str, "é", "é"),
-        (int, 2**70, 2**70),
-        (float, 1, 1),
-        (bool, True, True),
-        (Optional[str], None, None),
-        (list[int], [1], [1]),
-        (list[int], (1, 2), [1, 2]),
-        (Sequence[int], range(2), [0, 1]),
-        (tuple[int, str], (1, "a"), [1, "a"]),
-        (set[int], {1}, [1]),
-        (dict[str, float], {"a": 0.5}, {"a": 0.5}),
+        (str, "é", "é"), (int, 2**70, 2**70), (float, 1, 1), (bool, True, True), (Optional[str], None, None),
+        (list[int], [1], [1]), (list[int], (1, 2), [1, 2]), (Sequence[int], range(2), [0, 1]),
+        (tuple[int, str], (1, "a"), [1, "a"]), (set[int], {1}, [1]), (dict[str, float], {"a": 0.5}, {"a": 0.5}),
         (dict[str, Any], {"a": dt.date(2026, 1, 31), "b": {Color.RED}}, {"a": "2026-01-31", "b": ["red"]}),
-        (Literal["a"], "a", "a"),
-        (Color, Color.RED, "red"),
-        (Color, "red", "red"),
-        (UUID, UUID(int=0), "00000000-0000-0000-0000-000000000000"),
-        (Path, Path("/a"), "/a"),
-        (Decimal, Decimal("1E+3"), "1E+3"),
-        (dt.timedelta, dt.timedelta(hours=1), "PT1H"),
+        (Literal["a"], "a", "a"), (Color, Color.RED, "red"), (Color, "red", "red"),
+        (UUID, UUID(int=0), "00000000-0000-0000-0000-000000000000"), (Path, Path("/a"), "/a"),
+        (Decimal, Decimal("1E+3"), "1E+3"), (dt.timedelta, dt.timedelta(hours=1), "PT1H"),
         (dt.timedelta, dt.timedelta(-1, 0, 1), "-PT23H59M59.999999S"),
         (dt.datetime, dt.datetime(2026, 1, 31), "2026-01-31T00:00:00"),
         (dt.datetime, dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc), "2026-01-31T00:00:00Z"),
-        (Place, {"name": "a"}, {"name": "a"}),
-        (Point, Point(1), [1, 0.0]),
+        (Place, {"name": "a"}, {"name": "a"}), (Point, Point(1), [1, 0.0]),
         (Station, Station(1, dt.date(2026, 1, 31)), {"id": 1, "since": "2026-01-31"}),
         (list[Station], [Station(1)], [{"id": 1, "since": None}]),
-        (
-            Reading,
-            Reading(v=0.5, raw=b"\xff\xfe", price=Decimal("1E+2")),
-            {"v": 0.5, "raw": "//4=", "price": "100", "double": 1.0},
-        ),
+        (Reading, Reading(v=0.5, raw=b"\xff\xfe", price=Decimal("1E+2")),
+         {"v": 0.5, "raw": "//4=", "price": "100", "double": 1.0}),
         (Annotated[int, PlainSerializer(str, return_type=str)], 5, "5"),
     ],
-)
-def test_a_value_becomes_json(annotation: Any, value: Any, dumped: Any) -> None:
-    result = of(annotation).dump(value)
+)  # fmt: skip
+def test_output_dump(annotation: Any, value: Any, dumped: Any) -> None:
+    result = output_of(annotation).dump(value)
     assert result == dumped
     assert type(result) is type(dumped)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("annotation", "value", "message"),
     [
-        (str, 1, "expected a string, got 1"),
-        (int, "1", 'expected an integer, got "1"'),
-        (int, True, "expected an integer, got true"),
-        (Place, {}, "name: expected a string, but it is missing"),
-        (Place, {"name": 1}, "name: expected a string, got 1"),
-        (Place, None, "expected an object, got null"),
+        (str, 1, "expected a string, got 1"), (int, "1", 'expected an integer, got "1"'),
+        (int, True, "expected an integer, got true"), (Place, {}, "name: expected a string, but it is missing"),
+        (Place, {"name": 1}, "name: expected a string, got 1"), (Place, None, "expected an object, got null"),
         (list[int], [1, "a"], r"\[1\]: expected an integer, got"),
         (dict[str, int], {"a": "b"}, "a: expected an integer"),
         (Annotated[int, at.Ge(0)], -1, "expected an integer of at least 0, got -1"),
         (Point, [1, 2, 3], "expected an array of 1 to 2 items"),
-        (Station, {"id": "1"}, "id: expected an integer"),
-        (Color, "green", 'expected "red", got "green"'),
+        (Station, {"id": "1"}, "id: expected an integer"), (Color, "green", 'expected "red", got "green"'),
         (dt.datetime, dt.date(2026, 1, 31), "expected a date and time such as 2026-01-31T09:30:00 or"),
-        (
-            NaiveDatetime,
-            dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc),
-            "expected a date and time without offset",
-        ),
+        (NaiveDatetime, dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc),
+         "expected a date and time without offset"),
         (AwareDatetime, dt.datetime(2026, 1, 31), "expected a date and time with offset"),
         (float, math.nan, "result has no form in JSON: NaN"),
         (list[float], [math.inf], r"result\[0\] has no form in JSON: Infinity"),
-        (str, "\ud800", "has no form in JSON"),
-        (list[str], ["\ud800"], "has no form in JSON"),
+        (str, "\ud800", "has no form in JSON"), (list[str], ["\ud800"], "has no form in JSON"),
         (dict[str, str], {"\ud800": ""}, "has no form in JSON"),
         (dict[str, Any], {"a": object()}, "has no form in JSON"),
         (Decimal, Decimal("NaN"), "result has no form in JSON: NaN"),
     ],
-)
-def test_a_value_that_does_not_fit_is_an_error(annotation: Any, value: Any, message: str) -> None:
+)  # fmt: skip
+def test_output_dump_wrong_value_is_refused(annotation: Any, value: Any, message: str) -> None:
     with pytest.raises(OutputError, match=message):
-        of(annotation).dump(value)
+        output_of(annotation).dump(value)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_numbers_that_json_does_not_know_are_null_where_null_fits(value: float) -> None:
-    assert of(Optional[float]).dump(value) is None
-    assert encode(of(dict[str, Any]).dump({"a": [value]})) == b'{"a":[null]}'
+@each_row("value", [math.nan, math.inf, -math.inf])
+def test_output_non_finite_number_is_null_where_null_fits(value: float) -> None:
+    assert output_of(Optional[float]).dump(value) is None
+    assert encode(output_of(dict[str, Any]).dump({"a": [value]})) == b'{"a":[null]}'
 
 
-def test_the_schema_is_that_of_what_leaves() -> None:
-    schema = of(Reading).schema
-    assert list(schema["properties"]) == ["v", "raw", "price", "double"]
-    assert schema["properties"]["price"]["type"] == "string"
+class Offer(BaseModel):
+    price: Decimal
+    shipping: Decimal | None = None
+    tax: Decimal = Decimal("0.5")
+    rounded: Annotated[Decimal, PlainSerializer(float)] = Decimal("1.5")
+    text: Annotated[int, PlainSerializer(str)] = 5
+
+    @field_serializer("price")
+    def _price(self, price):  # type: ignore[no-untyped-def]  # as many are written
+        return float(price)
+
+    @field_serializer("shipping", mode="wrap", when_used="unless-none")
+    def _shipping(self, shipping, write):  # type: ignore[no-untyped-def]
+        return f"{write(shipping)} EUR"
+
+    @field_serializer("tax")
+    def _tax(self, tax: Decimal) -> float:
+        return float(tax)
 
 
-def test_a_simple_value_is_returned_as_it_is() -> None:
-    value = {"a": [1, 2]}
-    assert of(dict[str, list[int]]).dump(value) is value
+class Pair(BaseModel):
+    left: int
+    right: int
+
+    @model_serializer
+    def _pair(self):  # type: ignore[no-untyped-def]
+        return [self.left, self.right]
 
 
-@pytest.mark.parametrize("annotation", [Awaitable[int], Coroutine[Any, Any, int]])
-def test_what_is_awaited_is_what_is_promised(annotation: Any) -> None:
-    output = Output.of(annotation)
-    assert output is not None
-    assert output.schema == {"type": "integer"}
+CASES: list[tuple[Any, Any, Any]] = [
+    (Offer, Offer(price=Decimal("2.5"), shipping=Decimal(4)),
+     {"price": 2.5, "shipping": "4 EUR", "tax": 0.5, "rounded": 1.5, "text": "5"}),
+    (list[Offer], [Offer(price=Decimal(2))],
+     [{"price": 2.0, "shipping": None, "tax": 0.5, "rounded": 1.5, "text": "5"}]),
+    (dict[str, Pair], {"a": Pair(left=1, right=2)}, {"a": [1, 2]}), (Pair, Pair(left=1, right=2), [1, 2]),
+]  # fmt: skip
+
+
+@each_row(("annotation", "value", "data"), CASES)
+async def test_output_of_unannotated_serializer_is_sent(annotation: Any, value: Any, data: Any) -> None:
+    server = Server("offers")
+
+    def find() -> Any:
+        """Find offers."""
+        return value
+
+    find.__annotations__ = {"return": annotation}
+    server.tool(find)
+    async with connect(server) as client:
+        (tool,) = await client.list_tools()
+        result = await client.call("find")
+    assert not result.is_error, result.text
+    assert result.structured == data
+    Draft202012Validator(tool.get("outputSchema", {})).validate(result.structured)
+
+
+class Thing(BaseModel):
+    type: str
+    cls: int = 1
+    extras_schema: str = "none"
+    schema_like: dict[str, Any] = {"type": "model", "cls": "Thing"}
+
+
+@dataclass
+class Parcel:
+    type: Thing
+    more: dict[str, Any] = field(default_factory=lambda: {"type": "dataclass"})
+
+
+@pytest.mark.parametrize("can_be_told", [True, False], ids=["of pydantic 2.13", "of older ones"])
+async def test_output_fields_named_like_pydantic_schema_keys(
+    can_be_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(built, "_CAN_BE_TOLD", can_be_told and built._CAN_BE_TOLD)
+    server = Server("things")
+
+    @server.tool
+    def echo(box: Parcel) -> Parcel:
+        return box
+
+    sent = {"type": {"type": "model"}}
+    async with connect(server) as client:
+        echoed = await client.call("echo", {"box": sent})
+        assert echoed.structured == {"type": {"type": "model", "cls": 1, "extras_schema": "none",
+            "schema_like": {"type": "model", "cls": "Thing"}},
+            "more": {"type": "dataclass"}}, echoed.text  # fmt: skip
+        refused = await client.call("echo", {"box": {"type": {"type": True}}})
+        assert refused.text == "box.type.type: expected a string, got true"

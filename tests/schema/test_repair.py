@@ -1,8 +1,9 @@
-"""JSON in a string, and a whole number for a text, are read where only that fits, and nowhere else."""
+"""Repair of arguments: JSON in strings, numbers for texts, and blank fields."""
 
 # ruff: noqa: UP007 - not every pair of types drawn here can be written with `|` in Python 3.10
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import itertools
 import json
@@ -12,19 +13,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Union
+from uuid import UUID
 
+import annotated_types as at
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, BeforeValidator, model_validator
+from pydantic import AfterValidator, BaseModel, Field
 from pydantic_core import ValidationError, from_json
 from typing_extensions import NotRequired, TypedDict
 
+from mcpkit import Context, Server
 from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments, explicit, repair
+from mcpkit.schema.form import Form
 from mcpkit.schema.parameters import parameter
-from tests.helpers.drawn import ANNOTATIONS, JSON, fitting
-from tests.helpers.structures import Color, Place, Point, arguments_of
+from mcpkit.testing import connect
+from tests.helpers.random_types import ANNOTATIONS, JSON, fitting
+from tests.helpers.schema_cases import Color, Place, Point, arguments_of
+from tests.helpers.tables import each_row
 
 EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
 
@@ -39,148 +46,55 @@ class Square:
     side: int
 
 
-class Range(BaseModel):
-    low: int
-    high: int
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Range:
-        if self.low > self.high:
-            raise ValueError("low is above high")
-        return self
-
-
 class Tree(BaseModel):
     value: int
     children: list[Tree] = []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("annotation", "sent", "expected"),
     [
-        (list[int], "[1, 2]", [1, 2]),
-        (list[int], " [1, 2]\n", [1, 2]),
-        (list[int], ["1", 2, "3"], [1, 2, 3]),
-        (list[int], '["1", "2"]', [1, 2]),
-        (set[int], "[1, 2]", {1, 2}),
-        (dict[str, int], '{"a": 1}', {"a": 1}),
-        (dict[str, list[int]], {"a": "[1]"}, {"a": [1]}),
+        (list[int], " [1, 2]\n", [1, 2]), (list[int], ["1", 2, "3"], [1, 2, 3]),
+        (list[int], '["1", "2"]', [1, 2]), (dict[str, list[int]], {"a": "[1]"}, {"a": [1]}),
         (Place, '{"name": "a", "size": "1"}', {"name": "a", "size": 1}),
-        (Place, {"name": "[1]", "size": "1"}, {"name": "[1]", "size": 1}),
-        (list[Place], ['{"name": "a"}'], [{"name": "a"}]),
-        (Point, "[1, 2]", Point(1, 2.0)),
+        (Place, {"name": "[1]", "size": "1"}, {"name": "[1]", "size": 1}), (Point, "[1, 2]", Point(1, 2.0)),
         (Tree, {"value": 1, "children": '[{"value": "2"}]'}, Tree(value=1, children=[Tree(value=2)])),
-        (Circle | Square, '{"side": 1}', Square(1)),
-        (Circle | Square, {"side": "1"}, Square(1)),
-        (Circle | list[Square], ['{"side": "1"}'], [Square(1)]),
-        (int, "5", 5),
-        (int, "5.0", 5),
-        (float, "5", 5.0),
-        (bool, "true", True),
-        (int | None, "null", None),
-        (Literal[1, 2], "2", 2),
-        (Literal["a", None], "null", None),
-        (dt.date | list[int], "[1]", [1]),
+        (Circle | Square, '{"side": 1}', Square(1)), (Circle | list[Square], ['{"side": "1"}'], [Square(1)]),
+        (int, "5", 5), (int, "5.0", 5), (float, "5", 5.0), (bool, "true", True), (int | None, "null", None),
+        (Literal["a", None], "null", None), (dt.date | list[int], "[1]", [1]),
     ],
-)
-def test_json_in_a_string_is_read_where_a_string_does_not_fit(
-    annotation: Any, sent: Any, expected: Any
-) -> None:
+)  # fmt: skip
+def test_repair_json_in_string_is_parsed(annotation: Any, sent: Any, expected: Any) -> None:
     result = arguments_of(annotation).validate({"value": sent})["value"]
     assert result == expected
     assert type(result) is type(expected)
 
 
-@pytest.mark.parametrize("annotation", [str, str | int, str | list[int], str | None, Any, object])
-@pytest.mark.parametrize("text", ["[1, 2]", "5", "null", '{"a": 1}'])
-def test_a_string_that_fits_stays(annotation: Any, text: str) -> None:
+@each_row("annotation", [str, str | int, str | list[int], str | None, Any, object])
+@each_row("text", ["[1, 2]", "5", "null", '{"a": 1}'])
+def test_repair_string_that_fits_is_kept(annotation: Any, text: str) -> None:
     assert arguments_of(annotation).validate({"value": text}) == {"value": text}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("annotation", "sent"),
     [
-        (int, "five"),
-        (int, "0x10"),
-        (int, "5 apples"),
-        (int, "1.5"),
-        (int, "true"),
-        (int, '"5"'),
-        (bool, "True"),
-        (bool, "1"),
-        (int | None, "None"),
-        (float, "NaN"),
-        (float, "Infinity"),
-        (float, "1e400"),
-        (float, "9" * 5000),
-        (list[int], "1, 2"),
-        (list[int], "[1, 2"),
-        (list[int], "[1] [2]"),
-        (list[int], "(1, 2)"),
-        (list[int], "['1']"),
-        (list[str], '["\\ud800"]'),
-        (list[int], ""),
-        (list[int], "[" * 100_000),
-        (list[int], "[" * 150 + "]" * 150),
-        (Color, '"red"'),
-        (dt.date, '"2026-01-31"'),
+        (int, "5 apples"), (int, "1.5"), (int, "true"), (int, '"5"'), (bool, "True"), (bool, "1"),
+        (float, "NaN"), (float, "1e400"), (float, "9" * 5000), (list[int], "[1, 2"), (list[int], "[1] [2]"),
+        (list[int], "['1']"), (list[str], '["\\ud800"]'), (list[int], ""), (list[int], "[" * 100_000),
+        (list[int], "[" * 150 + "]" * 150), (Color, '"red"'), (dt.date, '"2026-01-31"'),
         (list[int], json.dumps(json.dumps([1]))),
     ],
-)
-def test_what_does_not_fit_either_is_refused(annotation: Any, sent: Any) -> None:
+)  # fmt: skip
+def test_repair_other_strings_are_refused(annotation: Any, sent: Any) -> None:
     with pytest.raises(ArgumentsError, match="value"):
         arguments_of(annotation).validate({"value": sent})
 
 
-@pytest.mark.parametrize(
-    ("annotation", "sent", "problem"),
-    [
-        (list[int], "[1, null]", "value[1]: expected an integer, got null"),
-        (list[int], '{"a": 1}', 'value: expected an array, got "{\\"a\\": 1}"'),
-        (Place, '{"size": 1}', "value.name: expected a string, but it is missing"),
-        (Range, '{"low": 2, "high": "1"}', "value: low is above high"),
-        (list[Range], ['{"low": 2, "high": 1}'], "value[0]: low is above high"),
-    ],
-)
-def test_the_error_is_about_what_was_read(annotation: Any, sent: Any, problem: str) -> None:
-    with pytest.raises(ArgumentsError) as caught:
-        arguments_of(annotation).validate({"value": sent})
-    assert str(caught.value) == problem
-
-
-def split(value: Any) -> Any:
-    return value.split(",") if isinstance(value, str) else value
-
-
-def test_only_what_failed_is_looked_at() -> None:
-    names = Annotated[list[str], BeforeValidator(split)]
-    arguments = Arguments.of_parameters("f", [parameter("names", names), parameter("count", int)])
-    assert arguments.validate({"names": "[1]", "count": "5"}) == {"names": ["[1]"], "count": 5}
-    with pytest.raises(ArgumentsError) as caught:
-        arguments.validate({"names": "a,b", "count": "many"})
-    assert [problem.field for problem in caught.value.problems] == ["count"]
-
-
-def test_the_arguments_that_were_sent_stay_as_they_were() -> None:
-    sent = {"value": {"name": "a", "size": "1"}}
-    arguments_of(Place).validate(sent)
-    assert sent == {"value": {"name": "a", "size": "1"}}
-
-
-def test_a_json_schema_of_the_author_is_no_different() -> None:
-    schema = {
-        "type": "object",
-        "properties": {
-            "ids": {"type": "array", "items": {"type": "integer"}},
-            "shape": {
-                "anyOf": [
-                    {"type": "object", "properties": {"side": {"type": "integer"}}, "required": ["side"]},
-                    {"type": "null"},
-                ]
-            },
-            "note": {"type": "string"},
-        },
-    }
+def test_repair_applies_to_explicit_json_schema() -> None:
+    schema = {"type": "object", "properties": {"ids": {"type": "array", "items": {"type": "integer"}},
+        "shape": {"anyOf": [{"type": "object", "properties": {"side": {"type": "integer"}},
+        "required": ["side"]}, {"type": "null"}]}, "note": {"type": "string"}}}  # fmt: skip
     arguments = explicit.arguments(schema)
     sent = {"ids": "[1, 2]", "shape": {"side": "3"}, "note": "4"}
     assert arguments.validate(sent) == {"ids": [1, 2], "shape": {"side": 3}, "note": "4"}
@@ -188,7 +102,7 @@ def test_a_json_schema_of_the_author_is_no_different() -> None:
         arguments.validate({**sent, "ids": "1, 2"})
 
 
-def test_a_key_is_no_value_that_could_be_read() -> None:
+def test_repair_does_not_apply_to_keys() -> None:
     names = {"propertyNames": {"pattern": "^[a-z]+$"}}
     schema = {"type": "object", **names, "properties": {"a": {"type": ["object", "integer"], **names}}}
     for sent in ({"a": {"5": 1}}, {"5": 1}):
@@ -196,32 +110,7 @@ def test_a_key_is_no_value_that_could_be_read() -> None:
             explicit.arguments(schema).validate(sent)
 
 
-def test_where_nothing_is_allowed_nothing_is_read() -> None:
-    with pytest.raises(ArgumentsError, match="nothing is allowed"):
-        explicit.arguments({"type": "object", "properties": {"a": False}}).validate({"a": "1"})
-
-
-def test_strings_within_strings_are_read_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nested(depth: int) -> Any:
-        value: Any = {"value": 1}
-        for _ in range(depth):
-            value = {"value": 1, "children": json.dumps([value])}
-        return value
-
-    read: list[bytes] = []
-    decode = repair.decode
-    monkeypatch.setattr(repair, "decode", lambda data: read.append(data) or decode(data))
-    assert (
-        arguments_of(Tree).validate({"value": nested(3)})["value"].children[0].children[0].children[0].value
-        == 1
-    )
-    assert len(read) == 3
-    with pytest.raises(ArgumentsError, match="children: expected an array"):
-        arguments_of(Tree).validate({"value": nested(4)})
-    assert len(read) == 6
-
-
-def test_a_call_that_fits_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repair_is_not_tried_for_valid_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repair, "repaired", lambda *_: pytest.fail("it was looked at again"))
     assert arguments_of(list[int]).validate({"value": [1]}) == {"value": [1]}
 
@@ -237,77 +126,20 @@ def accepted(arguments: Arguments, value: Any) -> Any:
         return None
 
 
-@CHECKED
-@given(st.data())
-def test_repair_never_touches_what_fits(data: st.DataObject) -> None:
-    annotation = data.draw(ANNOTATIONS, label="type")
-    arguments = Arguments.of_parameters("f", [parameter("value", annotation), parameter("other", int)])
-    value = data.draw(fitting(arguments.schema["properties"]["value"], arguments.schema), label="value")
-    plain = accepted(arguments, {"value": value, "other": 5})
-    if plain is not None:
-        assert arguments.validate({"value": value, "other": 5}) == plain
-        assert arguments.validate({"value": value, "other": "5"}) == plain
-
-
-@CHECKED
-@given(st.data())
-def test_the_json_of_what_fits_fits(data: st.DataObject) -> None:
-    arguments = arguments_of(data.draw(ANNOTATIONS, label="type"))
-    value = data.draw(fitting(arguments.schema["properties"]["value"], arguments.schema), label="value")
-    plain = accepted(arguments, {"value": value})
-    if (
-        plain is not None
-        and not isinstance(value, str)
-        and accepted(arguments, {"value": json.dumps(value)}) is None
-    ):
-        assert arguments.validate({"value": json.dumps(value)}) == plain
-
-
-@pytest.mark.parametrize(
+@each_row(
     ("annotation", "sent", "expected"),
     [
-        (str, 5, "5"),
-        (str, -(2**70), str(-(2**70))),
-        (str | None, 5, "5"),
-        (Literal["1", "2"], 2, "2"),
-        (Decimal, 12, Decimal(12)),
-        (list[str], ["a", 5, 6], ["a", "5", "6"]),
-        (list[str], "[5]", ["5"]),
+        (str, 5, "5"), (str, -(2**70), str(-(2**70))), (str | None, 5, "5"), (Literal["1", "2"], 2, "2"),
+        (Decimal, 12, Decimal(12)), (list[str], ["a", 5, 6], ["a", "5", "6"]), (list[str], "[5]", ["5"]),
         (dict[str, list[Place]], {"x": [{"name": 5, "size": "5"}]}, {"x": [{"name": "5", "size": 5}]}),
-        (tuple[str, int], [5, "6"], ("5", 6)),
-        (tuple[str, int] | tuple[int, bool], [5, 6], ("5", 6)),
-        (list[str] | list[bool], [5, 6], ["5", "6"]),
-        (str | list[str], 5, "5"),
+        (tuple[str, int], [5, "6"], ("5", 6)), (tuple[str, int] | tuple[int, bool], [5, 6], ("5", 6)),
+        (list[str] | list[bool], [5, 6], ["5", "6"]), (str | list[str], 5, "5"),
     ],
-)
-def test_a_whole_number_is_read_as_text_where_only_text_fits(
-    annotation: Any, sent: Any, expected: Any
-) -> None:
+)  # fmt: skip
+def test_repair_whole_number_becomes_text(annotation: Any, sent: Any, expected: Any) -> None:
     result = arguments_of(annotation).validate({"value": sent})["value"]
     assert result == expected
     assert type(result) is type(expected)
-
-
-@pytest.mark.parametrize(
-    ("annotation", "sent"),
-    [
-        (str, True),
-        (str, 5.0),
-        (str, 5.5),
-        (str, None),
-        (str, 10**1_000),
-        (list[str], [False]),
-        (Literal["True", "1.0"], True),
-        (bytes, 1234),
-        (dt.date, 20240229),
-        (tuple[str, int] | tuple[int, str], [5, 6]),
-        (tuple[str, int] | tuple[int, str], ["5", "6"]),
-        (list[str] | list[int], [5, "6"]),
-    ],
-)
-def test_a_boolean_a_fraction_and_what_has_two_readings_are_refused(annotation: Any, sent: Any) -> None:
-    with pytest.raises(ArgumentsError, match="value"):
-        arguments_of(annotation).validate({"value": sent})
 
 
 def swapped(value: Any) -> Any:
@@ -349,7 +181,11 @@ NEIGHBOURS = st.recursive(
     ),
     max_leaves=5,
 )
+
+
 SCALARS = st.sampled_from([str, int, bool, Literal["1", 5]])
+
+
 SHAPES: list[tuple[Any, Any]] = [
     # a type with two scalars, and a value with two
     (lambda hints: tuple[hints[0], hints[1]], list),
@@ -377,7 +213,7 @@ VALUES = st.recursive(
 @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, database=None,
           suppress_health_check=list(HealthCheck))  # fmt: skip
 @given(st.data())
-def test_a_value_is_read_where_there_is_exactly_one_reading(data: st.DataObject) -> None:
+def test_repair_happens_if_exactly_one_reading_exists(data: st.DataObject) -> None:
     hint, sent = data.draw(alike() | st.tuples(NEIGHBOURS, st.none()), label="type and value")
     arguments = arguments_of(hint)
     if sent is None:
@@ -425,7 +261,9 @@ HOSTILE = st.recursive(
 
 @CHECKED
 @given(ANNOTATIONS, HOSTILE, st.dictionaries(st.text(max_size=5), JSON, max_size=2))
-def test_nothing_but_an_arguments_error_is_raised(annotation: Any, value: Any, extra: dict[str, Any]) -> None:
+def test_repair_of_hostile_values_raises_arguments_error_only(
+    annotation: Any, value: Any, extra: dict[str, Any]
+) -> None:
     try:
         arguments_of(annotation).validate({**extra, "value": value})
     except ArgumentsError as error:
@@ -434,3 +272,98 @@ def test_nothing_but_an_arguments_error_is_raised(annotation: Any, value: Any, e
         text = ""
     assert len(text.splitlines()) <= 11
     assert "pydantic" not in text
+
+
+def check_filled(value: str) -> str:
+    if not value:
+        raise ValueError("it is empty")
+    return value
+
+
+FLAT: list[tuple[Any, Any]] = [
+    # types that forms can ask for, with a default
+    (int, 3), (float, 0.5), (bool, True), (int | None, None), (Literal["slow", "fast"], "slow"),
+    (list[Literal["a", "b"]], None), (Color, Color.RED), (dt.date, dt.date(2026, 1, 31)),
+    (Annotated[str, at.MinLen(1)], "x"), (Annotated[str, AfterValidator(check_filled)], "x"), (str, "x"),
+    (str | None, None),
+]  # fmt: skip
+
+
+NESTED: list[tuple[Any, Any]] = [
+    (list[int] | None, None), (dict[str, int], None), (Place | None, None), (tuple[int, int], (1, 2)),
+    (Decimal, Decimal(1)), (UUID | None, None), (Annotated[str, Field(pattern="^[a-z]+$")], "x"),
+    (bytes | int, 1), (Any, 1), (int | str, 1),
+]  # fmt: skip
+
+
+TAKES_EMPTY = (str, str | None, Any, int | str, bytes | int)
+
+
+def chosen(kinds: list[tuple[Any, Any]]) -> st.SearchStrategy[list[tuple[tuple[Any, Any], bool]]]:
+    return st.lists(st.tuples(st.sampled_from(kinds), st.booleans()), min_size=1, max_size=5)
+
+
+@settings(max_examples=EXAMPLES, derandomize=True, deadline=None, database=None)
+@given(chosen(FLAT + NESTED), st.booleans())
+def test_blank_argument_is_dropped_unless_empty_text_fits(
+    fields: list[tuple[tuple[Any, Any], bool]], is_exploded: bool
+) -> None:
+    optional = [parameter(f"p{index}", *field) for index, (field, _) in enumerate(fields)]
+    arguments = Arguments.of_parameters("f", [parameter("needed", int), *optional])
+    blank = {f"p{index}": hint for index, ((hint, _), is_blank) in enumerate(fields) if is_blank}
+    texts: dict[str, Any] = dict.fromkeys(blank, "")
+    result = arguments.validate_strings({"needed": "5", **texts})
+    stays = {name: b"" if hint == bytes | int else "" for name, hint in blank.items() if hint in TAKES_EMPTY}
+    assert result == {"needed": 5, **stays}
+    with pytest.raises(ArgumentsError, match=r"^needed: expected an integer"):
+        arguments.validate_strings({"needed": "", **texts})
+    if is_exploded:
+        exploded = {name: [""] for name, hint in blank.items() if hint == list[int] | None}
+        assert arguments.validate_strings({"needed": "5", **exploded}) == {"needed": 5}
+
+
+@settings(max_examples=EXAMPLES, derandomize=True, deadline=None, database=None)
+@given(chosen(FLAT))
+def test_blank_form_field_has_default(fields: list[tuple[tuple[Any, Any], bool]]) -> None:
+    made = [(f"p{index}", hint, dataclasses.field(default=default))
+            for index, ((hint, default), _) in enumerate(fields)]  # fmt: skip
+    form = Form.of(dataclasses.make_dataclass("Trip", [("needed", int), *made]))
+    blank = {f"p{index}": hint for index, ((hint, _), is_blank) in enumerate(fields) if is_blank}
+    value = form.read({"needed": 5, **dict.fromkeys(blank, "")})
+    for index, ((hint, default), is_blank) in enumerate(fields):
+        assert getattr(value, f"p{index}") == ("" if is_blank and hint in TAKES_EMPTY else default)
+    with pytest.raises(ArgumentsError, match=r"^needed: expected an integer"):
+        form.read({"needed": "", **dict.fromkeys(blank, "")})
+
+
+@pytest.mark.anyio
+async def test_blank_fields_in_prompts_templates_and_forms() -> None:
+    server = Server("forms")
+
+    @server.prompt
+    def plan(city: str, days: int = 3, note: str = "none") -> str:
+        return f"{city} {days} {note!r}"
+
+    @server.resource("trip://{city}{?days,pace}")
+    def trip(city: str, days: int = 3, pace: Literal["slow", "fast"] = "slow") -> str:
+        return f"{city} {days} {pace}"
+
+    @dataclasses.dataclass
+    class Trip:
+        city: str
+        days: int = 3
+        until: dt.date | None = None
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return repr((await ctx.elicit("Where?", Trip)).value)
+
+    def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return {"action": "accept", "content": {"city": "", "days": "", "until": ""}}
+
+    async with connect(server, answers=answer) as client:
+        (message,) = await client.get_prompt("plan", {"city": "", "days": "", "note": ""})
+        assert message["content"]["text"] == " 3 ''"
+        (content,) = await client.read("trip://Oslo?days=&pace=")
+        assert content["text"] == "Oslo 3 slow"
+        assert (await client.call("ask")).text.endswith("Trip(city='', days=3, until=None)")

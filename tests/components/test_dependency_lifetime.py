@@ -1,0 +1,482 @@
+"""Dependencies with a yield: when they are opened and closed, and the exceptions that they receive."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Annotated, Any
+
+import pytest
+
+from mcpkit import Context, Depends, PromptError, ProtocolError, ResourceError, Server, ToolError
+from mcpkit.components.injection.run import _left_behind
+from mcpkit.testing import Client, connect
+from tests.helpers.pipe import settle
+from tests.helpers.waiting import over, until
+
+pytestmark = pytest.mark.anyio
+
+
+class Trace:
+    """What has happened, in any thread."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self._changed = threading.Condition()
+
+    def add(self, event: str) -> None:
+        with self._changed:
+            self.events.append(event)
+            self._changed.notify_all()
+
+    async def reach(self, event: str) -> None:
+        """Wait until something has happened."""
+
+        def wait() -> bool:
+            with self._changed:
+                return self._changed.wait_for(lambda: event in self.events, 10)
+
+        assert await asyncio.to_thread(wait), self.events
+
+    def sync(self, name: str) -> Callable[[], Iterator[str]]:
+        """Return a generator function that tells what it hears."""
+
+        def generator() -> Iterator[str]:
+            self.add(f"open {name}")
+            try:
+                yield name
+            except BaseException as error:
+                self.add(f"{name} receives {type(error).__name__}")
+                raise
+            finally:
+                self.add(f"close {name}")
+
+        return generator
+
+    def coroutine(self, name: str) -> Callable[[], AsyncIterator[str]]:
+        """Return an async generator function that does."""
+
+        async def generator() -> AsyncIterator[str]:
+            self.add(f"open {name}")
+            try:
+                yield name
+            except BaseException as error:
+                self.add(f"{name} receives {type(error).__name__}")
+                raise
+            finally:
+                await asyncio.sleep(0)
+                self.add(f"close {name}")
+
+        return generator
+
+
+@contextmanager
+def traced() -> Iterator[Trace]:
+    """Make a trace, which is told what the package logs, too."""
+    trace = Trace()
+    handler = logging.Handler()
+    handler.emit = lambda record: trace.add(f"log {describe(record)}")  # type: ignore[method-assign]
+    logger = logging.getLogger("mcpkit")
+    logger.addHandler(handler)
+    try:
+        yield trace
+    finally:
+        logger.removeHandler(handler)
+
+
+def describe(record: logging.LogRecord) -> str:
+    error = record.exc_info[1] if record.exc_info else None
+    return f"{record.getMessage()}: {error}"
+
+
+WAYS = ["async all", "async mixed", "sync all", "sync mixed", "sync last"]
+
+
+def register(way: str, server: Server, trace: Trace, body: Callable[[], str]) -> None:
+    """Register a tool that depends on `a` and `b`: one function in five ways, with `body` in it."""
+    a = trace.coroutine("a") if way in {"async all", "sync mixed", "sync last"} else trace.sync("a")
+    b = trace.coroutine("b") if way in {"async all", "async mixed", "sync mixed"} else trace.sync("b")
+
+    def between(value: Annotated[str, Depends(a)]) -> str:
+        trace.add("between")
+        return value
+
+    async def between_in_the_loop(value: Annotated[str, Depends(a)]) -> str:
+        trace.add("between")
+        return value
+
+    middle = between_in_the_loop if way == "async all" else between
+
+    async def in_the_loop(one: Annotated[str, Depends(middle)], two: Annotated[str, Depends(b)]) -> str:
+        trace.add("body")
+        return one + two + body()
+
+    def in_a_thread(one: Annotated[str, Depends(middle)], two: Annotated[str, Depends(b)]) -> str:
+        trace.add("body")
+        return one + two + body()
+
+    server.tool(in_the_loop if way.startswith("async") else in_a_thread, name="look")
+
+
+variable = ContextVar("variable", default="nobody")
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_dependencies_are_closed_in_reverse_order(way: str, server: Server, trace: Trace) -> None:
+    register(way, server, trace, lambda: "!")
+    async with connect(server) as client:
+        assert (await client.call("look")).text == "ab!"
+    assert trace.events == ["open a", "between", "open b", "body", "close b", "close a"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_dependency_receives_exception_of_handler(way: str, server: Server, trace: Trace) -> None:
+    def fail() -> str:
+        raise ToolError("no such thing")
+
+    register(way, server, trace, fail)
+    async with connect(server) as client:
+        result = await client.call("look")
+    assert (result.is_error, result.text) == (True, "no such thing")
+    assert trace.events[4:] == ["b receives ToolError", "close b", "a receives ToolError", "close a"]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_dependency_cannot_suppress_exception(is_async: bool, server: Server, trace: Trace) -> None:
+    def catches() -> Iterator[str]:
+        try:
+            yield "x"
+        except ToolError:
+            trace.add("caught")
+
+    async def catches_in_the_loop() -> AsyncIterator[str]:
+        try:
+            yield "x"
+        except ToolError:
+            trace.add("caught")
+
+    @server.tool
+    async def look(
+        one: Annotated[str, Depends(trace.coroutine("a"))],
+        two: Annotated[str, Depends(catches_in_the_loop if is_async else catches)],
+    ) -> str:
+        raise ToolError("no such thing")
+
+    async with connect(server) as client:
+        assert (await client.call("look")).text == "no such thing"
+    assert trace.events == ["open a", "caught", "a receives ToolError", "close a"]
+
+
+@pytest.mark.parametrize("way", ["async", "sync"])
+async def test_dependency_error_on_open_is_error_of_call(way: str, server: Server, trace: Trace) -> None:
+    def fails(ctx: Context, first: Annotated[str, Depends(trace.sync("a"))]) -> Iterator[str]:
+        kind = {"tools/call": ToolError, "prompts/get": PromptError}.get(ctx.method, ResourceError)
+        raise kind("not today")
+        yield ""
+
+    async def fails_in_the_loop(failure: Annotated[str, Depends(fails)]) -> str: ...
+
+    failing = fails if way == "sync" else fails_in_the_loop
+
+    @server.tool
+    async def tool(value: Annotated[str, Depends(failing)]) -> str: ...
+
+    @server.prompt
+    def prompt(value: Annotated[str, Depends(failing)]) -> str: ...
+
+    @server.resource("data://fixed")
+    def fixed(value: Annotated[str, Depends(failing)]) -> str: ...
+
+    async with connect(server) as client:
+        assert (await client.call("tool")).text == "not today"
+        with pytest.raises(ProtocolError, match="not today"):
+            await client.get_prompt("prompt")
+        with pytest.raises(ProtocolError, match="not today"):
+            await client.read("data://fixed")
+    assert trace.events == ["open a", "a receives ToolError", "close a"] + [
+        event
+        for kind in ("PromptError", "ResourceError")
+        for event in ("open a", f"a receives {kind}", "close a")
+    ]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_dependency_context_variables(is_async: bool, server: Server) -> None:
+    seen: list[str] = []
+
+    def sets() -> Iterator[str]:
+        seen.append(variable.get())
+        token = variable.set("the generator")
+        yield "x"
+        seen.append(variable.get())
+        variable.reset(token)
+
+    async def sets_in_the_loop() -> AsyncIterator[str]:
+        seen.append(variable.get())
+        token = variable.set("the coroutine")
+        yield "x"
+        seen.append(variable.get())
+        variable.reset(token)
+
+    @server.tool
+    async def in_the_loop(
+        one: Annotated[str, Depends(sets_in_the_loop)], two: Annotated[str, Depends(sets)]
+    ) -> str:
+        return variable.get()
+
+    @server.tool
+    def in_a_thread(
+        one: Annotated[str, Depends(sets_in_the_loop)], two: Annotated[str, Depends(sets)]
+    ) -> str:
+        return variable.get()
+
+    async with connect(server) as client:
+        text = (await client.call("in_the_loop" if is_async else "in_a_thread")).text
+    assert text == ("the coroutine" if is_async else "the generator")
+    assert seen == ["nobody", "the coroutine", "the generator", "the coroutine"]
+
+
+def yields_never() -> Iterator[str]:
+    return
+    yield ""
+
+
+def yields_twice() -> Iterator[str]:
+    yield "a"
+    yield "b"
+
+
+async def yields_never_in_loop() -> AsyncIterator[str]:
+    return
+    yield ""
+
+
+async def yields_twice_in_loop() -> AsyncIterator[str]:
+    yield "a"
+    yield "b"
+
+
+async def yields_again_after_an_error() -> AsyncIterator[str]:
+    try:
+        yield "a"
+    except ToolError:
+        yield "b"
+
+
+ONCE = "what a function depends on yields its value, and that once"
+
+
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [
+        (yields_never, "yields_never has not yielded"),
+        (yields_twice, "yields_twice has yielded more than once"),
+        (yields_never_in_loop, "yields_never_in_loop has not yielded"),
+        (yields_twice_in_loop, "yields_twice_in_loop has yielded more than once"),
+        (yields_again_after_an_error, "yields_again_after_an_error has yielded more than once"),
+    ],
+)
+async def test_dependency_must_yield_once(
+    function: Any, fault: str, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    @server.tool
+    async def look(value: Annotated[str, Depends(function)]) -> None:
+        if "error" in function.__name__:
+            raise ToolError("no such thing")
+
+    async with connect(server) as client:
+        result = await client.call("look")
+    assert result.text.startswith("Internal error (ref ")
+    assert f"RuntimeError: {fault}: {ONCE}" in caplog.text
+
+
+@pytest.fixture
+def trace() -> Iterator[Trace]:
+    with traced() as trace:
+        yield trace
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("s")
+
+
+async def cancel(client: Client, trace: Trace, started: str) -> None:
+    """Call `look`, and cancel it once something has happened; return when the call is over for its caller."""
+    call = asyncio.create_task(client.call("look"))
+    await trace.reach(started)
+    await over(call)
+    assert call.cancelled()
+    await settle()
+
+
+@pytest.mark.parametrize("way", ["async all", "async mixed"])
+async def test_dependency_receives_cancellation(way: str, server: Server, trace: Trace) -> None:
+    a = trace.coroutine("a") if way == "async all" else trace.sync("a")
+
+    @server.tool
+    async def look(
+        one: Annotated[str, Depends(a)], two: Annotated[str, Depends(trace.coroutine("b"))]
+    ) -> None:
+        trace.add("started")
+        await asyncio.Event().wait()
+
+    async with connect(server) as client:
+        await cancel(client, trace, "started")
+        await trace.reach("close a")
+    assert trace.events[3:] == ["b receives CancelledError", "close b", "a receives CancelledError",
+        "close a"]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["sync all", "sync mixed", "sync last"])
+@pytest.mark.parametrize("outcome", ["returns", "raises"])
+async def test_dependency_of_abandoned_thread_is_closed_on_return(
+    way: str, outcome: str, server: Server, trace: Trace
+) -> None:
+    released = threading.Event()
+
+    def body() -> str:
+        trace.add("started")
+        assert released.wait(10)
+        if outcome == "raises":
+            raise ValueError("late")
+        return ""
+
+    register(way, server, trace, body)
+    async with connect(server) as client:
+        await cancel(client, trace, "started")
+        opened = ["open a", "between", "open b", "body", "started"]
+        assert trace.events == opened
+        released.set()
+        await trace.reach("close a")
+        if outcome == "raises":
+            await trace.reach("log a function in a worker thread failed after its call was over: late")
+    assert len([event for event in trace.events if event.startswith("log")]) == (outcome == "raises")
+    later = [event for event in trace.events[len(opened) :] if not event.startswith("log")]
+    if outcome == "returns":
+        assert later == ["close b", "close a"]
+    else:
+        assert later == ["b receives ValueError", "close b", "a receives ValueError", "close a"]
+
+
+async def test_dependency_of_abandoned_thread_is_closed_at_end_of_loop(server: Server, trace: Trace) -> None:
+    released = threading.Event()
+
+    @server.tool
+    def look(value: Annotated[str, Depends(trace.coroutine("a"))]) -> None:
+        trace.add("started")
+        assert released.wait(10)
+        trace.add("returned")
+
+    async with connect(server) as client:
+        await cancel(client, trace, "started")
+        (left,) = _left_behind
+        left.cancel()  # as asyncio.run does with all tasks at its end
+        await trace.reach("close a")
+        assert trace.events == ["open a", "started", "a receives CancelledError", "close a"]
+        released.set()
+        await trace.reach("returned")
+
+
+FUNCTIONS = pytest.mark.parametrize("function", ["coroutine", "thread", "loop", "async generator"])
+
+
+class Closing:
+    """What a function depends on: to close it takes as long as the test wants.
+
+    Attributes:
+        events: What has happened.
+        begun: Set when it is being closed.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.begun = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._may_end = threading.Event()
+        self._may_end_in_loop = asyncio.Event()
+
+    async def coroutine(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.events.append(f"receives {type(error).__name__}")
+            raise
+        finally:
+            self.begun.set()
+            await self._may_end_in_loop.wait()
+            await asyncio.sleep(0)
+            self.events.append("closed")
+
+    def thread(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.events.append(f"receives {type(error).__name__}")
+            raise
+        finally:
+            self._loop.call_soon_threadsafe(self.begun.set)
+            self._may_end.wait(10)
+            self.events.append("closed")
+
+    def let_go(self) -> None:
+        self._may_end.set()
+        self._may_end_in_loop.set()
+
+
+@pytest.fixture
+async def closing() -> Closing:
+    return Closing()
+
+
+def add_tool(server: Server, function: str, dependency: Callable[[], Any], **options: Any) -> None:
+    """Add a tool `work` of some kind that depends on something."""
+    Given = Annotated[None, Depends(dependency)]
+
+    async def coroutine(given: Given) -> str:  # type: ignore[valid-type]
+        return "done"
+
+    def synchronous(given: Given) -> str:  # type: ignore[valid-type]
+        return "done"
+
+    async def yielding(given: Given):  # type: ignore[no-untyped-def, valid-type]
+        yield "done"
+
+    functions = {"coroutine": coroutine, "thread": synchronous, "loop": synchronous,
+        "async generator": yielding}  # fmt: skip
+    if function == "loop":
+        options["thread"] = False
+    server.tool(name="work", **options)(functions[function])
+
+
+@FUNCTIONS
+@pytest.mark.parametrize("dependency", ["coroutine", "thread"])
+async def test_cancellation_during_close_is_ignored(dependency: str, function: str, closing: Closing) -> None:
+    server = Server("s")
+    add_tool(server, function, getattr(closing, dependency))
+    async with connect(server) as client:
+        call = asyncio.create_task(client.call("work"))
+        await closing.begun.wait()
+        await over(call)
+        assert call.cancelled()
+        assert closing.events == []
+        closing.let_go()
+        await until(lambda: closing.events)
+    assert closing.events == ["closed"]
+
+
+@FUNCTIONS
+@pytest.mark.parametrize("dependency", ["coroutine", "thread"])
+async def test_timeout_during_close_frees_caller_only(
+    dependency: str, function: str, closing: Closing
+) -> None:
+    server = Server("s")
+    add_tool(server, function, getattr(closing, dependency), timeout=0.1, concurrency=1)
+    async with connect(server) as client:
+        assert (await client.call("work")).text == "timed out after 0.1 s"
+        assert closing.events == []
+        closing.let_go()
+        await until(lambda: closing.events)
+    assert closing.events == ["closed"]

@@ -1,0 +1,496 @@
+"""Hidden parameters: dependencies, state, headers and questions to the user."""
+
+import functools
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Optional, Union
+
+import pytest
+
+from mcpkit import (
+    Answer,
+    Ask,
+    Complete,
+    Context,
+    Depends,
+    FromHeader,
+    FromState,
+    ProtocolError,
+    RegistrationError,
+    Server,
+    prompt,
+    resource,
+    tool,
+)
+from mcpkit.testing import connect
+from tests.helpers.tables import each_row
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Database:
+    name: str
+
+
+def plain() -> Database:
+    return Database("plain")
+
+
+async def coroutine() -> Database:
+    return Database("coroutine")
+
+
+def generator() -> Iterator[Database]:
+    yield Database("generator")
+
+
+async def async_generator() -> AsyncIterator[Database]:
+    yield Database("async_generator")
+
+
+class Factory:
+    def method(self) -> Database:
+        return Database("method")
+
+    async def __call__(self) -> Database:
+        return Database("callable")
+
+    @classmethod
+    def of_class(cls) -> Database:
+        return Database(cls.__name__)
+
+
+class Settings(Database):
+    def __init__(self, based_on: Annotated[Database, Depends(plain)]) -> None:
+        super().__init__(f"on {based_on.name}")
+
+
+class ManyTimes:
+    """A generator where a callable object is wanted."""
+
+    def __call__(self) -> Generator[Database, None, None]:
+        yield Database("yielded by an object")
+
+
+def awaitable() -> Coroutine[Any, Any, Database]:
+    return coroutine()
+
+
+@functools.wraps(coroutine)
+def wrapper() -> Coroutine[Any, Any, Database]:
+    return coroutine()
+
+
+def with_a_name(name: str) -> Database:
+    return Database(name)
+
+
+KINDS: list[tuple[Callable[..., Any], str]] = [
+    (plain, "plain"), (coroutine, "coroutine"), (generator, "generator"), (async_generator, "async_generator"),
+    (Factory().method, "method"), (Factory(), "callable"), (Factory.of_class, "Factory"),
+    (Settings, "on plain"), (ManyTimes(), "yielded by an object"), (awaitable, "coroutine"),
+    (wrapper, "coroutine"), (functools.partial(with_a_name, name="partial"), "partial"),
+    (functools.partial(with_a_name, "by position"), "by position"), (lambda: Database("lambda"), "lambda"),
+]  # fmt: skip
+
+
+def takes_an_argument(url: str) -> str:
+    return url
+
+
+@each_row(("function", "name"), KINDS)
+async def test_depends_on_any_callable_in_any_tool(function: Callable[[], Any], name: str) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def a_in_the_loop(times: int, db: Annotated[Database, Depends(function)]) -> str:
+        return db.name * times
+
+    @server.tool
+    async def b_by_default(times: int, db: Database = Depends(function)) -> str:
+        return db.name * times
+
+    @server.tool
+    def c_in_a_thread(times: int, db: Annotated[Database, Depends(function)]) -> str:
+        return db.name * times
+
+    @server.tool(thread=False)
+    def d_not_in_a_thread(times: int, db: Annotated[Database | None, Depends(function)]) -> str:
+        return f"{db and db.name}" * times
+
+    async with connect(server) as client:
+        tools = await client.list_tools()
+        results = [(await client.call(each["name"], {"times": 2})).text for each in tools]
+    assert [list(each["inputSchema"]["properties"]) for each in tools] == [["times"]] * 4
+    assert results == [name * 2] * 4
+
+
+def city_of(db: Annotated[Database, Depends(coroutine)]) -> Iterator[str]:
+    yield f"Bern by {db.name}"
+
+
+class Atlas:
+    """Methods that are registered when an instance is included."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @tool
+    async def find(self, city: Annotated[str, Depends(city_of)]) -> str:
+        return f"{self.name}: {city}"
+
+    @resource("atlas://city")
+    def city(self, city: Annotated[str, Depends(city_of)]) -> str:
+        return f"{self.name}: {city}"
+
+    @resource("atlas://{number}")
+    async def numbered(self, number: int, city: Annotated[str, Depends(city_of)]) -> str:
+        return f"{self.name} {number}: {city}"
+
+    @prompt
+    def plan(self, days: int, city: Annotated[str, Depends(city_of)]) -> str:
+        return f"{self.name} {days}: {city}"
+
+
+async def test_depends_in_every_kind_of_component() -> None:
+    server = Server("s")
+    server.include(Atlas("World"))
+    async with connect(server) as client:
+        assert (await client.call("find")).text == "World: Bern by coroutine"
+        assert (await client.read("atlas://city"))[0]["text"] == "World: Bern by coroutine"
+        assert (await client.read("atlas://7"))[0]["text"] == "World 7: Bern by coroutine"
+        messages = await client.get_prompt("plan", {"days": "3"})
+        assert messages[0]["content"]["text"] == "World 3: Bern by coroutine"
+        assert [each["name"] for each in (await client.list_prompts())[0]["arguments"]] == ["days"]
+
+
+async def test_depends_in_completion() -> None:
+    def cities(value: str, ctx: Context, city: Annotated[str, Depends(city_of)]) -> list[str]:
+        return [f"{value} {city} {ctx.method}"]
+
+    async def days(
+        db: Annotated[Database, Depends(generator)], value: str, arguments: dict[str, str]
+    ) -> list[str]:
+        return [f"{value} {arguments} {db.name}"]
+
+    def by_position(value: str, /, *, db: Database = Depends(async_generator)) -> list[str]:
+        return [f"{value} {db.name}"]
+
+    server = Server("s")
+
+    @server.prompt
+    def plan(
+        city: Annotated[str, Complete(cities)],
+        day: Annotated[str, Complete(days)],
+        year: Annotated[str, Complete(by_position)],
+    ) -> str:
+        return city
+
+    async with connect(server) as client:
+        answers = [await client.complete("plan", name, "B", {"x": "y"}) for name in ("city", "day", "year")]
+    assert answers == [
+        ["B Bern by coroutine completion/complete"],
+        ["B {'x': 'y'} generator"],
+        ["B async_generator"],
+    ]
+
+
+class Counter:
+    """Counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def count(self) -> int:
+        self.calls += 1
+        return self.calls
+
+
+async def test_depends_is_called_once_per_request() -> None:
+    counter = Counter()
+
+    async def left(count: Annotated[int, Depends(counter.count)]) -> int:
+        return count
+
+    def right(count: Annotated[int, Depends(counter.count)]) -> int:
+        return count
+
+    server = Server("s")
+
+    @server.tool
+    async def look(
+        first: Annotated[int, Depends(left)],
+        second: Annotated[int, Depends(right)],
+        third: Annotated[int, Depends(counter.count)],
+        alone: Annotated[int, Depends(counter.count, cached=False)],
+        alone_too: Annotated[int, Depends(counter.count, cached=False)],
+    ) -> list[int]:
+        return [first, second, third, alone, alone_too]
+
+    async with connect(server) as client:
+        assert (await client.call("look")).structured == [1, 1, 1, 2, 3]
+        assert (await client.call("look")).structured == [4, 4, 4, 5, 6]
+
+
+async def test_depends_receives_context_and_state() -> None:
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncGenerator[Database, None]:
+        yield Database("state")
+
+    async def from_context(ctx: Context[Database]) -> str:
+        return f"{ctx.state.name} in {ctx.method}"
+
+    def from_state(db: Annotated[Database, FromState()], default: int = 3) -> str:
+        return db.name * default
+
+    server = Server("s", lifespan=lifespan)
+
+    @server.tool
+    def look(
+        one: Annotated[str, Depends(from_context)],
+        two: Annotated[str, Depends(from_state)],
+        three: Annotated[Database, FromState()],
+        ctx: Context,
+    ) -> list[str]:
+        return [one, two, three.name, ctx.method]
+
+    async with connect(server) as client:
+        assert (await client.call("look")).structured == ["state in tools/call", "statestatestate", "state",
+            "tools/call"]  # fmt: skip
+
+
+async def test_from_state_without_lifespan_is_error(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("without a lifespan")
+
+    @server.tool
+    async def look(db: Annotated[Database | None, FromState()]) -> str:
+        return repr(db)
+
+    @server.tool
+    async def need(db: Annotated[Database, FromState()]) -> str:
+        return db.name
+
+    async with connect(server) as client:
+        assert (await client.call("look")).text == "None"
+        assert (await client.call("need")).text.startswith("Internal error")
+    assert "there is no state to pass: write Server(lifespan=...)" in caplog.text
+
+
+async def test_from_header_without_http_is_default() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def look(
+        none: Annotated[str | None, FromHeader("X-Tenant")],
+        default: Annotated[str, FromHeader("X-Tenant")] = "nobody",
+        outside: Optional[Annotated[str, FromHeader("X-Tenant")]] = None,  # noqa: UP045 - as some write it
+        inside: Union[Annotated[str, FromHeader("X-Tenant")], None] = None,  # noqa: UP007
+    ) -> list[str | None]:
+        return [none, default, outside, inside]
+
+    async with connect(server) as client:
+        assert (await client.list_tools())[0]["inputSchema"]["properties"] == {}
+        assert (await client.call("look")).structured == [None, "nobody", None, None]
+
+
+def takes_by_position(ctx: Context, /) -> str:
+    return ctx.method
+
+
+def takes_what_takes(value: Annotated[str, Depends(takes_an_argument)]) -> str:
+    return value
+
+
+def egg(hen: "Annotated[Any, Depends(hen)]") -> Any: ...
+
+
+def hen(egg: "Annotated[Any, Depends(egg)]") -> Any: ...
+
+
+@contextmanager
+def managed() -> Generator[int, None, None]:
+    yield 1
+
+
+def test_depends_that_cannot_be_filled_is_refused() -> None:
+    wrong: list[tuple[Any, str]] = [(Depends(takes_an_argument),
+        "tool 'look': value: takes_an_argument takes 'url', which nothing fills"), (Depends(takes_by_position),
+        "takes_by_position takes 'ctx', which nothing fills"), (Depends(takes_what_takes),
+        "value: takes_what_takes: value: takes_an_argument takes 'url'"), (Depends(hen),
+        "dependencies go round in a circle: hen -> egg -> hen"), (Depends(managed),
+        r"managed is a generator function under a decorator; .*@contextmanager"), (Depends,
+        r"write Depends\(...\)"), (FromState, r"write FromState\(...\)"), (FromHeader("X-Tenant"),
+        r"value: a header is a text: annotate it as `str \| None`, not `int`")]  # fmt: skip
+    for mark, message in wrong:
+        with pytest.raises(RegistrationError, match=message):
+
+            @Server("s").tool
+            async def look(value: Annotated[int, mark]) -> None: ...
+
+
+def test_from_header_without_default_is_refused() -> None:
+    with pytest.raises(RegistrationError, match="the header X-Tenant may be missing"):
+
+        @Server("s").tool
+        async def look(tenant: Annotated[str, FromHeader("X-Tenant")]) -> None: ...
+
+
+@each_row("name", ["", "X Tenant", "X-Tenant:", "Ü"])
+def test_from_header_wrong_name_is_refused(name: str) -> None:
+    with pytest.raises(RegistrationError, match="the name of a header"):
+        FromHeader(name)
+
+
+def uses(db: Annotated[Database, Depends(plain)]) -> str:
+    return db.name
+
+
+@pytest.fixture
+def overridden() -> Server:
+    server = Server("s")
+
+    @server.tool
+    async def look(name: Annotated[str, Depends(uses)]) -> str:
+        return name
+
+    @server.prompt
+    def ask(day: Annotated[str, Complete(lambda value, db=Depends(coroutine): [db.name])]) -> str:
+        return day
+
+    return server
+
+
+async def call_look(overridden: Server) -> str:
+    async with connect(overridden) as client:
+        return (await client.call("look")).text
+
+
+async def test_override_nests_and_is_undone(overridden: Server) -> None:
+    def fails(body: Callable[[], object]) -> None:
+        with (
+            overridden.override(plain, lambda: Database("first")),
+            overridden.override(uses, lambda: "second"),
+        ):
+            body()
+
+    with overridden.override(plain, lambda: Database("outer")):
+        with pytest.raises(ZeroDivisionError):
+            fails(lambda: 1 // 0)
+        assert await call_look(overridden) == "outer"
+        with overridden.override(plain, lambda: Database("inner")):
+            assert await call_look(overridden) == "inner"
+        assert await call_look(overridden) == "outer"
+    assert await call_look(overridden) == "plain"
+
+
+def test_override_that_cannot_apply_is_refused(overridden: Server) -> None:
+    with (
+        pytest.raises(RegistrationError, match="nothing here depends on"),
+        overridden.override(generator, plain),
+    ):
+        pass
+    with (
+        pytest.raises(RegistrationError, match="takes 'url', which nothing fills"),
+        overridden.override(plain, takes_an_argument),
+    ):
+        pass
+
+
+REVISIONS = ["2025-11-25", "2026-07-28"]
+
+
+@dataclass
+class City:
+    name: str
+
+
+def answering(*answers: dict[str, Any]) -> Any:
+    left = list(answers)
+
+    def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return left.pop(0)
+
+    return answer
+
+
+PARIS = {"action": "accept", "content": {"name": "Paris"}}
+
+
+THREE = {"action": "accept", "content": {"value": 3}}
+
+
+NO = {"action": "decline"}
+
+
+@pytest.fixture
+def asking() -> Server:
+    server = Server("asking")
+
+    @server.tool
+    async def plan(
+        greeting: str, city: Annotated[City, Ask("Which city?")], days: Annotated[int, Ask("How long?")]
+    ) -> str:
+        return f"{greeting}: {days} days in {city.name}"
+
+    @server.tool
+    def in_a_thread(city: Annotated[City, Ask("Which city?")]) -> str:
+        return city.name
+
+    @server.tool
+    async def perhaps(city: Annotated[City | None, Ask("Which city?")]) -> str:
+        return city.name if city is not None else "nowhere"
+
+    @server.tool
+    async def whole(city: Annotated[Answer[City], Ask("Which city?")]) -> str:
+        return f"{city.action} {city.value.name if city else '-'}"
+
+    return server
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@each_row(
+    ("tool", "answers", "text"),
+    [
+        ("plan", [PARIS, THREE], "Hello: 3 days in Paris"), ("plan", [PARIS, NO], "The user declined"),
+        ("in_a_thread", [PARIS], "Paris"), ("perhaps", [PARIS], "Paris"), ("perhaps", [NO], "nowhere"),
+        ("whole", [PARIS], "accept Paris"), ("whole", [NO], "decline -"),
+    ],
+)  # fmt: skip
+async def test_ask_fills_parameter(
+    revision: str, tool: str, answers: list[dict[str, Any]], text: str, asking: Server
+) -> None:
+    arguments = {"greeting": "Hello"} if tool == "plan" else {}
+    async with connect(asking, revision=revision, answers=answering(*answers)) as client:
+        assert (await client.call(tool, arguments)).text == text
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", *REVISIONS])
+async def test_ask_without_elicitation(revision: str, asking: Server) -> None:
+    lacks = "The client lacks the capability that this needs: elicitation.form"
+    async with connect(asking, revision=revision) as client:
+        assert (await client.call("perhaps")).text == "nowhere"
+        for tool in ("in_a_thread", "whole"):
+            if revision == REVISIONS[-1]:
+                with pytest.raises(ProtocolError, match=lacks):
+                    await client.call(tool)
+            else:
+                assert (await client.call(tool)).text == lacks
+
+
+@each_row(
+    ("mark", "problem"),
+    [
+        (Ask(3), "'plan': days: message must be a string, got 3"),  # type: ignore[arg-type]  # a mistake of authors'
+        (Ask("How long?", key=""), "'plan': days: key must be a string of 1 to 100 characters, got ''"),
+        (Ask, "plan: days: write Ask\\(...\\) in Annotated, not Ask"),
+    ],
+)
+async def test_ask_wrong_mark_is_refused(mark: Any, problem: str) -> None:
+    async def plan(days: Any) -> str:
+        return str(days)
+
+    plan.__annotations__["days"] = Annotated[int, mark]
+    with pytest.raises(RegistrationError, match=problem):
+        Server("asking").tool(plan)

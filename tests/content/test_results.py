@@ -1,0 +1,469 @@
+"""Results of tools, resources and prompts: content, data, and values that cannot be sent."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pytest
+from pydantic import BaseModel, computed_field, field_serializer
+from typing_extensions import TypedDict
+
+from mcpkit import (
+    Image,
+    Message,
+    ProtocolError,
+    RegistrationError,
+    Server,
+    Text,
+    ToolError,
+    ToolResult,
+    as_content,
+    user,
+)
+from mcpkit.content.values import to_content
+from mcpkit.testing import Client, connect
+from tests.helpers.tables import each_row
+
+pytestmark = pytest.mark.anyio
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
+
+
+ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+
+
+@dataclass
+class Row:
+    price: float
+    counts: dict[str, int] = field(default_factory=dict)
+    note: str = ""
+    more: Any = None
+
+
+class Sheet(BaseModel):
+    rows: list[Row] = []
+    counts: dict[str, int] = {}
+    more: Any = None
+
+
+class Report(TypedDict):
+    rows: list[Row]
+
+
+class Failing(BaseModel):
+    inner: int = 1
+
+    @computed_field
+    def ratio(self) -> float:
+        return 1 / (self.inner - 1)
+
+
+class Serialized(BaseModel):
+    code: int = 1
+
+    @field_serializer("code")
+    def write(self, code: int) -> str:
+        raise LookupError("hunter2")
+
+
+class Unread(list[int]):
+    def __iter__(self) -> Iterator[int]:
+        raise LookupError("hunter2")
+
+
+class Hidden:
+    """Has a form nowhere."""
+
+    def __repr__(self) -> str:
+        return "hunter2"
+
+
+class Drawing:
+    def _repr_png_(self) -> bytes:
+        raise LookupError("hunter2")
+
+
+def circle() -> Any:
+    inner: dict[str, Any] = {}
+    inner["parent"] = [inner]
+    return {"top": inner}
+
+
+def deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+async def fetch() -> int:
+    return 1
+
+
+async def stream() -> AsyncIterator[int]:
+    yield 1
+
+
+def failing_iterator() -> Iterator[int]:
+    yield 1
+    raise LookupError("hunter2")
+
+
+def gone_through() -> Any:
+    numbers = (number for number in range(3))
+    return {"sum": sum(numbers), "numbers": numbers}
+
+
+def gallery() -> list[Any]:
+    images: list[Any] = [Image(data=PNG)]
+    images.append(images)
+    return images
+
+
+UNTYPED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: {"a": [1, Hidden()]}, "result.a[1] has no form in JSON: a Hidden; return a dict"),
+    (Hidden, "result has no form in JSON: a Hidden; return a dict"),
+    (lambda: {1: "a", "1": "b"}, 'result.1 has no form in JSON: two keys that are both "1" there'),
+    (lambda: [{"a": {True: 1, "true": 2}}], "result[0].a.true has no form in JSON: two keys"),
+    (lambda: {"a": {(1, 2): 3}}, "result.a has no form in JSON: a tuple as a key; make it a string"),
+    (lambda: {"a": 1 + 2j}, "result.a has no form in JSON: a complex number; return [z.real, z.imag]"),
+    (lambda: [1, fetch], "result[1] has no form in JSON: a function; call it"),
+    (lambda: {"a": Row}, "result.a has no form in JSON: a class; return an instance of it, or its name"),
+    (lambda: {"plot": Image(data=PNG)}, "result.plot has no form in JSON: an Image, which is content"),
+    (lambda: {"a": ToolResult("x")}, "result.a has no form in JSON: a ToolResult, which is a whole result"),
+    (
+        lambda: ["a\ud800"],
+        "result[0] has no form in JSON: half of a surrogate pair, U+D800, at index 1 of a text",
+    ),
+    (lambda: {"a": {"\udfff": 1}}, "result.a has no form in JSON: half of a surrogate pair"),
+    (lambda: "\ud800", "result cannot be sent: the text holds a lone surrogate"),
+    (
+        circle,
+        "result.top.parent[0] has no form in JSON: it is result.top again, which holds it; leave it out",
+    ),
+    (lambda: deep(191), "has no form in JSON: more than 190 levels of arrays and objects"),
+    (lambda: deep(3000), "has no form in JSON: more than 190 levels of arrays and objects"),
+    (gallery, "result cannot be sent: it holds itself, or lists within more than 190 others"),
+    (lambda: {"n": 10**400}, "result.n has no form in JSON: an integer of 1,329 bits"),
+    (fetch, "result has no form in JSON: a coroutine that nobody awaited; write `return await ...`"),
+    (
+        lambda: [fetch(), fetch()],
+        "result[0] has no form in JSON: a coroutine that nobody awaited; await it first",
+    ),
+    (lambda: {"a": [fetch()]}, "result.a[0] has no form in JSON: a coroutine that nobody awaited"),
+    (lambda: {"a": stream()}, "result.a has no form in JSON: an async_generator that nobody iterated"),
+    (Failing, "result.ratio could not be read: ZeroDivisionError was raised; the server's log says where"),
+    (Serialized, "result.code could not be read: "),
+    (lambda: {"a": Unread([1])}, "result.a could not be read: LookupError was raised"),
+    (lambda: {"a": failing_iterator()}, "result.a could not be read: LookupError was raised"),
+    (gone_through, "result.numbers has no form in JSON: a generator that has been gone through already"),
+    (Drawing, "result could not be read: LookupError was raised"),
+    (lambda: ["a", Drawing()], "result[1] could not be read: LookupError was raised"),
+    (
+        lambda: ["a", Image(data=b"?")],
+        "result[1] cannot be sent: the data is no known kind of image: give mime_type=",
+    ),
+    (lambda: Row(1, {"1": 1, 1: 2}), "result.counts.1 has no form in JSON: two keys"),  # type: ignore[dict-item]
+    (
+        lambda: Sheet.model_construct(counts={"1": 1, 1: 2}),  # type: ignore[dict-item]
+        "result.counts.1 has no form in JSON: two keys",
+    ),
+    (lambda: Sheet(more={"1": 1, 1: 2}), "result.more.1 has no form in JSON: two keys"),
+    (lambda: Sheet(more=[Hidden()]), "result.more[0] has no form in JSON: a Hidden"),
+]
+
+
+async def outcome(client: Client, name: str) -> str:
+    result = await client.call(name)
+    assert result.is_error
+    assert len(result.content) == 1
+    assert "hunter2" not in result.text
+    return result.text
+
+
+@each_row(("make", "text"), UNTYPED)
+async def test_result_without_json_form_is_reported_at_its_place(
+    make: Callable[[], Any], text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.clear()
+    server = Server("s")
+
+    @server.tool
+    async def untyped() -> Any:
+        return make()
+
+    async with connect(server) as client:
+        told = await outcome(client, "untyped")
+    assert told.startswith("the tool ran, but result")
+    assert text in told
+    assert "Internal error" not in told
+    assert [record.getMessage() for record in caplog.records] == [f"tools/call 'untyped': {told}"]
+
+
+class Place(BaseModel):
+    name: str
+    height: float
+
+
+class Link(BaseModel):
+    next: Link | None = None
+
+
+def circular() -> Link:
+    link = Link()
+    link.next = link
+    return link
+
+
+TYPED: list[Any] = [
+    (str, lambda: None, "result: expected a string, got null; return what its type promises, or change the type"),
+    (int, lambda: "12", 'result: expected an integer, got "12"; return what its type promises'),
+    (list[int], lambda: [1, "2"], 'result[1]: expected an integer, got "2"'),
+    (Place, lambda: {"name": "a"}, "result.height: expected a number, but it is missing"),
+    (Place, lambda: Place(name="a", height=math.nan),
+     "result.height has no form in JSON: NaN; return None or a string"),
+    (float, lambda: -math.inf, "result has no form in JSON: -Infinity"),
+    (dict[str, list[float]], lambda: {"a": [1, math.inf]}, "result.a[1] has no form in JSON: Infinity"),
+    (Report, lambda: {"rows": [Row(1.5)] * 3 + [Row(math.nan)]}, "result.rows[3].price has no form in JSON: NaN"),
+    (Report, lambda: {"rows": [Row(1, {"1": 1, 1: 2})]}, "result.rows[0].counts.1 has no form in JSON: two keys"),
+    (Row, lambda: Row(1, {"1": 1, 1: 2}), "result.counts.1 has no form in JSON: two keys"),
+    (Row, lambda: Row(1, more={"1": 1, 1: 2}), "result.more.1 has no form in JSON: two keys"),
+    (Sheet, lambda: Sheet(more=Hidden()), "result.more has no form in JSON: a Hidden"),
+    (dict[str, Any], lambda: {"a": {"1": 1, 1: 2}}, "result.a.1 has no form in JSON: two keys"),
+    (dict[str, int], lambda: {"1": 1, 1: 2}, "result.1 has no form in JSON: two keys"),
+    (dict[str, Any], lambda: {"a": "\ud800"}, "result.a has no form in JSON: half of a surrogate pair"),
+    (list[str], lambda: ["\ud800"], "result[0] has no form in JSON: half of a surrogate pair"),
+    (int, lambda: 10**5000, "result has no form in JSON: an integer of 16,610 bits"),
+    (list[int], lambda: [1, 10**400], "result[1] has no form in JSON: an integer of 1,329 bits"),
+    (int, fetch, "result has no form in JSON: a coroutine that nobody awaited; write `return await ...`"),
+    (list[int], lambda: [fetch(), fetch()], "result[0] has no form in JSON: a coroutine that nobody awaited"),
+    (Place, fetch, "result has no form in JSON: a coroutine that nobody awaited"),
+    (list[Place], lambda: [fetch()], "result[0] has no form in JSON: a coroutine that nobody awaited"),
+    (Failing, Failing, "result.ratio could not be read: ZeroDivisionError"),
+    (str, lambda: b"abc", "result: expected text, got bytes; decode them, or change the type to `bytes`"),
+    (list[str], lambda: ["a", bytearray(b"b")], "result[1]: expected text, got bytes; decode them"),
+    (dict[str, str], lambda: {"a": memoryview(b"b")}, "result.a: expected text, got bytes; decode them"),
+    # A class whose fields are all optional fits anything that has none of them.
+    (Sheet, Hidden, "result has no form in JSON: a Hidden"),
+    (Sheet, lambda: LookupError("hunter2"), "result has no form in JSON: a LookupError; raise it instead"),
+    (list[Sheet], lambda: [Sheet(), asyncio], "result[1] has no form in JSON: a module"),
+    (dict[str, Row], lambda: {"a": Place(name="b", height=1)},
+     "result.a.price: expected a number, but it is missing"),
+    (Link, circular, "it holds itself, or more than 190 levels of arrays and objects"),
+]  # fmt: skip
+
+
+@each_row(("annotation", "make", "text"), TYPED)
+async def test_result_not_of_declared_type_is_reported_at_its_place(
+    annotation: Any, make: Callable[[], Any], text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.clear()
+    server = Server("s")
+
+    async def typed() -> Any:
+        return make()
+
+    typed.__annotations__["return"] = annotation
+    server.tool(typed)
+    async with connect(server) as client:
+        told = await outcome(client, "typed")
+    assert told.startswith("the tool ran, but result")
+    assert text in told
+    assert [record.getMessage() for record in caplog.records] == [f"tools/call 'typed': {told}"]
+
+
+async def test_result_meta_without_json_form_is_reported() -> None:
+    server = Server("s")
+
+    @server.tool
+    def annotated() -> Any:
+        return ["a", Text("b", meta={"k": {"of": Hidden()}})]
+
+    @server.tool
+    def whole() -> Any:
+        return ToolResult("a", meta={"k": Hidden()})
+
+    async with connect(server) as client:
+        assert "result.content[1]._meta.k.of has no form in JSON: a Hidden" in await outcome(
+            client, "annotated"
+        )
+        assert "result._meta.k has no form in JSON: a Hidden" in await outcome(client, "whole")
+
+
+async def test_result_iterator_tool_error_is_sent() -> None:
+    server = Server("s")
+
+    def broken() -> Iterator[int]:
+        yield 1
+        raise ToolError("the disk is full")
+
+    @server.tool
+    def typed() -> Iterator[int]:
+        return broken()
+
+    @server.tool
+    def nested() -> dict[str, Any]:
+        return {"all": broken()}
+
+    async with connect(server) as client:
+        assert await outcome(client, "typed") == "the disk is full"
+        assert await outcome(client, "nested") == "the disk is full"
+
+
+@ERAS
+async def test_resource_and_prompt_result_errors(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+    value: Any = None
+
+    @server.resource("data://x")
+    def read() -> Any:
+        return value
+
+    @server.prompt
+    def ask() -> Any:
+        return ["a", user(value)]
+
+    async with connect(server, revision=revision) as client:
+        for value, text in (
+            ({"a": [Hidden()]}, "result.a[0] has no form in JSON: a Hidden"),
+            ({"a": {"1": 1, 1: 2}}, "result.a.1 has no form in JSON: two keys"),
+            ("\ud800", "result cannot be sent: the text holds a lone surrogate"),
+            (Drawing(), "result could not be read: LookupError was raised"),
+        ):
+            caplog.clear()
+            with pytest.raises(ProtocolError) as refused:
+                await client.read("data://x")
+            assert refused.value.code == -32603
+            assert refused.value.message.startswith(f"the resource was read, but {text}")
+            with pytest.raises(ProtocolError) as refused:
+                await client.get_prompt("ask")
+            assert refused.value.code == -32603
+            assert refused.value.message.startswith(
+                "the prompt was made, but result[1].content" + text.removeprefix("result")
+            )
+            assert [record.levelname for record in caplog.records] == ["ERROR"] * 2
+        value = None
+        with pytest.raises(
+            ProtocolError, match="the resource was read, but result is None; return the contents"
+        ):
+            await client.read("data://x")
+
+
+@dataclass
+class DataPoint:
+    x: int = 1
+
+
+class Pair(NamedTuple):
+    a: int = 1
+    b: int = 2
+
+
+class Named(str):
+    __slots__ = ()
+
+
+class Mapped(dict[str, int]):
+    pass
+
+
+class Shows:
+    def _repr_html_(self) -> str:
+        return "<b>html</b>"
+
+
+class Opaque:
+    pass
+
+
+class Nested:
+    class Inner:
+        pass
+
+
+def describe(value: Any) -> str:
+    return f"a {type(value).__name__}"
+
+
+def texts(value: Any) -> list[Any]:
+    return [block.get("text", block["type"]) for block in to_content(value)]
+
+
+@each_row("kind", [DataPoint, Pair, Named, Mapped, Shows, Opaque, Nested.Inner])
+async def test_as_content_of_any_class(kind: Any) -> None:
+    server = Server("s")
+
+    def alone() -> Any:
+        return kind()
+
+    def listed() -> Any:
+        return ["one", kind()]
+
+    alone.__annotations__["return"] = kind
+    listed.__annotations__["return"] = list[kind]
+    with as_content(kind, describe):
+        server.tool(alone)
+        server.tool(listed)
+        async with connect(server) as client:
+            assert all("outputSchema" not in tool for tool in await client.list_tools())
+            for name, told in (("alone", [describe(kind())]), ("listed", ["one", describe(kind())])):
+                result = await client.call(name)
+                assert [block["text"] for block in result.content] == told
+                assert result.structured is None
+
+
+@each_row("name", ["pandas.DataFrame", pd.DataFrame])
+def test_as_content_overrides_built_in_renderer(name: Any) -> None:
+    table = pd.DataFrame({"a": [1]})
+    with as_content(name, lambda frame: f"{len(frame)} rows"):
+        assert texts(table) == ["1 rows"]
+        assert texts([table, PNG]) == ["1 rows", "image"]
+    assert texts(table) == ["a\n1\n"]
+
+
+def again(value: Any) -> Any:
+    return value
+
+
+async def test_as_content_runs_in_thread() -> None:
+    server = Server("s")
+    threads: list[bool] = []
+
+    @server.tool
+    async def draw() -> Opaque:
+        return Opaque()
+
+    @server.prompt
+    async def show() -> Message:
+        return Message("user", Opaque())
+
+    @server.resource("shape://1")
+    async def shape() -> Opaque:
+        return Opaque()
+
+    def make(value: Any) -> str:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return "drawn"
+
+    async with connect(server) as client:
+        assert (await client.call("draw")).is_error
+        with as_content(Opaque, make):
+            assert (await client.call("draw")).text == "drawn"
+            assert (await client.get_prompt("show"))[0]["content"]["text"] == "drawn"
+            assert (await client.read("shape://1"))[0]["text"] == "drawn"
+    assert threads == [False] * 3
+
+
+async def make_later(value: Any) -> str:
+    return "later"
+
+
+@each_row("make", [None, "text", make_later])
+def test_as_content_wrong_function_is_refused(make: Any) -> None:
+    with pytest.raises(RegistrationError, match="takes a function that is not async"):
+        as_content(Opaque, make)

@@ -1,0 +1,268 @@
+"""Objects that display themselves: the IPython protocol, Pillow, matplotlib, pandas and polars."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+import pandas as pd
+import pytest
+from PIL import Image as Pillow
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from mcpkit import Audio, Image, Server
+from mcpkit.content.values import to_content, to_contents
+from mcpkit.testing import connect
+from tests.helpers.tables import each_row
+
+pytestmark = pytest.mark.anyio
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
+
+
+def text_blocks(value: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": value}]
+
+
+def base64_text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def make_displayable(**methods: Any) -> Any:
+    """Make an object with the representations that are given, as IPython knows them."""
+    return type(
+        "Shows", (), {f"_repr_{name}_": lambda self, value=value: value for name, value in methods.items()}
+    )()
+
+
+def bundle(data: Any) -> Any:
+    return type("Bundle", (), {"_repr_mimebundle_": lambda self, include=None, exclude=None: data})()
+
+
+def image(mime_type: str, data: bytes) -> list[dict[str, Any]]:
+    return [{"type": "image", "data": base64_text(data), "mimeType": mime_type}]
+
+
+@each_row(
+    ("value", "blocks"),
+    [
+        (make_displayable(png=PNG, jpeg=b"j", html="h"), image("image/png", PNG)),
+        (make_displayable(png=(PNG, {"width": 1})), image("image/png", PNG)),
+        (make_displayable(png=base64_text(PNG)), image("image/png", PNG)),
+        (make_displayable(png=None, jpeg=b"j", svg="<svg/>"), image("image/jpeg", b"j")),
+        (make_displayable(svg="<svg/>", markdown="m"), image("image/svg+xml", b"<svg/>")),
+        (make_displayable(html="<b>h</b>", markdown="**m**"), text_blocks("**m**")),
+        (make_displayable(html="<b>h</b>"), text_blocks("<b>h</b>")),
+        (bundle({"text/html": "<b>h</b>", "text/plain": "h"}), text_blocks("h")),
+        (bundle({"text/plain": "h", "image/png": base64_text(PNG)}), image("image/png", PNG)),
+        (bundle(({"text/markdown": "m"}, {"text/markdown": {}})), text_blocks("m")),
+        ([make_displayable(png=PNG), "caption"], [*image("image/png", PNG), *text_blocks("caption")]),
+    ],
+)
+def test_display_best_representation(value: Any, blocks: Any) -> None:
+    assert to_content(value) == blocks
+
+
+def test_display_bundle_without_known_type_uses_methods() -> None:
+    value = make_displayable(markdown="m")
+    type(value)._repr_mimebundle_ = lambda self, include=None, exclude=None: {"application/x-own": "?"}
+    assert to_content(value) == text_blocks("m")
+
+
+def test_display_pillow_image() -> None:
+    from PIL import Image as Pillow
+
+    [block] = to_content(Pillow.new("RGB", (4, 3), "red"))
+    assert (block["type"], block["mimeType"]) == ("image", "image/png")
+    assert Pillow.open(io.BytesIO(base64.b64decode(block["data"]))).size == (4, 3)
+    # PNG knows no CMYK; JPEG does.
+    [block] = to_content(Pillow.new("CMYK", (4, 3)))
+    assert block["mimeType"] == "image/jpeg"
+
+
+def test_display_matplotlib_figure() -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
+
+    plain = Figure()
+    plain.subplots().plot([1, 2])
+    drawn, axes = plt.subplots()
+    axes.set_title("Temperature")
+    try:
+        for figure in (plain, drawn, [drawn]):
+            [block] = to_content(figure)
+            assert (block["type"], block["mimeType"]) == ("image", "image/png")
+            assert base64.b64decode(block["data"]).startswith(b"\x89PNG")
+        [contents] = to_contents(plain, "plot://x", None)
+        assert contents["mimeType"] == "image/png"
+    finally:
+        plt.close(drawn)
+
+
+def test_display_pandas_table() -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({"day": ["Mon", "Tue"], "high": [21.5, float("nan")]})
+    assert to_content(frame) == text_blocks("day,high\nMon,21.5\nTue,\n")
+    assert to_content(frame.set_index("day")) == text_blocks("day,high\nMon,21.5\nTue,\n")
+    assert to_content(frame[1:]) == text_blocks(",day,high\n1,Tue,\n")
+    assert to_content(frame["day"]) == text_blocks("day\nMon\nTue\n")
+    assert to_contents(frame, "t://x", None) == [
+        {"uri": "t://x", "mimeType": "text/csv", "text": "day,high\nMon,21.5\nTue,\n"}
+    ]
+    rows = pd.DataFrame({"n": range(5000)})
+    assert to_content(rows)[0]["text"].count("\n") == 5001
+
+
+def test_display_polars_table() -> None:
+    import polars as pl
+
+    frame = pl.DataFrame({"day": ["Mon", "Tue"], "high": [21.5, None]})
+    assert to_content(frame) == text_blocks("day,high\nMon,21.5\nTue,\n")
+    assert to_content(frame["day"]) == text_blocks("day\nMon\nTue\n")
+    assert to_content(frame.lazy().filter(pl.col("day") == "Tue")) == text_blocks("day,high\nTue,\n")
+    assert to_content(["a table", frame[:1]]) == [
+        *text_blocks("a table"),
+        *text_blocks("day,high\nMon,21.5\n"),
+    ]
+    assert to_contents(frame, "t://x", None)[0]["mimeType"] == "text/csv"
+    # CSV has no lists.
+    nested = pl.DataFrame({"day": ["Mon"], "highs": [[1, 2]]})
+    assert to_content(nested) == text_blocks('[{"day":"Mon","highs":[1,2]}]')
+
+
+OPEN = [
+    *(list, list[Any], list[object], tuple, tuple[Any, ...], Any, object, Sequence[Any], Iterable[Any]),
+    *(Optional[list], list[Any] | dict[str, Any], list[list[Any]], Iterator[Any], list[Any] | str),  # noqa: UP045
+]
+
+
+def tool_returning(server: Server, annotation: Any, value: Any) -> None:
+    def give() -> Any:
+        return value
+
+    give.__annotations__["return"] = annotation
+    server.tool(give)
+
+
+@each_row("annotation", OPEN)
+async def test_result_content_where_annotation_is_open(annotation: Any) -> None:
+    server = Server("s")
+    frame = pd.DataFrame({"a": [1]})
+    value = [{"n": 1}, "text", Image(data=PNG), [1, 2], ["deep", (frame, 5)], Pillow.new("RGB", (1, 1)),
+        Audio(data=b"ID3"), None, make_displayable(markdown="**m**")]  # fmt: skip
+    tool_returning(server, annotation, value)
+    async with connect(server) as client:
+        (tool,) = await client.list_tools()
+        assert "outputSchema" not in tool
+        result = await client.call("give")
+    assert not result.is_error
+    assert result.structured is None
+    assert [block.get("text", block["type"]) for block in result.content] == [
+        *('{"n":1}', "text", "image", "[1,2]", "deep", "a\n1\n", "5", "image", "audio", "**m**")
+    ]
+
+
+async def test_result_open_file_is_its_content(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("first\nsecond\n")
+    (tmp_path / "a.png").write_bytes(PNG)
+    server = Server("s")
+
+    @server.tool
+    def text() -> Any:
+        return (tmp_path / "a.txt").open()
+
+    @server.tool
+    def image() -> Any:
+        return (tmp_path / "a.png").open("rb")
+
+    @server.tool
+    def in_memory() -> Any:
+        file = io.BytesIO()
+        file.write(PNG)
+        return ["drawn", file]
+
+    @server.tool
+    def nested() -> Any:
+        return {"text": io.StringIO("a"), "bytes": io.BytesIO(b"\xfb\xff")}
+
+    @server.tool
+    def closed() -> Any:
+        with (tmp_path / "a.txt").open() as file:
+            return [1, file]
+
+    @server.resource("data://text")
+    def read() -> Any:
+        return (tmp_path / "a.txt").open()
+
+    picture = {"type": "image", "data": base64_text(PNG), "mimeType": "image/png"}
+    async with connect(server) as client:
+        assert (await client.call("text")).content == [{"type": "text", "text": "first\nsecond\n"}]
+        assert (await client.call("image")).content == [picture]
+        assert (await client.call("in_memory")).content == [{"type": "text", "text": "drawn"}, picture]
+        assert (await client.call("nested")).structured == {"text": "a", "bytes": "+/8="}
+        assert (await client.call("closed")).text.startswith(
+            "the tool ran, but result[1] has no form in JSON: a file that is closed; return"
+        )
+        assert (await client.read("data://text"))[0]["text"] == "first\nsecond\n"
+
+
+class Parcel(TypedDict):
+    data: bytes
+    more: Any
+
+
+class Letter(BaseModel):
+    data: bytes
+    more: Any = None
+
+
+@dataclass
+class Card:
+    data: bytes
+    more: Any = None
+
+
+BYTES = b"\xfb\xff\xfe\x00"
+
+
+HOLDING_BYTES = [
+    {"data": BYTES, "more": [BYTES]}, {"data": bytearray(BYTES), "more": [memoryview(BYTES)]},
+    Letter(data=BYTES, more=[BYTES]), Card(BYTES, [BYTES]), {"data": io.BytesIO(BYTES), "more": (BYTES,)},
+]  # fmt: skip
+
+
+@each_row("value", HOLDING_BYTES)
+async def test_result_bytes_in_data_round_trip(value: Any) -> None:
+    server = Server("s")
+    typed = {dict: Parcel, Letter: Letter, Card: Card}[type(value)]
+    for name, annotation in {"open": Any, "object": dict[str, Any], "typed": typed}.items():
+
+        def give() -> Any:
+            return value
+
+        give.__annotations__["return"] = annotation
+        server.tool(give, name=name)
+    received: list[Any] = []
+
+    @server.tool
+    def take(parcel: Parcel, letter: Letter, card: Card) -> None:
+        received.extend([parcel["data"], letter.data, card.data])
+
+    text = base64.b64encode(BYTES).decode()
+    async with connect(server) as client:
+        for name in ("open", "object", "typed"):
+            result = await client.call(name)
+            assert not result.is_error, result.text
+            assert result.structured == {"data": text, "more": [text]}
+            again = await client.call("take", dict.fromkeys(("parcel", "letter", "card"), result.structured))
+            assert not again.is_error, again.text
+    assert received == [BYTES] * 9

@@ -1,0 +1,75 @@
+"""Modules that simple definitions must not import, and schemas that do not depend on the hash seed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.helpers.tables import each_row
+
+pytestmark = pytest.mark.slow
+
+TYPES = """
+import datetime, decimal, enum, pathlib, typing, uuid
+from typing import Annotated, Literal, Optional
+import annotated_types
+from mcpkit.schema import Arguments, Output, Signature
+class E(enum.Enum):
+    A = "a"
+class Place(typing.TypedDict):
+    name: str
+def f(a: int, b: Optional[list[str]], c: Literal["x"], d: E, e: datetime.date, g: uuid.UUID, h: pathlib.Path,
+      i: decimal.Decimal, j: Annotated[float, "text"], k: Annotated[int, annotated_types.Ge(0)], m: bytes = b"",
+      n: Place = None, **rest: int) -> dict[str, float]:
+    '''Do.'''
+arguments = Arguments.of(Signature.of(f, is_injected=lambda *_: False))
+Output.of(dict[str, float]).dump({"a": 1.0})
+try:
+    arguments.validate({"a": "x"})
+except Exception:
+    pass
+"""
+FORMS = """
+import dataclasses, typing
+from typing import Annotated, Literal
+from mcpkit.schema.form import Form
+from mcpkit.schema.texts import Email
+Data = dataclasses.make_dataclass("Data", [("mail", Annotated[Email, "Yours"]), ("sort", Literal["a"] | None, None)])
+Keys = typing.TypedDict("Keys", {"count": int})
+Pair = typing.NamedTuple("Pair", [("x", float)])
+Form.of(Data).read({"mail": "a@b"}), Form.of(Keys).read({"count": 1}), Form.of(Pair).read({"x": 1})
+Form.of(list[Literal["a"]]).read({"value": []})
+"""
+CONTENT = "import mcpkit.content.values as c; c.to_content([c.Text('a'), {'b': 1}, 'x'])"
+DOCSTRING = "from mcpkit.schema.docstring import read; read('Just text.\\n\\nMore.')"
+
+
+@each_row(
+    ("code", "modules"),
+    [
+        (TYPES, {"pydantic", "docstring_parser", "jsonschema", "email", "http", "starlette", "unittest"}),
+        (FORMS, {"pydantic"}),
+        (CONTENT, {"pandas", "PIL", "matplotlib", "mimetypes", "hashlib", "pydantic"}),
+        (DOCSTRING, {"docstring_parser"}),
+    ],
+)
+def test_simple_definitions_do_not_import(code: str, modules: set[str]) -> None:
+    check = f"{code}\nimport sys; print(sorted({modules} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("[]\n", "")
+
+
+def test_schema_text_is_independent_of_hash_seed() -> None:
+    code = """
+import json; from typing import *; from mcpkit.schema import Arguments
+from mcpkit.schema.parameters import parameter; from pydantic import BaseModel
+M = type('M', (BaseModel,), {'__annotations__': {'b': Set[str], 'a': Literal['x', 'y', 'z']}})
+print(json.dumps(Arguments.of_parameters('f', [parameter('z', M), parameter('a', Optional[int])]).schema))
+"""
+    environments = [{"PYTHONHASHSEED": seed} for seed in ("1", "2", "3")]
+    command = [sys.executable, "-c", code]
+    texts = {subprocess.run(command, check=True, capture_output=True, env=env).stdout for env in environments}
+    assert [list(json.loads(text)["properties"]) for text in texts] == [["z", "a"]]

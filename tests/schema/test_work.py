@@ -1,0 +1,342 @@
+"""Work that arguments and results take: in proportion to their size, counted in calls of functions."""
+
+# ruff: noqa: UP007 - with `|` the names would have to be defined when the class is made
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from decimal import Decimal
+from importlib.metadata import version
+from typing import Annotated, Any, Literal, Union
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError, field_validator
+from pydantic_core import from_json
+from typing_extensions import TypedDict
+
+from mcpkit.common.errors import ArgumentsError
+from mcpkit.schema import Arguments, explicit
+from mcpkit.schema.problems import MOST_PROBLEMS
+from mcpkit.schema.texts import Email, Uri
+from tests.helpers.schema_cases import arguments_of, calls_of
+from tests.helpers.tables import each_row
+
+MODULUS = sys.hash_info.modulus
+
+
+visits = [0]
+
+
+def visit(value: int) -> int:
+    visits[0] += 1
+    return value
+
+
+Leaf = Annotated[int, AfterValidator(visit)]
+
+
+class A(BaseModel):
+    a: int = 0
+    child: Union[A, B, C, Leaf]
+
+
+class B(BaseModel):
+    b: int = 0
+    child: Union[A, B, C, Leaf]
+
+
+class C(BaseModel):
+    c: int = 0
+    child: Union[A, B, C, Leaf]
+
+
+@dataclasses.dataclass
+class Left:
+    left: list[Union[Left, Right]] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Right:
+    right: int = 0
+    left: list[Union[Left, Right]] = dataclasses.field(default_factory=list)
+
+
+class Plus(TypedDict, total=False):
+    terms: list[Union[Plus, Times, float]]
+
+
+class Times(TypedDict, total=False):
+    terms: list[Union[Plus, Times, float]]
+    factor: float
+
+
+RECURSIVE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"value": {"$ref": "#/$defs/node"}},
+    "$defs": {
+        "node": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}, {"type": "integer"}]},
+        "a": {"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}}, "required": ["child"]},
+        "b": {"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}}, "minProperties": 1},
+    },
+}
+
+
+def refusal(arguments: Arguments, value: Any) -> ArgumentsError:
+    with pytest.raises(ArgumentsError) as caught:
+        arguments.validate({"value": value})
+    return caught.value
+
+
+def nested(member: str, depth: int, leaf: Any, *, listed: bool = False) -> Any:
+    value = leaf
+    for _ in range(depth):
+        value = {member: [value] if listed else value}
+    return value
+
+
+@each_row("leaf", [1, "x"])
+@each_row(
+    ("annotation", "member", "listed"),
+    [
+        (Union[A, B, C, Leaf], "child", False), (Union[Left, Right], "left", True),
+        (Union[Plus, Times], "terms", True),
+    ],
+)  # fmt: skip
+def test_work_recursive_union_is_linear_in_depth(
+    annotation: Any, member: str, listed: bool, leaf: Any
+) -> None:
+    arguments = arguments_of(annotation)
+
+    def validate(depth: int) -> Callable[[], None]:
+        def act() -> None:
+            with suppress(ArgumentsError):
+                arguments.validate({"value": nested(member, depth, leaf, listed=listed)})
+
+        return act
+
+    validate(3)()
+    visits[0] = 0
+    calls_of(validate(10))
+    few = calls_of(validate(20))
+    assert calls_of(validate(40)) < 4 * few
+    assert visits[0] < 1000
+
+
+class Tagged(BaseModel, extra="forbid"):
+    tags: frozenset[int] = frozenset()
+    child: Union[Tagged, Marked, int]
+
+
+class Marked(BaseModel, extra="forbid"):
+    tags: frozenset[int] = frozenset()
+    child: Union[Tagged, Marked, int]
+    mark: int = 0
+
+
+def test_work_recursive_explicit_schema_is_bounded() -> None:
+    arguments = explicit.arguments(RECURSIVE_SCHEMA)
+    refusal(arguments, nested("child", 3, "x"))
+    assert calls_of(lambda: refusal(arguments, nested("child", 24, "x"))) < 100_000
+    assert arguments.validate({"value": nested("child", 24, 1)})
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.recursive(
+        st.integers(-5, 5),
+        lambda inner: st.builds(
+            lambda name, child: {**({name: 1} if name else {}), "child": child},
+            st.sampled_from(["", "a", "b", "c"]),
+            inner,
+        ),
+        max_leaves=6,
+    )
+)
+def test_recursive_union_choice_agrees_with_pydantic(value: Any) -> None:
+    class Root(BaseModel):
+        value: Union[A, B, C, Leaf]
+
+    assert arguments_of(Union[A, B, C, Leaf]).validate({"value": value}) == {
+        "value": Root.model_validate({"value": value}).value
+    }
+
+
+class Left1(BaseModel):
+    x: int
+    y: str
+
+
+class Right1(BaseModel):
+    x: str
+    z: list[int]
+
+
+CHOICES: Any = Literal.__getitem__(tuple(f"k{index}" for index in range(250)))
+
+
+WRONG: list[tuple[Any, Callable[[int], Any]]] = [
+    (list[int], lambda count: [[]] * count), (list[Union[Left1, Right1]], lambda count: [{}] * count),
+    (list[str], lambda count: [1.5] * count), (list[int], lambda count: [*[1] * count, "x"]),
+    (list[Union[Left1, Right1]], lambda count: [*[{"x": 1, "y": ""}] * count, {}]),
+    (tuple[int, ...], lambda count: ["x"] * count),
+    (set[int], lambda count: [f"no {index}" for index in range(count)]),
+    (dict[str, int], lambda count: {f"{index}": "x" for index in range(count)}),
+    (dict[str, Union[Left1, Right1]], lambda count: {f"{index}": {} for index in range(count)}),
+    (dict[int, int], lambda count: {f"k{index}": 1 for index in range(count)}),
+    (list[list[list[int]]], lambda count: [[["x"]]] * count),
+    (list[dict[str, Union[list[Left1], list[Right1]]]], lambda count: [{"a": [{}]}] * count),
+    (Left1, lambda count: {f"k{index}": 1 for index in range(count)}),
+    (list[CHOICES], lambda count: [f"z{index}" for index in range(count)]),
+]  # fmt: skip
+
+
+@each_row(("annotation", "make"), WRONG)
+def test_work_of_explaining_many_faults_is_bounded(annotation: Any, make: Callable[[int], Any]) -> None:
+    arguments = arguments_of(annotation)
+    refusal(arguments, make(100))
+    few = calls_of(lambda: refusal(arguments, make(5_000)))
+    many = calls_of(lambda: refusal(arguments, make(20_000)))
+    assert many < 300_000
+    assert many - few < 15_000  # but for the first thousands, all are passed over
+    assert len(refusal(arguments, make(20_000)).problems) <= MOST_PROBLEMS
+
+
+@each_row(("annotation", "make"), [row for row in WRONG if row[0] is not Left1])
+def test_work_validator_stops_after_few_faults(annotation: Any, make: Callable[[int], Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        arguments_of(annotation)._validator.validate_python({"value": make(10_000)})
+    assert caught.value.error_count() < 10
+
+
+COLLIDING: list[tuple[Any, Callable[[int], str]]] = [
+    (set[int], lambda index: str(index * MODULUS)), (frozenset[int], lambda index: str(index * MODULUS)),
+    (set[UUID], lambda index: f'"{UUID(int=index * MODULUS)}"'),
+    (set[Decimal], lambda index: f'"{index * MODULUS}"'),
+]  # fmt: skip
+
+
+@each_row(("annotation", "text"), COLLIDING)
+def test_work_set_of_equal_hashes_is_refused(annotation: Any, text: Callable[[int], str]) -> None:
+    arguments = arguments_of(annotation)
+    colliding = from_json(f"[{','.join(map(text, range(1, 2_000)))}]")
+    assert "have the same hash" in str(refusal(arguments, colliding))
+    assert len(arguments.validate({"value": colliding[:100]})["value"]) == 100
+
+
+@each_row("annotation", [dict[int, int], dict[UUID, int]])
+def test_work_keys_of_equal_hashes_are_refused(annotation: Any) -> None:
+    make = str if annotation == dict[int, int] else (lambda number: str(UUID(int=number)))
+    arguments = arguments_of(annotation)
+    assert "have the same hash" in str(
+        refusal(arguments, {make(index * MODULUS): 1 for index in range(1, 2_000)})
+    )
+    assert len(arguments.validate({"value": {make(index): 1 for index in range(1, 2_000)}})["value"]) == 1_999
+
+
+def test_work_unique_items_are_compared_by_text() -> None:
+    schema = {"type": "object", "properties": {"value": {"type": "array", "uniqueItems": True}}}
+    arguments = explicit.arguments(schema)
+    items = [{"a": index, "b": [index * MODULUS]} for index in range(6_000)]
+    assert calls_of(lambda: arguments.validate({"value": items})) < 100
+    error = refusal(arguments, [*items, items[0]])
+    assert "without duplicates" in str(error)
+
+
+class Left1(BaseModel):
+    x: int
+    y: str
+
+
+class Right1(BaseModel):
+    x: str
+    z: list[int]
+
+
+class Tone(enum.Enum):
+    LOW = "low"
+    HIGH = "high"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+DAY = '"2026-01-31T09:30:00Z"'
+
+
+FITTING: list[tuple[Any, str]] = [
+    *((dt.datetime, DAY), (dt.datetime, '"2026-01-31T09:30:00"'), (AwareDatetime, DAY)),
+    *((dt.date, '"2026-01-31"'), (dt.time, '"09:30:00Z"'), (dt.timedelta, '"PT1H30M"')),
+    *([(UUID, f'"{UUID(int=7)}"')] if version("pydantic-core") >= "2.42" else []),
+    # older ones call Python
+    *((Decimal, '"12.50"'), (Email, '"a@example.org"'), (Uri, '"urn:a:b"')),
+    *((int, "1"), (int, "1.0"), (int, "1e300"), (float, "1"), (str, '""'), (bool, "true")),
+    *((Tone, '"low"'), (Level, "1"), (Level, "2.0"), (Literal["a", "b"], '"b"'), (Literal[1, 2], "2"),
+     (Literal[True], "true")),
+    *((int | str, "1"), (int | str, '"a"'), (dt.date | str, '"2026-01-31"')),
+    *((Left1, '{"x":1,"y":"a"}'), (Left1 | Right1, '{"x":"a","z":[1]}'), (Annotated[int, Field(ge=0)], "5")),
+    *((tuple[int, str], '[1,"a"]'), (dict[str, int], '{"a":1}'), (list[dt.date], '["2026-01-31"]')),
+    *([(bytes, '"AP8="')] if sys.version_info >= (3, 11) else []),
+]  # fmt: skip
+
+
+@each_row(("annotation", "text"), FITTING)
+def test_work_valid_items_need_no_python_call_each(annotation: Any, text: str) -> None:
+    arguments = arguments_of(list[annotation])
+
+    def validate(count: int) -> Callable[[], Any]:
+        value = from_json(f"[{','.join([text] * count)}]")
+        return lambda: arguments.validate({"value": value})
+
+    validate(1)()
+    assert calls_of(validate(2_000)) < calls_of(validate(1_000)) + 20
+
+
+@each_row(
+    ("annotation", "make"),
+    [
+        (list[int], lambda count: [*[1] * count, "x"]),
+        (list[Left1 | Right1], lambda count: [*[{"x": 1, "y": ""}] * count, {}]),
+        (list[dt.date], lambda count: [*["2026-01-31"] * count, "x"]),
+        (tuple[int, ...], lambda count: [*[1] * count, "x"]),
+        (dict[str, int], lambda count: {**{f"{index}": 1 for index in range(count)}, "last": "x"}),
+        (dict[int, int], lambda count: {**{f"{index}": 1 for index in range(count)}, "last": 1}),
+    ],
+)
+def test_work_wrong_item_is_found_in_slices(annotation: Any, make: Callable[[int], Any]) -> None:
+    arguments, few, many = arguments_of(annotation), make(5_000), make(20_000)
+    refusal(arguments, few)
+    assert calls_of(lambda: refusal(arguments, many)) < calls_of(lambda: refusal(arguments, few)) + 1_500
+    (problem,) = refusal(arguments, many).problems
+    assert problem.field in ("value[20000]", "value.last")
+
+
+def test_recursive_union_custom_check_is_reported() -> None:
+    class Even(BaseModel):
+        of: list[Union[Even, Other]] = []
+        number: int
+
+        @field_validator("number")
+        @classmethod
+        def is_even(cls, number: int) -> int:
+            if number % 2:
+                raise ValueError("number must be even")
+            return number
+
+    class Other(BaseModel):
+        of: list[Union[Even, Other]] = []
+        name: str
+
+    Even.model_rebuild(_types_namespace={"Even": Even, "Other": Other})
+    arguments = arguments_of(Even | Other)
+    assert arguments.validate({"value": {"number": 2, "of": [{"name": "a"}]}})
+    with pytest.raises(ArgumentsError, match="number must be even"):
+        arguments.validate({"value": {"name": "a", "of": [{"number": 1}]}})
