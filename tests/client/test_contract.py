@@ -313,10 +313,7 @@ def test_verdict_obstacle_names_path() -> None:
     new = {"type": "object", "properties": {"stops": {"type": "array", "items": {"type": "object", "properties": {
         "city": {"type": "string", "maxLength": 3}, "day": {"type": "integer"}}, "required": ["day"]}}}}  # fmt: skip
     told = [f"{found.path}: {found.why}" for found in of_input(old, new).obstacles]
-    assert told == [
-        "stops[].day: it is required",
-        "stops[].city: it has to have at most 3 characters",
-    ]
+    assert told == ["stops[].day: it is required", "stops[].city: it has to have at most 3 characters"]
 
 
 @pytest.mark.parametrize(

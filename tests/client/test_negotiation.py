@@ -178,9 +178,7 @@ async def test_discover_ignored_falls_back_to_initialize(monkeypatch: pytest.Mon
         assert "was not answered within" in client.revision_reason
 
 
-async def test_discover_late_answer_is_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_discover_late_answer_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(negotiation, "PROBE", 0.01)
     probes: list[Message] = []
 

@@ -16,16 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from mcpkit import (
-    Client,
-    ClientTelemetry,
-    Context,
-    ProtocolError,
-    Replay,
-    Server,
-    ToolError,
-    TransportError,
-)
+from mcpkit import Client, ClientTelemetry, Context, ProtocolError, Replay, Server, ToolError, TransportError
 from mcpkit.client.link.in_turn import MOST_WAITING, InTurn
 from mcpkit.client.observability.masking import MASK, Mask
 from mcpkit.client.observability.trace import LONGEST

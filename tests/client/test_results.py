@@ -152,9 +152,7 @@ def judged(judge: Official, method: str, found: Any) -> Any:
     return answer
 
 
-async def test_result_bent_at_random_is_read_without_loss_or_error_names_member(
-    schema_dir: Path,
-) -> None:
+async def test_result_bent_at_random_is_read_without_loss_or_error_names_member(schema_dir: Path) -> None:
     answers: dict[str, Message] = {}
     judge = official(schema_dir, NEWEST)
     read = refused = 0

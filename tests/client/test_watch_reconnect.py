@@ -92,9 +92,7 @@ async def test_watch_pending_change_stays_certain_after_reconnect(revision: str)
         assert await next_change(changes) == MISSED[0]
 
 
-async def test_watch_reconnect_invalidates_cached_results(
-    revision: str,
-) -> None:
+async def test_watch_reconnect_invalidates_cached_results(revision: str) -> None:
     async with watching(revision) as (way, client, changes):
         assert len(await client.list_tools()) == 1
         await way.die()
@@ -133,9 +131,7 @@ async def test_watch_reconnect_final_error_is_raised_at_once(revision: str, no_p
         assert no_pauses == [0]
 
 
-async def test_watch_reconnect_gives_up_after_repeated_breaks(
-    revision: str,
-) -> None:
+async def test_watch_reconnect_gives_up_after_repeated_breaks(revision: str) -> None:
     clock = LoopClock()
     async with watching(revision) as (way, _, changes):
         for _ in range(2 * listening.TRIES):
@@ -173,9 +169,7 @@ async def test_watch_reconnect_exhausted_raises_last_error(revision: str) -> Non
             await next_change(changes)
 
 
-async def test_watch_reconnect_to_server_without_capability_is_error(
-    revision: str,
-) -> None:
+async def test_watch_reconnect_to_server_without_capability_is_error(revision: str) -> None:
     servers = iter([small_server, small_server, lambda: Server("empty")])
     way = Restarted(lambda: next(servers)())
     async with Client(way, revision=revision) as client, client.watch(tools=True) as changes:

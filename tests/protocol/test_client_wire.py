@@ -215,8 +215,7 @@ def test_ansi_colours_are_removed() -> None:
 
 
 @pytest.mark.parametrize(
-    "result",
-    [b'{"a": NaN}', b'{"a": "\t"}', b'{"a": "\xff"}', b'{"a": 1e999}', b'{"a": 1', b"{'a': 1}"],
+    "result", [b'{"a": NaN}', b'{"a": "\t"}', b'{"a": "\xff"}', b'{"a": 1e999}', b'{"a": 1', b"{'a': 1}"]
 )
 @pytest.mark.parametrize("is_only", [True, False])
 def test_answer_not_json_refuses_its_request(result: bytes, is_only: bool) -> None:

@@ -20,11 +20,7 @@ from hypothesis import strategies as st
 
 from mcpkit.client.authorization.file_tokens import FileTokens
 from mcpkit.client.authorization.keyring_tokens import KeyringTokens, default_storage
-from mcpkit.client.authorization.storage import (
-    MemoryTokens,
-    TokenStorage,
-    TokenStorageError,
-)
+from mcpkit.client.authorization.storage import MemoryTokens, TokenStorage, TokenStorageError
 from mcpkit.client.authorization.tokens import VERSION, Registration, Tokens
 from tests.helpers.memory_keyring import MemoryKeyring
 
@@ -179,18 +175,14 @@ async def test_default_storage_without_real_keyring_is_memory(backend_name: str)
         keyring.set_keyring(before)
 
 
-async def test_default_storage_without_keyring_package_is_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_default_storage_without_keyring_package_is_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
     assert isinstance(default_storage(), MemoryTokens)
     with pytest.raises(ImportError, match=r"pip install .*\[keyring\]"):
         KeyringTokens()
 
 
-async def test_keyring_splits_long_tokens(
-    backend: MemoryKeyring,
-) -> None:
+async def test_keyring_splits_long_tokens(backend: MemoryKeyring) -> None:
     storage = KeyringTokens("my program")
     long = replace(TOKENS, access_token="ä€😀" * 4_000)
     await storage.keep_tokens(long)

@@ -57,10 +57,7 @@ WRONG: dict[str, tuple[Site, list[str]]] = {
     "any token is good": (Site(bad=200), ["any-token"]),
     "anonymous, and a bad token is refused": (Site(first=200), ["anonymous"]),
     "anonymous, and a bad token is not": (Site(first=200, bad=200), ["anonymous", "bad-token-passes"]),
-    "a redirect that keeps the method": (
-        Site(answer={"/mcp": redirecting(307)}),
-        ["redirect-kept"],
-    ),
+    "a redirect that keeps the method": (Site(answer={"/mcp": redirecting(307)}), ["redirect-kept"]),
     "a redirect that does not": (Site(answer={"/mcp": redirecting(302)}), ["redirect"]),
     "no challenge": (Site(challenge=None), ["no-challenge"]),
     "another challenge": (Site(challenge='Basic realm="a"'), ["no-challenge"]),

@@ -150,9 +150,7 @@ async def test_login_with_other_issuer_sends_nothing(server: Granting) -> None:
     assert server.asked == []
 
 
-async def test_login_uses_client_metadata_document_where_supported(
-    server: Granting,
-) -> None:
+async def test_login_uses_client_metadata_document_where_supported(server: Granting) -> None:
     url = "https://notebook.example.com/client.json"
     async with Client(server.url, auth=clicking(client_metadata_url=url)) as client:
         await client.call("whoami")

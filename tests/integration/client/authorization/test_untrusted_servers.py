@@ -278,9 +278,7 @@ async def test_pkce_unannounced_needs_option(server: Granting, caplog: pytest.Lo
             pass
 
 
-async def test_plain_http_needs_option(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_plain_http_needs_option(caplog: pytest.LogCaptureFixture) -> None:
     inside = "http://notes.team.svc/mcp"
     with pytest.raises(ValueError, match=r"is not encrypted.* set accept_plain_http=True"):
         clicking().authorizer(inside)

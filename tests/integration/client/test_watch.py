@@ -1,4 +1,4 @@
-"""Watches over real transports, of servers of our own and of the official SDK, which break and come back."""
+"""Client.watch over real transports, of servers of ours and of the official SDK, that break and come back."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tests.helpers.waiting import PATIENCE, until
 from tests.integration.interop.cutting_proxy import cutting
 
 pytestmark = pytest.mark.anyio
+
 REVISIONS = ["2025-11-25", "2026-07-28"]
 TELLS = {"tools": {"listChanged": True}}
 CERTAIN = {Change("tools"), Change("resource", "x://a")}
@@ -35,7 +36,7 @@ def revision(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-async def heard(changes: Watch) -> set[Change]:
+async def next_changes(changes: Watch) -> set[Change]:
     return {await asyncio.wait_for(anext(changes), PATIENCE) for _ in range(2)}
 
 
@@ -66,8 +67,8 @@ async def target(kind: str) -> AsyncGenerator[Any]:
             yield url
 
 
-@pytest.mark.parametrize("kind", ["stdio", "stdio, official", "app", "http", "http, official"])
-async def test_changes_are_heard_and_the_end_is_clean(kind: str, revision: str, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("kind", ["stdio", "stdio, official", "http", "http, official"])
+async def test_watch_over_each_transport(kind: str, revision: str, monkeypatch: Any) -> None:
     options = NotificationOptions.__init__
 
     def changed(self: NotificationOptions, *_: bool, **__: bool) -> None:
@@ -82,25 +83,25 @@ async def test_changes_are_heard_and_the_end_is_clean(kind: str, revision: str, 
         ):
             for _ in range(2):
                 await client.call("change")
-                assert await heard(changes) == await heard(others) == CERTAIN
+                assert await next_changes(changes) == await next_changes(others) == CERTAIN
         async with client.watch(tools=True, resources="x://a") as changes:
             await client.call("change")
-            assert await heard(changes) == CERTAIN
+            assert await next_changes(changes) == CERTAIN
     await until(lambda: asyncio.all_tasks() == before)
 
 
-async def test_changes_are_heard_over_the_transport_of_2024() -> None:
+async def test_watch_over_sse() -> None:
     async with (
         target("sse") as server,
         Client(server, revision="2024-11-05") as client,
         client.watch(tools=True, resources="x://a") as changes,
     ):
         await client.call("change")
-        assert await heard(changes) == CERTAIN
+        assert await next_changes(changes) == CERTAIN
 
 
 @pytest.mark.parametrize("kind", ["stdio", "stdio, official"])
-async def test_a_process_that_ends_is_started_again_and_watched(kind: str, revision: str) -> None:
+async def test_watch_restarts_ended_process(kind: str, revision: str) -> None:
     async with (
         target(kind) as server,
         Client(server, revision=revision) as client,
@@ -109,12 +110,12 @@ async def test_a_process_that_ends_is_started_again_and_watched(kind: str, revis
         for _ in range(2):
             with pytest.raises(OutcomeUnknownError):
                 await client.call("end")
-            assert await heard(changes) == MISSED
+            assert await next_changes(changes) == MISSED
             await client.call("change")
-            assert await heard(changes) == CERTAIN
+            assert await next_changes(changes) == CERTAIN
 
 
-async def test_a_stream_that_breaks_is_joined_again() -> None:
+async def test_watch_joins_broken_stream() -> None:
     with in_thread(make_server().asgi(grace=0)) as url, cutting(url, b"tools/list_changed") as proxy:
         async with (
             Client(f"{proxy.origin}/mcp", revision="2026-07-28") as client,
@@ -131,7 +132,7 @@ async def test_a_stream_that_breaks_is_joined_again() -> None:
             assert await asyncio.wait_for(anext(changes), PATIENCE) == Change("tools")
 
 
-async def test_a_stream_of_a_session_that_goes_on_where_it_broke_has_missed_nothing() -> None:
+async def test_watch_resumed_stream_has_missed_nothing() -> None:
     with in_thread(make_server().asgi(grace=0)) as url, cutting(url, b"tools/list_changed") as proxy:
         async with (
             Client(f"{proxy.origin}/mcp", revision="2025-11-25") as client,
@@ -143,7 +144,7 @@ async def test_a_stream_of_a_session_that_goes_on_where_it_broke_has_missed_noth
             assert proxy.resumptions == 1
 
 
-async def test_a_server_that_is_another_one_now_is_watched_again(revision: str) -> None:
+async def test_watch_joins_replaced_server(revision: str) -> None:
     first = make_server("the secret of the first").asgi(grace=0)
     second = make_server("the secret of the second").asgi(
         grace=0
@@ -154,42 +155,15 @@ async def test_a_server_that_is_another_one_now_is_watched_again(revision: str) 
             client.watch(tools=True, resources="x://a") as changes,
         ):
             await client.call("change")
-            assert await heard(changes) == CERTAIN
+            assert await next_changes(changes) == CERTAIN
             proxy.lead_to(other)
             proxy.cut()
-            assert await heard(changes) == MISSED
+            assert await next_changes(changes) == MISSED
             await client.call("change")
-            assert await heard(changes) == CERTAIN
+            assert await next_changes(changes) == CERTAIN
 
 
-async def test_a_stream_whose_last_events_are_not_kept_is_joined_without_them() -> None:
-    asked_after: list[str | None] = []
-
-    async def stream(asked: Asked, reply: Reply) -> None:
-        after = asked.headers.get("last-event-id")
-        asked_after.append(after)
-        if after is not None:
-            await reply.send(400)
-            return
-        await reply.begin_stream()
-        await reply.event(id_=str(len(asked_after)), retry=0)
-        if len(asked_after) == 1:
-            await reply.end_stream()
-        else:
-            await reply.hang_up()
-
-    script = greeting(_never, stream=stream, capabilities=TELLS)
-    async with (
-        scripted(script) as server,
-        Client(server.url, revision="2025-11-25") as client,
-        client.watch(tools=True) as changes,
-    ):
-        change = await asyncio.wait_for(anext(changes), PATIENCE)
-        assert change == Change("tools", None, may_have_missed=True)
-        assert asked_after == [None, "1", None]
-
-
-async def test_a_session_without_a_stream_is_an_error_that_says_so() -> None:
+async def test_watch_without_session_stream_is_error() -> None:
     async def script(asked: Asked, reply: Reply) -> None:
         if asked.method == "GET":
             await reply.send(405)
@@ -206,7 +180,7 @@ async def _never(_: Asked, __: Reply) -> None:
     raise AssertionError("nobody asks for anything else")
 
 
-async def test_a_watch_waits_until_the_stream_of_the_session_is_there() -> None:
+async def test_watch_waits_for_session_stream() -> None:
     may_join = asyncio.Event()
 
     async def stream(_: Asked, reply: Reply) -> None:

@@ -1,0 +1,489 @@
+"""ASGI apps as servers of a client: requests, responses in parts, their ends, and the lifespan."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from mcpkit.client.link.errors import TransportError
+from mcpkit.client.transports.http import asgi, asgi_lifespan
+from mcpkit.client.transports.http.asgi import AsgiTransport
+from tests.helpers.asgi_apps import PIECE, disconnected, http
+from tests.helpers.asgi_apps import body as body_part
+from tests.helpers.asgi_apps import start as response_start
+from tests.helpers.asgi_apps import using as client_of
+from tests.helpers.raw_client import within
+from tests.helpers.waiting import LoopClock, until
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_asgi_scope_and_request() -> None:
+    seen: list[dict[str, Any]] = []
+
+    @http
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.extend((scope, await receive()))
+        await send(response_start(201, (b"x-answer", b"1"), (b"set-cookie", b"a=1"), (b"set-cookie", b"b=2")))
+        await send(body_part(b"made"))
+
+    async with client_of(app) as client:
+        response = await client.post("/a%20b/c?d=e&f", content=b"sent", headers={"X-Own": "1"})
+    assert (response.status_code, response.content, response.headers["x-answer"]) == (201, b"made", "1")
+    assert response.headers.get_list("set-cookie") == ["a=1", "b=2"]
+    scope, message = seen
+    headers = dict(scope.pop("headers"))
+    assert (headers[b"host"], headers[b"x-own"]) == (b"localhost:8000", b"1")
+    assert message == {"type": "http.request", "body": b"sent", "more_body": False}
+    assert scope == {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": "/a b/c",
+        "raw_path": b"/a%20b/c",
+        "query_string": b"d=e&f",
+        "root_path": "",
+        "client": ("127.0.0.1", 0),
+        "server": ("localhost", 8000),
+        "state": {},
+    }
+
+
+async def test_asgi_response_parts_arrive_when_sent() -> None:
+    asked = asyncio.Queue[bytes]()
+
+    @http
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(response_start())
+        while part := await asked.get():
+            await send(body_part(part, more=True))
+        await send(body_part())
+
+    async with client_of(app) as client, client.stream("GET", "/") as response:
+        assert response.status_code == 200
+        parts = response.aiter_raw()
+        for part in (b"first", b"second"):
+            asked.put_nowait(part)
+            assert await within(anext(parts)) == part
+        asked.put_nowait(b"")
+        assert [part async for part in parts] == []
+
+
+async def test_asgi_send_waits_for_reader() -> None:
+    sent = 0
+
+    @http
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal sent
+        await send(response_start())
+        while sent < 1000:
+            await send(body_part(PIECE, more=True))
+            sent += 1
+        await send(body_part())
+
+    async with client_of(app) as client, client.stream("GET", "/") as response:
+        parts = response.aiter_raw()
+        await anext(parts)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert sent <= 66
+        read = len(PIECE)
+        async for part in parts:
+            read += len(part)
+            assert sent * len(PIECE) - read <= 66 * len(PIECE)
+        assert (sent, read) == (1000, 1000 * len(PIECE))
+
+
+async def test_asgi_response_closed_disconnects_app() -> None:
+    ended: list[str] = []
+
+    @http
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(response_start())
+        await send(body_part(b"first", more=True))
+        await disconnected(receive)
+        ended.append("heard")
+        with pytest.raises(ConnectionResetError):
+            await send(body_part(b"second", more=True))
+        ended.append("refused")
+
+    async with client_of(app) as client:
+        async with client.stream("GET", "/") as response:
+            assert await anext(response.aiter_raw()) == b"first"
+        await until(lambda: ended == ["heard", "refused"])
+
+
+async def test_asgi_request_cancelled_disconnects_app() -> None:
+    waiting, heard = asyncio.Event(), asyncio.Event()
+
+    @http
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        waiting.set()
+        await disconnected(receive)
+        heard.set()
+
+    async with client_of(app) as client:
+        asking = asyncio.ensure_future(client.get("/"))
+        await within(waiting.wait())
+        asking.cancel()
+        await within(heard.wait())
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+
+async def test_asgi_exception_before_response_is_transport_error() -> None:
+    @http
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise ValueError("no such table")
+
+    async with client_of(app) as client:
+        with pytest.raises(TransportError) as told:
+            await client.get("/")
+    assert str(told.value) == "the app has raised ValueError: no such table, without a response"
+    assert isinstance(told.value.__cause__, ValueError)
+    assert told.value.may_have_begun
+
+
+async def test_asgi_return_without_response_is_transport_error() -> None:
+    @http
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+
+    async with client_of(app) as client:
+        with pytest.raises(TransportError, match=r"^the app has returned without a response$"):
+            await client.get("/")
+
+
+@pytest.mark.parametrize("error", [ValueError("no such table"), None])
+async def test_asgi_end_within_response_breaks_stream(error: BaseException | None) -> None:
+    @http
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(response_start())
+        await send(body_part(b"half", more=True))
+        if error is not None:
+            raise error
+
+    async with client_of(app) as client, client.stream("GET", "/") as response:
+        parts = response.aiter_raw()
+        assert await anext(parts) == b"half"
+        with pytest.raises(httpx2.RemoteProtocolError, match="in the middle of its response"):
+            await anext(parts)
+
+
+@pytest.mark.parametrize("messages", [
+    (body_part(b"no start"),),
+    (response_start(), response_start()),
+    (response_start(), body_part(b"all"), body_part(b"more")),
+])  # fmt: skip
+async def test_asgi_invalid_message_is_refused(messages: tuple[dict[str, Any], ...]) -> None:
+    refused = asyncio.Event()
+
+    @http
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        for message in messages[:-1]:
+            await send(message)
+        with pytest.raises(RuntimeError, match="may not be sent here"):
+            await send(messages[-1])
+        refused.set()
+        if messages[0]["type"] != "http.response.start":
+            await send(response_start())
+        if len(messages) < 3:
+            await send(body_part())
+
+    async with client_of(app) as client:
+        assert (await client.get("/")).status_code == 200
+        await within(refused.wait())
+
+
+async def test_asgi_exception_after_response_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(_: Request) -> None:
+        raise ValueError("no such table")
+
+    async with client_of(Starlette(routes=[Route("/", fail)])) as client:
+        response = await client.get("/")
+    assert response.status_code == 500
+    (record,) = [each for each in caplog.records if each.name == "mcpkit"]
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "no such table"
+
+
+@pytest.mark.slow
+async def test_asgi_close_waits_for_background_tasks() -> None:
+    done: list[str] = []
+    asked = asyncio.Event()
+
+    async def work() -> None:
+        await asked.wait()
+        done.append("worked")
+
+    async def page(_: Request) -> PlainTextResponse:
+        return PlainTextResponse("text", background=BackgroundTask(work))
+
+    async with client_of(Starlette(routes=[Route("/", page)])) as client:
+        assert (await within(client.get("/"))).text == "text"
+        assert done == []
+        asyncio.get_running_loop().call_soon(asked.set)
+    assert done == ["worked"]
+
+
+async def test_asgi_close_cancels_app_after_patience() -> None:
+    ended: list[str] = []
+
+    @http
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(response_start())
+        await send(body_part(b"first", more=True))
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    clock = LoopClock()
+    transport = AsgiTransport(app)
+    client = httpx2.AsyncClient(transport=transport)
+    async with client.stream("GET", "http://localhost/"):
+        pass
+    closing = asyncio.ensure_future(client.aclose())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert ended == []
+    clock.ahead += asgi._PATIENCE
+    await within(closing)
+    assert ended == ["cancelled"]
+
+
+async def test_asgi_close_fails_pending_requests() -> None:
+    waiting, streaming = asyncio.Event(), asyncio.Event()
+
+    @http
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/stream":
+            await send(response_start())
+            await send(body_part(b"half", more=True))
+            streaming.set()
+        else:
+            waiting.set()
+        await disconnected(receive)
+
+    transport = AsgiTransport(app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        asking = asyncio.ensure_future(client.get("/"))
+        reading = asyncio.ensure_future(client.get("/stream"))
+        await within(asyncio.gather(waiting.wait(), streaming.wait()))
+        await within(transport.aclose())
+        with pytest.raises(TransportError, match="closed before the app has answered"):
+            await within(asking)
+        with pytest.raises(httpx2.ReadError):
+            await within(reading)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_asgi_random_cancellation_leaves_nothing(seed: int) -> None:
+    chance = random.Random(seed)
+    running = 0
+
+    @http
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal running
+        running += 1
+        own = random.Random(scope["query_string"])
+        try:
+            for step in (
+                response_start(),
+                *(body_part(PIECE * own.randrange(100), more=True) for _ in range(5)),
+                body_part(),
+            ):
+                for _ in range(own.randrange(3)):
+                    await asyncio.sleep(0)
+                if own.random() < 0.03:
+                    raise ValueError("no such table")
+                await send(step)
+        finally:
+            running -= 1
+
+    async def ask(number: int) -> None:
+        async with client.stream("GET", f"/?{number}") as response:
+            async for _ in response.aiter_raw():
+                for _ in range(number % 3):
+                    await asyncio.sleep(0)
+
+    async with client_of(app) as client:
+        asking = [asyncio.ensure_future(ask(chance.randrange(10_000))) for _ in range(50)]
+        while not all(task.done() for task in asking):
+            await asyncio.sleep(0)
+            if chance.random() < 0.5:
+                chance.choice(asking).cancel()
+        for task in asking:
+            error = None if task.cancelled() else task.exception()
+            assert error is None or isinstance(error, (TransportError, httpx2.RemoteProtocolError))
+    assert running == 0
+
+
+class Life:
+    """An app that says what its lifespan does.
+
+    Attributes:
+        seen: What it has done.
+        tasks: The tasks that it was entered and left in.
+    """
+
+    def __init__(self, failing: str = "") -> None:
+        self.failing = failing
+        self.seen: list[str] = []
+        self.tasks: list[object] = []
+        self.may_start = asyncio.Event()
+        self.may_start.set()
+        self.app = Starlette(routes=[Route("/", self.page)], lifespan=self.lifespan)
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[dict[str, str]]:
+        self.seen.append("starting")
+        self.tasks.append(asyncio.current_task())
+        await self.may_start.wait()
+        if self.failing == "startup":
+            raise ValueError("no such table")
+        async with anyio.create_task_group() as group:  # has to be left by the task that has entered it
+            group.start_soon(asyncio.sleep, 0)
+            self.seen.append("started")
+            yield {"word": "here"}
+        if self.failing == "shutdown":
+            raise ValueError("no such table")
+        self.tasks.append(asyncio.current_task())
+        self.seen.append("ended")
+
+    async def page(self, request: Request) -> PlainTextResponse:
+        word = request.state.word
+        request.state.word = "changed"
+        return PlainTextResponse(word)
+
+    def client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(transport=AsgiTransport(self.app), base_url="http://localhost")
+
+
+async def test_lifespan_runs_with_client() -> None:
+    life = Life()
+    async with life.client() as client:
+        assert life.seen == ["starting", "started"]
+        assert [(await client.get("/")).text for _ in range(2)] == ["here", "here"]
+    assert life.seen == ["starting", "started", "ended"]
+    assert life.tasks[0] is life.tasks[1]
+
+
+async def test_lifespan_starts_with_first_request() -> None:
+    life = Life()
+    client = life.client()
+    assert {each.text for each in await asyncio.gather(client.get("/"), client.get("/"))} == {"here"}
+    assert life.seen == ["starting", "started"]
+    await client.aclose()
+    assert life.seen == ["starting", "started", "ended"]
+
+
+async def test_lifespan_is_shared_by_clients() -> None:
+    life = Life()
+    async with life.client() as first:
+        async with life.client() as second:
+            assert (await second.get("/")).text == "here"
+        assert (await first.get("/")).text == "here"
+        assert life.seen == ["starting", "started"]
+    assert life.seen == ["starting", "started", "ended"]
+
+
+async def test_lifespan_startup_failure_is_error() -> None:
+    life = Life(failing="startup")
+    for _ in range(2):
+        with pytest.raises(TransportError) as told:
+            async with life.client():
+                pass
+        assert str(told.value) == "the app could not start: ValueError: no such table"
+        assert isinstance(told.value.__cause__, ValueError)
+        assert not told.value.may_have_begun
+    assert life.seen == ["starting"] * 2
+
+
+async def test_lifespan_shutdown_failure_is_error() -> None:
+    with pytest.raises(TransportError, match=r"^the app could not shut down: ValueError: no such table$"):
+        async with Life(failing="shutdown").client():
+            pass
+
+
+async def test_lifespan_startup_cancelled_leaves_nothing() -> None:
+    life = Life()
+    life.may_start.clear()
+    before = asyncio.all_tasks()
+    entering = asyncio.create_task(life.client().__aenter__())
+    await until(lambda: life.seen)
+    entering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+    assert asyncio.all_tasks() == before
+
+
+async def test_lifespan_shutdown_is_cancelled_after_patience() -> None:
+    ended: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+
+    clock = LoopClock()
+    transport = AsgiTransport(app)
+    await transport.__aenter__()
+    closing = asyncio.create_task(transport.aclose())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert ended == []
+    clock.ahead += asgi_lifespan._PATIENCE
+    with pytest.raises(TransportError, match="has not shut down within 30 s"):
+        await within(closing)
+    assert ended == ["cancelled"]
+
+
+async def returns(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body"})
+
+
+def refuses(scope: Any, receive: Any, send: Any) -> Any:
+    if scope["type"] != "http":
+        raise NotImplementedError
+    return returns(scope, receive, send)
+
+
+async def hears_and_refuses(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] != "http":
+        await receive()
+        raise NotImplementedError
+    await returns(scope, receive, send)
+
+
+@pytest.mark.parametrize(("app", "warnings"), [(returns, 0), (refuses, 0), (hears_and_refuses, 1)])
+async def test_lifespan_unsupported_is_accepted(
+    app: Any, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = asyncio.all_tasks()
+    async with httpx2.AsyncClient(transport=AsgiTransport(app)) as client:
+        assert (await client.get("http://localhost/")).status_code == 204
+    assert asyncio.all_tasks() == before
+    assert len([each for each in caplog.records if each.levelno == logging.WARNING]) == warnings

@@ -1,0 +1,643 @@
+"""HTTP requests of a client: headers, credentials, redirects, TLS, proxies, and arguments repeated in headers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx2
+import pytest
+from pydantic import BaseModel
+
+from mcpkit import AuthorizationError, Client, Header, ProtocolError, Server, StatusError, TransportError
+from mcpkit.auth.fetching import FetchError, fetch_document
+from mcpkit.client.transports.http.streamable_http import HttpTransport
+from mcpkit.common import proxies
+from mcpkit.protocol.client import Outgoing
+from tests.helpers.certificates import Authority
+from tests.helpers.heard import Heard
+from tests.helpers.scripted_http import Asked, Reply, Script, greeting, scripted, text
+from tests.helpers.waiting import PATIENCE
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "very-secret"
+
+
+async def done(asked: Asked, reply: Reply) -> None:
+    await reply.result(text("done"))
+
+
+async def requests(url: Callable[[str], str] = str, **options: Any) -> list[Asked]:
+    """Return the requests of one call: those that discover the server, list its tools and call one."""
+    async with scripted(greeting(done)) as server:
+        async with Client(HttpTransport(url(server.url), **options)) as client:
+            assert (await client.call("bake")).text == "done"
+        return server.asked
+
+
+async def test_http_headers_are_sent_with_each_request() -> None:
+    asked = await requests(headers={"X-Region": "north", "User-Agent": "mine"})
+    assert {(each.headers["x-region"], each.headers["user-agent"]) for each in asked} == {("north", "mine")}
+
+
+async def later() -> str:
+    return SECRET
+
+
+@pytest.mark.parametrize("token", [SECRET, lambda: SECRET, later])
+async def test_http_token_is_sent(token: Any) -> None:
+    assert {each.headers["authorization"] for each in await requests(token=token)} == {f"Bearer {SECRET}"}
+
+
+async def test_http_token_function_is_called_for_each_request() -> None:
+    tokens = iter("abcdef")
+    asked = await requests(token=lambda: next(tokens))
+    assert [each.headers["authorization"] for each in asked] == ["Bearer a", "Bearer b", "Bearer c"]
+
+
+BASIC = "Basic dXNlcjpwOndvcmQ="
+
+
+@pytest.mark.slow
+async def test_http_user_in_url_is_basic_authentication() -> None:
+    asked = await requests(lambda url: url.replace("http://", "http://user:p%3Aword@"))
+    assert {each.headers["authorization"] for each in asked} == {BASIC}
+    assert {each.headers["host"].partition(":")[0] for each in asked} == {"127.0.0.1"}
+
+
+async def test_http_auth_of_httpx2_is_used() -> None:
+    assert {each.headers["authorization"] for each in await requests(auth=("user", "p:word"))} == {BASIC}
+
+    class Twice(httpx2.Auth):
+        def auth_flow(self, request: httpx2.Request) -> Any:
+            response = yield request
+            if response.status_code == 401:
+                request.headers["Authorization"] = SECRET
+                yield request
+
+    async def script(asked: Asked, reply: Reply) -> None:
+        await (greeting(done)(asked, reply) if "authorization" in asked.headers else reply.send(401))
+
+    async with scripted(script) as server, Client(HttpTransport(server.url, auth=Twice())) as client:
+        assert (await client.call("bake")).text == "done"
+
+
+async def test_http_query_is_sent_without_fragment() -> None:
+    assert {each.target for each in await requests(lambda url: f"{url}/x?key=1&a=b#there")} == {
+        "/mcp/x?key=1&a=b"
+    }
+
+
+async def test_http_cookies_are_returned() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await reply.result(text(asked.headers.get("cookie", "")), {"Set-Cookie": "machine=3; Path=/"})
+
+    async with scripted(greeting(script)) as server, Client(HttpTransport(server.url)) as client:
+        assert (await client.call("bake")).text == ""
+        assert (await client.call("bake")).text == "machine=3"
+
+
+def leads_to(where: str, status: int = 307) -> Script:
+    async def script(asked: Asked, reply: Reply) -> None:
+        if asked.target == "/mcp":
+            await reply.send(status, b"it has moved", {"Location": where})
+        else:
+            await greeting(done)(asked, reply)
+
+    return script
+
+
+@pytest.mark.parametrize("status", [308])
+async def test_redirect_within_origin_is_followed(status: int) -> None:
+    async with scripted(leads_to("/mcp/", status)) as server:
+        async with Client(HttpTransport(server.url, token=SECRET)) as client:
+            assert (await client.call("bake")).text == "done"
+        assert {each.headers["authorization"] for each in server.asked} == {f"Bearer {SECRET}"}
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize(("status", "credentials"), [(307, {}), (308, {"token": SECRET})])
+async def test_redirect_to_other_origin_is_refused(status: int, credentials: dict[str, str]) -> None:
+    async with scripted(greeting(done)) as other:
+        elsewhere = f"{other.url}?code={SECRET}"
+        async with scripted(leads_to(elsewhere, status)) as server:
+            with pytest.raises(StatusError, match="not followed") as caught:
+                await Client(HttpTransport(server.url, **credentials)).__aenter__()
+        assert other.asked == []
+    assert other.url in str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert not caught.value.may_have_begun
+
+
+@pytest.mark.parametrize("status", [302])
+async def test_redirect_that_loses_body_is_refused(status: int) -> None:
+    async with scripted(leads_to("/mcp/", status)) as server:
+        with pytest.raises(StatusError, match="redirect to '/mcp/', which is not followed"):
+            await Client(HttpTransport(server.url)).__aenter__()
+
+
+@pytest.mark.parametrize("where", ["", "http://[broken", "http://user@127.0.0.1/x"])
+async def test_redirect_malformed_is_error(where: str) -> None:
+    async with scripted(leads_to(where)) as server:
+        with pytest.raises(TransportError):
+            await Client(HttpTransport(server.url)).__aenter__()
+
+
+async def test_redirect_circle_is_error() -> None:
+    async with scripted(leads_to("/mcp")) as server:
+        with pytest.raises(TransportError, match="circles"):
+            await Client(HttpTransport(server.url)).__aenter__()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+def serving_tls(authority: Authority, *, asks: bool = False) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*authority.certificate("server"))
+    if asks:
+        context.load_verify_locations(authority.file)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+async def call_tls(server_tls: ssl.SSLContext, **options: Any) -> None:
+    async with (
+        scripted(greeting(done), tls=server_tls) as server,
+        Client(HttpTransport(server.url, **options)) as client,
+    ):
+        assert (await client.call("bake")).text == "done"
+
+
+async def test_tls_unknown_authority_is_error(authority: Authority) -> None:
+    with pytest.raises(TransportError, match=r"certificate.*verify=") as caught:
+        await call_tls(serving_tls(authority))
+    assert not caught.value.may_have_begun
+
+
+async def test_tls_verify_accepts_file_and_context(authority: Authority) -> None:
+    tls = serving_tls(authority)
+    await call_tls(tls, verify=authority.file)
+    await call_tls(tls, verify=str(authority.file))
+    await call_tls(tls, verify=ssl.create_default_context(cafile=authority.file))
+    await call_tls(tls, verify=False)
+
+
+async def test_tls_environment_names_authorities(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    await call_tls(serving_tls(authority))
+    with pytest.raises(TransportError, match="certificate"):
+        await call_tls(serving_tls(authority), trust_env=False)
+
+
+async def test_tls_client_certificate_is_sent(authority: Authority, tmp_path: Path) -> None:
+    tls = serving_tls(authority, asks=True)
+    certificate, key = authority.certificate("client")
+    both = tmp_path / "both.pem"
+    both.write_bytes(certificate.read_bytes() + key.read_bytes())
+    locked, locked_key = authority.certificate("locked", password=SECRET)
+    await call_tls(tls, verify=authority.file, cert=(certificate, key))
+    await call_tls(tls, verify=authority.file, cert=both)
+    await call_tls(tls, verify=authority.file, cert=(str(locked), str(locked_key), SECRET))
+    with pytest.raises(TransportError):
+        await call_tls(tls, verify=authority.file)
+
+
+@pytest.mark.parametrize("by_environment", [True, False])
+async def test_proxy_is_used(by_environment: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scripted(greeting(done)) as proxy:
+        options = {}
+        if by_environment:
+            monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        else:
+            options["proxy"] = proxy.url.replace("http://", f"http://me:{SECRET}@")
+        async with Client(HttpTransport("http://server.example/mcp?x=1", **options)) as client:
+            assert (await client.call("bake")).text == "done"
+        assert {asked.target for asked in proxy.asked} == {"http://server.example/mcp?x=1"}
+        assert all(("proxy-authorization" in asked.headers) is not by_environment for asked in proxy.asked)
+
+
+@pytest.mark.parametrize("options", [{"trust_env": False}, {}])
+async def test_proxy_of_environment_is_bypassed(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    if not options:
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    assert await requests(**options)
+
+
+async def test_proxy_refusal_is_error() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        assert asked.method == "CONNECT"
+        await reply.send(407)
+
+    async with scripted(script) as proxy:
+        with pytest.raises(
+            TransportError, match=r"proxy on the way to https://server.example.*407"
+        ) as caught:
+            await Client(HttpTransport("https://server.example/", proxy=proxy.url)).__aenter__()
+    assert not caught.value.may_have_begun
+
+
+async def test_http_secrets_are_not_shown() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await reply.send(401)
+
+    async with scripted(script) as server:
+        url = server.url.replace("http://", f"http://user:{SECRET}@") + f"/{SECRET}?key={SECRET}#{SECRET}"
+        transport = HttpTransport(url, headers={"X-Key": SECRET})
+        assert SECRET not in repr(transport)
+
+        with pytest.raises(AuthorizationError) as caught:
+            await Client(transport).__aenter__()
+    with pytest.raises(TransportError) as away:
+        await Client(HttpTransport(url, headers={"X-Key": SECRET})).__aenter__()
+    assert SECRET not in f"{caught.value!r}{caught.value}{away.value!r}{away.value}"
+
+
+STATELESS = "2026-07-28"
+
+
+async def accept(asked: Asked, reply: Reply) -> None:
+    if asked.body and "id" in asked.message:
+        await reply.result({}, {"Mcp-Session-Id": "not-asked-for"})
+    else:
+        await reply.send(202)
+
+
+async def sent(heard: Heard, *messages: Outgoing) -> list[Asked]:
+    """Return the requests that messages have become."""
+    async with scripted(accept) as server:
+        transport = HttpTransport(server.url)
+        await transport.open(heard)
+        for message in messages:
+            await transport.send(message)
+        await transport.close()
+        return server.asked
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
+async def test_post_headers(revision: str) -> None:
+    heard = Heard(revision)
+    for asked in await sent(
+        heard, heard.wire.request("tools/list"), heard.wire.notification("notifications/x")
+    ):
+        assert asked.headers["content-type"] == "application/json"
+        assert asked.headers["accept"] == "application/json, text/event-stream"
+        assert asked.headers["mcp-protocol-version"] == revision
+
+
+async def test_initialize_has_no_version_header() -> None:
+    heard = Heard("2025-11-25")
+    [asked] = [each for each in await sent(heard, heard.wire.request("initialize")) if each.method == "POST"]
+    assert "mcp-protocol-version" not in asked.headers
+
+
+@pytest.mark.parametrize(("method", "params", "name"), [
+    ("tools/list", {}, None),
+    ("tools/call", {"name": "a-tool"}, "a-tool"),
+    ("prompts/get", {"name": "a prompt"}, "a prompt"),
+    ("resources/read", {"uri": "file:///a%20b.txt"}, "file:///a%20b.txt"),
+    ("tools/call", {"name": "værktøj"}, "=?base64?dsOmcmt0w7hq?="),
+    ("tools/call", {"name": "a\r\nX-Other: 1"}, "=?base64?YQ0KWC1PdGhlcjogMQ==?="),
+    ("tools/call", {"name": ""}, ""),
+    ("tools/call", {"name": 5}, None),
+    ("completion/complete", {"name": "x", "uri": "y"}, None),
+])  # fmt: skip
+async def test_stateless_request_has_method_and_name_headers(
+    method: str, params: dict[str, Any], name: str | None
+) -> None:
+    heard = Heard(STATELESS)
+    [asked] = await sent(heard, heard.wire.request(method, params))
+    assert asked.headers["mcp-method"] == method
+    assert asked.headers.get("mcp-name") == name
+    assert "x-other" not in asked.headers
+
+
+async def test_stateless_requests_have_no_session() -> None:
+    heard = Heard(STATELESS)
+    request = heard.wire.request("tools/list")
+    asked = await sent(
+        heard,
+        request,
+        heard.wire.request("tools/list"),
+        heard.wire.notification("notifications/cancelled", {"requestId": request.id}),
+    )
+    assert [(each.method, each.rpc) for each in asked] == [("POST", "tools/list")] * 2
+    assert all("mcp-session-id" not in each.headers for each in asked)
+
+
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
+VARIABLES = ["HTTP_PROXY", "https_proxy", "ALL_PROXY"]
+UNUSABLE = [
+    "socks://127.0.0.1:1", "socks5://127.0.0.1:1", "socks4://user:secret@127.0.0.1:1", "ftp://127.0.0.1:1", "http://",
+    "http://user:secret@127.0.0.1:port", "http://[::1", "://", "secret word",
+]  # fmt: skip
+EXEMPT = [
+    "127.0.0.1", "localhost", "127.0.0.0/8", "::1", "[::1]", ".localhost", "*", "other.example", "*.x", "http://",
+    "%", "", " ",
+]  # fmt: skip
+HOSTS = ["127.0.0.1", "127.0.0.2", "localhost", "[::1]", "a.localhost"]
+
+
+@asynccontextmanager
+async def listening(hits: list[str], name: str) -> AsyncIterator[int]:
+    """Listen as a proxy does that notes each connection and closes it."""
+
+    async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        hits.append(name)
+        writer.close()
+
+    server = await asyncio.start_server(note, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+def environment(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    """Set the proxies of the environment, and no others."""
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+async def route(client: httpx2.AsyncClient, url: str, hits: list[str]) -> str:
+    """Return which proxy a request went through, none, or the error of one that cannot be used."""
+    hits.clear()
+    async with client:
+        try:
+            await client.get(url, timeout=10)
+        except httpx2.UnsupportedProtocol as error:
+            return str(error)
+        except httpx2.HTTPError:
+            pass
+    return hits[0] if hits else "none"
+
+
+async def test_proxy_of_environment_is_that_of_httpx2(monkeypatch: pytest.MonkeyPatch) -> None:
+    hits: list[str] = []
+    limits = httpx2.Limits()
+    seen: set[str] = set()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = free.getsockname()[1]
+    async with AsyncExitStack() as stack:
+        ports = {name: await stack.enter_async_context(listening(hits, name)) for name in VARIABLES}
+        for seed in range(EXAMPLES):
+            draw = random.Random(seed)
+            named = draw.sample(VARIABLES, draw.randrange(1, 4))
+            usable = {name: f"{draw.choice(['http://', ''])}127.0.0.1:{ports[name]}" for name in named}
+            unusable = {name: draw.choice(UNUSABLE) for name in named if draw.random() < 0.6}
+            exempt = {"NO_PROXY": ",".join(draw.choices(EXEMPT, k=draw.randrange(4)))}
+            url = f"{draw.choice(['http', 'https'])}://{draw.choice(HOSTS)}:{closed}/"
+            environment(monkeypatch, {**usable, **exempt})
+            try:
+                judge = httpx2.AsyncClient(trust_env=True, verify=False)
+            except httpx2.InvalidURL:  # httpx2 2.0 does not know IPv6 addresses in brackets in NO_PROXY
+                continue
+            expected = await route(judge, url, hits)
+            environment(monkeypatch, {**usable, **unusable, **exempt})
+            found = await route(proxies.client(False, trust_env=True, limits=limits), url, hits)
+            seen.add(expected)
+            if expected in unusable:
+                assert found.startswith(f"the proxy of {expected} cannot be used: "), (seed, found)
+                assert "NO_PROXY" in found
+                assert "secret" not in found
+            else:
+                assert found == expected, (seed, unusable, exempt, url)
+    assert seen == {*VARIABLES, "none"}
+
+
+async def test_proxy_unusable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment(monkeypatch, {"all_proxy": "socks://127.0.0.1:1"})
+    with pytest.raises(
+        TransportError, match=r"the proxy of all_proxy cannot be used: its scheme is 'socks'.* NO_PROXY"
+    ):
+        async with Client("http://127.0.0.1:9/mcp"):
+            pass
+    with pytest.raises(
+        TransportError, match=r"the proxy of proxy= cannot be used: socks5:// needs .*socksio"
+    ):
+        async with Client("http://127.0.0.1:9/mcp", proxy="socks5://127.0.0.1:1"):
+            pass
+
+
+async def test_proxy_unusable_for_documents_is_temporary(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment(monkeypatch, {"HTTPS_PROXY": "socks5://127.0.0.1:1"})
+    with pytest.raises(FetchError, match=r"the proxy of HTTPS_PROXY cannot be used") as caught:
+        await fetch_document("https://id.example.com/keys", "the keys")
+    assert caught.value.may_pass
+
+
+PROPERTIES: dict[str, Any] = {
+    "region": {"type": "string", "x-mcp-header": "Region"},
+    "count": {"type": "integer", "x-mcp-header": "Count"},
+    "deep": {"type": "object", "properties": {"flag": {"type": "boolean", "x-mcp-header": "Deep-Flag"}}},
+    "plain": {"type": "string"},
+}
+
+
+class Shop:
+    """A server over HTTP of either era, whose tools are what the test says.
+
+    Args:
+        tools: The tools, by name: the properties of their arguments.
+        refuses: Whether calls whose header `Mcp-Param-Region` is missing are refused.
+        revision: The revision that it speaks.
+    """
+
+    def __init__(self, tools: dict[str, Any], *, refuses: bool = False, revision: str = "2026-07-28") -> None:
+        self.tools = tools
+        self.refuses = refuses
+        self.revision = revision
+        self.listed = 0
+        self.calls: list[dict[str, str]] = []
+
+    async def __call__(self, asked: Asked, reply: Reply) -> None:
+        if asked.rpc == "server/discover" and self.revision == "2026-07-28":
+            await reply.result(
+                {
+                    "resultType": "complete",
+                    "supportedVersions": [self.revision],
+                    "capabilities": {"tools": {}},
+                }
+            )
+        elif asked.rpc == "initialize":
+            info = {"name": "shop", "version": "1"}
+            await reply.result(
+                {"protocolVersion": self.revision, "capabilities": {"tools": {}}, "serverInfo": info}
+            )
+        elif asked.rpc == "tools/list":
+            self.listed += 1
+            tools = [
+                {"name": name, "inputSchema": {"type": "object", "properties": properties}}
+                for name, properties in self.tools.items()
+            ]
+            await reply.result({"resultType": "complete", "tools": tools})
+        elif asked.rpc == "tools/call":
+            await self._call(asked, reply)
+        elif asked.method == "POST" and asked.rpc == "notifications/initialized":
+            await reply.send(202)
+        else:
+            await reply.send(405)
+
+    async def _call(self, asked: Asked, reply: Reply) -> None:
+        headers = {name: value for name, value in asked.headers.items() if name.startswith("mcp-param-")}
+        self.calls.append(headers)
+        if self.refuses and "mcp-param-region" not in headers:
+            await reply.error(400, -32020, "Header mismatch: Mcp-Param-Region header is missing")
+        else:
+            await reply.result({"resultType": "complete", "content": [{"type": "text", "text": "sold"}]})
+
+
+@pytest.mark.parametrize("is_listed", [True, False], ids=["listed before", "never listed"])
+async def test_header_arguments_are_sent(is_listed: bool) -> None:
+    shop = Shop({"buy": PROPERTIES})
+    async with scripted(shop) as server, Client(server.url) as client:
+        if is_listed:
+            await client.list_tools()
+        await client.call("buy", {"region": "north", "count": 42, "deep": {"flag": False}, "plain": "x"})
+        await client.call("buy", {"region": "Tromsø ", "count": None, "deep": {"flag": True}})
+        await client.call("buy", {"region": "=?base64?x?=", "count": 3.0, "deep": None})
+        await client.call("buy")
+    assert shop.calls == [
+        {"mcp-param-region": "north", "mcp-param-count": "42", "mcp-param-deep-flag": "false"},
+        {"mcp-param-region": "=?base64?VHJvbXPDuCA=?=", "mcp-param-deep-flag": "true"},
+        {"mcp-param-region": "=?base64?PT9iYXNlNjQ/eD89?=", "mcp-param-count": "3"},
+        {},
+    ]
+    assert shop.listed == 1
+
+
+async def test_header_argument_integer_too_large_is_error() -> None:
+    shop = Shop({"buy": PROPERTIES})
+    async with scripted(shop) as server, Client(server.url) as client:
+        with pytest.raises(
+            ValueError, match="the argument count is repeated in a header, which carries integers from"
+        ):
+            await client.call("buy", {"count": 2**53})
+    assert shop.calls == []
+
+
+async def test_header_arguments_are_not_sent_in_sessions() -> None:
+    shop = Shop({"buy": PROPERTIES, "bad": {"a": {"x-mcp-header": ""}}}, revision="2025-11-25")
+    async with scripted(shop) as server, Client(server.url, revision="2025-11-25") as client:
+        await client.call("buy", {"region": "north"})
+        assert [tool["name"] for tool in await client.list_tools()] == ["buy", "bad"]
+    assert shop.calls == [{}]
+
+
+async def test_header_mismatch_lists_tools_and_retries_once() -> None:
+    shop = Shop({"buy": {}}, refuses=True)
+    async with scripted(shop) as server, Client(server.url) as client:
+        with pytest.raises(ProtocolError, match="Mcp-Param-Region header is missing"):
+            await client.call("buy", {"region": "north"})
+        assert (shop.listed, len(shop.calls)) == (2, 2)
+        shop.tools["buy"] = PROPERTIES
+        assert (await client.call("buy", {"region": "north"})).text == "sold"
+    assert (shop.listed, len(shop.calls)) == (3, 4)
+    assert shop.calls[-1] == {"mcp-param-region": "north"}
+
+
+@pytest.mark.parametrize(("schema", "why"), [
+    ({"a": {"type": "string", "x-mcp-header": ""}}, "no name of an HTTP header"),
+    ({"a": {"type": "string", "x-mcp-header": "a b"}}, "no name of an HTTP header"),
+    ({"a": {"type": "string", "x-mcp-header": "a\r\nb"}}, "no name of an HTTP header"),
+    ({"a": {"type": "string", "x-mcp-header": 5}}, "no name of an HTTP header"),
+    ({"a": {"type": "number", "x-mcp-header": "A"}}, "cannot carry this type"),
+    ({"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}},
+     "that of argument"),
+    ({"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}},
+     "where clients find no single value"),
+    ({"a": {"anyOf": [{"type": "string", "x-mcp-header": "A"}]}}, "where clients find no single value"),
+])  # fmt: skip
+async def test_tools_with_invalid_header_rules_are_left_out(
+    schema: Any, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = Shop({"bad": schema, "good": PROPERTIES})
+    async with scripted(shop) as server, Client(server.url) as client:
+        for _ in range(2):
+            assert [tool["name"] for tool in await client.list_tools(fresh=True)] == ["good"]
+        assert list(await client.tools()) == ["good"]
+        await client.call("good", {"region": "north"})
+        await client.call("good", {"region": "north"})
+    assert len(caplog.records) == 1
+    assert "The tool bad of the server" in caplog.text
+    assert why in caplog.text
+
+
+class Place(BaseModel):
+    zone: Annotated[str, Header("Zone")]
+
+
+store = Server("store")
+
+
+@store.tool
+async def stock(
+    item: str,
+    place: Place,
+    region: Annotated[str, Header("Region")] = "north",
+    count: Annotated[int, Header("Count")] = 1,
+) -> str:
+    """How much there is of an item."""
+    return f"{count} of {item} in the {region}, {place.zone}"
+
+
+async def test_header_arguments_are_accepted_by_server() -> None:
+    app = store.asgi()
+    async with Client(app) as client:
+        assert client.revision == "2026-07-28"
+        arguments = {"item": "lamp", "region": "søuth\n", "place": {"zone": " a"}, "count": -7}
+        assert (await client.call("stock", arguments)).text == "-7 of lamp in the søuth\n,  a"
+        tool = (await client.tools())["stock"]
+        assert await tool(item="lamp", place={"zone": ""}) == "1 of lamp in the north, "
+
+
+URL = "http://127.0.0.1:9/mcp"
+
+
+@pytest.mark.parametrize(("options", "environment", "said"), [
+    ({"proxy": "http://127.0.0.1:9"}, {}, "by the proxy that proxy= names: "),
+    ({}, {"http_proxy": URL}, r"by the proxy that the environment names \(http_proxy; trust_env=False goes without"),
+    ({"trust_env": False}, {"http_proxy": URL}, "to http://server.invalid: "),
+])  # fmt: skip
+async def test_connection_failure_names_proxy(
+    options: dict[str, Any], environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(TransportError, match=said):
+        async with Client("http://server.invalid/mcp", tries=1, **options):
+            pass
+
+
+async def test_connection_failure_suggests_http() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        client = Client(f"https://127.0.0.1:{port}/mcp", connect_timeout=PATIENCE)
+        with pytest.raises(TransportError, match=r"it may speak http://, and not https://"):
+            await client.__aenter__()

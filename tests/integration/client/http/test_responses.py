@@ -1,0 +1,566 @@
+"""HTTP responses that are no JSON-RPC answer: statuses, other content, too large, broken, compressed, cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import random
+import sys
+import tracemalloc
+import zlib
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+
+from mcpkit import AuthorizationError, Client, ProtocolError, StatusError, TransportError
+from mcpkit.client.transports.http.streamable_http import HttpTransport
+from tests.helpers.scripted_http import Asked, Reply, Script, ScriptedServer, greeting, scripted, text
+from tests.helpers.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+REVISIONS = ["2025-11-25", "2026-07-28"]
+EVERY = pytest.mark.parametrize("revision", REVISIONS[1:])
+
+
+async def call(script: Script, revision: str = "2026-07-28", **options: Any) -> Any:
+    """Call a tool of a server that answers calls as the script does."""
+    async with (
+        scripted(greeting(script)) as server,
+        Client(HttpTransport(server.url, **options), revision=revision, tries=1) as client,
+    ):
+        return await client.call("bake", retry=True)
+
+
+async def failure(script: Script, revision: str = "2026-07-28", **options: Any) -> TransportError:
+    with pytest.raises(TransportError) as caught:
+        await call(script, revision, **options)
+    assert "127.0.0.1" in str(caught.value)
+    return caught.value
+
+
+def replies(number: int, body: bytes = b"", **headers: str) -> Script:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await reply.send(number, body, {name.replace("_", "-"): value for name, value in headers.items()})
+
+    return script
+
+
+def rpc_error(
+    number: int, code: int, said: str, headers: dict[str, str] | None = None, **more: Any
+) -> Script:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await reply.error(number, code, said, headers, **more)
+
+    return script
+
+
+@EVERY
+@pytest.mark.parametrize("number", [400, 404])
+@pytest.mark.parametrize("more", [{}, {"id": None}, {"id": "server-error"}])
+async def test_json_rpc_error_with_status_is_protocol_error(
+    revision: str, number: int, more: dict[str, Any]
+) -> None:
+    if revision == "2025-11-25" and number == 404:
+        return  # the session has ended
+    with pytest.raises(ProtocolError, match="no such thing") as caught:
+        await call(rpc_error(number, -32601, "no such thing", **more), revision)
+    assert caught.value.code == -32601
+
+
+@EVERY
+@pytest.mark.parametrize("number", [400, 405])
+async def test_client_error_status_has_not_begun(revision: str, number: int) -> None:
+    error = await failure(replies(number, b"go away\x07\n now"), revision)
+    assert isinstance(error, StatusError)
+    assert (error.status, error.may_have_begun) == (number, False)
+    assert f"HTTP {number}{')' if number == 405 else ''}: 'go away now'" in str(error)
+
+
+@EVERY
+@pytest.mark.parametrize("number", [500, 503])
+async def test_server_error_status_has_unknown_outcome(revision: str, number: int) -> None:
+    error = await failure(replies(number), revision)
+    assert isinstance(error, StatusError)
+    assert (error.status, error.may_have_begun, error.retry_after) == (number, True, None)
+
+
+async def test_json_rpc_error_with_5xx_has_its_message() -> None:
+    error = await failure(rpc_error(500, -32603, "no disk"))
+    assert "HTTP 500: 'no disk'" in str(error)
+    assert error.may_have_begun
+
+
+async def test_json_rpc_error_503_has_not_begun() -> None:
+    error = await failure(rpc_error(503, -32603, "too many", {"Retry-After": "7"}))
+    assert (error.may_have_begun, error.retry_after) == (False, 7)
+    error = await failure(replies(503, b"gateway", retry_after="7"))
+    assert (error.may_have_begun, error.retry_after) == (True, 7)
+
+
+@pytest.mark.parametrize("body", [b"", b'{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "x"}}'])
+async def test_status_429_has_not_begun(body: bytes) -> None:
+    error = await failure(replies(429, body, retry_after="12"))
+    assert isinstance(error, StatusError)
+    assert (error.status, error.may_have_begun, error.retry_after) == (429, False, 12)
+
+
+NOW = datetime(2020, 1, 1, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(("said", "date", "seconds"), [
+    ("0", None, 0),
+    (format_datetime(NOW + timedelta(seconds=90), usegmt=True), format_datetime(NOW, usegmt=True), 90),
+    (format_datetime(NOW - timedelta(seconds=90), usegmt=True), format_datetime(NOW, usegmt=True), 0),
+    (format_datetime(NOW, usegmt=True), None, 0),
+    ("-5", None, None),
+    ("1.5", None, None),
+    ("soon", None, None),
+    ("9" * 500, None, None),
+    ("Wed, 99 Foo 2020", None, None),
+    ("", None, None),
+])  # fmt: skip
+async def test_retry_after_is_parsed(said: str, date: str | None, seconds: float | None) -> None:
+    headers = {"retry_after": said} | ({"date": date} if date else {})
+    assert (await failure(replies(429, **headers))).retry_after == seconds
+
+
+async def test_status_404_with_session_means_session_gone() -> None:
+    error = await failure(replies(404), "2025-11-25")
+    assert (error.session_is_gone, error.may_have_begun) == (True, False)
+    assert "session" in str(error)
+
+
+async def test_status_404_without_session() -> None:
+    async with (
+        scripted(greeting(replies(404), session=None)) as server,
+        Client(HttpTransport(server.url), revision="2025-11-25", tries=1) as client,
+    ):
+        with pytest.raises(StatusError) as caught:
+            await client.call("bake")
+    assert not caught.value.session_is_gone
+
+
+@pytest.mark.parametrize("said", ["Bad Request: No valid session ID provided", "unknown Mcp-Session-Id"])
+async def test_status_400_about_session_means_session_gone(said: str) -> None:
+    error = await failure(rpc_error(400, -32000, said), "2025-11-25")
+    assert (error.session_is_gone, error.may_have_begun) == (True, False)
+
+
+@pytest.mark.parametrize("says", [
+    replies(404),
+    rpc_error(400, -32600, "Bad Request: Missing session ID"),
+    rpc_error(400, -32600, "Bad Request: Unsupported protocol version: 2026-07-28"),
+    rpc_error(400, -32022, "no"),
+])  # fmt: skip
+async def test_status_of_other_revision_means_session_gone(says: Script) -> None:
+    error = await failure(says)
+    assert (error.session_is_gone, error.may_have_begun) == (True, False)
+    assert "the revision any more that was agreed upon" in str(error)
+
+
+@EVERY
+async def test_status_401_names_challenge(revision: str) -> None:
+    challenge = 'Bearer realm="mcp", resource_metadata="https://a.example/meta", scope="read"'
+    error = await failure(replies(401, www_authenticate=challenge), revision)
+    assert isinstance(error, AuthorizationError)
+    assert (error.status, error.challenge, error.may_have_begun) == (401, challenge, False)
+    assert "wants to know who asks" in str(error)
+    assert "token=" in str(error)
+    assert "Bearer, realm 'mcp', scope 'read', described at 'https://a.example/meta'" in str(error)
+
+
+async def test_status_401_with_token_says_not_accepted() -> None:
+    error = await failure(replies(401, www_authenticate='Bearer error="invalid_token"'), token="a-secret")
+    assert "does not accept" in str(error)
+    assert "invalid_token" in str(error)
+    assert "a-secret" not in str(error)
+
+
+async def test_status_403_names_scope() -> None:
+    error = await failure(
+        replies(403, b"no", www_authenticate='Bearer error="insufficient_scope", scope="write"')
+    )
+    assert isinstance(error, AuthorizationError)
+    assert "does not allow it (HTTP 403)" in str(error)
+    assert "scope 'write'" in str(error)
+    assert str(error).endswith(": 'no'")
+
+
+PAGE = b"""<!DOCTYPE html><html><head><script>var secret = 1</script><title>Log in &amp; on</title></head>
+<body>Welcome</body></html>"""
+
+
+@EVERY
+@pytest.mark.parametrize(("page", "said"), [
+    (PAGE, "'Log in & on'"),
+    (b"<html><style>p {}</style><p>Please\n<b>log</b> in</p>", "'Please log in'"),
+    (b"<" * 60_000, None),
+])  # fmt: skip
+async def test_web_page_is_named(revision: str, page: bytes, said: str | None) -> None:
+    error = await failure(replies(200, page, content_type="text/html; charset=utf-8"), revision)
+    assert isinstance(error, StatusError)
+    assert error.may_have_begun
+    assert "with a web page, perhaps one to log in at" in str(error)
+    assert said is None or str(error).endswith(said)
+    assert len(str(error)) < 400
+
+
+async def test_other_content_is_named() -> None:
+    assert "'application/pdf'" in str(
+        await failure(replies(200, b"\xff\x00", content_type="application/pdf"))
+    )
+    assert "without saying what it sends" in str(await failure(replies(200, b'{"jsonrpc": "2.0"}')))
+    assert "without saying what it sends" in str(await failure(replies(202)))
+
+
+@pytest.mark.parametrize("body", [
+    b"", b"[]", b"{broken", b'{"error": "invalid_token"}',
+    b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}',
+])  # fmt: skip
+async def test_json_without_answer_is_error(body: bytes) -> None:
+    error = await failure(replies(200, body, content_type="application/json"))
+    assert error.may_have_begun
+    assert "not to what was asked" in str(error)
+
+
+async def test_json_rpc_error_without_id_is_answer() -> None:
+    with pytest.raises(ProtocolError, match="cannot be parsed"):
+        await call(rpc_error(200, -32700, "cannot be parsed", id=None))
+
+
+async def test_json_batch_and_media_type_parameters_are_accepted() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await reply.json(
+            [reply.answer(text("done"))], headers={"Content-Type": "Application/JSON ; charset=utf-8"}
+        )
+
+    assert (await call(script, "2025-03-26")).text == "done"
+
+
+async def done(asked: Asked, reply: Reply) -> None:
+    await reply.result(text("done"))
+
+
+@pytest.mark.parametrize("answer", [(200, b"{}"), (204, b"")])
+async def test_notification_accepted_by_any_2xx(answer: tuple[int, bytes]) -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        if asked.rpc == "notifications/initialized":
+            await reply.send(*answer)
+        else:
+            await greeting(done)(asked, reply)
+
+    async with scripted(script) as server, Client(HttpTransport(server.url), revision="2025-06-18") as client:
+        assert (await client.call("bake")).text == "done"
+
+
+@pytest.mark.parametrize("number", [404])
+async def test_initialized_notification_refused_is_error(number: int) -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        if asked.rpc == "notifications/initialized":
+            await reply.send(number, b'{"error": "this app is not enabled"}')
+        elif asked.rpc == "server/discover":
+            await reply.error(200, -32601, "Method not found")
+        else:
+            await greeting(script)(asked, reply)
+
+    async with scripted(script) as server:
+        with pytest.raises(TransportError, match=r"refused notifications/initialized.*not enabled") as caught:
+            async with Client(server.url, tries=1):
+                pass
+        assert f"HTTP {number}" in str(caught.value)
+        assert not server.of("GET")
+
+
+async def test_both_transports_refused_are_reported() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await (reply.send(405) if asked.method == "GET" else reply.send(404, b"this app is not enabled"))
+
+    async with scripted(script) as server:
+        with pytest.raises(StatusError, match=r"HTTP 404\): 'this app is not enabled'; .*HTTP 405"):
+            async with Client(server.url):
+                pass
+
+
+async def test_post_answered_by_sse_endpoint_uses_sse() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        if asked.method == "GET":
+            await reply.send(404, b"no stream")
+        else:
+            await reply.begin_stream()
+            await reply.chunk(b"event: endpoint\ndata: /messages\n\n")
+            await reply.hang_up()
+
+    async with scripted(script) as server:
+        with pytest.raises(StatusError, match=r"serves the transport of 2024-11-05.*'no stream'"):
+            async with Client(server.url, connect_timeout=20):
+                pass
+        assert len(server.of("GET")) == 1
+
+
+BOTH = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+MOST = 100_000
+
+
+def client(server: ScriptedServer, revision: str = "2026-07-28", **options: Any) -> Client:
+    return Client(HttpTransport(server.url, **options), revision=revision, tries=1)
+
+
+async def call_failure(script: Script, revision: str = "2026-07-28", **options: Any) -> TransportError:
+    async with scripted(greeting(script)) as server:
+        async with client(server, revision, **{"max_answer": MOST, **options}) as asked:
+            with pytest.raises(TransportError) as caught:
+                await asked.call("bake", retry=True)
+        await until(lambda: not server.open)
+    return caught.value
+
+
+def sends(body: bytes, **headers: str) -> Script:
+    async def script(asked: Asked, reply: Reply) -> None:
+        told = {name.replace("_", "-"): value for name, value in headers.items()}
+        await reply.send(200, body, {"Content-Type": "application/json", **told})
+
+    return script
+
+
+async def streams_without_end(asked: Asked, reply: Reply) -> None:
+    await reply.begin_stream()
+    while True:
+        await reply.chunk(b"data: " + b"x" * 10_000)
+
+
+async def sends_without_end(asked: Asked, reply: Reply) -> None:
+    await reply.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+    while True:
+        await reply.raw(b"[" * 10_000)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25"])
+@pytest.mark.parametrize("script", [sends(b" " * (MOST + 1)), sends_without_end, streams_without_end])
+async def test_response_larger_than_max_answer_is_error(script: Script, revision: str) -> None:
+    error = await call_failure(script, revision)
+    assert f"more than {MOST:,} bytes" in str(error)
+    assert "max_answer=" in str(error)
+    assert (error.may_have_begun, error.may_pass) == (True, False)
+
+
+async def test_response_of_max_answer_is_read() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await reply.result(text("x" * (MOST - 500)))
+
+    async with scripted(greeting(script)) as server, client(server, max_answer=MOST) as asked:
+        assert len((await asked.call("bake")).text) == MOST - 500
+
+
+async def test_event_stream_limit_is_per_event() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await reply.begin_stream()
+        for _ in range(20):
+            await reply.event(
+                {"jsonrpc": "2.0", "method": "notifications/x", "params": {"x": "x" * (MOST // 2)}}
+            )
+        await reply.event(reply.answer(text("done")))
+        await reply.end_stream()
+
+    async with scripted(greeting(script)) as server, client(server, max_answer=MOST) as asked:
+        assert (await asked.call("bake")).text == "done"
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+async def test_compressed_response_is_read(coding: str) -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        assert asked.headers["accept-encoding"] == "gzip, deflate"
+        body = b'{"jsonrpc": "2.0", "id": %d, "result": {"content": []}}' % asked.message["id"]
+        packed = gzip.compress(body) if coding == "gzip" else zlib.compress(body)
+        await sends(packed, content_encoding=coding)(asked, reply)
+
+    async with scripted(greeting(script)) as server, client(server) as asked:
+        assert (await asked.call("bake")).content == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("streams", [False])
+async def test_compressed_response_limit_is_on_decompressed_size(streams: bool) -> None:
+    packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    piece = b"data: " + b"x" * 2**20 if streams else b" " * 2**20
+    bomb = b"".join(packer.compress(piece) for _ in range(600)) + packer.flush()
+    kind = "text/event-stream" if streams else "application/json"
+    tracemalloc.start()
+    try:
+        error = await call_failure(sends(bomb, content_encoding="gzip", content_type=kind))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "more than" in str(error)
+    assert peak < 200 * 2**20  # with httpx2 2.16 a tenth of it
+
+
+@pytest.mark.parametrize("coding", ["br", "gzip, gzip"])
+async def test_compressed_response_of_other_coding_is_refused(coding: str) -> None:
+    error = await call_failure(sends(b"{}", content_encoding=coding.replace("\x01", "")))
+    assert "compressed" in str(error)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25"])
+async def test_response_cut_is_error(revision: str) -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await reply.send(200, b'{"jsonrpc": "2.0"', {"Content-Type": "application/json"}, length=100)
+        reply.cut()
+
+    error = await call_failure(script, revision)
+    assert "broke before the answer was there" in str(error)
+    assert error.may_have_begun
+
+
+@pytest.mark.parametrize("revision", ["2026-07-28"])
+async def test_connection_cut_is_error(revision: str) -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        reply.cut()
+
+    error = await call_failure(script, revision)
+    assert "broke before the answer was there" in str(error)
+    assert error.may_have_begun
+
+
+@pytest.mark.parametrize("answer", [
+    b"hello\r\n\r\n", b"HTTP/1.1 999999 x\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"HTTP/1.1 200 OK\r\n" + b"X-Long: " + b"x" * 200_000 + b"\r\n\r\n",
+    b"\x16\x03\x01\x00\xa5",
+])  # fmt: skip
+async def test_response_not_http_is_error(answer: bytes) -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await reply.raw(answer)
+        reply.cut()
+
+    assert (await call_failure(script)).may_have_begun
+
+
+async def test_events_without_message_are_ignored() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await reply.begin_stream()
+        await reply.chunk(b"event: ping\ndata: x\n\ndata: \xff\xfe\n\ndata: [1]\n\n: hello\n\ndata: {}\n\n")
+        await reply.event({"jsonrpc": "2.0", "id": 1, "result": {}})
+        await reply.event(reply.answer(text("done")))
+        await reply.event(reply.answer(text("again")))
+        await reply.end_stream()
+
+    async with scripted(greeting(script)) as server, client(server) as asked:
+        assert (await asked.call("bake")).text == "done"
+
+
+@pytest.mark.parametrize(("revision", "streams"), [("2025-11-25", True), ("2026-07-28", False)])
+async def test_call_cancelled_closes_connection(revision: str, streams: bool) -> None:
+    begun, left = asyncio.Event(), asyncio.Event()
+
+    async def script(asked: Asked, reply: Reply) -> None:
+        if streams:
+            await reply.begin_stream()
+            await reply.event({"jsonrpc": "2.0", "method": "notifications/x"})
+        begun.set()
+        await reply.hang_up()
+        left.set()
+
+    async with scripted(greeting(script)) as server, client(server, revision) as asked:
+        call = asyncio.ensure_future(asked.call("bake"))
+        await begun.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.wait_for(left.wait(), 10)
+        cancelled = server.of("POST", "notifications/cancelled")
+        if revision == "2026-07-28":
+            assert cancelled == []  # closing the response says so
+        else:
+            await until(lambda: server.of("POST", "notifications/cancelled"))
+
+
+async def test_stream_ended_after_answer_keeps_connection() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await reply.begin_stream()
+        await reply.event(reply.answer(text("done")))
+        await asyncio.sleep(0)
+        await reply.end_stream()
+
+    async with scripted(greeting(script)) as server, client(server) as asked:
+        for _ in range(5):
+            assert (await asked.call("bake")).text == "done"
+        assert server.connections == 1
+
+
+async def test_stream_open_after_answer_is_closed() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await reply.begin_stream()
+        await reply.event(reply.answer(text("done")))
+        await reply.hang_up()
+
+    async with scripted(greeting(script)) as server, client(server) as asked:
+        assert (await asked.call("bake")).text == "done"
+        await until(lambda: not server.open)
+        assert (await asked.call("bake")).text == "done"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="on Python 3.10 httpx2 may leave connections open, as the page says"
+)
+@BOTH
+@pytest.mark.parametrize("seed", range(2))
+async def test_calls_cancelled_at_random_leave_nothing(revision: str, seed: int) -> None:
+    chance = random.Random(seed)
+
+    async def script(asked: Asked, reply: Reply) -> None:
+        if chance.random() < 0.5:
+            await reply.result(text("done"))
+            return
+        await reply.begin_stream()
+        await reply.event(id_="a", retry=0)
+        await asyncio.sleep(0)
+        await reply.event(reply.answer(text("done")))
+        if chance.random() < 0.5:
+            await reply.hang_up()
+        else:
+            await reply.end_stream()
+
+    async def call(asked: Client) -> None:
+        assert (await asked.call("bake")).text == "done"
+
+    async def cancel(asked: Client) -> None:
+        calling = asyncio.ensure_future(call(asked))
+        for _ in range(chance.randrange(40)):
+            await asyncio.sleep(0)
+        calling.cancel()
+        await asyncio.wait((calling,))
+        if not calling.cancelled():
+            calling.result()
+
+    before = asyncio.all_tasks()
+    async with scripted(greeting(script)) as server:
+        async with client(server, revision) as asked:
+            for _ in range(5):
+                await asyncio.gather(*(cancel(asked) for _ in range(10)), call(asked))
+        await until(lambda: not server.open)
+        await until(lambda: asyncio.all_tasks() - before <= server.tasks)
+
+
+@BOTH
+async def test_client_closed_while_answers_are_pending(revision: str) -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        if asked.message["params"]["name"] == "stream":
+            await reply.begin_stream()
+            await reply.event({"jsonrpc": "2.0", "method": "notifications/x"})
+        await reply.hang_up()
+
+    before = asyncio.all_tasks()
+    async with scripted(greeting(script)) as server:
+        asked = await client(server, revision).__aenter__()
+        calls = [asyncio.ensure_future(asked.call(name)) for name in ("stream", "json")]
+        await until(lambda: len(server.of("POST", "tools/call")) == 2)
+        await asked.close()
+        for call in calls:
+            with pytest.raises(ConnectionError, match="closed"):
+                await call
+        await until(lambda: not server.open)
+        await until(lambda: asyncio.all_tasks() == before)

@@ -1,0 +1,481 @@
+"""Sessions over HTTP: session ids, the stream of notifications, and responses resumed after a break."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from mcpkit import Client, StatusError, TransportError
+from mcpkit.client.transports.http import session as http_session
+from mcpkit.client.transports.http import stream as http_stream
+from mcpkit.client.transports.http.streamable_http import HttpTransport
+from tests.helpers.scripted_http import SESSION, Asked, Reply, Script, greeting, scripted, text
+from tests.helpers.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+REVISION = "2025-11-25"
+CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+
+
+async def call_done(asked: Asked, reply: Reply) -> None:
+    await reply.result(text("done"))
+
+
+def over(url: str, revision: str = REVISION) -> tuple[HttpTransport, Client]:
+    transport = HttpTransport(url)
+    return transport, Client(transport, revision=revision, tries=1)
+
+
+class Listening:
+    """A server's stream, which is scripted connection by connection; the last step is repeated."""
+
+    def __init__(self, *steps: Script) -> None:
+        self.steps = list(steps)
+        self.asked: list[Asked] = []
+        self.times: list[float] = []
+
+    async def __call__(self, asked: Asked, reply: Reply) -> None:
+        self.asked.append(asked)
+        self.times.append(time.monotonic())
+        await (self.steps.pop(0) if len(self.steps) > 1 else self.steps[0])(asked, reply)
+        self.times.append(time.monotonic())
+
+
+async def stays(asked: Asked, reply: Reply) -> None:
+    await reply.begin_stream()
+    await reply.event(CHANGED)
+    await reply.hang_up()
+
+
+def tells(**event: Any) -> Script:
+    async def step(asked: Asked, reply: Reply) -> None:
+        await reply.begin_stream()
+        await reply.event(CHANGED, **event)
+        await reply.end_stream()
+
+    return step
+
+
+def answers(status: int) -> Script:
+    async def step(asked: Asked, reply: Reply) -> None:
+        await reply.send(status)
+
+    return step
+
+
+async def test_session_id_is_sent_and_session_deleted() -> None:
+    async with scripted(greeting(call_done)) as server:
+        _, client = over(server.url)
+        async with client:
+            await client.call("bake")
+    first, *rest = server.asked
+    assert first.rpc == "initialize"
+    assert "mcp-session-id" not in first.headers
+    assert "mcp-protocol-version" not in first.headers
+    assert {asked.headers["mcp-session-id"] for asked in rest} == {SESSION}
+    assert {asked.headers["mcp-protocol-version"] for asked in rest} == {REVISION}
+    assert [asked.method for asked in rest].count("GET") == 1
+    assert rest[-1].method == "DELETE"
+
+
+@pytest.mark.parametrize("revision", [REVISION])
+async def test_session_without_id_has_no_stream(revision: str) -> None:
+    async with scripted(greeting(call_done, session=None)) as server, over(server.url, revision)[1] as client:
+        await client.call("bake")
+    assert {asked.method for asked in server.asked} == {"POST"}
+
+
+@pytest.mark.parametrize("id_", ["a b"])
+async def test_session_id_invalid_is_refused(id_: str) -> None:
+    async with scripted(greeting(call_done, session=id_)) as server:
+        with pytest.raises(TransportError, match="visible ASCII"):
+            await over(server.url)[1].__aenter__()
+
+
+@pytest.mark.parametrize("status", [405])
+async def test_session_delete_refused_is_ignored(status: int) -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        await (answers(status) if asked.method == "DELETE" else greeting(call_done))(asked, reply)
+
+    async with scripted(script) as server, over(server.url)[1] as client:
+        await client.call("bake")
+    assert server.of("DELETE")
+
+
+async def test_session_delete_unanswered_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        if asked.method == "DELETE":
+            await reply.hang_up()
+        else:
+            await greeting(call_done)(asked, reply)
+
+    monkeypatch.setattr(http_session, "_FAREWELL", 0.05)
+    async with scripted(script) as server:
+        async with over(server.url)[1] as client:
+            await client.call("bake")
+        await until(lambda: not server.open)
+
+
+async def test_session_stream_delivers_notifications() -> None:
+    listening = Listening(stays)
+    async with scripted(greeting(call_done, stream=listening)) as server:
+        heard: list[str] = []
+        client = over(server.url)[1]
+        client._link.listeners.add(lambda method, params: heard.append(method))
+        async with client:
+            await until(lambda: heard)
+            assert (await client.call("bake")).text == "done"
+        await until(lambda: not server.open)
+    assert heard == [CHANGED["method"]]
+    assert listening.asked[0].headers["accept"] == "text/event-stream"
+
+
+async def test_session_stream_opens_before_first_call() -> None:
+    order: list[str] = []
+
+    async def stream(asked: Asked, reply: Reply) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        order.append("stream")
+        await stays(asked, reply)
+
+    async def call(asked: Asked, reply: Reply) -> None:
+        order.append("call")
+        await call_done(asked, reply)
+
+    async with scripted(greeting(call, stream=stream)) as server, over(server.url)[1] as client:
+        await client.call("bake")
+    assert order == ["stream", "call"]
+
+
+async def test_session_stream_pending_does_not_block_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stream(asked: Asked, reply: Reply) -> None:
+        await reply.hang_up()
+
+    monkeypatch.setattr(http_session, "_PATIENCE", 0.05)
+    async with scripted(greeting(call_done, stream=stream)) as server, over(server.url)[1] as client:
+        assert (await client.call("bake")).text == "done"
+        assert server.of("GET")
+
+
+async def test_session_stream_resumes_with_last_event_id() -> None:
+    listening = Listening(tells(id_="a", retry=120), tells(retry=60), stays)
+    async with scripted(greeting(call_done, stream=listening)) as server:
+        transport, client = over(server.url)
+        missed: list[None] = []
+        transport.missed.add(lambda: missed.append(None))
+        async with client:
+            await until(lambda: len(listening.asked) == 3)
+    assert [asked.headers.get("last-event-id") for asked in listening.asked] == [None, "a", "a"]
+    assert missed == []
+    _, ended, began, ended_again, began_again, *_ = listening.times
+    assert 0.118 <= began - ended < http_stream.RETRY
+    assert 0.058 <= began_again - ended_again < http_stream.RETRY
+
+
+async def test_session_stream_without_ids_reports_missed() -> None:
+    listening = Listening(tells(retry=0), tells(), stays)
+    async with scripted(greeting(call_done, stream=listening)) as server:
+        transport, client = over(server.url)
+        missed: list[None] = []
+        transport.missed.add(lambda: missed.append(None))
+        async with client:
+            await until(lambda: len(missed) == 2)
+    assert [asked.headers.get("last-event-id") for asked in listening.asked] == [None, None, None]
+
+
+@pytest.mark.parametrize("status", [404, 405])
+async def test_session_stream_unsupported_is_requested_once(status: int) -> None:
+    listening = Listening(answers(status))
+    async with scripted(greeting(call_done, stream=listening)) as server, over(server.url)[1] as client:
+        await until(lambda: listening.times[1:])
+        assert (await client.call("bake")).text == "done"
+        assert client._link.is_open
+    assert len(listening.asked) == 1
+
+
+async def test_session_stream_unavailable_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_stream, "RETRY", 0.0)
+    listening = Listening(answers(503))
+    async with scripted(greeting(call_done, stream=listening)) as server, over(server.url)[1] as client:
+        await until(lambda: len(listening.asked) == http_stream.MOST_FAILURES)
+        assert (await client.call("bake")).text == "done"
+    assert len(listening.asked) == http_stream.MOST_FAILURES
+
+
+@pytest.mark.parametrize("status", [400, 409])
+async def test_session_stream_not_resumable_begins_anew(status: int) -> None:
+    listening = Listening(tells(id_="a", retry=1), answers(status), stays)
+    async with scripted(greeting(call_done, stream=listening)) as server:
+        transport, client = over(server.url)
+        missed: list[None] = []
+        transport.missed.add(lambda: missed.append(None))
+        async with client:
+            await until(lambda: len(listening.asked) == 3)
+            assert (await client.call("bake")).text == "done"
+    is_passing = status == 409
+    told = [asked.headers.get("last-event-id") for asked in listening.asked]
+    assert told == [None, "a", "a" if is_passing else None]
+    assert len(missed) == (0 if is_passing else 1)
+
+
+async def test_session_stream_404_means_session_gone() -> None:
+    async def waits(asked: Asked, reply: Reply) -> None:
+        await reply.hang_up()
+
+    listening = Listening(tells(retry=50), answers(404))
+    async with scripted(greeting(waits, stream=listening)) as server:
+        client = over(server.url)[1]
+        async with client:
+            call = asyncio.ensure_future(client.call("bake", retry=True))
+            with pytest.raises(StatusError, match="session") as caught:
+                await call
+            assert caught.value.session_is_gone
+            assert not client._link.is_open
+        assert not server.of("DELETE")
+        await until(lambda: not server.open)
+
+
+async def test_session_reopened_uses_new_id() -> None:
+    ids = iter(["first", "second"])
+
+    async def script(asked: Asked, reply: Reply) -> None:
+        if asked.rpc == "initialize":
+            await greeting(call_done, session=next(ids))(asked, reply)
+        elif asked.rpc == "tools/call" and asked.headers["mcp-session-id"] == "first":
+            await reply.send(404)
+        else:
+            await greeting(call_done, stream=stays)(asked, reply)
+
+    async with scripted(script) as server:
+        async with Client(HttpTransport(server.url), revision=REVISION) as client:
+            await until(lambda: len(server.of("GET")) == 1)
+            assert (await client.call("bake")).text == "done"
+            await until(lambda: len(server.of("GET")) == 2)
+        await until(lambda: not server.open)
+    told = [asked.headers.get("mcp-session-id") for asked in server.of("POST", "initialize")]
+    assert told == [None, None]
+    assert [asked.headers["mcp-session-id"] for asked in server.of("GET")] == ["first", "second"]
+
+
+def connection(server: HttpTransport, revision: str = REVISION) -> Client:
+    return Client(server, revision=revision, tries=1)
+
+
+class Stream:
+    """A tool whose stream comes on several connections.
+
+    Args:
+        steps: What is sent on each: the answer to the POST, then those to the GETs.
+
+    Attributes:
+        message: The request that the stream answers.
+        joined: The GETs that came back for it.
+        times: When each connection ended, and when the next began.
+    """
+
+    def __init__(self, *steps: Callable[[Stream, Reply], Awaitable[None]]) -> None:
+        self.message: Any = None
+        self.joined: list[Asked] = []
+        self.times: list[float] = []
+        self._steps = list(steps)
+
+    async def post(self, asked: Asked, reply: Reply) -> None:
+        self.message = asked.message
+        await self._next(reply)
+
+    async def get(self, asked: Asked, reply: Reply) -> None:
+        if "last-event-id" not in asked.headers:
+            await reply.send(405)
+            return
+        self.joined.append(asked)
+        self.times.append(time.monotonic())
+        await self._next(reply)
+
+    async def _next(self, reply: Reply) -> None:
+        await self._steps.pop(0)(self, reply)
+        self.times.append(time.monotonic())
+
+    def answer(self, said: str = "done") -> Any:
+        return {"jsonrpc": "2.0", "id": self.message["id"], "result": text(said)}
+
+    def script(self, **options: Any) -> Script:
+        return greeting(self.post, stream=self.get, **options)
+
+    async def call(self, revision: str = REVISION, **options: Any) -> Any:
+        async with (
+            scripted(self.script(**options)) as server,
+            connection(HttpTransport(server.url), revision) as client,
+        ):
+            return await client.call("bake", retry=True)
+
+    async def failure(self, revision: str = REVISION, **options: Any) -> TransportError:
+        with pytest.raises(TransportError) as caught:
+            await self.call(revision, **options)
+        assert caught.value.may_have_begun
+        return caught.value
+
+
+async def polls(stream: Stream, reply: Reply) -> None:
+    """Give an event to come back to, and end."""
+    await reply.begin_stream()
+    await reply.event(id_="place-1", retry=10)
+    await reply.end_stream()
+
+
+async def breaks(stream: Stream, reply: Reply) -> None:
+    """Give an event to come back to, half of another, and break off."""
+    await reply.begin_stream()
+    await reply.event(id_="place-1", retry=0)
+    await reply.chunk(b"id: place-2\ndata: {")
+    reply.cut()
+
+
+async def sends_answer(stream: Stream, reply: Reply) -> None:
+    await reply.begin_stream()
+    await reply.event(stream.answer(), id_="place-3")
+    await reply.end_stream()
+
+
+def refuses(status: int, body: bytes = b"") -> Callable[[Stream, Reply], Awaitable[None]]:
+    async def step(stream: Stream, reply: Reply) -> None:
+        await reply.send(status, body)
+
+    return step
+
+
+@pytest.mark.parametrize(("first", "revision"), [(polls, "2025-03-26"), (breaks, "2025-11-25")])
+async def test_response_resumes_on_next_connection(first: Any, revision: str) -> None:
+    stream = Stream(first, sends_answer)
+    assert (await stream.call(revision)).text == "done"
+    [joined] = stream.joined
+    assert joined.headers["last-event-id"] == "place-1"
+    assert joined.headers["mcp-session-id"] == SESSION
+    assert joined.headers["mcp-protocol-version"] == revision
+    assert joined.headers["accept"] == "text/event-stream"
+
+
+async def test_response_resumed_messages_arrive_once() -> None:
+    async def first(stream: Stream, reply: Reply) -> None:
+        await reply.begin_stream()
+        await reply.event(progress(stream, 1), id_="a", retry=0)
+        reply.cut()
+
+    async def second(stream: Stream, reply: Reply) -> None:
+        await reply.begin_stream()
+        await reply.event(progress(stream, 2), id_="b")
+        await reply.event(stream.answer())
+        await reply.end_stream()
+
+    def progress(stream: Stream, done: int) -> Any:
+        token = stream.message["params"]["_meta"]["progressToken"]
+        return {
+            "jsonrpc": "2.0",
+            "method": "notifications/progress",
+            "params": {"progressToken": token, "progress": done},
+        }
+
+    stream = Stream(first, second)
+    heard: list[float] = []
+    async with scripted(stream.script()) as server, connection(HttpTransport(server.url)) as client:
+        await client.call("bake", progress=lambda done, *_: heard.append(done))
+    assert heard == [1, 2]
+
+
+@pytest.mark.parametrize("retry", [150])
+async def test_response_resume_waits_for_retry(retry: int) -> None:
+    async def first(stream: Stream, reply: Reply) -> None:
+        await reply.begin_stream()
+        await reply.event(id_="a", retry=retry)
+        await reply.end_stream()
+
+    stream = Stream(first, sends_answer)
+    await stream.call()
+    waited = stream.times[1] - stream.times[0]
+    assert retry / 1000 - 0.002 <= waited < http_stream.RETRY  # which would be waited if nothing were said
+
+
+@pytest.mark.parametrize(("revision", "ends"), [("2025-11-25", True), ("2026-07-28", False)])
+async def test_response_without_ids_is_lost(revision: str, ends: bool) -> None:
+    async def first(stream: Stream, reply: Reply) -> None:
+        await reply.begin_stream()
+        await reply.event({"jsonrpc": "2.0", "method": "notifications/x"})
+        await (reply.end_stream() if ends else asyncio.sleep(0))
+        reply.cut()
+
+    stream = Stream(first)
+    error = await stream.failure(revision)
+    assert ("ended before the answer" if ends else "broke before the answer") in str(error)
+    assert stream.joined == []
+
+
+async def test_response_stateless_is_not_resumed() -> None:
+    stream = Stream(polls)
+    await stream.failure("2026-07-28")
+    assert stream.joined == []
+
+
+async def test_response_resume_404_means_session_gone() -> None:
+    error = await Stream(polls, refuses(404)).failure()
+    assert error.session_is_gone
+
+
+@pytest.mark.parametrize("status", [405, 302])
+async def test_response_resume_refused_is_lost(status: int) -> None:
+    error = await Stream(polls, refuses(status)).failure()
+    assert not error.session_is_gone
+    assert "the answer is lost" in str(error)
+    assert str(status) in str(error)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_response_resume_is_retried(status: int) -> None:
+    stream = Stream(polls, refuses(status), refuses(status), sends_answer)
+    assert (await stream.call()).text == "done"
+    assert [joined.headers["last-event-id"] for joined in stream.joined] == ["place-1"] * 3
+
+
+@pytest.mark.parametrize("step", [refuses(503)])
+async def test_response_resume_gives_up(step: Any) -> None:
+    stream = Stream(polls, *[step] * http_stream.MOST_FAILURES)
+    await stream.failure()
+    assert len(stream.joined) == http_stream.MOST_FAILURES
+
+
+async def test_response_resume_long_retry_after_is_lost() -> None:
+    async def closed(stream: Stream, reply: Reply) -> None:
+        await reply.send(503, headers={"Retry-After": "3600"})
+
+    stream = Stream(polls, closed)
+    assert "HTTP 503" in str(await stream.failure())
+    assert len(stream.joined) == 1
+
+
+async def test_response_incomplete_event_is_not_answer() -> None:
+    async def first(stream: Stream, reply: Reply) -> None:
+        await reply.begin_stream()
+        await reply.event(id_="a", retry=0)
+        await reply.chunk(b'id: b\ndata: {"jsonrpc": "2.0", "id": %d, "result": {}}\n' % stream.message["id"])
+        await reply.end_stream()
+
+    stream = Stream(first, sends_answer)
+    assert (await stream.call()).text == "done"
+    assert stream.joined[0].headers["last-event-id"] == "a"
+
+
+async def test_response_resume_cancelled_notifies_server() -> None:
+    async def first(stream: Stream, reply: Reply) -> None:
+        await reply.begin_stream()
+        await reply.event(id_="a", retry=3_600_000)
+        await reply.end_stream()
+
+    stream = Stream(first)
+    async with scripted(stream.script()) as server, connection(HttpTransport(server.url)) as client:
+        with pytest.raises(TimeoutError):
+            await client.call("bake", timeout=0.2)
+        await until(lambda: server.of("POST", "notifications/cancelled"))
