@@ -13,13 +13,12 @@ import anyio
 import httpx2
 import pytest
 from starlette.applications import Starlette
-from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from mcpkit.client.link.errors import TransportError
-from mcpkit.client.transports.http import asgi, asgi_lifespan
+from mcpkit.client.transports.http import asgi
 from mcpkit.client.transports.http.asgi import AsgiTransport
 from tests.helpers.asgi_apps import PIECE, disconnected, http
 from tests.helpers.asgi_apps import body as body_part
@@ -62,26 +61,6 @@ async def test_asgi_scope_and_request() -> None:
         "server": ("localhost", 8000),
         "state": {},
     }
-
-
-async def test_asgi_response_parts_arrive_when_sent() -> None:
-    asked = asyncio.Queue[bytes]()
-
-    @http
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send(response_start())
-        while part := await asked.get():
-            await send(body_part(part, more=True))
-        await send(body_part())
-
-    async with client_of(app) as client, client.stream("GET", "/") as response:
-        assert response.status_code == 200
-        parts = response.aiter_raw()
-        for part in (b"first", b"second"):
-            asked.put_nowait(part)
-            assert await within(anext(parts)) == part
-        asked.put_nowait(b"")
-        assert [part async for part in parts] == []
 
 
 async def test_asgi_send_waits_for_reader() -> None:
@@ -128,24 +107,6 @@ async def test_asgi_response_closed_disconnects_app() -> None:
         await until(lambda: ended == ["heard", "refused"])
 
 
-async def test_asgi_request_cancelled_disconnects_app() -> None:
-    waiting, heard = asyncio.Event(), asyncio.Event()
-
-    @http
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        waiting.set()
-        await disconnected(receive)
-        heard.set()
-
-    async with client_of(app) as client:
-        asking = asyncio.ensure_future(client.get("/"))
-        await within(waiting.wait())
-        asking.cancel()
-        await within(heard.wait())
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-
-
 async def test_asgi_exception_before_response_is_transport_error() -> None:
     @http
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -157,16 +118,6 @@ async def test_asgi_exception_before_response_is_transport_error() -> None:
     assert str(told.value) == "the app has raised ValueError: no such table, without a response"
     assert isinstance(told.value.__cause__, ValueError)
     assert told.value.may_have_begun
-
-
-async def test_asgi_return_without_response_is_transport_error() -> None:
-    @http
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-
-    async with client_of(app) as client:
-        with pytest.raises(TransportError, match=r"^the app has returned without a response$"):
-            await client.get("/")
 
 
 @pytest.mark.parametrize("error", [ValueError("no such table"), None])
@@ -210,38 +161,6 @@ async def test_asgi_invalid_message_is_refused(messages: tuple[dict[str, Any], .
         await within(refused.wait())
 
 
-async def test_asgi_exception_after_response_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def fail(_: Request) -> None:
-        raise ValueError("no such table")
-
-    async with client_of(Starlette(routes=[Route("/", fail)])) as client:
-        response = await client.get("/")
-    assert response.status_code == 500
-    (record,) = [each for each in caplog.records if each.name == "mcpkit"]
-    assert record.levelno == logging.ERROR
-    assert record.exc_info is not None
-    assert str(record.exc_info[1]) == "no such table"
-
-
-@pytest.mark.slow
-async def test_asgi_close_waits_for_background_tasks() -> None:
-    done: list[str] = []
-    asked = asyncio.Event()
-
-    async def work() -> None:
-        await asked.wait()
-        done.append("worked")
-
-    async def page(_: Request) -> PlainTextResponse:
-        return PlainTextResponse("text", background=BackgroundTask(work))
-
-    async with client_of(Starlette(routes=[Route("/", page)])) as client:
-        assert (await within(client.get("/"))).text == "text"
-        assert done == []
-        asyncio.get_running_loop().call_soon(asked.set)
-    assert done == ["worked"]
-
-
 async def test_asgi_close_cancels_app_after_patience() -> None:
     ended: list[str] = []
 
@@ -267,31 +186,6 @@ async def test_asgi_close_cancels_app_after_patience() -> None:
     clock.ahead += asgi._PATIENCE
     await within(closing)
     assert ended == ["cancelled"]
-
-
-async def test_asgi_close_fails_pending_requests() -> None:
-    waiting, streaming = asyncio.Event(), asyncio.Event()
-
-    @http
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] == "/stream":
-            await send(response_start())
-            await send(body_part(b"half", more=True))
-            streaming.set()
-        else:
-            waiting.set()
-        await disconnected(receive)
-
-    transport = AsgiTransport(app)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        asking = asyncio.ensure_future(client.get("/"))
-        reading = asyncio.ensure_future(client.get("/stream"))
-        await within(asyncio.gather(waiting.wait(), streaming.wait()))
-        await within(transport.aclose())
-        with pytest.raises(TransportError, match="closed before the app has answered"):
-            await within(asking)
-        with pytest.raises(httpx2.ReadError):
-            await within(reading)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -386,15 +280,6 @@ async def test_lifespan_runs_with_client() -> None:
     assert life.tasks[0] is life.tasks[1]
 
 
-async def test_lifespan_starts_with_first_request() -> None:
-    life = Life()
-    client = life.client()
-    assert {each.text for each in await asyncio.gather(client.get("/"), client.get("/"))} == {"here"}
-    assert life.seen == ["starting", "started"]
-    await client.aclose()
-    assert life.seen == ["starting", "started", "ended"]
-
-
 async def test_lifespan_is_shared_by_clients() -> None:
     life = Life()
     async with life.client() as first:
@@ -415,48 +300,6 @@ async def test_lifespan_startup_failure_is_error() -> None:
         assert isinstance(told.value.__cause__, ValueError)
         assert not told.value.may_have_begun
     assert life.seen == ["starting"] * 2
-
-
-async def test_lifespan_shutdown_failure_is_error() -> None:
-    with pytest.raises(TransportError, match=r"^the app could not shut down: ValueError: no such table$"):
-        async with Life(failing="shutdown").client():
-            pass
-
-
-async def test_lifespan_startup_cancelled_leaves_nothing() -> None:
-    life = Life()
-    life.may_start.clear()
-    before = asyncio.all_tasks()
-    entering = asyncio.create_task(life.client().__aenter__())
-    await until(lambda: life.seen)
-    entering.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await entering
-    assert asyncio.all_tasks() == before
-
-
-async def test_lifespan_shutdown_is_cancelled_after_patience() -> None:
-    ended: list[str] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-        await send({"type": "lifespan.startup.complete"})
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append("cancelled")
-
-    clock = LoopClock()
-    transport = AsgiTransport(app)
-    await transport.__aenter__()
-    closing = asyncio.create_task(transport.aclose())
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert ended == []
-    clock.ahead += asgi_lifespan._PATIENCE
-    with pytest.raises(TransportError, match="has not shut down within 30 s"):
-        await within(closing)
-    assert ended == ["cancelled"]
 
 
 async def returns(scope: Any, receive: Any, send: Any) -> None:

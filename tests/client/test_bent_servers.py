@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ import pytest
 from mcpkit import Client, FormRequest, InvalidResultError, ProtocolError, ToolError, TransportError
 from mcpkit.client.link.transport import Receiver
 from mcpkit.client.transports.http.streamable_http import HttpTransport
-from mcpkit.client.transports.processes.stdio import StdioTransport
 from mcpkit.protocol.client import Outgoing
 from mcpkit.protocol.jsonrpc import is_id
-from tests.helpers import bent_server
 from tests.helpers.bent import EXAMPLES
 from tests.helpers.bent_server import OPERATIONS, STATELESS, BentServer
 
@@ -139,28 +136,3 @@ async def test_every_request_ends_whatever_message_is_bent(schema_dir: Path) -> 
         if fault is not None:
             faults.append(f"case {number}: {fault}: {case}")
     assert not faults, f"{len(faults)} of {EXAMPLES}:\n" + "\n".join(faults[:20])
-
-
-async def test_the_messages_are_good_before_they_are_bent(schema_dir: Path) -> None:
-    faults: list[str] = []
-    seen: set[tuple[str, str, str]] = set()
-    for number in range(300):
-        case = BentServer(schema_dir, number)
-        case.is_good = True
-        seen.add((case.revision, case.method, case.kind))
-        fault = await run(case)
-        if fault is not None and case.kind != "error":
-            faults.append(f"case {number}: {fault}: {case}")
-    assert not faults, f"{len(faults)}:\n" + "\n".join(faults[:20])
-    assert len(seen) > 100
-
-
-async def test_requests_to_bent_processes_end(schema_dir: Path) -> None:
-    for number in range(8):
-        case = BentServer(schema_dir, number)
-        case.kind = "process"  # so that nothing is expected of this copy of it
-        command = [sys.executable, bent_server.__file__, str(schema_dir), str(number)]
-        fault = await run(
-            case, StdioTransport(command, env={"PYTHONPATH": str(Path(bent_server.__file__).parents[2])})
-        )
-        assert fault is None, f"case {number}: {fault}"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mcpkit import Client, Context, ProtocolError, Server, SyncClient
-from mcpkit.protocol.client import Outgoing
+from mcpkit import Client, Context, ProtocolError, Server
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, text
-from tests.helpers.waiting import PATIENCE, until
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -65,29 +62,6 @@ async def test_call_progress_extends_timeout_up_to_maximum() -> None:
             await call
     assert steps[:2] == [(1, 9, None), (2, 9, None)]
     assert len(steps) > 12
-
-
-async def test_call_timeout_while_sending() -> None:
-    sending = asyncio.Event()
-
-    class Stuck(ScriptedTransport):
-        def send(self, message: Any) -> Any:
-            if message.method == "tools/call":
-                sending.set()
-                return asyncio.Event().wait()
-            return super().send(message)
-
-    async with Client(
-        Stuck(lambda transport, message: [discovered(message)] if "id" in message else [])
-    ) as client:
-        with pytest.raises(TimeoutError):
-            await client.call("bake", timeout=0.01)
-        sending.clear()
-        task = asyncio.create_task(client.call("bake", timeout=30))
-        await sending.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -195,24 +169,6 @@ async def test_client_closes_twice_and_reopens() -> None:
             await client.call("bake")
 
 
-async def test_close_fails_pending_calls() -> None:
-    transport = silent()
-    client = Client(transport)
-    async with client:
-        call = asyncio.create_task(client.call("bake"))
-        await until(lambda: transport.methods()[-1] == "tools/call")
-    with pytest.raises(ConnectionError, match="the client has been closed"):
-        await call
-    assert not transport.is_open
-
-
-def test_properties_need_open_client() -> None:
-    client = Client(Server("bakery"))
-    for name in ("revision", "revision_reason", "server_info", "server_capabilities", "instructions"):
-        with pytest.raises(ConnectionError, match="async with Client"):
-            getattr(client, name)
-
-
 bakery = Server("bakery")
 
 
@@ -246,21 +202,6 @@ async def test_client_closes_with_last_block(target: Server) -> None:
         assert (await client.call(name)).text == "bread"
 
 
-async def test_client_open_cancelled_does_not_affect_others() -> None:
-    held: list[Message] = []
-    transport = ScriptedTransport(lambda _, message: held.append(message) or [])
-    client = Client(transport)
-    patient, hasty = (asyncio.ensure_future(client.__aenter__()) for _ in range(2))
-    await until(lambda: bool(held))
-    hasty.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await hasty
-    transport.say(discovered(held[0]))
-    await asyncio.wait_for(patient, PATIENCE)
-    assert client.revision == "2026-07-28"
-    await client.close()
-
-
 async def test_client_exit_cancels_pending_calls() -> None:
     ended: list[str] = []
     slow = Server("slow")
@@ -289,21 +230,6 @@ async def test_client_exit_cancels_pending_calls() -> None:
         await call
 
 
-async def test_client_exit_does_not_wait_for_blocked_send() -> None:
-    class Deaf(ScriptedTransport):
-        async def send(self, message: Outgoing) -> None:  # type: ignore[override]
-            super().send(message)
-            if message.method == "notifications/cancelled":
-                await asyncio.Event().wait()
-
-    transport = silent_server(Deaf)
-    async with Client(transport) as client:
-        call = asyncio.ensure_future(client.call("wait"))
-        await until(lambda: transport.methods()[-1] == "tools/call")
-    with pytest.raises(ConnectionError, match="has been closed"):
-        await call
-
-
 @pytest.mark.parametrize(("options", "error", "message"), [
     ({"timeout": "soon"}, TypeError, "timeout must be a number of seconds above 0, or None, got 'soon'"),
     ({"timeout": 0}, ValueError, "timeout must be a number of seconds above 0"),
@@ -319,12 +245,3 @@ async def test_call_invalid_options_are_refused(
         with pytest.raises(error, match=message):
             await client.call("bake", **options)  # type: ignore[call-overload]
         assert await _call(client) == "bread"
-
-
-async def test_sync_client_works_in_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=object))
-    with SyncClient(bakery) as client:
-        assert client.call("bake").text == "bread"
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
-    with pytest.raises(RuntimeError, match="an event loop is running"), SyncClient(bakery):
-        pass

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.client.targets.configuration import Configuration, load, workspace
+from mcpkit.client.targets.configuration import Configuration, load
 from mcpkit.client.targets.entry import Entry
 from mcpkit.client.targets.jsonc import loads
 from mcpkit.client.targets.reached import Configured, Process, Remote
@@ -38,17 +38,6 @@ def process(server: Configured) -> Process:
 def remote(server: Configured) -> Remote:
     assert isinstance(server.reached, Remote)
     return server.reached
-
-
-def test_claude_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("API_KEY", "secret")
-    monkeypatch.delenv("API_BASE_URL", raising=False)
-    servers = read_host_file(".mcp.json")
-    assert remote(servers["api-server"]) == Remote(
-        "https://api.example.com/mcp", {"Authorization": "Bearer secret"}, None, "http"
-    )
-    assert servers["api-server"].timeout == 600
-    assert process(servers["shared-server"]).command == ("/path/to/server",)
 
 
 def test_cursor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -105,23 +94,6 @@ def test_gemini_cli(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not tools.have("dangerous_tool")
 
 
-def test_cline_timeout_is_in_seconds_and_disabled_is_left_out() -> None:
-    servers = read_host_file("cline_mcp_settings.json")
-    assert list(servers) == ["local-server"]
-    assert servers["local-server"].timeout == 3600
-
-
-def test_zed(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        servers = read_host_file("zed_settings.json")
-    assert list(servers) == ["local-mcp-server", "older", "remote-mcp-server"]
-    assert caplog.messages == [
-        "the file: server mcp-server-github is left out, as an extension of Zed's starts it"
-    ]
-    assert servers["local-mcp-server"].timeout == 3600
-    assert process(servers["older"]) == Process(("some-command", "arg-1"), {"LEVEL": "debug"}, HERE)
-
-
 def test_fastmcp(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         servers = read_host_file("fastmcp.json")
@@ -133,12 +105,6 @@ def test_fastmcp(caplog: pytest.LogCaptureFixture) -> None:
         "https://events.example.com/sse", {}, None, "sse", logs_in=True
     )
     assert caplog.messages == []
-
-
-def test_configuration_without_servers_key_is_read() -> None:
-    assert process(read_configuration({"command": "uvx"})["server"]).command == ("uvx",)
-    servers = read_configuration({"a": {"command": "uvx"}, "b": {"url": "https://example.com/mcp"}})
-    assert list(servers) == ["a", "b"]
 
 
 @pytest.mark.parametrize(("content", "message"), [
@@ -166,22 +132,11 @@ def test_configuration_not_json_error_has_line(tmp_path: Path) -> None:
         load(path)
 
 
-def test_workspace_is_parent_of_host_folder() -> None:
-    assert workspace(Path("/project/.vscode/mcp.json")) == Path("/project")
-    assert workspace(Path("/project/.mcp.json")) == Path("/project")
-
-
 WORKSPACE = Path("/workspace")
 
 
 def read_entry(content: dict[str, Any], *, counts_seconds: bool = False) -> Configured:
     return Entry(content, "here", Variables(WORKSPACE, {}), WORKSPACE, counts_seconds=counts_seconds).read()
-
-
-def test_entry_type_chooses_between_command_and_url() -> None:
-    both = {"command": "uvx", "url": "https://example.com/mcp"}
-    assert isinstance(read_entry({**both, "type": "stdio"}).reached, Process)
-    assert isinstance(read_entry({**both, "type": "sse"}).reached, Remote)
 
 
 @pytest.mark.parametrize(("timeout", "counts_seconds", "seconds"), [
@@ -200,17 +155,6 @@ def test_entry_timeout_is_seconds_or_milliseconds(
     assert (
         read_entry({"command": "uvx", "timeout": timeout}, counts_seconds=counts_seconds).timeout == seconds
     )
-
-
-def test_entry_env_numbers_become_strings() -> None:
-    reached = read_entry({"command": "uvx", "env": {"PORT": 8080, "NONE": None, "RATE": 0.5}}).reached
-    assert isinstance(reached, Process)
-    assert reached.env == {"PORT": "8080", "RATE": "0.5"}
-
-
-def test_entry_excluded_tool_wins_over_included() -> None:
-    tools = read_entry({"command": "uvx", "enabledTools": ["a", "b"], "excludeTools": ["b"]}).tools
-    assert [tools.have(name) for name in "abc"] == [True, False, False]
 
 
 def test_entry_unknown_key_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

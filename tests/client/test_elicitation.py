@@ -22,7 +22,6 @@ from mcpkit import (
     ProtocolError,
     Root,
     Sample,
-    Sampled,
     Sampler,
     SampleRequest,
     Server,
@@ -150,14 +149,6 @@ async def test_elicit_handler_return_values_become_answers(revision: str, answer
         assert (await client.call("plan")).text == told
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_elicit_single_value_form_accepts_bare_value(revision: str) -> None:
-    async with Client(server, revision=revision, elicit=lambda form: "Ada") as client:
-        assert (await client.call("name")).text == "Ada"
-    async with Client(server, revision=revision, elicit=FormRequest.decline) as client:
-        assert "declined" in (await client.call("name")).text
-
-
 @pytest.mark.parametrize(("answer", "error", "problem"), [
     ({"city": "R"}, ValueError, "city: expected a string of at least 2 characters"),
     ({"city": "Rome", "days": 31}, ValueError, "days: expected an integer from 1 to 30, got 31"),
@@ -183,28 +174,6 @@ async def test_elicit_handler_error_is_raised_by_call(revision: str) -> None:
     async with Client(server, revision=revision, elicit=fail) as client:
         with pytest.raises(LookupError, match="secret"):
             await client.call("plan")
-
-
-async def test_elicit_handler_error_text_is_not_sent_to_server() -> None:
-    heard: list[str] = []
-    curious = Server("curious")
-
-    @curious.tool
-    async def ask(ctx: Context) -> None:
-        try:
-            await ctx.elicit("Who?", str)
-        except Exception as error:
-            heard.append(str(error))
-            raise
-
-    def fail(form: FormRequest) -> None:
-        raise LookupError("secret")
-
-    async with Client(curious, revision="2025-11-25", elicit=fail) as client:
-        with pytest.raises(LookupError):
-            await client.call("ask")
-        await until(lambda: len(heard) == 1)
-    assert "secret" not in heard[0]
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -262,23 +231,6 @@ async def test_sample_request_fields_and_text_answer(revision: str) -> None:
     assert request.messages[0]["role"] == "user"
 
 
-@pytest.mark.parametrize("answer", [
-    {"content": "Hm.", "model": "gpt", "stopReason": "endTurn"},
-    {"content": [{"type": "text", "text": "Hm."}], "model": "gpt", "stopReason": "endTurn"},
-    Sampled([{"type": "text", "text": "Hm."}], "assistant", "gpt", "endTurn"),
-])  # fmt: skip
-async def test_sample_answer_keeps_model_and_stop_reason(answer: Any) -> None:
-    async with Client(server, sample=lambda request: answer) as client:
-        assert (await client.call("think")).text == "Hm. (gpt, endTurn)"
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_sample_answer_without_content_is_type_error(revision: str) -> None:
-    async with Client(server, revision=revision, sample=lambda request: {"text": "Hm."}) as client:
-        with pytest.raises(TypeError, match="sample= returns a string, a Sampled, or a dict with `content`"):
-            await client.call("think")
-
-
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_sample_tools_need_declared_capability(revision: str) -> None:
     def use(request: SampleRequest) -> dict[str, Any]:
@@ -302,25 +254,6 @@ async def test_roots_accept_paths_uris_and_functions(revision: str, tmp_path: Pa
         told = (await client.call("places")).data["structuredContent"]
     found = told["result"] if isinstance(told, dict) else told
     assert found == [f"{tmp_path.as_uri()} None", "file:///srv None", "file:///home Home"]
-
-
-async def test_roots_change_notifies_handshake_server() -> None:
-    transport = declared_to("2025-11-25")
-    async with Client(transport, revision="2025-11-25", roots=[]) as client:
-        client.roots = ["/b"]
-        await until(lambda: transport.methods()[-1] == "notifications/roots/list_changed")
-    async with Client(declared_to("2025-11-25"), revision="2025-11-25") as client:
-        with pytest.raises(ValueError, match=r"give the client roots=\[\] where they come later"):
-            client.roots = ["/b"]
-        assert client.roots is None
-
-
-async def test_roots_set_later_are_declared_in_stateless_era() -> None:
-    async with Client(server) as client:
-        with pytest.raises(ProtocolError, match="roots"):
-            await client.call("places")
-        client.roots = [Root("file:///b", "B")]
-        assert (await client.call("places")).structured == ["file:///b B"]
 
 
 def declared_to(revision: str) -> ScriptedTransport:
@@ -506,32 +439,6 @@ async def test_request_without_handler_is_method_not_found(method: str) -> None:
     assert raised.value.code == -32601
 
 
-async def test_completion_with_input_required_is_error() -> None:
-    async with Client(asking(asks({"k": SURE})), elicit=FormRequest.cancel) as client:
-        with pytest.raises(ProtocolError, match="this method must not ask"):
-            await client.complete("greet", "name", "A")
-
-
-async def test_handler_failure_cancels_other_handlers() -> None:
-    ended = asyncio.Event()
-
-    async def wait(form: FormRequest) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    def fail() -> list[str]:
-        raise LookupError("no roots")
-
-    async with Client(
-        asking(asks({"k": SURE, "r": {"method": "roots/list"}})), elicit=wait, roots=fail
-    ) as client:
-        with pytest.raises(LookupError, match="no roots"):
-            await client.call("bake")
-        assert ended.is_set()
-
-
 PAGE: Message = {"mode": "url", "elicitationId": "e1", "url": "https://example.com/1", "message": "Sign in"}
 
 
@@ -574,26 +481,6 @@ async def test_url_elicitation_required_repeats_call_after_completion() -> None:
     calls = [message for message in transport.sent if message["method"] == "tools/call"]
     assert calls[0]["params"] == calls[1]["params"]
     assert calls[0]["id"] != calls[1]["id"]
-
-
-async def test_url_elicitation_required_without_completion_is_polled() -> None:
-    seen: list[UrlRequest] = []
-
-    def visit(page: UrlRequest) -> bool:
-        seen.append(page)
-        return True
-
-    transport = requiring(100, tells=False)
-    async with Client(transport, revision="2025-11-25", elicit_url=visit) as client:
-        clock = LoopClock()
-        call = asyncio.create_task(client.call("files"))
-        while not call.done():
-            clock.ahead += 1
-            await asyncio.sleep(0)
-        with pytest.raises(ProtocolError, match="sign in first"):
-            await call
-    assert len(seen) == 1
-    assert transport.methods().count("tools/call") == 11
 
 
 @pytest.mark.parametrize(("handlers", "pages"), [

@@ -83,14 +83,6 @@ async def test_tools_are_prefixed_by_server(make: Callable[..., Client]) -> None
         assert (await client.call("maps_find", {"place": "Oslo"})).text == "Oslo is here"
 
 
-async def test_prompts_are_prefixed_by_server(make: Callable[..., Client]) -> None:
-    async with make(two_servers()) as client:
-        assert [prompt["name"] for prompt in await client.list_prompts()] == ["weather_report"]
-        [message] = await client.get_prompt("weather_report", {"city": "Oslo"})
-        assert message["content"]["text"] == "Write about Oslo"
-        assert await client.complete("weather_report", "city", "Os") == ["Oslo"]
-
-
 async def test_resources_keep_their_uris(make: Callable[..., Client]) -> None:
     async with make(two_servers()) as client:
         assert [each["uri"] for each in await client.list_resources()] == ["shared://about", "maps://world"]
@@ -102,21 +94,6 @@ async def test_resources_keep_their_uris(make: Callable[..., Client]) -> None:
         assert (await client.read("shared://about"))[0]["text"] == "of weather"
         assert (await client.servers["maps"].read("shared://about"))[0]["text"] == "of maps"
         assert await client.complete("weather://{city}", "city", "Os") == ["Oslo"]
-
-
-async def test_resource_not_listed_is_requested_in_order(make: Callable[..., Client]) -> None:
-    hidden = Server("Hidden")
-    hidden.resource("hidden://listed")(about)
-    async with make(two_servers(hidden=hidden)) as client:
-        await client.list_resources()
-        hidden.resource("hidden://it", name="it")(about)
-        assert (await client.read("hidden://it"))[0]["text"] == "of nobody"
-        with pytest.raises(ProtocolError, match="other://it"):
-            await client.read("other://it")
-
-
-def about() -> str:
-    return "of nobody"
 
 
 async def test_unknown_name_is_error_with_suggestion(make: Callable[..., Client]) -> None:
@@ -132,30 +109,6 @@ async def test_unknown_name_is_error_with_suggestion(make: Callable[..., Client]
             await client.get_prompt("other")
         with pytest.raises(ProtocolError, match="forecasts"):
             await client.call("weather_forecasts")
-
-
-async def test_servers_are_clients_of_their_own(make: Callable[..., Client]) -> None:
-    async with make(two_servers()) as client:
-        assert list(client.servers) == ["weather", "maps"]
-        assert client.servers["weather"].server_info["name"] == "Weather"
-        assert (await client.servers["maps"].call("find", {"place": "Oslo"})).text == "Oslo is here"
-        assert client.instructions == "weather: Ask for a city."
-        for name in ("revision", "revision_reason", "server_info", "server_capabilities"):
-            with pytest.raises(ValueError, match=rf"several servers.*client\.servers\['weather'\]\.{name}"):
-                getattr(client, name)
-        with pytest.raises(ValueError, match="several servers"):
-            await client.request("ping")
-
-
-async def test_log_level_is_sent_to_all_servers() -> None:
-    said: list[object] = []
-    client = Client(two_servers(), revision="2025-11-25", log=lambda level, data, logger: said.append(data))
-    async with client:
-        await client.set_log_level("error")
-        await client.call("maps_find", {"place": "Oslo"})
-        await client.set_log_level("info")
-        await client.call("maps_find", {"place": "Oslo"})
-    assert said == ["looking"]
 
 
 async def test_single_server_keeps_names(make: Callable[..., Client]) -> None:
@@ -224,11 +177,6 @@ def test_roof_has_all_public_members_of_client() -> None:
     assert public - vars(Roof).keys() == {"tools"}  # which is made of two others
 
 
-def test_names_have_only_allowed_characters() -> None:
-    names = Names(["my server.v2/eu", "b"])
-    assert names.given({"my server.v2/eu": ["find"]}) == {"my_server_v2_eu_find": ("my server.v2/eu", "find")}
-
-
 def test_names_that_collide_are_numbered() -> None:
     names = Names(["a b", "a_b", "a.b"])
     given_names = names.given({"a b": ["c"], "a_b": ["c"], "a.b": ["c"]})
@@ -244,16 +192,6 @@ def test_names_too_long_end_in_digest() -> None:
     assert first == "weather_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx_" + first[-8:]
     assert list(names.given({"weather": [long[1]]})) == [first]
     assert not names.is_certain(first)
-
-
-def test_names_ambiguous_prefix_is_resolved() -> None:
-    names = Names(["a", "a_b"])
-    first, second = names.given({"a": ["b_c"], "a_b": ["c"]}).items()
-    assert first[0].startswith("a_b_c_")
-    assert first[1] == ("a", "b_c")
-    assert second == ("a_b_c", ("a_b", "c"))
-    assert names.is_certain("a_b_c")
-    assert not names.is_certain(first[0])
 
 
 SERVERS = st.lists(st.text("ab_ .", max_size=3), min_size=2, max_size=4, unique=True)

@@ -17,7 +17,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from mcpkit import Client, ClientTelemetry, Context, ProtocolError, Replay, Server, ToolError, TransportError
-from mcpkit.client.link.in_turn import MOST_WAITING, InTurn
 from mcpkit.client.observability.masking import MASK, Mask
 from mcpkit.client.observability.trace import LONGEST
 from mcpkit.middlewares import Telemetry
@@ -71,38 +70,6 @@ async def test_progress_handler_error_ends_call(turns: int) -> None:
         assert (await client.call("bake")).text == "bread"
 
 
-async def test_cancelled_call_leaves_no_handler_tasks() -> None:
-    before, begun = asyncio.all_tasks(), asyncio.Event()
-
-    async def never(*_: object) -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    async with Client(bakery, log=never, log_level="info") as client:
-        call = asyncio.ensure_future(client.call("bake", progress=never))
-        await begun.wait()
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-    await until(lambda: asyncio.all_tasks() == before)
-
-
-async def test_handler_queue_drops_beyond_limit(caplog: pytest.LogCaptureFixture) -> None:
-    go, told = asyncio.Event(), list[int]()
-
-    async def tell(number: int) -> None:
-        await go.wait()
-        told.append(number)
-
-    turns = InTurn(lambda error: None)
-    for number in range(MOST_WAITING + 10):
-        turns.call(tell, number)
-    go.set()
-    await turns.finished()
-    assert told == list(range(MOST_WAITING))
-    assert caplog.text.count("A handler is too slow") == 1
-
-
 Heard = list[tuple[str, dict[str, Any]]]
 
 
@@ -130,26 +97,6 @@ async def test_notification_handler_receives_all_notifications() -> None:
         ("example.com/rang", {"number": 1}),
         ("notifications/bare", {}),
     ]
-
-
-async def test_notification_handler_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("bakery")
-
-    @server.tool
-    def bake() -> None:
-        server.tool(bake, name="bake_again")
-
-    def fail(*told: object) -> None:
-        raise RuntimeError("no ears")
-
-    async with (
-        Client(server, revision="2025-11-25", notification=fail) as client,
-        client.watch(tools=True) as changes,
-    ):
-        await client.call("bake")
-        assert (await asyncio.wait_for(anext(changes), 10)).kind == "tools"
-    await until(lambda: "no ears" in caplog.text)
-    assert "What is told of notifications has failed" in caplog.text
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -245,32 +192,12 @@ async def test_recording_masks_secrets(tmp_path: Path) -> None:
         assert (await client.call("unlock", {"password": "another"})).text == "open"
 
 
-async def test_recording_has_one_message_per_line(tmp_path: Path) -> None:
-    path = tmp_path / "bakery.jsonl"
-    async with Client(recorded_server(), record=path) as client:
-        await client.call("bake", {"bread": "rye"})
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [next(iter(line)) for line in lines] == ["sent", "came"] * (len(lines) // 2)
-    methods = [line["sent"]["method"] for line in lines if "sent" in line]
-    assert methods == [
-        "server/discover",
-        "tools/call",
-        "tools/list",
-    ]  # which says what the result is held against
-
-
 @pytest.mark.parametrize("text", ["nothing", "{}", '{"sent": 1}\n{"a": 1, "b": 2}', '{"came": {}}\nnull'])
 def test_replay_malformed_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"line \d: this is no recording"):
         Replay(path)
-
-
-async def test_recording_not_writable_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with Client(recorded_server(), record=tmp_path) as client:
-        assert (await client.call("bake", {"bread": "rye"})).text == "rye 1"
-    assert "What looks at the messages has failed" in caplog.text
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

@@ -94,37 +94,6 @@ async def test_all_pages_invalid_cursor_starts_over() -> None:
     assert asked == [{}, {"cursor": "2"}, {}, {"cursor": "2"}]
 
 
-async def test_all_pages_cursor_always_invalid_is_error() -> None:
-    asked: list[dict[str, Any]] = []
-
-    def answer(params: dict[str, Any]) -> dict[str, Any]:
-        asked.append(params)
-        if params:
-            raise ProtocolError(-32602, "no such cursor")
-        return {"tools": [], "nextCursor": "2"}
-
-    with pytest.raises(ProtocolError, match="no such cursor"):
-        await listed(answer)
-    assert len(asked) == 6
-
-
-async def test_all_pages_other_error_is_raised_at_once() -> None:
-    for first in (True, False):
-        asked: list[dict[str, Any]] = []
-
-        def answer(
-            params: dict[str, Any], first: bool = first, asked: list[dict[str, Any]] = asked
-        ) -> dict[str, Any]:
-            asked.append(params)
-            if first or params:
-                raise ProtocolError(-32602 if first else -32603, "no")
-            return {"tools": [], "nextCursor": "2"}
-
-        with pytest.raises(ProtocolError, match="no"):
-            await listed(answer)
-        assert len(asked) == (1 if first else 2)
-
-
 async def test_all_pages_list_changed_between_pages_starts_over() -> None:
     cache = ResultCache()
     asked: list[dict[str, Any]] = []
@@ -138,16 +107,6 @@ async def test_all_pages_list_changed_between_pages_starts_over() -> None:
         return {"tools": [{"n": len(asked)}]} if params else {"tools": [{"n": len(asked)}], "nextCursor": "2"}
 
     assert (await listed(answer, cache))["tools"] == [3, 4]
-
-
-async def test_all_pages_list_changing_always_is_returned() -> None:
-    cache = ResultCache()
-
-    def answer(params: dict[str, Any]) -> dict[str, Any]:
-        cache.hear("notifications/tools/list_changed", {})
-        return {"tools": [{"n": 1}]} if params else {"tools": [{"n": 0}], "nextCursor": "2"}
-
-    assert (await listed(answer, cache))["tools"] == [0, 1]
 
 
 @pytest.mark.parametrize(("page", "said"), [

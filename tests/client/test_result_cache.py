@@ -11,7 +11,6 @@ import pytest
 from mcpkit import Cache, Client, ProtocolError, Server
 from mcpkit.client.link.cache import MAX_TTL, ResultCache
 from tests.helpers.clock import Clock
-from tests.helpers.waiting import over
 
 pytestmark = pytest.mark.anyio
 
@@ -114,19 +113,6 @@ async def test_cache_key_is_method_and_params() -> None:
             5,
             6,
         ]
-
-
-async def test_request_with_own_meta_is_not_cached() -> None:
-    cache, server = ResultCache(), cacheable()
-    assert [await number(cache, server, params={"_meta": {"com.example/a": 1}}) for _ in range(2)] == [1, 2]
-
-
-async def test_trace_context_is_no_part_of_cache_key() -> None:
-    cache, server = ResultCache(), cacheable()
-    for span in ("1", "2"):
-        trace = {"traceparent": f"00-{span}-{span}-01", "tracestate": "a=1", "baggage": "b=2"}
-        assert await number(cache, server, params={"_meta": trace}) == 1
-    assert await number(cache, server) == 1
 
 
 async def test_private_results_are_not_cached_under_several_authorizations() -> None:
@@ -233,18 +219,6 @@ async def test_answer_requested_before_change_is_not_cached() -> None:
     assert await number(cache, server) == 2
 
 
-async def test_clear_drops_results_and_pending_answers() -> None:
-    cache, server = ResultCache(), cacheable()
-    await number(cache, server, "server/discover")
-    server.held = asyncio.Event()
-    on_its_way = asyncio.create_task(number(cache, server))
-    await asyncio.sleep(0)
-    cache.clear()
-    server.held.set()
-    assert await on_its_way == 2
-    assert [await number(cache, server, each) for each in ("server/discover", "tools/list")] == [3, 4]
-
-
 async def test_concurrent_equal_requests_are_sent_once() -> None:
     cache, server = ResultCache(), cacheable()
     server.held = asyncio.Event()
@@ -255,72 +229,6 @@ async def test_concurrent_equal_requests_are_sent_once() -> None:
     assert [each["number"] for each in answers] == [1] * 5
     assert len({id(each["tools"]) for each in answers}) == 5
     assert server.asked == 1
-
-
-async def test_waiting_request_is_sent_when_first_fails() -> None:
-    for fails in (False, True):
-        cache, server, is_over = ResultCache(), cacheable(), asyncio.Event()
-
-        async def fail(is_over: asyncio.Event = is_over) -> dict[str, Any]:
-            await is_over.wait()
-            raise ProtocolError(-32603, "no")
-
-        first = asyncio.create_task(cache.answer("tools/list", {}, fail))
-        await asyncio.sleep(0)
-        second = asyncio.create_task(number(cache, server))
-        await asyncio.sleep(0)
-        assert server.asked == 0
-        if fails:
-            is_over.set()
-            with pytest.raises(ProtocolError):
-                await first
-        else:
-            await over(first)
-        assert await second == 1
-
-
-async def test_uncacheable_answer_is_not_shared_twice() -> None:
-    cache, server = ResultCache(), cacheable(ttlMs=0)
-    for in_flight in (1, 3):  # the second time it is known
-        server.held = asyncio.Event()
-        before = server.asked
-        wanting = [asyncio.create_task(number(cache, server)) for _ in range(3)]
-        await asyncio.sleep(0)
-        assert server.asked == before + in_flight
-        server.held.set()
-        assert sorted(await asyncio.gather(*wanting)) == [before + 1, before + 2, before + 3]
-
-
-async def test_private_answer_is_not_shared_under_several_authorizations() -> None:
-    cache, server = ResultCache(keeps_private=False), cacheable()
-    server.held = asyncio.Event()
-    wanting = [asyncio.create_task(number(cache, server)) for _ in range(3)]
-    await asyncio.sleep(0)
-    server.held.set()
-    assert sorted(await asyncio.gather(*wanting)) == [1, 2, 3]
-
-
-async def test_unshared_request_is_sent_alone() -> None:
-    cache, server = ResultCache(), cacheable()
-    server.held = asyncio.Event()
-    wanting = [asyncio.create_task(number(cache, server, is_shared=each)) for each in (False, True, False)]
-    await asyncio.sleep(0)
-    assert server.asked == 3
-    server.held.set()
-    await asyncio.gather(*wanting)
-    assert await number(cache, server, is_shared=False) == 3
-
-
-async def test_late_answer_does_not_replace_newer_result() -> None:
-    cache, server = ResultCache(), cacheable()
-    server.held = held = asyncio.Event()
-    slow = asyncio.create_task(number(cache, server))
-    await asyncio.sleep(0)
-    server.held = None
-    assert await number(cache, server, fresh=True) == 2
-    held.set()
-    assert await slow == 1
-    assert await number(cache, server) == 2
 
 
 async def test_max_entries_evicts_least_recently_used() -> None:
@@ -415,32 +323,6 @@ async def test_client_without_cache_sends_every_request(options: dict[str, Any])
             *(client.list_tools() for _ in range(3)), *(client.read("x://a") for _ in range(3))
         )
         assert sorted(counted.asked) == ["resources/read"] * 3 + ["tools/list"] * 3
-
-
-async def test_client_caches_list_of_several_pages_as_whole() -> None:
-    counted = Counted(page_size=1)
-    async with Client(counted.server) as client:
-        counted.asked.clear()
-        tools = await client.list_tools()
-        assert [tool["name"] for tool in tools] == ["a", "b", "c"]
-        assert counted.asked == ["tools/list"] * 3
-        tools.pop()
-        assert [tool["name"] for tool in await client.list_tools()] == ["a", "b", "c"]
-        assert len(counted.asked) == 3
-        page = await client.request("tools/list")
-        again = await client.request("tools/list", {"cursor": page["nextCursor"]})
-        assert await client.request("tools/list") == page
-        assert await client.request("tools/list", {"cursor": page["nextCursor"]}) == again
-        assert len(counted.asked) == 5
-
-
-async def test_client_reopened_starts_with_empty_cache() -> None:
-    counted = Counted()
-    client = Client(counted.server)
-    for _ in range(2):
-        async with client:
-            await client.list_tools()
-    assert counted.asked.count("tools/list") == 2
 
 
 @pytest.mark.parametrize(("options", "asked"), [

@@ -250,26 +250,6 @@ async def test_result_ambiguous_is_protocol_error_naming_member(
             await asks[method]("bake")
 
 
-async def test_prompt_and_resource_with_one_reading_are_read() -> None:
-    answers: dict[str, Message] = {}
-    text = {"uri": "note://1", "text": "bread"}
-    async with Client(answering(answers), cache=False) as client:
-        for messages in ("bread", ["bread"], {"role": ["user"], "content": ["bread"]}):
-            answers["prompts/get"] = {"messages": messages}
-            assert await client.get_prompt("plan") == [{"role": "user", "content": ONE}]
-        answers["prompts/get"] = {"messages": [{"role": "user", "content": [ONE, "butter"]}]}
-        assert [each["content"]["text"] for each in await client.get_prompt("plan")] == ["bread", "butter"]
-        for contents in ("bread", {"text": "bread"}, [{"uri": None, "text": ["bread"], "blob": ""}]):
-            answers["resources/read"] = {"contents": contents}
-            assert await client.read("note://1") == [text]
-        answers["resources/read"] = {"contents": [{"uri": "note://1", "text": "bread", "blob": "YnJlYWQ="}]}
-        assert await client.read("note://1") == [text]
-        answers["resources/read"] = {"contents": [{"text": "", "blob": "data:image/png;base64,iVBORw"}]}
-        assert await client.read("note://1") == [
-            {"uri": "note://1", "mimeType": "image/png", "blob": "iVBORw=="}
-        ]
-
-
 def forms(data: bytes, draw: random.Random) -> dict[str, str]:
     """Return the forms in which servers write base64."""
     plain = b64encode(data).decode()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
 
 from mcpkit import Change, Client, Context, ProtocolError, Server, SyncClient
 from tests.helpers.changing_server import changing_server
-from tests.helpers.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -84,31 +82,6 @@ def test_sync_client_thread_ends_on_close() -> None:
         client.call("bake", {"number": 1})
 
 
-def test_sync_client_failed_open_leaves_no_thread() -> None:
-    before = loops()
-    with pytest.raises(ProtocolError), SyncClient(Failing()):
-        pass
-    assert loops() == before
-
-
-class Failing:
-    async def open(self, receiver: object) -> None:
-        raise ProtocolError(-1, "no")
-
-    def send(self, message: object) -> None:
-        raise AssertionError
-
-    async def close(self) -> None:
-        pass
-
-
-def test_sync_client_callback_cannot_call_it() -> None:
-    with SyncClient(server) as client:
-        with pytest.raises(RuntimeError, match="would stand still"):
-            client.call("bake", {"number": 3}, progress=lambda *step: client.list_tools())
-        assert client.call("bake", {"number": 3}).text == "3"
-
-
 def test_sync_client_signature_equals_client() -> None:
     import inspect
 
@@ -117,12 +90,6 @@ def test_sync_client_signature_equals_client() -> None:
 
 
 plain_server = Server("bakery")
-
-
-@plain_server.tool(name="bake")
-def plain_bake() -> str:
-    """Bake."""
-    return "bread"
 
 
 def test_sync_client_is_shared_by_threads() -> None:
@@ -161,27 +128,3 @@ def test_sync_watch_yields_changes(revision: str) -> None:
         changes.close()
         with pytest.raises(ProtocolError, match="the list of prompts"), client.watch(prompts=True):
             pass
-
-
-def test_sync_watch_in_thread_ends_with_client() -> None:
-    server = changing_server()
-    heard: list[Change] = []
-    is_heard = threading.Event()
-
-    def follow(client: SyncClient) -> None:
-        with client.watch(resources="x://a") as changes:
-            for change in changes:
-                heard.append(change)
-                is_heard.set()
-
-    with SyncClient(server) as client:
-        following = threading.Thread(target=follow, args=(client,))
-        following.start()
-        deadline = time.monotonic() + PATIENCE
-        while not is_heard.is_set():
-            assert time.monotonic() < deadline
-            client.call("change")
-            is_heard.wait(0.01)
-    following.join(PATIENCE)
-    assert not following.is_alive()
-    assert set(heard) == {Change("resource", "x://a")}

@@ -122,13 +122,6 @@ async def test_watch_resource_update_yields_its_uri_only(revision: str) -> None:
         await nothing_waits(changes)
 
 
-async def test_watch_without_arguments_yields_all_lists(revision: str) -> None:
-    async with connected(revision) as (observed, client), client.watch() as changes:
-        for kind in ("resources", "tools", "prompts"):
-            observed.add(kind)
-            assert await next_change(changes) == Change(kind)
-
-
 async def test_watch_template_yields_matching_resources(revision: str) -> None:
     async with (
         connected(revision) as (observed, client),
@@ -179,35 +172,6 @@ async def test_watch_break_ends_subscription(revision: str) -> None:
         await until(lambda: not observed.watched)
 
 
-@pytest.mark.slow
-async def test_watch_cancellation_ends_subscription(revision: str) -> None:
-    async with connected(revision) as (observed, client):
-
-        async def consume() -> None:
-            async for _ in client.watch(resources="x://a"):
-                pass
-
-        consuming = asyncio.create_task(consume())
-        await until(lambda: observed.watched == {"a"})
-        await over(consuming)
-        assert consuming.cancelled()
-        del consuming
-        gc.collect()
-        await until(lambda: not observed.watched)
-
-
-async def test_watch_close_ends_pending_next(revision: str) -> None:
-    async with connected(revision) as (observed, client):
-        changes = client.watch(resources="x://a")
-        waiting = asyncio.create_task(anext(changes, None))
-        await until(lambda: observed.watched == {"a"})
-        await changes.aclose()
-        assert await waiting is None
-        await until(lambda: not observed.watched)
-        await changes.aclose()
-        assert [change async for change in changes] == []
-
-
 async def test_watch_close_ends_pending_join() -> None:
     transport = ScriptedTransport(
         lambda _, message: [discovered(message)] if message["method"] == "server/discover" else None
@@ -218,21 +182,6 @@ async def test_watch_close_ends_pending_join() -> None:
         await until(lambda: transport.methods()[-1] == "subscriptions/listen")
         await changes.aclose()
         assert await waiting is None
-
-
-async def test_watch_several_watches_of_one_resource_are_independent(revision: str) -> None:
-    async with connected(revision) as (observed, client):
-        async with client.watch(resources="x://a") as first:
-            async with client.watch(resources="x://a") as second, client.watch(resources=["x://b"]) as third:
-                observed.server.resource_updated("x://a")
-                assert await next_change(first) == await next_change(second) == Change("resource", "x://a")
-                observed.server.resource_updated("x://b")
-                assert await next_change(third) == Change("resource", "x://b")
-            await until(lambda: observed.watched == {"a"})
-            observed.server.resource_updated("x://a")  # which one that has gone has not taken away
-            assert await next_change(first) == Change("resource", "x://a")
-            await nothing_waits(first)
-        await until(lambda: not observed.watched)
 
 
 async def test_watch_ends_when_client_closes(revision: str) -> None:
@@ -267,14 +216,6 @@ async def test_watch_unsupported_changes_raise_protocol_error(revision: str) -> 
         async with client.watch() as changes:
             server.tool(name="b")(_nothing)
             assert await next_change(changes) == Change("tools")
-
-
-async def test_watch_invalid_resources_argument_is_refused() -> None:
-    client = Client(Server("s"))
-    with pytest.raises(TypeError, match="takes True, a URI, or URIs"):
-        client.watch(resources=[1])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="has no URI"):
-        client.watch(resources=[])
 
 
 async def test_watch_change_invalidates_cached_results() -> None:
@@ -386,22 +327,6 @@ async def test_subscription_joined_while_pending_waits_for_same_answer() -> None
         await until(lambda: session.asked() == ["subscribe x://a", "unsubscribe x://a"])
 
 
-async def test_subscription_cancelled_while_pending_leaves_nothing() -> None:
-    session = Session()
-    held: list[Message] = []
-    session.answer = lambda message: held.append(message)  # type: ignore[func-returns-value]
-    async with Client(session.transport, revision="2025-11-25") as client:
-        first = asyncio.create_task(client.watch(resources="x://a").__aenter__())
-        await until(lambda: held)
-        session.answer = lambda message: {"id": message["id"], "result": {}}
-        second = asyncio.create_task(client.watch(resources="x://a").__aenter__())
-        await asyncio.sleep(0)
-        first.cancel()
-        async with await second:
-            assert session.asked() == ["subscribe x://a"] * 2
-        await until(lambda: session.asked()[2:] == ["unsubscribe x://a"])
-
-
 async def test_subscription_refused_unsubscribes_others() -> None:
     session = Session()
     session.answer = lambda message: (
@@ -415,23 +340,6 @@ async def test_subscription_refused_unsubscribes_others() -> None:
                 pass
         await until(lambda: "unsubscribe x://a" in session.asked())
         assert "unsubscribe x://b" not in session.asked()
-
-
-async def test_subscription_after_pending_unsubscribe_subscribes_again() -> None:
-    session = Session()
-    async with Client(session.transport, revision="2025-11-25") as client:
-        session.held = []
-        async with client.watch(resources="x://a"):
-            pass
-        await until(lambda: session.held)
-        joining = asyncio.create_task(client.watch(resources="x://a").__aenter__())
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert session.asked() == ["subscribe x://a", "unsubscribe x://a"]
-        session.transport.say({"id": session.held[0]["id"], "result": {}})
-        async with await joining:
-            assert session.asked()[2:] == ["subscribe x://a"]
-        await until(lambda: session.asked()[3:] == ["unsubscribe x://a"])
 
 
 async def test_resource_update_of_related_uri_is_yielded() -> None:

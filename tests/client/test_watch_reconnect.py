@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,10 +13,9 @@ import pytest
 from mcpkit import Cache, Change, Client, ProtocolError, Server, TransportError
 from mcpkit.client.changes import listening
 from mcpkit.client.changes.changes import Watch
-from tests.helpers.listening import hearing
 from tests.helpers.restarted import Restarted
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error, initialized
-from tests.helpers.waiting import PATIENCE, LoopClock, over, until
+from tests.helpers.waiting import PATIENCE, LoopClock, until
 
 pytestmark = pytest.mark.anyio
 
@@ -79,17 +77,6 @@ async def test_watch_reconnects_and_yields_possible_changes(revision: str) -> No
             assert await next_change(changes) == Change("resource", "x://a")
             way.server.tool(name="b")(_text)
             assert await next_change(changes) == Change("tools")
-
-
-async def test_watch_pending_change_stays_certain_after_reconnect(revision: str) -> None:
-    async with watching(revision) as (way, _, changes):
-        way.server.resource_updated("x://a")
-        for _ in range(20):
-            await asyncio.sleep(0)
-        await way.die()
-        await until(lambda: way.opened == 2)
-        assert await next_change(changes) == Change("resource", "x://a")
-        assert await next_change(changes) == MISSED[0]
 
 
 async def test_watch_reconnect_invalidates_cached_results(revision: str) -> None:
@@ -169,15 +156,6 @@ async def test_watch_reconnect_exhausted_raises_last_error(revision: str) -> Non
             await next_change(changes)
 
 
-async def test_watch_reconnect_to_server_without_capability_is_error(revision: str) -> None:
-    servers = iter([small_server, small_server, lambda: Server("empty")])
-    way = Restarted(lambda: next(servers)())
-    async with Client(way, revision=revision) as client, client.watch(tools=True) as changes:
-        await way.die()
-        with pytest.raises(ProtocolError, match="does not tell of changes of the list of tools"):
-            await next_change(changes)
-
-
 def stateless(listen: Callable[[ScriptedTransport, Message], Any]) -> ScriptedTransport:
     def script(transport: ScriptedTransport, message: Message) -> Any:
         if message["method"] == "server/discover":
@@ -223,18 +201,6 @@ async def test_watch_stream_ended_by_server_is_joined_again() -> None:
     assert transport.sent[-1]["params"]["requestId"] == streams[2]["id"]
 
 
-async def test_watch_first_join_is_tried_three_times() -> None:
-    def listen(_: ScriptedTransport, __: Message) -> Any:
-        raise TransportError("no way", may_have_begun=False)
-
-    transport = stateless(listen)
-    async with Client(transport) as client:
-        with pytest.raises(TransportError, match="no way"):
-            async with client.watch(tools=True):
-                pass
-        assert transport.methods().count("subscriptions/listen") == 3
-
-
 async def test_watch_ignores_notifications_of_other_streams() -> None:
     streams: list[Message] = []
 
@@ -262,14 +228,6 @@ async def test_watch_ignores_notifications_of_other_streams() -> None:
         assert await next_change(second) == Change("tools")
 
 
-async def test_watch_change_sent_with_acknowledgement_is_yielded() -> None:
-    transport = stateless(
-        lambda _, message: [acknowledged(message), notification_of(message, "tools/list_changed")]
-    )
-    async with Client(transport) as client, client.watch(tools=True) as changes:
-        assert await next_change(changes) == Change("tools")
-
-
 @pytest.mark.parametrize(("honoured", "said"), [
     ({"toolsListChanged": False}, "the list of tools, x://a"),
     ({"toolsListChanged": True}, "changes of x://a;"),
@@ -292,130 +250,6 @@ async def test_watch_missing_acknowledgement_times_out() -> None:
             async with client.watch(tools=True):
                 pass
         await until(lambda: transport.methods()[-1] == "notifications/cancelled")
-
-
-async def test_watch_client_closed_while_joining_raises() -> None:
-    transport = stateless(lambda *_: None)
-    client = Client(transport)
-    async with client:
-        joining = asyncio.create_task(client.watch(tools=True).__aenter__())
-        await until(lambda: transport.methods()[-1] == "subscriptions/listen")
-    with pytest.raises(ConnectionError, match="closed"):
-        await joining
-
-
-NAMES = "abc"
-
-
-def make() -> Server:
-    server = Server("small")
-    for name in NAMES:
-        server.resource(f"x://{name}", name=name)(_text)
-    return server
-
-
-async def turns(times: int) -> None:
-    for _ in range(times):
-        await asyncio.sleep(0)
-
-
-class Round:
-    """One round: a client of a server that is restarted, and who watches what."""
-
-    def __init__(self, seed: int, way: Restarted, client: Client) -> None:
-        self.random = random.Random(seed)
-        self.way = way
-        self.client = client
-        self.joining: list[tuple[Watch, set[str], asyncio.Task[Watch]]] = []
-        self.open: list[tuple[Watch, set[str]]] = []
-
-    async def step(self) -> None:
-        """Do one thing."""
-        chance = self.random.choices(
-            [self.die, self.update, self.join, self.settle, self.leave, self.listen_in_vain],
-            [15, 25, 25, 15, 10, 10],
-        )
-        await chance[0]()
-        await turns(self.random.randrange(4))
-
-    async def die(self) -> None:
-        if self.way.opened:
-            await self.way.die()
-
-    async def update(self) -> None:
-        self.way.server.resource_updated(f"x://{self.random.choice(NAMES)}")
-
-    async def join(self) -> None:
-        uris = {f"x://{name}" for name in self.random.sample(NAMES, self.random.randrange(1, 4))}
-        watch = self.client.watch(resources=sorted(uris))
-        self.joining.append((watch, uris, asyncio.create_task(watch.__aenter__())))
-
-    async def settle(self) -> None:
-        if self.joining:
-            watch, uris, joining = self.joining.pop(self.random.randrange(len(self.joining)))
-            if self.random.random() < 0.5:
-                joining.cancel()
-            # It may have broken as often as it is tried.
-            with suppress(asyncio.CancelledError, TransportError):
-                await asyncio.wait_for(joining, PATIENCE)
-                self.open.append((watch, uris))
-
-    async def leave(self) -> None:
-        if self.open:
-            await self.open.pop(self.random.randrange(len(self.open)))[0].aclose()
-
-    async def listen_in_vain(self) -> None:
-        if self.open:
-            watch, _ = self.random.choice(self.open)
-            await self.empty(watch, turn=1)
-
-    async def empty(self, watch: Watch, *, turn: int = 20) -> None:
-        """Take all changes that wait."""
-        while True:
-            taking = asyncio.ensure_future(anext(watch))
-            await turns(turn)
-            if not taking.done():
-                await over(taking)
-                return
-            await taking
-
-    async def end(self) -> None:
-        """Make sure that each watch that is open hears of everything, and leave."""
-        while self.joining:
-            await self.settle()
-        await turns(200)
-        for watch, _ in self.open:
-            await self.empty(watch)
-        for name in NAMES:
-            self.way.server.resource_updated(f"x://{name}")
-        for watch, uris in self.open:
-            told = {(await asyncio.wait_for(anext(watch), PATIENCE)).uri for _ in uris}
-            assert told == uris
-        while self.open:
-            await self.leave()
-        await turns(50)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_watch_random_joins_and_breaks_lose_no_change(
-    revision: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def no_pause(_: float) -> None:
-        await turns(1)
-
-    monkeypatch.setattr(listening, "sleep", no_pause)
-    for seed in range(40):
-        before = asyncio.all_tasks()
-        way = Restarted(make)
-        async with Client(way, revision=revision) as client:
-            one = Round(seed, way, client)
-            for _ in range(one.random.randrange(5, 40)):
-                await one.step()
-            await one.end()
-            assert hearing(way.server) <= (1 if revision < "2026" else 0)  # the session hears of lists anyway
-        await turns(20)
-        assert asyncio.all_tasks() == before, seed
 
 
 def with_tool(name: str) -> Server:
@@ -451,17 +285,6 @@ async def test_watch_of_several_servers_yields_changes_of_each(
     assert not caplog.messages
 
 
-async def test_watch_of_several_servers_unsupported_change_is_error() -> None:
-    async with Client({"mcpServers": {"one": with_tool("one"), "two": with_tool("two")}}) as client:
-        with pytest.raises(ProtocolError, match="changes of x://a, the list of prompts;"):
-            async with client.watch(tools=True, prompts=True, resources="x://a"):
-                pass
-    async with Client({"mcpServers": {"one": Server("empty")}}) as client:
-        with pytest.raises(ProtocolError, match="any list"):
-            async with client.watch():
-                pass
-
-
 def refusing_later(transport: ScriptedTransport, message: Message) -> Any:
     """Tell of changes, and speak to nobody who comes again."""
     if message["method"] == "initialize" and transport.opened > 1:
@@ -489,13 +312,3 @@ async def test_watch_of_several_servers_continues_without_lost_server(
         async with client.watch(tools=True):  # begins without it
             pass
     assert caplog.messages == ["Changes at the server lost are not heard: no more"] * 2
-
-
-async def test_watch_of_several_servers_all_lost_raises() -> None:
-    transports = [ScriptedTransport(refusing_later), ScriptedTransport(refusing_later)]
-    config = {"mcpServers": {"one": transports[0], "two": transports[1]}}
-    async with Client(config, revision="2025-11-25") as client, client.watch(tools=True) as changes:
-        for transport in transports:
-            transport.die()
-        with pytest.raises(ProtocolError, match="no more"):
-            await next_change(changes)

@@ -57,13 +57,6 @@ def test_is_headless_by_environment(
     assert is_headless() == headless
 
 
-def test_is_headless_on_mac_only_over_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert not is_headless()
-    monkeypatch.setenv("SSH_CONNECTION", "a")
-    assert is_headless()
-
-
 @pytest.mark.parametrize("url", [
     "file:///etc/passwd", "javascript:alert(1)", "-new-window https://id.example", "https://id.example/a b",
     'https://id.example/"&calc"', "https://id.example/$(id)", "https://id.example/\n", "https://id.example/`id`",

@@ -19,7 +19,7 @@ from mcpkit.auth.discovery import AuthorizationServerMetadata
 from mcpkit.client.authorization.dpop import Proofs
 from mcpkit.client.authorization.errors import AuthorizationFailedError
 from mcpkit.client.authorization.presented import Presented
-from mcpkit.client.authorization.private_key_jwt import ForeignAssertion, PrivateKeyJwt, SigningKey
+from mcpkit.client.authorization.private_key_jwt import PrivateKeyJwt, SigningKey
 from mcpkit.client.authorization.roles import TokenRequest
 
 pytestmark = pytest.mark.anyio
@@ -59,17 +59,6 @@ def test_dpop_nonce_is_per_origin() -> None:
 def test_dpop_stored_key_shows_public_members_only() -> None:
     key = {**Proofs().key, "kid": "mine", "note": "SECRET"}
     assert set(read(Proofs(key).proof("GET", SERVER))[0]["jwk"]) == {"kty", "crv", "x", "y"}
-
-
-@pytest.mark.parametrize("key", [
-    {}, {"kty": "oct", "k": "c2VjcmV0"},
-    {"kty": "EC", "crv": "P-256", "x": "1", "y": "2", "d": "3"},
-    {**ECKey.generate_key("P-384").as_dict(private=True)},
-    ECKey.generate_key("P-256").as_dict(private=False),
-    {"kty": "EC", "crv": "P-256", "x": 1, "y": [], "d": None},
-])  # fmt: skip
-def test_dpop_unusable_key_is_replaced(key: dict[str, Any]) -> None:
-    assert read(Proofs(key).proof("GET", SERVER))
 
 
 def test_dpop_key_is_not_shown() -> None:
@@ -134,19 +123,6 @@ async def test_client_assertion_claims_and_algorithms(algorithm: str, form: str,
     assert tokens[0].claims["jti"] != tokens[1].claims["jti"]
 
 
-@pytest.mark.slow
-async def test_client_assertion_audience_algorithm_and_key_id() -> None:
-    key = KEYS["RS256"]
-    signing = SigningKey({**key.as_dict(private=True), "kid": "of the JWK"}, algorithm="PS256")
-    assertion = (await signed(PrivateKeyJwt("reports", signing, audience=TOKEN)))["client_assertion"]
-    token = jwt.decode(assertion, key, algorithms=["PS256"])
-    assert token.header == {"typ": "JWT", "alg": "PS256", "kid": "of the JWK"}
-    assert token.claims["aud"] == TOKEN
-    named = SigningKey(key.as_pem(private=True).decode(), key_id="mine")
-    assertion = (await signed(PrivateKeyJwt("reports", named)))["client_assertion"]
-    assert jwt.decode(assertion, key).header["kid"] == "mine"
-
-
 async def test_client_assertion_uses_algorithm_of_server() -> None:
     authentication = PrivateKeyJwt("reports", SigningKey(KEYS["RS256"].as_dict(private=True)))
     assertion = (await signed(authentication, "ES256", "PS384"))["client_assertion"]
@@ -175,15 +151,6 @@ def test_signing_key_is_not_shown() -> None:
     key = KEYS["ES256"].as_dict(private=True)
     authentication = PrivateKeyJwt("reports", SigningKey(key))
     assert key["d"] not in repr(authentication) + repr(vars(authentication)) + repr(SigningKey(key))
-
-
-async def test_foreign_assertion_is_read_for_each_request(tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    authentication = ForeignAssertion("reports", Presented("assertion=", file))
-    for text in ("one", "two"):
-        file.write_text(f"{text}\n")
-        sent = await signed(authentication)
-        assert (sent["client_assertion"], sent["client_id"]) == (text, "reports")
 
 
 async def test_presented_token_from_text_file_or_function(tmp_path: Path) -> None:

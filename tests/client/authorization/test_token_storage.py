@@ -6,8 +6,6 @@ import asyncio
 import json
 import logging
 import os
-import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -85,16 +83,6 @@ async def test_storage_key_is_resource_and_client(storage: TokenStorage) -> None
     assert await storage.registration(f"{ISSUER}/") is None
 
 
-async def test_storage_ignores_record_of_another_resource(storage: TokenStorage) -> None:
-    other = replace(TOKENS, resource="https://other.example")
-    await storage.save(f"tokens {RESOURCE}", other.record())
-    await storage.save(
-        f"registration {ISSUER}", replace(REGISTRATION, issuer="https://other.example").record()
-    )
-    assert await storage.tokens(RESOURCE) is None
-    assert await storage.registration(ISSUER) is None
-
-
 async def test_storage_reads_previous_version_and_keeps_later_one(
     storage: TokenStorage, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -135,23 +123,6 @@ async def test_storage_renewing_is_exclusive_per_resource(storage: TokenStorage)
     assert order == ["other", "first", "second"]
 
 
-async def test_storage_renewing_is_exclusive_between_event_loops(storage: TokenStorage) -> None:
-    is_within, order = threading.Event(), []
-
-    async def elsewhere() -> None:
-        is_within.set()
-        async with storage.renewing(RESOURCE):
-            order.append("elsewhere")
-
-    async with storage.renewing(RESOURCE):
-        thread = threading.Thread(target=lambda: asyncio.run(elsewhere()))
-        thread.start()
-        await asyncio.to_thread(is_within.wait)
-        order.append("here")
-    await asyncio.to_thread(thread.join)
-    assert order == ["here", "elsewhere"]
-
-
 def test_storage_repr_has_no_secret() -> None:
     shown = f"{TOKENS!r} {TOKENS} {REGISTRATION!r} {MemoryTokens()!r} {FileTokens('x')!r}"
     assert "SECRET" not in shown
@@ -161,25 +132,6 @@ def test_storage_repr_has_no_secret() -> None:
 @pytest.mark.usefixtures("backend")
 async def test_default_storage_is_keyring() -> None:
     assert isinstance(default_storage(), KeyringTokens)
-
-
-@pytest.mark.parametrize("backend_name", ["fail", "null"])
-async def test_default_storage_without_real_keyring_is_memory(backend_name: str) -> None:
-    before = keyring.get_keyring()
-    keyring.set_keyring(
-        getattr(__import__(f"keyring.backends.{backend_name}").backends, backend_name).Keyring()
-    )
-    try:
-        assert isinstance(default_storage(), MemoryTokens)
-    finally:
-        keyring.set_keyring(before)
-
-
-async def test_default_storage_without_keyring_package_is_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "keyring", None)
-    assert isinstance(default_storage(), MemoryTokens)
-    with pytest.raises(ImportError, match=r"pip install .*\[keyring\]"):
-        KeyringTokens()
 
 
 async def test_keyring_splits_long_tokens(backend: MemoryKeyring) -> None:
@@ -250,15 +202,6 @@ async def test_file_tokens_open_to_others_are_refused(path: Path, what: str, bit
     assert await storage.tokens(FILE_RESOURCE) == FILE_TOKENS
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root gives files away")
-async def test_file_tokens_of_another_user_are_refused(path: Path) -> None:
-    storage = FileTokens(path)
-    await storage.keep_tokens(FILE_TOKENS)
-    os.chown(path, 65534, 65534)
-    with pytest.raises(TokenStorageError, match="belongs to another user"):
-        await storage.tokens(FILE_RESOURCE)
-
-
 async def test_file_tokens_link_folder_and_pipe_are_refused(path: Path) -> None:
     path.parent.mkdir(mode=0o700)
     target = path.parent / "elsewhere"
@@ -287,14 +230,6 @@ async def test_file_tokens_malformed_file_is_kept_and_not_quoted(path: Path, tex
         assert "SECRET" not in str(raised.value)
         assert raised.value.__context__ is None or "SECRET" not in str(raised.value.__context__)
     assert path.read_text() == text
-
-
-async def test_file_tokens_concurrent_changes_are_all_kept(path: Path) -> None:
-    storages = [FileTokens(path) for _ in range(4)]
-    each = [replace(FILE_TOKENS, resource=f"https://{number}.example") for number in range(40)]
-    await asyncio.gather(*(storages[n % 4].keep_tokens(tokens) for n, tokens in enumerate(each)))
-    assert [await storages[0].tokens(tokens.resource) for tokens in each] == each
-    assert [left.name for left in path.parent.iterdir()] == [path.name]
 
 
 JSON_VALUES = st.recursive(

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from mcp.server.lowlevel import NotificationOptions
 
-from mcpkit import Change, Client, OutcomeUnknownError, ProtocolError
+from mcpkit import Change, Client, OutcomeUnknownError
 from mcpkit.client.changes.changes import Watch
 from mcpkit.client.transports.http.sse import SseTransport
 from tests.helpers import changing_server
 from tests.helpers.changing_server import changing_server as make_server
 from tests.helpers.changing_server import official
-from tests.helpers.scripted_http import Asked, Reply, greeting, scripted
 from tests.helpers.serving import in_thread
 from tests.helpers.waiting import PATIENCE, until
 from tests.integration.interop.cutting_proxy import cutting
@@ -26,7 +25,6 @@ from tests.integration.interop.cutting_proxy import cutting
 pytestmark = pytest.mark.anyio
 
 REVISIONS = ["2025-11-25", "2026-07-28"]
-TELLS = {"tools": {"listChanged": True}}
 CERTAIN = {Change("tools"), Change("resource", "x://a")}
 MISSED = {Change("tools", None, may_have_missed=True), Change("resource", "x://a", may_have_missed=True)}
 
@@ -90,16 +88,6 @@ async def test_watch_over_each_transport(kind: str, revision: str, monkeypatch: 
     await until(lambda: asyncio.all_tasks() == before)
 
 
-async def test_watch_over_sse() -> None:
-    async with (
-        target("sse") as server,
-        Client(server, revision="2024-11-05") as client,
-        client.watch(tools=True, resources="x://a") as changes,
-    ):
-        await client.call("change")
-        assert await next_changes(changes) == CERTAIN
-
-
 @pytest.mark.parametrize("kind", ["stdio", "stdio, official"])
 async def test_watch_restarts_ended_process(kind: str, revision: str) -> None:
     async with (
@@ -130,71 +118,3 @@ async def test_watch_joins_broken_stream() -> None:
             )
             await client.call("change")
             assert await asyncio.wait_for(anext(changes), PATIENCE) == Change("tools")
-
-
-async def test_watch_resumed_stream_has_missed_nothing() -> None:
-    with in_thread(make_server().asgi(grace=0)) as url, cutting(url, b"tools/list_changed") as proxy:
-        async with (
-            Client(f"{proxy.origin}/mcp", revision="2025-11-25") as client,
-            client.watch(tools=True) as changes,
-        ):
-            for _ in range(2):
-                await client.call("change")
-                assert await asyncio.wait_for(anext(changes), PATIENCE) == Change("tools")
-            assert proxy.resumptions == 1
-
-
-async def test_watch_joins_replaced_server(revision: str) -> None:
-    first = make_server("the secret of the first").asgi(grace=0)
-    second = make_server("the secret of the second").asgi(
-        grace=0
-    )  # which knows the session of the first no more
-    with in_thread(first) as url, in_thread(second) as other, cutting(url) as proxy:
-        async with (
-            Client(f"{proxy.origin}/mcp", revision=revision) as client,
-            client.watch(tools=True, resources="x://a") as changes,
-        ):
-            await client.call("change")
-            assert await next_changes(changes) == CERTAIN
-            proxy.lead_to(other)
-            proxy.cut()
-            assert await next_changes(changes) == MISSED
-            await client.call("change")
-            assert await next_changes(changes) == CERTAIN
-
-
-async def test_watch_without_session_stream_is_error() -> None:
-    async def script(asked: Asked, reply: Reply) -> None:
-        if asked.method == "GET":
-            await reply.send(405)
-        else:
-            await greeting(_never, capabilities=TELLS)(asked, reply)
-
-    async with scripted(script) as server, Client(server.url, revision="2025-11-25") as client:
-        with pytest.raises(ProtocolError, match="has no stream by which it could"):
-            async with client.watch(tools=True):
-                pass
-
-
-async def _never(_: Asked, __: Reply) -> None:
-    raise AssertionError("nobody asks for anything else")
-
-
-async def test_watch_waits_for_session_stream() -> None:
-    may_join = asyncio.Event()
-
-    async def stream(_: Asked, reply: Reply) -> None:
-        await may_join.wait()
-        await reply.begin_stream()
-        await reply.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-        await reply.hang_up()
-
-    script = greeting(_never, stream=stream, capabilities=TELLS)
-    async with scripted(script) as server, Client(server.url, revision="2025-11-25") as client:
-        joining = asyncio.create_task(client.watch(tools=True).__aenter__())
-        await until(lambda: server.of("GET"))
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert not joining.done()
-        may_join.set()
-        assert await asyncio.wait_for(anext(await joining), PATIENCE) == Change("tools")

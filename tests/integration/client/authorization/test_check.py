@@ -13,14 +13,13 @@ import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
 from mcpkit import Server
 from mcpkit.auth import DevAuth
 from mcpkit.client.authorization.checking.catalogue import CATALOGUE, SEVERITIES
 from mcpkit.client.authorization.checking.check import check_authorization
 from mcpkit.client.authorization.checking.finding import Finding
-from mcpkit.client.authorization.checking.hosts import HOSTS, hosts_at
 from tests.helpers.login_site import ISSUER, RESOURCE, Site
 from tests.helpers.serving import ROOT, in_thread, in_thread_at
 
@@ -228,13 +227,6 @@ async def test_check_tells_open_server_from_other_pages() -> None:
     assert codes(await check_authorization("http://127.0.0.1:1/mcp")) == ["unreachable"]
 
 
-async def test_check_wrong_path_names_path_from_metadata() -> None:
-    site = Site(resource_at=(RESOURCE,))
-    wrong, mismatch, *_ = await check(site, path="/")
-    assert (wrong.code, mismatch.code) == ("no-mcp", "resource-mismatch")
-    assert "/mcp'" in mismatch.why
-
-
 async def test_check_dev_auth_has_no_findings() -> None:
     def app(origin: str) -> Any:
         return Server("notes", auth=DevAuth()).asgi(public_url=f"{origin}/mcp")
@@ -254,33 +246,6 @@ async def test_check_finds_credentials_and_trailing_slash_in_url() -> None:
         resource={"resource": "{origin}/mcp/"},
     )
     assert "trailing-slash" in {each.code for each in await check(site, path="/mcp/")}
-
-
-async def test_check_ends_opened_sessions() -> None:
-    site = Site(first=200, bad=200, headers={"Mcp-Session-Id": "a-session"})
-    await check(site)
-    assert [method for method, path, _ in site.seen if path == "/mcp"][:4] == [
-        "POST",
-        "POST",
-        "DELETE",
-        "DELETE",
-    ]
-
-
-@pytest.mark.slow
-async def test_check_sse_endpoint_needs_own_metadata() -> None:
-    def challenged() -> Response:
-        return Response(status_code=401, headers={"WWW-Authenticate": "Bearer"})
-
-    site = Site(answer={"/sse": challenged})
-    assert [each.code for each in await check(site)] == ["sse-metadata"]
-
-    def document() -> Response:
-        return JSONResponse({"resource": f"{origin}/sse", "authorization_servers": [origin]})
-
-    site.answer[f"{RESOURCE}/sse"] = document
-    with in_thread(site.app()) as origin:
-        assert await check_authorization(f"{origin}/mcp") == []
 
 
 async def test_check_does_not_request_local_issuer_of_remote_server() -> None:
@@ -305,30 +270,6 @@ async def test_check_does_not_request_local_issuer_of_remote_server() -> None:
     assert set(asked) == {"mcp.example.com"}
     [missing] = [each for each in findings if each.code == "issuer-unreachable"]
     assert "it is of this machine" in missing.why
-
-
-async def test_check_finds_http_scheme_behind_proxy() -> None:
-    def answer(request: Any) -> Any:
-        if request.url.path == "/mcp":
-            challenge = (
-                'Bearer resource_metadata="http://mcp.example.com/.well-known/oauth-protected-resource/mcp"'
-            )
-            return httpx2.Response(401, headers={"WWW-Authenticate": challenge})
-        document = {
-            "resource": "http://mcp.example.com/mcp",
-            "authorization_servers": ["https://mcp.example.com"],
-        }
-        return httpx2.Response(200, json=document)
-
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
-        codes = {
-            each.code for each in await check_authorization("https://mcp.example.com/mcp", http_client=client)
-        }
-        plain = {
-            each.code for each in await check_authorization("http://mcp.example.com/mcp", http_client=client)
-        }
-    assert {"metadata-http", "resource-http"} <= codes
-    assert "not-https" in plain
 
 
 @pytest.mark.parametrize(
@@ -412,36 +353,3 @@ def test_check_any_issuer_metadata_gives_printable_findings(
 ) -> None:
     check_what_is_said(check_documents("Bearer", RESOURCE_DOCUMENT, {**ISSUER_DOCUMENT, **changes}))
     check_what_is_said(check_documents("Bearer", RESOURCE_DOCUMENT, whole))
-
-
-DOCUMENT = "logs in, known by its metadata document"
-REGISTERS = "registers itself, and logs in"
-
-
-async def hosts(app: Any) -> dict[str, str]:
-    with in_thread(app) as origin:
-        return hosts_at(await check_authorization(f"{origin}/mcp"))
-
-
-async def test_hosts_use_document_or_registration() -> None:
-    assert await hosts(Site().app()) == {
-        host.name: DOCUMENT if host.has_document else REGISTERS for host in HOSTS
-    }
-
-
-async def test_hosts_without_document_need_client_id() -> None:
-    found = await hosts(Site(issuer={"registration_endpoint": None}).app())
-    assert found["VS Code"] == DOCUMENT
-    assert found["Cursor"] == "needs a client ID, which its user enters (auth in mcp.json)"
-
-
-async def test_hosts_stopped_by_error_are_named() -> None:
-    found = await hosts(Site(issuer={"code_challenge_methods_supported": None}).app())
-    assert {name for name, outcome in found.items() if outcome == "does not log in (no-pkce)"} == {
-        "Claude",
-        "Claude Code",
-        "ChatGPT",
-    }
-    assert found["MCP Inspector"] == REGISTERS
-    found = await hosts(Site(resource={"authorization_servers": []}).app())
-    assert set(found.values()) == {"does not log in (no-issuer)"}

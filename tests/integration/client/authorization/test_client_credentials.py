@@ -10,7 +10,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import keyring
 import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, import_key
@@ -21,12 +20,9 @@ from mcpkit import (
     Client,
     ClientCredentials,
     EnterpriseManaged,
-    FileTokens,
     MemoryTokens,
-    TransportError,
     WorkloadIdentity,
 )
-from tests.helpers.memory_keyring import MemoryKeyring
 from tests.helpers.token_site import TokenRequest, TokenSite
 
 pytestmark = pytest.mark.anyio
@@ -57,15 +53,6 @@ async def test_client_credentials_secret_in_header_and_token_reused(revision: st
     )
 
 
-async def test_client_credentials_secret_in_form() -> None:
-    site = TokenSite(issuer={"token_endpoint_auth_methods_supported": ["client_secret_post"]})
-    with site.running() as url:
-        await whoami(url, ClientCredentials("reports", SECRET, issuer=site.origin))
-    [request] = site.requests
-    assert (request.form["client_id"], request.form["client_secret"]) == ("reports", SECRET)
-    assert "authorization" not in request.headers
-
-
 async def test_client_credentials_private_key() -> None:
     site = TokenSite(issuer={"token_endpoint_auth_methods_supported": ["private_key_jwt"]})
     with site.running() as url:
@@ -90,31 +77,6 @@ async def test_client_credentials_assertion_is_read_for_each_token(tmp_path: Pat
             site.issued.clear()
             await client.call("whoami")
     assert [each.form["client_assertion"] for each in site.requests] == ["first", "second"]
-
-
-async def test_client_credentials_expired_token_is_requested_again() -> None:
-    site = TokenSite()
-    site.answer = lambda _: site.token(refresh_token="refresh")
-    with site.running() as url:
-        async with Client(url, auth=ClientCredentials("reports", SECRET, issuer=site.origin)) as client:
-            await client.call("whoami")
-            site.issued.clear()
-            assert (await client.call("whoami")).text == "reports"
-    assert [each.form["grant_type"] for each in site.requests] == ["client_credentials"] * 2
-
-
-@pytest.mark.parametrize("revision", REVISIONS[1:])
-async def test_client_credentials_step_up(revision: str) -> None:
-    site = TokenSite()
-    with site.running() as url:
-        auth = ClientCredentials("reports", SECRET, issuer=site.origin)
-        async with Client(url, auth=auth, revision=revision) as client:
-            assert (await client.call("add_note")).text == "added"
-            assert (await client.call("whoami")).text == "reports"
-    assert [set(each.form["scope"].split()) for each in site.requests] == [
-        {"notes:read"},
-        {"notes:read", "notes:write"},
-    ]
 
 
 async def test_client_credentials_other_issuer_gets_nothing() -> None:
@@ -143,16 +105,6 @@ async def test_client_credentials_refusal_has_no_secret(
     assert "SECRET" not in repr(auth)
     assert SECRET not in f"{caplog.text} {auth!r} {vars(auth)!r} {raised.value}"
     assert raised.value.status == 401
-
-
-async def test_client_credentials_endpoint_down_is_temporary() -> None:
-    site = TokenSite()
-    site.answer = lambda _: Response(status_code=503) if len(site.requests) == 1 else site.token()
-    with site.running() as url:
-        auth = ClientCredentials("reports", SECRET, issuer=site.origin)
-        with pytest.raises(TransportError, match="HTTP 503"):
-            await whoami(url, auth, tries=1)
-        assert await whoami(url, auth) == "reports"
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
@@ -194,16 +146,6 @@ async def test_workload_identity_sends_platform_token(revision: str, tmp_path: P
         "resource": url,
         "scope": "notes:read",
     }
-
-
-@pytest.mark.parametrize("error", ["invalid_grant"])
-async def test_workload_identity_refusal_is_final_and_has_no_secret(error: str) -> None:
-    site = TokenSite()
-    site.answer = lambda _: JSONResponse({"error": error, "error_description": "of-the-platform is bad"}, 400)
-    with site.running() as url, pytest.raises(AuthorizationError, match=error) as raised:
-        await whoami_of_workload(url, WorkloadIdentity("job", "of-the-platform", issuer=site.origin))
-    assert len(site.requests) == 1
-    assert "of-the-platform" not in str(raised.value)
 
 
 TYPES = "urn:ietf:params:oauth:token-type:"
@@ -256,29 +198,6 @@ async def test_enterprise_grant_is_exchanged_for_token(revision: str) -> None:
     assert grant.headers["authorization"].startswith("Basic ")
 
 
-async def test_enterprise_users_have_separate_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = MemoryKeyring()
-    monkeypatch.setattr(keyring, "get_keyring", lambda: kept)
-    site = TokenSite(exchange=granting())
-    with site.running() as url:
-        for identity in ("ada's", "bob's"):
-            await whoami_of_user(url, managed(site, identity=identity, storage=None))
-    exchanges = [request for request in site.requests if request.path == "/idp/token"]
-    assert [request.form["subject_token"] for request in exchanges] == ["ada's", "bob's"]
-
-
-async def test_enterprise_saml_assertion_and_idp_secret() -> None:
-    site = TokenSite(exchange=granting())
-    with site.running() as url:
-        await whoami_of_user(
-            url, managed(site, identity_type="saml2", identity=lambda: "saml", idp_secret="at-the-idp")
-        )
-    exchange = site.requests[0]
-    assert exchange.form["subject_token_type"] == TYPES + "saml2"
-    assert exchange.form["subject_token"] == "saml"
-    assert exchange.headers["authorization"].startswith("Basic ")
-
-
 @pytest.mark.parametrize(("exchange", "message"), [
     (lambda _: JSONResponse({"error": "invalid_grant", "error_description": "the-identity has ended"}, 400),
      "the identity provider .* refuses: 'invalid_grant"),
@@ -291,16 +210,6 @@ async def test_enterprise_grant_malformed_is_error_without_identity(exchange: An
         await whoami_of_user(url, managed(site))
     assert [each.path for each in site.requests] == ["/idp/token"]
     assert "the-identity" not in str(raised.value)
-
-
-async def test_enterprise_other_issuer_gets_no_grant() -> None:
-    site = TokenSite(exchange=granting())
-    with (
-        site.running() as url,
-        pytest.raises(AuthorizationError, match=r"and not of 'https://id\.example\.com'"),
-    ):
-        await whoami_of_user(url, managed(site, issuer="https://id.example.com"))
-    assert site.requests == []
 
 
 class Proven:
@@ -382,19 +291,6 @@ async def test_dpop_each_request_has_proof(revision: str, wants_nonces: bool) ->
                 assert (await client.call("whoami")).text == "reports"
     assert len(proven.keys) == 1
     assert proven.challenged == (["token", "server"] if wants_nonces else [])
-
-
-async def test_dpop_stored_key_proves_stored_tokens(tmp_path: Path) -> None:
-    proven = Proven()
-    with proven.site.running() as url:
-        for _ in range(2):
-            storage = FileTokens(tmp_path / "folder" / "tokens")
-            auth = ClientCredentials(
-                "reports", "secret", issuer=proven.site.origin, dpop=True, storage=storage
-            )
-            async with Client(url, auth=auth) as client:
-                assert (await client.call("whoami")).text == "reports"
-    assert len(proven.site.requests) == 1
 
 
 async def test_dpop_token_not_requested_is_refused() -> None:

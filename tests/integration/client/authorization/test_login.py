@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
-import httpx2
 import pytest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
 from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth
 from mcpkit.auth import DevAuth
 from mcpkit.client.authorization.client_authentication import PublicClient
-from mcpkit.client.transports.http.sse import SseTransport
-from tests.helpers.granting import RESOURCE, Clicks, Granting, clicking, notes
+from tests.helpers.granting import Clicks, Granting, clicking, notes
 from tests.helpers.logging_in import User
-from tests.helpers.oauth_flow import PageForms
 from tests.helpers.serving import in_thread_at
 
 pytestmark = pytest.mark.anyio
@@ -67,16 +60,6 @@ async def test_login_requests_follow_specification(server: Granting) -> None:
     assert len(token["code_verifier"]) >= 43
 
 
-@pytest.mark.slow
-async def test_login_is_shared_by_concurrent_calls(server: Granting) -> None:
-    browser = Clicks()
-    auth = clicking(browser)
-    async with Client(server.url, auth=auth) as one, Client(server.url, auth=auth) as two:
-        results = await asyncio.gather(*(client.call("whoami") for client in (one, two) for _ in range(10)))
-    assert {result.text for result in results} == {"ada: notes:read"}
-    assert len(browser.visits) == 1
-
-
 async def test_registration_is_reused_with_its_redirect_uri(server: Granting) -> None:
     storage = MemoryTokens()
     server.may_refresh = False
@@ -88,20 +71,6 @@ async def test_registration_is_reused_with_its_redirect_uri(server: Granting) ->
     assert len(server.of("register")) == 1
     assert len(browser.visits) == 2
     assert browser.registered == [(), ("http://127.0.0.1:3999/callback",)]
-
-
-async def test_registration_is_renewed_for_other_redirect_uri(server: Granting) -> None:
-    storage = MemoryTokens()
-    server.may_refresh = False
-    for port in (3999, 4999):
-        server.live.clear()
-        browser = Clicks(f"http://127.0.0.1:{port}/callback")
-        async with Client(server.url, auth=OAuth(browser=browser, storage=storage)) as client:
-            await client.call("whoami")
-    assert [each["redirect_uris"] for each in server.of("register")] == [
-        ["http://127.0.0.1:3999/callback"],
-        ["http://127.0.0.1:4999/callback"],
-    ]
 
 
 async def test_registration_rejected_is_renewed_once(server: Granting) -> None:
@@ -116,21 +85,6 @@ async def test_registration_rejected_is_renewed_once(server: Granting) -> None:
     with pytest.raises(AuthorizationError, match="invalid_client"):
         await client_that_lists(server, clicking(storage=storage))
     assert len(server.of("register")) == 3
-
-
-async def test_registration_unknown_at_login_page_is_renewed(server: Granting) -> None:
-    storage = MemoryTokens()
-    server.may_refresh = False
-    browser = Clicks()
-    for _ in range(2):
-        async with Client(server.url, auth=OAuth(browser=browser, storage=storage)) as client:
-            await client.call("whoami")
-        server.live.clear()
-        server.forgotten = {page["client_id"] for page in server.of("authorize")}
-    assert len(server.of("register")) == 2
-    assert [page["client_id"] for page in browser.visits] == [
-        page["client_id"] for page in server.of("authorize")
-    ]
 
 
 async def test_login_with_registered_client_uses_its_secret(server: Granting) -> None:
@@ -179,22 +133,6 @@ async def test_login_denied_is_error(server: Granting) -> None:
     assert server.of("token") == []
 
 
-async def test_login_without_resource_metadata_uses_server_as_issuer(server: Granting) -> None:
-    gone = [Response(status_code=404)]
-    server.answers = {
-        RESOURCE: gone,
-        RESOURCE.removesuffix("/mcp"): gone,
-        "/mcp": [Response(status_code=401)],
-    }
-    browser = Clicks()
-    task = asyncio.ensure_future(client_that_lists(server, clicking(browser)))
-    with pytest.raises(AuthorizationError, match="does not accept the token that has just been issued"):
-        await task
-    assert [endpoint for endpoint, _ in server.asked] == ["register", "authorize", "token"]
-    assert server.of("authorize")[0]["resource"] == server.url
-    assert "scope" not in server.of("authorize")[0]
-
-
 @pytest.mark.parametrize(("options", "wrong"), [
     ({"client_id": "a"}, "name it with issuer="),
     ({"client_secret": "a"}, "needs nothing else"),
@@ -234,58 +172,3 @@ async def test_dev_auth_login_and_step_up(revision: str) -> None:
             assert (await client.call("add_note", {"text": "milk"})).text == "added milk"
             assert (await client.call("whoami")).text == "ada: notes:read notes:write"
     assert ada.asked == [{"notes:read"}, {"notes:read", "notes:write"}]
-
-
-async def test_dev_auth_sse_is_a_resource_of_its_own() -> None:
-    ada = User("ada")
-    with served() as origin:
-        async with Client(SseTransport(f"{origin}/sse", auth=ada.auth), revision="2024-11-05") as client:
-            assert (await client.call("whoami")).text == "ada: notes:read"
-            result = await client.call("add_note", {"text": "milk"})
-            assert (result.is_error, "notes:write" in result.text) == (
-                True,
-                True,
-            )  # the stream cannot be a 403
-    assert ada.asked == [{"notes:read"}]
-
-
-async def test_dev_auth_users_have_separate_tokens() -> None:
-    ada, grace = User("ada"), User("grace")
-    with served() as origin:
-        async with (
-            Client(f"{origin}/mcp", auth=ada.auth) as first,
-            Client(f"{origin}/mcp", auth=grace.auth) as second,
-        ):
-            results = await asyncio.gather(
-                *(each.call("whoami") for each in (first, second) for _ in range(5))
-            )
-    assert [result.text for result in results] == ["ada: notes:read"] * 5 + ["grace: notes:read"] * 5
-
-
-class InApp:
-    """A browser that asks an app in this process."""
-
-    redirect_uri = "http://127.0.0.1:3999/callback"
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    @asynccontextmanager
-    async def landing(self, registered: Sequence[str] = ()) -> AsyncIterator[InApp]:
-        yield self
-
-    async def visit(self, url: str, state: str) -> Mapping[str, str]:
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(self._app)) as browser:
-            page = await browser.get(url)
-            [form] = [form for form in PageForms(page.text).forms if form.get("user") == "ada"]
-            answer = await browser.post(url, data=form)
-        return dict(parse_qsl(urlsplit(answer.headers["location"]).query))
-
-
-@pytest.mark.parametrize("revision", ["2026-07-28"])
-async def test_dev_auth_in_process_app(revision: str) -> None:
-    app = notes(DevAuth(users=["ada"])).asgi(public_url="http://127.0.0.1:8000/mcp")
-    auth = OAuth(browser=InApp(app), storage=MemoryTokens())
-    async with Client(app, auth=auth, revision=revision) as client:
-        assert (await client.call("whoami")).text == "ada: notes:read"
-        assert (await client.call("add_note", {"text": "milk"})).text == "added milk"

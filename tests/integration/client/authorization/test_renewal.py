@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcpkit import AuthorizationError, Client, Context, MemoryTokens, OAuth, Server, TransportError
-from mcpkit import Scope as Granted
-from mcpkit.auth import DevAuth
+from mcpkit import AuthorizationError, Client, TransportError
 from tests.helpers.granting import RESOURCE, Clicks, Granting, clicking
-from tests.helpers.logging_in import User
-from tests.helpers.serving import in_thread_at
 
 pytestmark = pytest.mark.anyio
 
@@ -47,19 +38,6 @@ async def test_refresh_token_is_used_once_by_concurrent_calls(server: Granting) 
         results = await asyncio.gather(*(client.call("whoami") for _ in range(20)))
     assert {result.text for result in results} == {"ada: notes:read"}
     assert server.grants == ["authorization_code", "refresh_token"]
-
-
-async def test_refresh_token_is_used_once_by_clients_sharing_storage(server: Granting) -> None:
-    storage = MemoryTokens()
-    browser = Clicks()
-    one, two = (OAuth(browser=browser, storage=storage) for _ in range(2))
-    async with Client(server.url, auth=one) as first, Client(server.url, auth=two) as second:
-        await first.call("whoami")
-        await second.call("whoami")
-        server.live.clear()
-        await asyncio.gather(*(client.call("whoami") for client in (first, second) for _ in range(5)))
-    assert server.grants == ["authorization_code", "refresh_token"]
-    assert len(browser.visits) == 1
 
 
 async def test_token_expiring_is_refreshed_before_request(server: Granting) -> None:
@@ -125,18 +103,6 @@ async def test_issuer_changed_needs_new_registration(server: Granting) -> None:
     assert first["client_id"] != second["client_id"]
 
 
-async def test_refresh_token_is_not_sent_to_other_issuer(server: Granting) -> None:
-    server.metadata = {"client_id_metadata_document_supported": True}
-    auth = clicking(client_metadata_url="https://notebook.example.com/client.json")
-    async with Client(server.url, auth=auth) as client:
-        await client.call("whoami")
-        server.live.clear()
-        described = {"resource": server.url, "authorization_servers": [f"{server.origin}/other"]}
-        server.answers[RESOURCE] = [JSONResponse(described)]
-        assert (await client.call("whoami")).text == "ada: notes:read"
-    assert server.grants == ["authorization_code", "authorization_code"]
-
-
 @pytest.mark.parametrize("revision", REVISIONS[:1])
 async def test_step_up_requests_missing_scope(server: Granting, revision: str) -> None:
     browser = Clicks()
@@ -145,19 +111,6 @@ async def test_step_up_requests_missing_scope(server: Granting, revision: str) -
         assert (await client.call("add_note", {"text": "milk"})).text == "added milk"
         assert (await client.call("whoami")).text == "ada: notes:read notes:write"
     assert [page["scope"] for page in browser.visits] == ["notes:read", "notes:read notes:write"]
-
-
-async def test_step_up_of_concurrent_calls_joins_scopes(server: Granting) -> None:
-    browser = Clicks()
-    async with Client(server.url, auth=clicking(browser)) as client:
-        await client.call("whoami")
-        results = await asyncio.gather(
-            *(client.call("add_note", {"text": "a"}) for _ in range(5)),
-            *(client.call("clear") for _ in range(5)),
-        )
-    assert {result.text for result in results} == {"added a", "cleared"}
-    assert 2 <= len(browser.visits) <= 3
-    assert set(browser.visits[-1]["scope"].split()) >= {"notes:read", "notes:admin"}
 
 
 async def test_step_up_not_granted_is_tried_twice(server: Granting) -> None:
@@ -170,75 +123,6 @@ async def test_step_up_not_granted_is_tried_twice(server: Granting) -> None:
         assert (await client.call("whoami")).text == "ada: notes:read"
     assert refused.value.status == 403
     assert len(browser.visits) == 3  # the login, and twice for more
-
-
-async def test_cached_results_are_dropped_with_token(server: Granting) -> None:
-    async with Client(server.url, auth=clicking(), revision="2026-07-28") as client:
-        tools = await client.list_tools()
-        server.authorizations.clear()
-        assert await client.list_tools() == tools
-        kept = len(server.authorizations)
-        await client.call("add_note", {"text": "a"})  # steps up
-        before = len(server.authorizations)
-        await client.list_tools()
-        assert len(server.authorizations) > before
-    assert kept == 0, "the list was to be kept, or this shows nothing"
-
-
-async def test_login_cancelled_ends_browser(server: Granting) -> None:
-    shown, ended = asyncio.Event(), asyncio.Event()
-
-    class Never(Clicks):
-        async def visit(self, url: str, state: str) -> dict[str, str]:
-            shown.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
-            return {}
-
-    async def log_in() -> None:
-        async with Client(server.url, auth=clicking(Never())):
-            pass
-
-    task = asyncio.ensure_future(log_in())
-    await shown.wait()
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-    await asyncio.wait_for(ended.wait(), 10)
-
-
-async def test_login_joined_continues_after_first_caller_left(server: Granting) -> None:
-    shown, may = asyncio.Event(), asyncio.Event()
-
-    class Held(Clicks):
-        async def visit(self, url: str, state: str) -> Mapping[str, str]:
-            shown.set()
-            await may.wait()
-            return await super().visit(url, state)
-
-    browser = Held()
-    auth = clicking(browser)
-    may.set()
-    async with Client(server.url, auth=auth) as client:
-        may.clear()
-        shown.clear()
-        first = asyncio.ensure_future(client.call("add_note", {"text": "first"}))
-        await shown.wait()
-        second = asyncio.ensure_future(client.call("add_note", {"text": "second"}))
-        while client_waits(auth, server) < 2:
-            await asyncio.sleep(0)
-        first.cancel()
-        with suppress(asyncio.CancelledError):
-            await first
-        may.set()
-        assert (await second).text == "added second"
-    assert len(browser.visits) == 2
-
-
-def client_waits(auth: OAuth, server: Granting) -> int:
-    return auth.authorizer(server.url)._waiting
 
 
 @pytest.mark.slow
@@ -298,17 +182,6 @@ async def test_token_error_repeating_secret_is_masked(server: Granting) -> None:
             pass
 
 
-async def test_session_end_does_not_start_login(server: Granting) -> None:
-    server.may_refresh = False
-    browser = Clicks()
-    async with Client(server.url, auth=clicking(browser), revision="2025-11-25") as client:
-        await client.call("whoami")
-        server.live.clear()
-        server.authorizations.clear()
-    assert len(server.authorizations) == 1  # which was to end the session
-    assert len(browser.visits) == 1
-
-
 @pytest.mark.parametrize("status", [401, 500])
 async def test_server_error_repeating_token_is_masked(server: Granting, status: int) -> None:
     async def repeat(scope: Any, receive: Any, send: Any) -> None:
@@ -325,139 +198,3 @@ async def test_server_error_repeating_token_is_masked(server: Granting, status: 
     told = f"{failed.value} {getattr(failed.value, 'challenge', '')} {failed.value.__cause__}"
     assert "..." in told
     assert [token for token in tokens if token in told] == []
-
-
-ERAS = ["2025-11-25", "2026-07-28"]
-READ, WRITE, ADMIN = "notes:read", "notes:write", "notes:admin"
-
-
-@dataclass
-class Notes:
-    """A protected server, and what has happened there.
-
-    Attributes:
-        url: Where it is.
-        challenged: How often the endpoint has answered 403.
-        done: What its tools have done.
-        seconds: How long the tool `erase` takes before it asks for more.
-    """
-
-    url: str = ""
-    challenged: Counter[int] = field(default_factory=Counter)
-    done: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-
-def server_of(notes: Notes) -> Server:
-    server = Server(
-        "notes",
-        secret="a secret of some length",
-        auth=DevAuth(users=["ada"]),
-        scopes={
-            READ: Granted("Read notes", default=True),
-            WRITE: Granted("Change notes", implies=[READ]),
-            ADMIN: Granted("Everything", implies=[WRITE]),
-        },
-    )
-
-    @server.tool(scopes=READ)
-    async def read() -> str:
-        """Read."""
-        return "read"
-
-    @server.tool(scopes=WRITE)
-    async def write() -> str:
-        """Write."""
-        notes.done.append("written")
-        return "written"
-
-    @server.tool(scopes=WRITE, may_need=ADMIN)
-    async def erase(ctx: Context, mode: str = "before") -> str:
-        """Erase."""
-        await asyncio.sleep(notes.seconds)
-        if mode == "told":
-            await ctx.progress(1, 2)
-        if mode == "once":
-            await ctx.once("erase", lambda: notes.done.append("once"))
-        ctx.require(ADMIN)
-        notes.done.append("erased")
-        return "erased"
-
-    return server
-
-
-@contextmanager
-def serving(notes: Notes) -> Iterator[Notes]:
-    """Serve it, and count what the endpoint answers."""
-
-    def counting(origin: str) -> ASGIApp:
-        notes.url = f"{origin}/mcp"
-        app = server_of(notes).asgi(public_url=notes.url)
-
-        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
-            async def note(message: Any) -> None:
-                if message["type"] == "http.response.start" and scope["path"] == "/mcp":
-                    notes.challenged[message["status"]] += 1
-                await send(message)
-
-            await app(scope, receive, note if scope["type"] == "http" else send)
-
-        return counted
-
-    with in_thread_at(counting):
-        yield notes
-
-
-@pytest.fixture
-def notes() -> Iterator[Notes]:
-    with serving(Notes()) as served:
-        yield served
-
-
-@pytest.mark.parametrize("revision", ERAS[1:])
-async def test_step_up_per_tool_happens_once(notes: Notes, revision: str) -> None:
-    ada = User()
-    async with Client(notes.url, auth=ada.auth, revision=revision) as client:
-        assert (await client.call("read")).text == "read"
-        assert ada.asked == [{READ}]
-        assert (await client.call("write")).text == "written"
-        assert ada.asked[1:] == [{READ, WRITE}]
-        assert (await client.call("erase")).text == "erased"
-        assert ada.asked[2:] == [{READ, WRITE, ADMIN}]
-        for name in ("read", "write", "erase"):
-            assert not (await client.call(name)).is_error
-    assert len(ada.asked) == 3
-    assert notes.challenged[403] == 2
-    assert notes.done == ["written", "erased", "written", "erased"]
-
-
-@pytest.mark.parametrize(("revision", "mode"), [("2025-11-25", "told"), ("2026-07-28", "once")])
-async def test_step_up_after_side_effect_returns_challenge_in_result(
-    notes: Notes, revision: str, mode: str
-) -> None:
-    ada = User()
-    told: list[object] = []
-    async with Client(notes.url, auth=ada.auth, revision=revision) as client:
-        await client.call("write")
-        notes.done.clear()
-        before, challenged = len(ada.asked), notes.challenged[403]
-        result = await client.call("erase", {"mode": mode}, progress=lambda *news: told.append(news))
-        assert result.is_error
-        assert ADMIN in result.text
-        assert f'scope="{ADMIN}"' in result.meta["mcp/www_authenticate"][0]
-    assert (len(ada.asked), notes.challenged[403]) == (before, challenged)
-    assert notes.done == (["once"] if mode == "once" else [])
-
-
-@pytest.mark.parametrize("revision", ERAS[:1])
-async def test_step_up_refused_by_user_is_error(notes: Notes, revision: str) -> None:
-    ada = User()
-    async with Client(notes.url, auth=ada.auth, revision=revision) as client:
-        await client.call("read")
-        ada.name = None
-        with pytest.raises(AuthorizationError, match="the user has said no"):
-            await client.call("write")
-        assert len(ada.asked) == 2
-        ada.name = "ada"
-        assert (await client.call("read")).text == "read"
-    assert notes.done == []

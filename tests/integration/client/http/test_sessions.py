@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, StatusError, TransportError
-from mcpkit.client.transports.http import session as http_session
 from mcpkit.client.transports.http import stream as http_stream
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from tests.helpers.scripted_http import SESSION, Asked, Reply, Script, greeting, scripted, text
@@ -83,13 +82,6 @@ async def test_session_id_is_sent_and_session_deleted() -> None:
     assert rest[-1].method == "DELETE"
 
 
-@pytest.mark.parametrize("revision", [REVISION])
-async def test_session_without_id_has_no_stream(revision: str) -> None:
-    async with scripted(greeting(call_done, session=None)) as server, over(server.url, revision)[1] as client:
-        await client.call("bake")
-    assert {asked.method for asked in server.asked} == {"POST"}
-
-
 @pytest.mark.parametrize("id_", ["a b"])
 async def test_session_id_invalid_is_refused(id_: str) -> None:
     async with scripted(greeting(call_done, session=id_)) as server:
@@ -107,20 +99,6 @@ async def test_session_delete_refused_is_ignored(status: int) -> None:
     assert server.of("DELETE")
 
 
-async def test_session_delete_unanswered_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def script(asked: Asked, reply: Reply) -> None:
-        if asked.method == "DELETE":
-            await reply.hang_up()
-        else:
-            await greeting(call_done)(asked, reply)
-
-    monkeypatch.setattr(http_session, "_FAREWELL", 0.05)
-    async with scripted(script) as server:
-        async with over(server.url)[1] as client:
-            await client.call("bake")
-        await until(lambda: not server.open)
-
-
 async def test_session_stream_delivers_notifications() -> None:
     listening = Listening(stays)
     async with scripted(greeting(call_done, stream=listening)) as server:
@@ -133,34 +111,6 @@ async def test_session_stream_delivers_notifications() -> None:
         await until(lambda: not server.open)
     assert heard == [CHANGED["method"]]
     assert listening.asked[0].headers["accept"] == "text/event-stream"
-
-
-async def test_session_stream_opens_before_first_call() -> None:
-    order: list[str] = []
-
-    async def stream(asked: Asked, reply: Reply) -> None:
-        for _ in range(50):
-            await asyncio.sleep(0)
-        order.append("stream")
-        await stays(asked, reply)
-
-    async def call(asked: Asked, reply: Reply) -> None:
-        order.append("call")
-        await call_done(asked, reply)
-
-    async with scripted(greeting(call, stream=stream)) as server, over(server.url)[1] as client:
-        await client.call("bake")
-    assert order == ["stream", "call"]
-
-
-async def test_session_stream_pending_does_not_block_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def stream(asked: Asked, reply: Reply) -> None:
-        await reply.hang_up()
-
-    monkeypatch.setattr(http_session, "_PATIENCE", 0.05)
-    async with scripted(greeting(call_done, stream=stream)) as server, over(server.url)[1] as client:
-        assert (await client.call("bake")).text == "done"
-        assert server.of("GET")
 
 
 async def test_session_stream_resumes_with_last_event_id() -> None:
@@ -197,15 +147,6 @@ async def test_session_stream_unsupported_is_requested_once(status: int) -> None
         assert (await client.call("bake")).text == "done"
         assert client._link.is_open
     assert len(listening.asked) == 1
-
-
-async def test_session_stream_unavailable_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_stream, "RETRY", 0.0)
-    listening = Listening(answers(503))
-    async with scripted(greeting(call_done, stream=listening)) as server, over(server.url)[1] as client:
-        await until(lambda: len(listening.asked) == http_stream.MOST_FAILURES)
-        assert (await client.call("bake")).text == "done"
-    assert len(listening.asked) == http_stream.MOST_FAILURES
 
 
 @pytest.mark.parametrize("status", [400, 409])
@@ -445,37 +386,3 @@ async def test_response_resume_gives_up(step: Any) -> None:
     stream = Stream(polls, *[step] * http_stream.MOST_FAILURES)
     await stream.failure()
     assert len(stream.joined) == http_stream.MOST_FAILURES
-
-
-async def test_response_resume_long_retry_after_is_lost() -> None:
-    async def closed(stream: Stream, reply: Reply) -> None:
-        await reply.send(503, headers={"Retry-After": "3600"})
-
-    stream = Stream(polls, closed)
-    assert "HTTP 503" in str(await stream.failure())
-    assert len(stream.joined) == 1
-
-
-async def test_response_incomplete_event_is_not_answer() -> None:
-    async def first(stream: Stream, reply: Reply) -> None:
-        await reply.begin_stream()
-        await reply.event(id_="a", retry=0)
-        await reply.chunk(b'id: b\ndata: {"jsonrpc": "2.0", "id": %d, "result": {}}\n' % stream.message["id"])
-        await reply.end_stream()
-
-    stream = Stream(first, sends_answer)
-    assert (await stream.call()).text == "done"
-    assert stream.joined[0].headers["last-event-id"] == "a"
-
-
-async def test_response_resume_cancelled_notifies_server() -> None:
-    async def first(stream: Stream, reply: Reply) -> None:
-        await reply.begin_stream()
-        await reply.event(id_="a", retry=3_600_000)
-        await reply.end_stream()
-
-    stream = Stream(first)
-    async with scripted(stream.script()) as server, connection(HttpTransport(server.url)) as client:
-        with pytest.raises(TimeoutError):
-            await client.call("bake", timeout=0.2)
-        await until(lambda: server.of("POST", "notifications/cancelled"))
