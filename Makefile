@@ -244,7 +244,7 @@ pairs: .venv/.dev
 	$(PY) tests/soak/pairs.py $(ARGS)
 
 bent: .venv/.dev
-	@MCPKIT_TEST_EXAMPLES=$(or $(EXAMPLES),50000) $(PY) -m pytest -q --timeout 0 tests/conformance/test_bent.py tests/client/test_bent_servers.py $(ARGS)
+	@MCPKIT_TEST_EXAMPLES=$(or $(EXAMPLES),50000) $(PY) -m pytest -q --timeout 0 tests/conformance/test_bent.py $(ARGS)
 
 generated: setup
 	@MCPKIT_TEST_EXAMPLES=$(or $(EXAMPLES),20000) $(PY) -m pytest -q --timeout 0 $$(grep -rl MCPKIT_TEST_EXAMPLES tests --include='test_*.py') $(ARGS)

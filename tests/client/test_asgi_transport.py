@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -188,48 +187,6 @@ async def test_asgi_close_cancels_app_after_patience() -> None:
     assert ended == ["cancelled"]
 
 
-@pytest.mark.parametrize("seed", range(4))
-async def test_asgi_random_cancellation_leaves_nothing(seed: int) -> None:
-    chance = random.Random(seed)
-    running = 0
-
-    @http
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        nonlocal running
-        running += 1
-        own = random.Random(scope["query_string"])
-        try:
-            for step in (
-                response_start(),
-                *(body_part(PIECE * own.randrange(100), more=True) for _ in range(5)),
-                body_part(),
-            ):
-                for _ in range(own.randrange(3)):
-                    await asyncio.sleep(0)
-                if own.random() < 0.03:
-                    raise ValueError("no such table")
-                await send(step)
-        finally:
-            running -= 1
-
-    async def ask(number: int) -> None:
-        async with client.stream("GET", f"/?{number}") as response:
-            async for _ in response.aiter_raw():
-                for _ in range(number % 3):
-                    await asyncio.sleep(0)
-
-    async with client_of(app) as client:
-        asking = [asyncio.ensure_future(ask(chance.randrange(10_000))) for _ in range(50)]
-        while not all(task.done() for task in asking):
-            await asyncio.sleep(0)
-            if chance.random() < 0.5:
-                chance.choice(asking).cancel()
-        for task in asking:
-            error = None if task.cancelled() else task.exception()
-            assert error is None or isinstance(error, (TransportError, httpx2.RemoteProtocolError))
-    assert running == 0
-
-
 class Life:
     """An app that says what its lifespan does.
 
@@ -278,16 +235,6 @@ async def test_lifespan_runs_with_client() -> None:
         assert [(await client.get("/")).text for _ in range(2)] == ["here", "here"]
     assert life.seen == ["starting", "started", "ended"]
     assert life.tasks[0] is life.tasks[1]
-
-
-async def test_lifespan_is_shared_by_clients() -> None:
-    life = Life()
-    async with life.client() as first:
-        async with life.client() as second:
-            assert (await second.get("/")).text == "here"
-        assert (await first.get("/")).text == "here"
-        assert life.seen == ["starting", "started"]
-    assert life.seen == ["starting", "started", "ended"]
 
 
 async def test_lifespan_startup_failure_is_error() -> None:

@@ -26,10 +26,6 @@ def read_configuration(content: dict[str, Any], folder: Path = HERE) -> dict[str
     return {name: configuration.read(name) for name in configuration.entries}
 
 
-def read_host_file(name: str) -> dict[str, Configured]:
-    return read_configuration(load(HOSTS / name))
-
-
 def process(server: Configured) -> Process:
     assert isinstance(server.reached, Process)
     return server.reached
@@ -75,36 +71,6 @@ def test_vs_code() -> None:
     assert str(raised.value).startswith(
         f"{place}: ${{input:perplexity-key}} (Perplexity API Key) is what an editor asks"
     )
-
-
-def test_gemini_cli(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DB_CONNECTION_STRING", "postgres://")
-    monkeypatch.setenv("EXTERNAL_API_KEY", "key")
-    servers = read_host_file("gemini_settings.json")
-    python = process(servers["pythonTools"])
-    assert python.env == {"DATABASE_URL": "postgres://", "API_KEY": "key"}
-    assert python.cwd == HERE / "mcp-servers/python"
-    assert servers["pythonTools"].timeout == 15
-    assert remote(servers["httpServer"]) == Remote("http://localhost:3000/mcp", way="http")
-    headers = {"Authorization": "Bearer your-api-token", "X-Custom-Header": "custom-value"}
-    assert remote(servers["httpServerWithAuth"]).headers == headers
-    assert remote(servers["sseServer"]) == Remote("http://localhost:8080/sse")
-    tools = servers["filteredServer"].tools
-    assert tools.have("file_reader")
-    assert not tools.have("dangerous_tool")
-
-
-def test_fastmcp(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        servers = read_host_file("fastmcp.json")
-    assert remote(servers["weather"]) == Remote(
-        "https://weather-api.example.com/mcp", {}, "token-123", "http"
-    )
-    assert servers["assistant"].timeout == 30
-    assert remote(servers["events"]) == Remote(
-        "https://events.example.com/sse", {}, None, "sse", logs_in=True
-    )
-    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(("content", "message"), [

@@ -15,13 +15,10 @@ from mcpkit import (
     Answer,
     Client,
     Context,
-    Elicit,
     FormChoice,
     FormRequest,
-    ListRoots,
     ProtocolError,
     Root,
-    Sample,
     Sampler,
     SampleRequest,
     Server,
@@ -31,7 +28,7 @@ from mcpkit.protocol.eras import CLIENT_CAPABILITIES
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.scripted_transport import error as error_result
 from tests.helpers.scripted_transport import text as text_result
-from tests.helpers.waiting import LoopClock, until
+from tests.helpers.waiting import LoopClock
 
 pytestmark = pytest.mark.anyio
 
@@ -69,14 +66,6 @@ async def plan(ctx: Context) -> str:
 @server.tool
 async def name(ctx: Context) -> str:
     return (await ctx.elicit("Who?", str)).value
-
-
-@server.tool
-async def several(ctx: Context) -> str:
-    first, second, said, roots = await ctx.ask(
-        Elicit("First?", str), Elicit("Second?", str), Sample("Third?", max_tokens=9), ListRoots()
-    )
-    return f"{first.value} {second.value} {said.text} {[root.name for root in roots]}"
 
 
 @server.tool
@@ -294,30 +283,6 @@ async def test_capabilities_follow_from_handlers(revision: str) -> None:
     assert await declared(roots=[]) == {"roots": {} if revision == "2026-07-28" else {"listChanged": True}}
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_requests_of_one_call_run_together_but_one_form_at_a_time(revision: str) -> None:
-    shown = 0
-    spoken = asyncio.Event()
-
-    async def fill_in(form: FormRequest) -> str:
-        nonlocal shown
-        shown += 1
-        if revision == "2026-07-28":
-            assert shown == 1
-        await spoken.wait()  # the model is asked while the user is
-        shown -= 1
-        return form.message[0]
-
-    def speak(request: SampleRequest) -> str:
-        spoken.set()
-        return "T"
-
-    async with Client(
-        server, revision=revision, elicit=fill_in, sample=speak, roots=[Root("file:///", "all")]
-    ) as client:
-        assert (await client.call("several")).text == "F S T ['all']"
-
-
 FORM: Message = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
 SURE: Message = {"method": "elicitation/create", "params": {"message": "Sure?", "requestedSchema": FORM}}
 
@@ -367,20 +332,6 @@ async def test_input_required_state_is_returned_once_under_new_id() -> None:
     ]
     ids = [message["id"] for message in transport.sent]
     assert len(set(ids)) == len(ids)
-
-
-async def test_input_required_without_requests_is_retried_later() -> None:
-    transport = asking(asks(requestState="later"), asks(requestState="soon"), DONE)
-    async with Client(transport) as client:
-        clock = LoopClock()
-        call = asyncio.create_task(client.call("bake"))
-        await until(lambda: len(transport.sent) == 2)
-        for _ in range(2):
-            clock.ahead += 1
-            await asyncio.sleep(0)
-        await call
-    call_ = {"name": "bake", "arguments": {}}
-    assert sent(transport) == [call_, {**call_, "requestState": "later"}, {**call_, "requestState": "soon"}]
 
 
 @pytest.mark.parametrize(("answer", "problem"), [
@@ -481,19 +432,3 @@ async def test_url_elicitation_required_repeats_call_after_completion() -> None:
     calls = [message for message in transport.sent if message["method"] == "tools/call"]
     assert calls[0]["params"] == calls[1]["params"]
     assert calls[0]["id"] != calls[1]["id"]
-
-
-@pytest.mark.parametrize(("handlers", "pages"), [
-    ({"elicit_url": lambda page: False}, (PAGE,)),
-    ({}, (PAGE,)),
-    ({"elicit_url": lambda page: True}, ()),
-    ({"elicit_url": lambda page: True}, ("page",)),
-    ({"elicit_url": lambda page: True}, ({**PAGE, "url": "file:///"},)),
-])  # fmt: skip
-async def test_url_elicitation_required_not_visited_raises_original_error(handlers: Any, pages: Any) -> None:
-    transport = requiring(1, tells=True, pages=pages)
-    async with Client(transport, revision="2025-11-25", **handlers) as client:
-        with pytest.raises(ProtocolError, match="sign in first") as raised:
-            await client.call("files")
-    assert raised.value.code == -32042
-    assert transport.methods().count("tools/call") == 1

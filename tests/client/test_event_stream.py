@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.client.transports.http.challenge import in_words, read_challenges
+from mcpkit.client.transports.http.challenge import read_challenges
 from mcpkit.client.transports.http.event_stream import Event, EventStream, TooLargeEventError
 
 
@@ -114,18 +114,3 @@ def test_event_stream_bound_is_per_event() -> None:
 ])  # fmt: skip
 def test_challenges_are_parsed(values: list[str], found: list[tuple[str, dict[str, str]]]) -> None:
     assert [(each.scheme, dict(each.parameters)) for each in read_challenges(values)] == found
-
-
-def test_challenges_in_words() -> None:
-    challenges = read_challenges(
-        [
-            (
-                'Bearer resource_metadata="https://example.com/.well-known", error="insufficient_scope",'
-                ' scope="read write", error_description="more is\nneeded", Basic realm="a"'
-            )
-        ]
-    )
-    assert in_words(challenges) == (
-        "Bearer, scope 'read write', error 'insufficient_scope', says 'more is needed',"
-        " described at 'https://example.com/.well-known'; or Basic, realm 'a'"
-    )

@@ -111,19 +111,6 @@ async def test_unknown_name_is_error_with_suggestion(make: Callable[..., Client]
             await client.call("weather_forecasts")
 
 
-async def test_single_server_keeps_names(make: Callable[..., Client]) -> None:
-    async with make({"mcpServers": {"weather": weather()}}) as client:
-        assert [tool["name"] for tool in await client.list_tools()] == ["forecast", "delete_all"]
-        assert (await client.call("forecast", {"city": "Oslo"})).text == "sunny in Oslo"
-        assert (await client.read("weather://Oslo"))[0]["text"] == "sunny in Oslo"
-        assert client.server_info["name"] == "Weather"
-        assert client.revision == client.servers["weather"].revision
-        assert client.instructions == "Ask for a city."
-        assert "tools" in client.server_capabilities
-        assert client.revision_reason
-        assert (await client.request("tools/list"))["tools"]
-
-
 async def test_unreachable_server_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     config = two_servers(gone={"command": "no-such-program"}, refused={"url": "http://127.0.0.1:1/mcp"})
     with caplog.at_level(logging.WARNING):

@@ -7,11 +7,10 @@ import json
 import os
 import random
 import re
-from base64 import b64decode, b64encode, encodebytes, urlsafe_b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
@@ -248,44 +247,6 @@ async def test_result_ambiguous_is_protocol_error_naming_member(
         asks = {"tools/call": client.call, "prompts/get": client.get_prompt, "resources/read": client.read}
         with pytest.raises(ProtocolError, match=f"answer to {method} is malformed: expected .*{member}"):
             await asks[method]("bake")
-
-
-def forms(data: bytes, draw: random.Random) -> dict[str, str]:
-    """Return the forms in which servers write base64."""
-    plain = b64encode(data).decode()
-    width = draw.randrange(1, 100)
-    end = draw.choice(["\n", "\r\n", " ", "\n\t"])
-    wrapped = end.join(plain[start : start + width] for start in range(0, len(plain), width))
-    return {
-        "plain": plain,
-        "lines": encodebytes(data).decode(),
-        "wrapped": wrapped,
-        "url-safe": urlsafe_b64encode(data).decode(),
-        "unpadded": plain.rstrip("="),
-        "both": urlsafe_b64encode(data).decode().rstrip("="),
-        "data URL": f"data:image/png;base64,{plain}",
-        "data URL in lines": f"DATA:;charset=x;base64,{wrapped}",
-        "escaped": f"data:;base64,{quote(plain, safe='')}",
-        "without base64": f"data:,{quote(data)}",
-    }
-
-
-async def test_base64_forms_are_decoded_and_normalized() -> None:
-    answers: dict[str, Message] = {}
-    async with Client(answering(answers), cache=False) as client:
-        for seed in range(EXAMPLES):
-            draw = random.Random(seed)
-            data = draw.randbytes(draw.choice([0, 1, 2, 3, 57, 58, draw.randrange(300)]))
-            plain = b64encode(data).decode()
-            for name, text in forms(data, draw).items():
-                assert decode_base64_text(text) == data, (seed, name)
-                assert is_plain_base64(text) is (text == plain), (seed, name)
-                answers["tools/call"] = {
-                    "content": [{"type": "image", "mimeType": "image/png", "data": text}]
-                }
-                answers["resources/read"] = {"contents": [{"uri": "note://1", "blob": text}]}
-                assert (await client.call("bake")).content[0]["data"] == plain, (seed, name)
-                assert (await client.read("note://1"))[0]["blob"] == plain, (seed, name)
 
 
 @pytest.mark.parametrize(

@@ -89,30 +89,6 @@ def test_sync_client_signature_equals_client() -> None:
     assert inspect.signature(SyncClient.call) == inspect.signature(Client.call)
 
 
-plain_server = Server("bakery")
-
-
-def test_sync_client_is_shared_by_threads() -> None:
-    client, texts = SyncClient(plain_server), list[str]()
-
-    def use() -> None:
-        for _ in range(5):
-            with client:
-                texts.append(client.call("bake").text)
-
-    threads = [threading.Thread(target=use) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert texts == ["bread"] * 40
-    with client:
-        with client:
-            pass
-        assert client.call("bake").text == "bread"
-    assert "mcpkit-client" not in [thread.name for thread in threading.enumerate()]
-
-
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_sync_watch_yields_changes(revision: str) -> None:
     server = changing_server()

@@ -305,28 +305,6 @@ async def test_subscription_is_shared_by_watches_of_one_resource() -> None:
         assert sorted(session.asked()[2:]) == ["unsubscribe x://a", "unsubscribe x://b"]
 
 
-async def test_subscription_joined_while_pending_waits_for_same_answer() -> None:
-    session = Session()
-    held: list[Message] = []
-    session.answer = lambda message: held.append(message)  # type: ignore[func-returns-value]
-    async with Client(session.transport, revision="2025-11-25") as client:
-        joining = [asyncio.create_task(client.watch(resources="x://a").__aenter__()) for _ in range(3)]
-        await until(lambda: held)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert not any(each.done() for each in joining)
-        session.transport.say({"id": held[0]["id"], "result": {}})
-        watches = await asyncio.gather(*joining)
-        assert session.asked() == ["subscribe x://a"]
-        for watch in watches[1:]:
-            await watch.aclose()
-        session.transport.say({"method": "notifications/resources/updated", "params": {"uri": "x://a"}})
-        assert await next_change(watches[0]) == Change("resource", "x://a")
-        assert session.asked() == ["subscribe x://a"]
-        await watches[0].aclose()
-        await until(lambda: session.asked() == ["subscribe x://a", "unsubscribe x://a"])
-
-
 async def test_subscription_refused_unsubscribes_others() -> None:
     session = Session()
     session.answer = lambda message: (
@@ -340,18 +318,3 @@ async def test_subscription_refused_unsubscribes_others() -> None:
                 pass
         await until(lambda: "unsubscribe x://a" in session.asked())
         assert "unsubscribe x://b" not in session.asked()
-
-
-async def test_resource_update_of_related_uri_is_yielded() -> None:
-    session = Session()
-    async with (
-        Client(session.transport, revision="2025-11-25") as client,
-        client.watch(resources="x://a b") as first,
-        client.watch(resources="x://c") as second,
-    ):
-        session.transport.say({"method": "notifications/resources/updated", "params": {"uri": "x://a%20b"}})
-        assert await next_change(first) == await next_change(second) == Change("resource", "x://a%20b")
-        session.transport.say({"method": "notifications/resources/updated", "params": {"uri": "x://c/part"}})
-        session.transport.say({"method": "notifications/resources/updated", "params": {"uri": "x://a b"}})
-        assert await next_change(second) == Change("resource", "x://c/part")
-        assert await next_change(first) == Change("resource", "x://a b")

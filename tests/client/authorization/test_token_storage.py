@@ -13,7 +13,7 @@ from typing import Any
 
 import keyring
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.client.authorization.file_tokens import FileTokens
@@ -250,23 +250,3 @@ def test_token_records_of_any_form_are_read_or_none(changed: dict[str, Any], val
             assert Tokens.read(json.loads(json.dumps(tokens.record()))) == tokens
         if registration is not None:
             assert Registration.read(json.loads(json.dumps(registration.record()))) == registration
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.binary(max_size=200)
-    | JSON_VALUES.map(lambda value: json.dumps({"version": 1, "records": value}).encode())
-)
-def test_file_tokens_any_bytes_are_read_or_refused(tmp_path: Path, text: bytes) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / "tokens.json"
-    path.touch(0o600)
-    path.write_bytes(text)
-    storage = FileTokens(path)
-    try:
-        asyncio.run(storage.load("a"))
-    except TokenStorageError:
-        return
-    asyncio.run(storage.keep_tokens(FILE_TOKENS))
-    assert asyncio.run(storage.tokens(FILE_RESOURCE)) == FILE_TOKENS

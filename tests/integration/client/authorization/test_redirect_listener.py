@@ -6,7 +6,6 @@ import asyncio
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -21,7 +20,6 @@ from mcpkit.client.authorization.file_tokens import FileTokens
 from mcpkit.client.authorization.loopback import Loopback
 from mcpkit.client.authorization.redirect_listener import RedirectListener, is_loopback_redirect
 from mcpkit.client.authorization.tokens import Tokens
-from tests.helpers.waiting import over, until
 
 pytestmark = pytest.mark.anyio
 
@@ -123,25 +121,6 @@ async def test_redirect_second_is_gone() -> None:
         answer = await visit(receiver.redirect_uri, code="second", state=STATE)
         assert b" 410 " in answer
         assert (await receiver.redirect())["code"] == "first"
-
-
-async def test_listener_cancelled_leaves_nothing() -> None:
-    before = threading.active_count()
-    tasks = asyncio.all_tasks()
-    uris: list[str] = []
-
-    async def log_in() -> None:
-        async with listening() as receiver:
-            uris.append(receiver.redirect_uri)
-            await receiver.redirect()
-
-    task = asyncio.ensure_future(log_in())
-    await until(lambda: uris)
-    await over(task)
-    with pytest.raises(ConnectionRefusedError):
-        await visit(uris[0], code="c", state=STATE)
-    assert asyncio.all_tasks() == tasks
-    assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("uri", [

@@ -257,20 +257,6 @@ def environment(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> N
         monkeypatch.setenv(name, value)
 
 
-async def test_proxy_unusable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    environment(monkeypatch, {"all_proxy": "socks://127.0.0.1:1"})
-    with pytest.raises(
-        TransportError, match=r"the proxy of all_proxy cannot be used: its scheme is 'socks'.* NO_PROXY"
-    ):
-        async with Client("http://127.0.0.1:9/mcp"):
-            pass
-    with pytest.raises(
-        TransportError, match=r"the proxy of proxy= cannot be used: socks5:// needs .*socksio"
-    ):
-        async with Client("http://127.0.0.1:9/mcp", proxy="socks5://127.0.0.1:1"):
-            pass
-
-
 PROPERTIES: dict[str, Any] = {
     "region": {"type": "string", "x-mcp-header": "Region"},
     "count": {"type": "integer", "x-mcp-header": "Count"},

@@ -89,16 +89,6 @@ async def test_session_id_invalid_is_refused(id_: str) -> None:
             await over(server.url)[1].__aenter__()
 
 
-@pytest.mark.parametrize("status", [405])
-async def test_session_delete_refused_is_ignored(status: int) -> None:
-    async def script(asked: Asked, reply: Reply) -> None:
-        await (answers(status) if asked.method == "DELETE" else greeting(call_done))(asked, reply)
-
-    async with scripted(script) as server, over(server.url)[1] as client:
-        await client.call("bake")
-    assert server.of("DELETE")
-
-
 async def test_session_stream_delivers_notifications() -> None:
     listening = Listening(stays)
     async with scripted(greeting(call_done, stream=listening)) as server:
@@ -299,33 +289,6 @@ async def test_response_resumes_on_next_connection(first: Any, revision: str) ->
     assert joined.headers["mcp-session-id"] == SESSION
     assert joined.headers["mcp-protocol-version"] == revision
     assert joined.headers["accept"] == "text/event-stream"
-
-
-async def test_response_resumed_messages_arrive_once() -> None:
-    async def first(stream: Stream, reply: Reply) -> None:
-        await reply.begin_stream()
-        await reply.event(progress(stream, 1), id_="a", retry=0)
-        reply.cut()
-
-    async def second(stream: Stream, reply: Reply) -> None:
-        await reply.begin_stream()
-        await reply.event(progress(stream, 2), id_="b")
-        await reply.event(stream.answer())
-        await reply.end_stream()
-
-    def progress(stream: Stream, done: int) -> Any:
-        token = stream.message["params"]["_meta"]["progressToken"]
-        return {
-            "jsonrpc": "2.0",
-            "method": "notifications/progress",
-            "params": {"progressToken": token, "progress": done},
-        }
-
-    stream = Stream(first, second)
-    heard: list[float] = []
-    async with scripted(stream.script()) as server, connection(HttpTransport(server.url)) as client:
-        await client.call("bake", progress=lambda done, *_: heard.append(done))
-    assert heard == [1, 2]
 
 
 @pytest.mark.parametrize("retry", [150])

@@ -109,19 +109,6 @@ async def test_http_server_requests_are_answered(url: str, revision: str) -> Non
 
 
 @EVERY
-async def test_http_open_streams_do_not_block_calls(url: str, revision: str, work: Work) -> None:
-    async with client(url, revision) as asked:
-        waiting = [
-            asyncio.ensure_future(asked.call("wait", {"streams": True}, progress=print)) for _ in range(20)
-        ]
-        await until(lambda: work.begun == 20)
-        assert (await asked.call("echo", {"text": "at once"})).text == "at once"
-        for each in waiting:
-            each.cancel()
-        await asyncio.wait(waiting)
-
-
-@EVERY
 async def test_http_timeout_cancels_call_at_server(url: str, revision: str, work: Work) -> None:
     async with client(url, revision) as asked:
         with pytest.raises(TimeoutError):
