@@ -4,123 +4,137 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-from tests.helpers import elsewhere
+pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork"), pytest.mark.slow]
 
-LEAVING = {"exit", "close"}
-"""Operations that do nothing where nothing can be left."""
+PROGRAM = """
+import asyncio, json, os, signal, sys, threading
+from mcpkit import Client, Server, SyncClient
+
+server = Server("elsewhere")
+
+@server.tool
+def hi() -> str:
+    return "hi"
+
+OPERATIONS = {
+    "call": lambda client: client.call("hi"),
+    "enter": lambda client: client.__aenter__(),
+    "exit": lambda client: client.__aexit__(None, None, None),
+    "close": lambda client: client.close(),
+    "watch": lambda client: client.watch(tools=True).__aenter__(),
+    "list_tools": lambda client: client.list_tools(),
+    "notify": lambda client: client.notify("notifications/other"),
+}
+
+async def do(operation, client):
+    return await operation(client)
+
+def in_fork(function):
+    sys.stdout.flush()
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        signal.alarm(20)
+        try:
+            outcome = f"returns {type(function()).__name__}"
+        except BaseException as error:
+            outcome = f"{type(error).__name__}: {error}"
+        os.write(writing, outcome.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        return file.read() or "hangs"
+
+def forked(operation):
+    async def main():
+        async with Client(server) as client:
+            await client.call("hi")
+            def use():
+                asyncio._set_running_loop(None)
+                return asyncio.run(do(operation, client))
+            outcome = in_fork(use)
+            await client.call("hi")  # the parent's client still works
+        return outcome
+    return asyncio.run(main())
+
+def other_loop(operation):
+    client, is_open, is_over = Client(server), threading.Event(), threading.Event()
+    async def hold():
+        async with client:
+            is_open.set()
+            while not is_over.is_set():
+                await asyncio.sleep(0.005)
+    def use():
+        thread = threading.Thread(target=asyncio.run, args=(hold(),))
+        thread.start()
+        is_open.wait()
+        try:
+            return asyncio.run(do(operation, client))
+        finally:
+            is_over.set()
+            thread.join()
+    return in_fork(use)
+
+def closed_loop(operation):
+    def use():
+        client = Client(server)
+        asyncio.run(client.__aenter__())
+        return asyncio.run(do(operation, client))
+    return in_fork(use)
+
+def in_loop(function):
+    async def main():
+        function()
+    return in_fork(lambda: asyncio.run(main()))
+
+def in_trio(client):
+    import trio
+    return in_fork(lambda: trio.run(do, OPERATIONS["enter"], client))
+
+for situation in (forked, other_loop, closed_loop):
+    for name, operation in OPERATIONS.items():
+        print(json.dumps([situation.__name__, name, situation(operation)]), flush=True)
+print(json.dumps(["in_loop", "run", in_loop(server.run)]))
+print(json.dumps(["in_loop", "SyncClient", in_loop(SyncClient(server).__enter__)]))
+if sys.argv[1] == "trio":
+    print(json.dumps(["trio", "enter", in_trio(Client(server))]))
+"""
+
+REASONS = {
+    "forked": "was opened by the process that this one was forked from",
+    "other_loop": "the client is open in another event loop",
+    "closed_loop": "was opened in an event loop that has been closed since: make another one",
+    "in_loop": "an event loop is running in this thread",
+    "trio": "trio runs",
+}
 
 
-@pytest.fixture(scope="module")
-def outcomes() -> dict[tuple[str, str, str], str]:
-    """What has become of each operation, by situation, target and operation."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(Path(elsewhere.__file__)), "use"],
-        capture_output=True,
-        text=True,
-        timeout=170,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return {(situation, target, operation): outcome for situation, target, operation, outcome in lines}
-
-
-def select(outcomes: dict[tuple[str, str, str], str], *situations: str) -> Iterator[tuple[str, str, str]]:
-    """Yield target, operation and outcome of some situations."""
-    found = [(*key[1:], outcome) for key, outcome in outcomes.items() if key[0] in situations]
-    assert found
-    yield from found
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-@pytest.mark.slow
-def test_no_operation_hangs(outcomes: dict[tuple[str, str, str], str]) -> None:
-    assert [key for key, outcome in outcomes.items() if outcome == "hangs"] == []
-    assert len(outcomes) > 120
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-@pytest.mark.slow
-@pytest.mark.parametrize(("situation", "text"), [
-    ("forked", "was opened by the process that this one was forked from"),
-    ("sync_forked", "was opened by the process that this one was forked from"),
-    ("closed_loop", "was opened in an event loop that has been closed since: make another one"),
-    ("abandoned_loop", "was opened in an event loop that has been closed since: make another one"),
-])  # fmt: skip
-def test_lost_client_is_error_and_can_be_left(
-    outcomes: dict[tuple[str, str, str], str], situation: str, text: str
-) -> None:
-    for target, operation, outcome in select(outcomes, situation):
-        expected = "returns NoneType" if operation in LEAVING else text
-        assert expected in outcome, (target, operation)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-@pytest.mark.slow
-def test_forked_in_loop_is_error(outcomes: dict[tuple[str, str, str], str]) -> None:
-    for target, operation, outcome in select(outcomes, "forked_in_loop"):
-        assert operation in LEAVING or "forked" in outcome, (target, operation, outcome)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-@pytest.mark.slow
-def test_other_loop_is_error(outcomes: dict[tuple[str, str, str], str]) -> None:
-    for target, operation, outcome in select(outcomes, "other_loop"):
-        assert "the client is open in another event loop" in outcome, (target, operation)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-@pytest.mark.slow
-def test_closed_client_is_error_and_reopens(outcomes: dict[tuple[str, str, str], str]) -> None:
-    for target, operation, outcome in select(outcomes, "closed"):
-        if operation in {*LEAVING, "enter"}:
-            assert outcome.startswith("returns"), (target, operation)
-        else:
-            assert "the client is not open: write" in outcome, (target, operation)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-@pytest.mark.slow
-def test_forked_child_can_open_new_clients(outcomes: dict[tuple[str, str, str], str]) -> None:
-    assert {outcome for *_, outcome in select(outcomes, "new_in_fork")} == {"returns NoneType"}
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-@pytest.mark.slow
-def test_blocking_calls_in_running_loop_are_errors(outcomes: dict[tuple[str, str, str], str]) -> None:
-    for target, _, outcome in select(outcomes, "in_loop"):
-        assert "an event loop is running in this thread" in outcome
-        assert "write `a" in outcome, target
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-@pytest.mark.slow
-def test_forked_child_does_not_serve_stdio(outcomes: dict[tuple[str, str, str], str]) -> None:
-    assert "forked from one that serves over stdio" in outcomes["served_by_parent", "stdio", "run"]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("trio") is None, reason="trio is not installed")
-def test_trio_is_error(outcomes: dict[tuple[str, str, str], str]) -> None:
-    for target, operation, outcome in select(outcomes, "trio"):
-        assert "trio runs" in outcome, (target, operation)
-        assert "asyncio.run(main())" in outcome or "trio.to_thread.run_sync" in outcome, (target, operation)
-    assert outcomes["trio_thread", "memory", "SyncClient"] == "returns str"
+def test_client_in_wrong_loop_or_process_fails_with_reason() -> None:
+    trio = "trio" if find_spec("trio") else ""
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, trio]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=170)
+    assert result.returncode == 0, result.stderr[-3000:]
+    outcomes = [json.loads(line) for line in result.stdout.splitlines()]
+    assert {situation for situation, *_ in outcomes} >= REASONS.keys() - ({"trio"} if not trio else set())
+    faults = []
+    for situation, operation, outcome in outcomes:
+        can_be_left = operation in {"exit", "close"} and situation != "other_loop"
+        expected = "returns NoneType" if can_be_left else REASONS[situation]
+        if expected not in outcome:
+            faults.append(f"{situation} {operation}: {outcome}")
+    assert not faults, "\n".join(faults)
 
 
 INTERRUPTED = """
 import asyncio, os, signal, threading
 from mcpkit import Server, SyncClient
 server = Server("bakery")
+
 @server.tool
 async def bake() -> None:
     os.kill(os.getpid(), signal.SIGINT)
@@ -128,6 +142,7 @@ async def bake() -> None:
         await asyncio.Event().wait()
     finally:
         print("cancelled", flush=True)
+
 try:
     with SyncClient(server) as client:
         client.call("bake")
@@ -136,16 +151,8 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_sync_client_interrupted_cancels_call() -> None:
-    assert signal.SIGINT
-    told = subprocess.run(
-        [sys.executable, "-W", "error", "-c", INTERRUPTED],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert told.stdout.split("\n")[:2] == ["cancelled", "interrupted 1"]
-    assert told.stderr == ""
+    command = [sys.executable, "-W", "error", "-c", INTERRUPTED]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.split("\n")[:2] == ["cancelled", "interrupted 1"]
+    assert result.stderr == ""
