@@ -14,9 +14,9 @@ import pytest
 from mcpkit import AuthorizationError, Client, ProtocolError, StatusError, TransportError
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.protocol.client import Outgoing
-from tests.helpers.certificates import Authority
 from tests.helpers.heard import Heard
 from tests.helpers.scripted_http import Asked, Reply, Script, greeting, scripted, text
+from tests.helpers.signed_tokens import CertificateAuthority
 
 pytestmark = pytest.mark.anyio
 
@@ -128,11 +128,11 @@ async def test_redirect_that_loses_body_is_refused(status: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("certificates"))
 
 
-def serving_tls(authority: Authority, *, asks: bool = False) -> ssl.SSLContext:
+def serving_tls(authority: CertificateAuthority, *, asks: bool = False) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*authority.certificate("server"))
     if asks:
@@ -149,13 +149,13 @@ async def call_tls(server_tls: ssl.SSLContext, **options: Any) -> None:
         assert (await client.call("bake")).text == "done"
 
 
-async def test_tls_unknown_authority_is_error(authority: Authority) -> None:
+async def test_tls_unknown_authority_is_error(authority: CertificateAuthority) -> None:
     with pytest.raises(TransportError, match=r"certificate.*verify=") as caught:
         await call_tls(serving_tls(authority))
     assert not caught.value.may_have_begun
 
 
-async def test_tls_verify_accepts_file_and_context(authority: Authority) -> None:
+async def test_tls_verify_accepts_file_and_context(authority: CertificateAuthority) -> None:
     tls = serving_tls(authority)
     await call_tls(tls, verify=authority.file)
     await call_tls(tls, verify=str(authority.file))
@@ -163,7 +163,7 @@ async def test_tls_verify_accepts_file_and_context(authority: Authority) -> None
     await call_tls(tls, verify=False)
 
 
-async def test_tls_client_certificate_is_sent(authority: Authority, tmp_path: Path) -> None:
+async def test_tls_client_certificate_is_sent(authority: CertificateAuthority, tmp_path: Path) -> None:
     tls = serving_tls(authority, asks=True)
     certificate, key = authority.certificate("client")
     both = tmp_path / "both.pem"
