@@ -1,4 +1,4 @@
-"""The example of long work on several processes: one command starts all of them, and Ctrl-C leaves none."""
+"""The examples of a server with login and of long work on several processes."""
 
 from __future__ import annotations
 
@@ -17,23 +17,60 @@ from urllib.request import Request, urlopen
 import pytest
 
 from mcpkit import Client
+from tests.helpers.identity_provider import providing
+from tests.helpers.logging_in import User
 from tests.helpers.process_client import environment
-from tests.helpers.serving import PATIENCE, ROOT
+from tests.helpers.serving import PATIENCE, ROOT, Served
 
 if sys.platform == "win32":
-    pytest.skip("Ctrl-C is sent as on POSIX", allow_module_level=True)
+    pytest.skip("POSIX signals", allow_module_level=True)
 pytest.importorskip("redis", reason='redis-py is not installed: pip install "mcpkit[redis]"')
 if shutil.which("redis-server") is None:
     pytest.skip("there is no redis-server: apt-get install redis-server", allow_module_level=True)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-EXAMPLE = ROOT / "examples" / "lab"
+NOTES = ROOT / "examples" / "notes" / "server.py"
+
+
+async def test_notes_logs_in_its_own_users() -> None:
+    with Served([sys.executable, str(NOTES)], PORT=0) as server:
+        url = f"{server.origin}/mcp"
+        ada, grace = User("ada"), User("grace")
+        async with Client(url, auth=ada.auth) as client:
+            assert (await client.call("whoami")).structured == {"subject": "ada", "scopes": ["notes:read"]}
+            assert (await client.call("list_notes")).text == "[]"
+            assert "number 1" in (await client.call("add_note", {"text": "Buy milk"})).text
+            assert (await client.call("whoami")).structured["scopes"] == ["notes:read", "notes:write"]
+        async with Client(url, auth=grace.auth) as client:
+            assert (await client.call("list_notes")).text == "[]"
+        async with Client(url, auth=ada.auth) as client:  # with the tokens that are kept
+            assert "Buy milk" in (await client.call("list_notes")).text
+        assert [len(each.asked) for each in (ada, grace)] == [2, 1]
+
+
+async def test_notes_accepts_tokens_of_an_authorization_server() -> None:
+    public_url = "https://notes.example.com/mcp"
+    with (
+        providing() as provider,
+        Served([sys.executable, str(NOTES)], PORT=0, ISSUER=provider.issuer, PUBLIC_URL=public_url) as server,
+    ):
+        token = provider.token("ada", "notes:write", public_url)
+        async with Client(f"{server.origin}/mcp", token=token) as client:
+            whoami = (await client.call("whoami")).structured
+            assert whoami == {"subject": "ada", "scopes": ["notes:read", "notes:write"]}
+            await client.call("add_note", {"text": "Buy milk"})
+            assert "Buy milk" in (await client.call("list_notes")).text
+
+
+LAB = ROOT / "examples" / "lab"
+
 PROTOCOL = "io.modelcontextprotocol/"
-KNOWS = {"elicitation": {"form": {}}, "extensions": {PROTOCOL + "tasks": {}}}
+
+CAPABILITIES = {"elicitation": {"form": {}}, "extensions": {PROTOCOL + "tasks": {}}}
 
 
-class Lab:
+class LabProcess:
     """All of it, as the command starts it.
 
     Attributes:
@@ -45,15 +82,15 @@ class Lab:
     def __init__(self, folder: Path) -> None:
         self.ledger = folder / "ledger.txt"
         self.process = subprocess.Popen(
-            [sys.executable, str(EXAMPLE / "start.py"), "--data", str(folder / "data")],
+            [sys.executable, str(LAB / "start.py"), "--data", str(folder / "data")],
             env=environment(LEDGER=self.ledger),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
         assert self.process.stdout is not None
-        told = "".join(iter(self.process.stdout.readline, "Ctrl-C ends all of it.\n"))
-        self.urls = re.findall(r"^replica: (http://127\.0\.0\.1:\d+/mcp)$", told, re.MULTILINE)
+        output = "".join(iter(self.process.stdout.readline, "Ctrl-C ends all of it.\n"))
+        self.urls = re.findall(r"^replica: (http://127\.0\.0\.1:\d+/mcp)$", output, re.MULTILINE)
 
     def children(self) -> list[str]:
         """Return the commands that it has started and that run."""
@@ -62,7 +99,7 @@ class Lab:
 
     def ask(self, url: str, method: str, **params: Any) -> Any:
         """Send a request of a client that knows tasks, and return the result."""
-        meta = {PROTOCOL + "protocolVersion": "2026-07-28", PROTOCOL + "clientCapabilities": KNOWS}
+        meta = {PROTOCOL + "protocolVersion": "2026-07-28", PROTOCOL + "clientCapabilities": CAPABILITIES}
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
         headers = {
             "content-type": "application/json",
@@ -90,8 +127,8 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path)
+def lab(tmp_path: Path) -> Iterator[LabProcess]:
+    lab = LabProcess(tmp_path)
     try:
         yield lab
     finally:
@@ -99,7 +136,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         lab.process.communicate(timeout=PATIENCE)
 
 
-def test_one_command_starts_all_of_it_and_ctrl_c_ends_it(lab: Lab, hear_interrupts: None) -> None:
+def test_lab_starts_all_processes_and_ends_them_on_sigint(lab: LabProcess, hear_interrupts: None) -> None:
     assert len(lab.urls) == 2
     running = lab.children()
     assert [sum(word in each for each in running) for word in ("redis-server", "worker", "server.py")] == [
@@ -114,7 +151,7 @@ def test_one_command_starts_all_of_it_and_ctrl_c_ends_it(lab: Lab, hear_interrup
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
 
 
-def test_tasks_are_made_at_one_replica_run_by_the_worker_and_asked_for_at_the_other(lab: Lab) -> None:
+def test_lab_runs_tasks_of_any_replica_in_the_worker(lab: LabProcess) -> None:
     first, second = lab.urls
     task = lab.call(first, "slow_compute", seconds=1, label="x")
     assert task["resultType"] == "task"
@@ -122,24 +159,23 @@ def test_tasks_are_made_at_one_replica_run_by_the_worker_and_asked_for_at_the_ot
     worker = next(pid for pid in _pids(lab) if "worker" in Path(f"/proc/{pid}/cmdline").read_text())
     assert result["process"].endswith(f":{worker}")
     assert (result["label"], result["attempt"]) == ("x", 1)
-    counted = lab.ended(second, lab.call(first, "count", n=3)["taskId"])
-    assert counted["status"] == "completed"
+    count = lab.ended(second, lab.call(first, "count", n=3)["taskId"])
+    assert count["status"] == "completed"
     assert [line.split()[1] for line in lab.ledger.read_text().splitlines()] == ["1", "2", "3"]
-    deleted = lab.ended(first, lab.call(second, "confirm_delete", filename="a.txt")["taskId"])
-    assert deleted["result"]["content"][0]["text"] == "a.txt is deleted"
+    deletion = lab.ended(first, lab.call(second, "confirm_delete", filename="a.txt")["taskId"])
+    assert deletion["result"]["content"][0]["text"] == "a.txt is deleted"
     assert "deleted a.txt" in lab.ledger.read_text()
 
 
-def _pids(lab: Lab) -> list[str]:
+def _pids(lab: LabProcess) -> list[str]:
     return Path(f"/proc/{lab.process.pid}/task/{lab.process.pid}/children").read_text().split()
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_changes_are_heard_at_the_other_replica_and_seen_alike(lab: Lab, revision: str) -> None:
+async def test_lab_publishes_changes_to_other_replicas(lab: LabProcess) -> None:
     first, second = lab.urls
     async with (
-        Client(first, revision=revision) as one,
-        Client(second, revision=revision) as other,
+        Client(first) as one,
+        Client(second) as other,
         other.watch(tools=True, resources=["lab://bench"]) as changes,
     ):
         assert (await one.call("toggle_tool")).text == "extra is there now"
@@ -153,20 +189,20 @@ async def test_changes_are_heard_at_the_other_replica_and_seen_alike(lab: Lab, r
         assert (await one.call("count", {"n": 2})).text == "counted to 2"  # by whoever knows no tasks
 
 
-def test_the_readme_names_every_file_and_tool() -> None:
-    readme = (EXAMPLE / "README.md").read_text("utf-8")
-    names = [file.name for file in EXAMPLE.iterdir() if file.is_file() and file.name != "README.md"]
+def test_lab_readme_names_every_file_and_tool() -> None:
+    readme = (LAB / "README.md").read_text("utf-8")
+    names = [file.name for file in LAB.iterdir() if file.is_file() and file.name != "README.md"]
     assert [name for name in names if f"`{name}`" not in readme] == []
-    tools = re.findall(r"@server\.tool.*\n(?:async )?def (\w+)", (EXAMPLE / "server.py").read_text("utf-8"))
+    tools = re.findall(r"@server\.tool.*\n(?:async )?def (\w+)", (LAB / "server.py").read_text("utf-8"))
     assert len(tools) == 5
     assert [tool for tool in tools if f"`{tool}(" not in readme] == []
 
 
-def test_the_compose_file_starts_the_same(tmp_path: Path) -> None:
+def test_lab_compose_file_starts_the_same_processes(tmp_path: Path) -> None:
     yaml = pytest.importorskip("yaml")
-    services = yaml.safe_load((EXAMPLE / "compose.yaml").read_text("utf-8"))["services"]
+    services = yaml.safe_load((LAB / "compose.yaml").read_text("utf-8"))["services"]
     assert services.keys() == {"redis", "replica-1", "replica-2", "worker", "nginx"}
     assert "--appendonly yes" in services["redis"]["command"]
     assert "mcpkit worker server:server" in services["worker"]["command"]
-    upstream = re.findall(r"server (replica-\d):8000", (EXAMPLE / "nginx.conf").read_text("utf-8"))
+    upstream = re.findall(r"server (replica-\d):8000", (LAB / "nginx.conf").read_text("utf-8"))
     assert upstream == ["replica-1", "replica-2"]

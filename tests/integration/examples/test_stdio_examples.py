@@ -1,28 +1,43 @@
-"""The example of an extension: receipts for the calls of tools, over pipes of a real process and over HTTP."""
+"""The examples of an extension and of a Unix socket, as processes."""
 
 from __future__ import annotations
 
 import json
+import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
 import pytest
 
-from tests.helpers.process_client import ROOT, environment, line
+from tests.helpers.process_client import PATIENCE, ROOT, call, environment, line
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets and signals"),
+    pytest.mark.usefixtures("hear_interrupts"),
+    pytest.mark.slow,
+]
 
-EXAMPLE = ROOT / "examples" / "extension" / "server.py"
+EXTENSION = ROOT / "examples" / "extension" / "server.py"
+
 ID = "com.example/receipts"
+
 META = "io.modelcontextprotocol/"
-KNOWS = {"extensions": {ID: {}}}
+
+CAPABILITIES = {"extensions": {ID: {}}}
+
 ids = count(1)
 
 
-def request(method: str, params: dict[str, Any], capabilities: dict[str, Any] = KNOWS) -> dict[str, Any]:
+def request(
+    method: str, params: dict[str, Any], capabilities: dict[str, Any] = CAPABILITIES
+) -> dict[str, Any]:
     """Return a request of the stateless era."""
     meta = {
         META + "protocolVersion": "2026-07-28",
@@ -32,11 +47,11 @@ def request(method: str, params: dict[str, Any], capabilities: dict[str, Any] = 
     return {"jsonrpc": "2.0", "id": next(ids), "method": method, "params": {**params, "_meta": meta}}
 
 
-def buying(fruit: str = "pear", **more: Any) -> dict[str, Any]:
+def buy(fruit: str = "pear", **more: Any) -> dict[str, Any]:
     return request("tools/call", {"name": "buy", "arguments": {"fruit": fruit, "count": 2}}, **more)
 
 
-class Shop:
+class ExampleProcess:
     """The example as a child process, and its pipes."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -59,22 +74,22 @@ class Shop:
 
 
 @pytest.fixture
-def shop() -> Iterator[Shop]:
-    command = [sys.executable, str(EXAMPLE)]
+def shop() -> Iterator[ExampleProcess]:
+    command = [sys.executable, str(EXTENSION)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), bufsize=0
     ) as process:
         try:
-            yield Shop(process)
+            yield ExampleProcess(process)
         finally:
             process.kill()
 
 
-def test_a_call_leaves_a_receipt_that_can_be_had_again(shop: Shop) -> None:
+def test_extension_returns_and_keeps_receipts_of_calls(shop: ExampleProcess) -> None:
     capabilities = shop.ask(request("server/discover", {}))["result"]["capabilities"]
     assert capabilities["extensions"] == {ID: {"kept": 100}}
 
-    shop.send(buying())
+    shop.send(buy())
     opened = shop.receive()
     assert opened["method"] == "notifications/receipts/opened"
     receipt = shop.receive()["result"]
@@ -94,30 +109,24 @@ def test_a_call_leaves_a_receipt_that_can_be_had_again(shop: Shop) -> None:
     assert shop.ask(request("receipts/get", {"id": receipt["id"]}))["error"]["code"] == -32602
 
 
-def test_what_a_tool_could_not_do_has_a_receipt_too(shop: Shop) -> None:
-    shop.send(buying("quince"))
-    shop.receive()
-    assert shop.receive()["result"]["outcome"]["isError"] is True
-
-
-def test_a_client_that_does_not_know_receipts_gets_the_order(shop: Shop) -> None:
-    result = shop.ask(buying(capabilities={}))["result"]
+def test_extension_without_the_capability_returns_the_plain_result(shop: ExampleProcess) -> None:
+    result = shop.ask(buy(capabilities={}))["result"]
     assert result["resultType"] == "complete"
     assert result["structuredContent"]["total"] == 80
     refused = shop.ask(request("receipts/get", {"id": "a"}, {}))["error"]
-    assert (refused["code"], refused["data"]) == (-32021, {"requiredCapabilities": KNOWS})
+    assert (refused["code"], refused["data"]) == (-32021, {"requiredCapabilities": CAPABILITIES})
 
 
-def test_a_client_of_an_older_revision_gets_the_order(shop: Shop) -> None:
+def test_extension_in_2025_11_25_returns_the_plain_result(shop: ExampleProcess) -> None:
     opening = {
         "protocolVersion": "2025-11-25",
-        "capabilities": KNOWS,
+        "capabilities": CAPABILITIES,
         "clientInfo": {"name": "test", "version": "1"},
     }
     opened = shop.ask({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening})
     assert "extensions" not in opened["result"]["capabilities"]
     shop.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-    call = buying()
+    call = buy()
     del call["params"]["_meta"]
     assert shop.ask(call)["result"]["structuredContent"]["total"] == 80
     call = {"jsonrpc": "2.0", "id": 2, "method": "receipts/get", "params": {"id": "a"}}
@@ -126,10 +135,10 @@ def test_a_client_of_an_older_revision_gets_the_order(shop: Shop) -> None:
     assert "100 receipts" in shop.ask(read)["result"]["contents"][0]["text"]
 
 
-def test_the_readme_shows_what_is_sent_and_answered(shop: Shop) -> None:
+def test_extension_readme_shows_the_messages(shop: ExampleProcess) -> None:
     asked, answered = (
         json.loads(block.split("```")[0])
-        for block in EXAMPLE.with_name("README.md").read_text(encoding="utf-8").split("```json\n")[1:]
+        for block in EXTENSION.with_name("README.md").read_text(encoding="utf-8").split("```json\n")[1:]
     )
     shop.send(asked)
     shop.receive()
@@ -138,3 +147,62 @@ def test_the_readme_shows_what_is_sent_and_answered(shop: Shop) -> None:
         assert len(answer["result"][name]) == len(answered["result"][name])
         answered["result"][name] = answer["result"][name]
     assert answer == answered
+
+
+UNIX_SOCKET = ROOT / "examples" / "unix_socket" / "server.py"
+
+
+class SocketServer(NamedTuple):
+    process: subprocess.Popen[bytes]
+    path: Path
+
+
+def accepts(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as connection:
+        return connection.connect_ex(str(path)) == 0
+
+
+@contextmanager
+def connect(socket_server: SocketServer) -> Iterator[BinaryIO]:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(PATIENCE)
+        connection.connect(str(socket_server.path))
+        with connection.makefile("rwb", buffering=0) as stream:
+            yield stream
+
+
+@pytest.fixture
+def socket_server(tmp_path: Path) -> Iterator[SocketServer]:
+    path = tmp_path / "clock.sock"
+    process = subprocess.Popen([sys.executable, str(UNIX_SOCKET), str(path)], env=environment())
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not accepts(path):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        yield SocketServer(process, path)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def receive(stream: BinaryIO) -> dict[str, Any]:
+    return json.loads(stream.readline())
+
+
+def test_unix_socket_serves_others_after_a_client_disconnects(socket_server: SocketServer) -> None:
+    with connect(socket_server) as other:
+        with connect(socket_server) as one:
+            one.write(line(call(1, "now")) * 1000)
+        other.write(b"not JSON\n" + line(call(1, "now")))
+        assert receive(other)["error"]["code"] == -32700
+        assert receive(other)["id"] == 1
+
+
+def test_unix_socket_server_ends_on_sigint(socket_server: SocketServer) -> None:
+    with connect(socket_server) as one:
+        one.write(line(call(1, "now")))
+        receive(one)
+        socket_server.process.send_signal(signal.SIGINT)
+        assert socket_server.process.wait(PATIENCE) == 0
