@@ -188,11 +188,7 @@ class Round:
         log_level = draw.choice([None, "warning"])
         self._wants_log = log_level is not None
         self._client = client = Client(
-            target,
-            elicit=self._answer,
-            timeout=self.timeout,
-            log_level=log_level,
-            tries=TRIES,
+            target, elicit=self._answer, timeout=self.timeout, log_level=log_level, tries=TRIES
         )
         peer.is_armed = draw.random() < 0.2
         await self._enter()

@@ -60,9 +60,7 @@ class RestartingServer(ScriptedTransport):
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_server_that_ends_after_the_handshake_is_opened_again(
-    revision: str,
-) -> None:
+async def test_server_that_ends_after_the_handshake_is_opened_again(revision: str) -> None:
     server = RestartingServer(revision)
     async with Client(server, revision=revision) as client:
         server.dies_having_opened = 1

@@ -51,11 +51,7 @@ class Hands:
     server = "s"
 
     def __init__(
-        self,
-        queue: Queue,
-        do: Do | None = None,
-        lines: Sequence[str] = (LINE,),
-        patience: float = 3600.0,
+        self, queue: Queue, do: Do | None = None, lines: Sequence[str] = (LINE,), patience: float = 3600.0
     ) -> None:
         self.queue = queue
         self.lines = list(lines)

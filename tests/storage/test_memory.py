@@ -12,12 +12,7 @@ import pytest
 from mcpkit import Context, Extension, Memory, Server
 from mcpkit.testing import Client, connect
 from tests.helpers.clock import Clock
-from tests.helpers.engines import (
-    delete,
-    finished,
-    put,
-    write,
-)
+from tests.helpers.engines import delete, finished, put, write
 
 
 async def listed(memory: Memory) -> list[Any]:

@@ -202,10 +202,7 @@ def test_restored_backup_is_a_gap(tmp_path: Path, path: Path) -> None:
     with closing(Sqlite(path)) as shared:
         listener = Listener(shared)
         done(shared.publish("t", "before"))
-        with (
-            closing(sqlite3.connect(path)) as file,
-            closing(sqlite3.connect(tmp_path / "copy.db")) as copy,
-        ):
+        with closing(sqlite3.connect(path)) as file, closing(sqlite3.connect(tmp_path / "copy.db")) as copy:
             file.backup(copy)
         done(shared.publish("t", "after"))
         eventually(listener.has_received("before", "after"))

@@ -9,17 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import (
-    AnswerError,
-    Ask,
-    Context,
-    Elicit,
-    Memory,
-    Principal,
-    Scope,
-    Server,
-    Task,
-)
+from mcpkit import AnswerError, Ask, Context, Elicit, Memory, Principal, Scope, Server, Task
 from mcpkit.testing import connect
 from tests.helpers import task_client
 from tests.helpers.handshake_tasks import ADA, BOB, RELATED, OpenPipe, begin, ended, look, server_of

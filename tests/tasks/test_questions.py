@@ -57,10 +57,7 @@ async def test_answer_resumes_the_task_and_once_is_not_repeated(server: Server, 
         done = await until(client, task, "completed")
         runs = ["run", "fit", "run", "publish"] if rerun == "safe" else ["run", "fit", "publish"]
         assert did == runs
-        assert done["result"]["structuredContent"] == {
-            "path": "a fitted",
-            "attempt": runs.count("run"),
-        }
+        assert done["result"]["structuredContent"] == {"path": "a fitted", "attempt": runs.count("run")}
         await answer(client, task, **{"#1": False})  # too late, which changes nothing
         assert await look(client, task) == done
 
@@ -82,10 +79,7 @@ async def test_invalid_answer_is_asked_again_under_another_key(server: Server) -
         while (seen := await until(client, task, "input_required"))["inputRequests"].keys() != {"many~2"}:
             await asyncio.sleep(0.005)
         await answer(client, task, **{"many~2": 3})
-        assert (await until(client, task, "completed"))["result"]["structuredContent"] in (
-            3,
-            {"result": 3},
-        )
+        assert (await until(client, task, "completed"))["result"]["structuredContent"] in (3, {"result": 3})
 
 
 async def test_unanswered_question_times_out() -> None:

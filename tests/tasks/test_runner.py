@@ -23,9 +23,7 @@ OTHER = "s/task/b"
 
 
 @pytest.mark.usefixtures("no_polling")
-async def test_existing_and_new_jobs_run_once(
-    engine: Memory,
-) -> None:
+async def test_existing_and_new_jobs_run_once(engine: Memory) -> None:
     await add(engine, "before")
     work = Hands(engine)
     async with runner_of(engine, work).running():
@@ -228,9 +226,7 @@ async def test_lease_is_renewed_while_the_event_loop_is_blocked(engine: Memory) 
     assert (work.keys, rival.jobs, work.cancelled) == (["a"], [], [])
 
 
-async def test_all_leases_are_renewed_together_by_a_thread(
-    engine: Memory,
-) -> None:
+async def test_all_leases_are_renewed_together_by_a_thread(engine: Memory) -> None:
     queue, released = Between(engine), asyncio.Event()
 
     async def do(job: Job, hold: Hold) -> None:

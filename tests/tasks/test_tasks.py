@@ -11,18 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import (
-    Context,
-    Memory,
-    Principal,
-    ProtocolError,
-    Scope,
-    Server,
-    Sqlite,
-    Task,
-    Tasks,
-    ToolError,
-)
+from mcpkit import Context, Memory, Principal, ProtocolError, Scope, Server, Sqlite, Task, Tasks, ToolError
 from mcpkit.tasks import ledger, orphans
 from mcpkit.testing import connect
 from tests.helpers.engines import LossyMemory
@@ -185,15 +174,7 @@ async def test_methods_of_2025_11_25_are_unknown(server: Server) -> None:
             assert caught.value.code == -32601
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        {},
-        {"taskId": 5},
-        {"taskId": "x" * 64},
-        {"taskId": "x" * 100_000},
-    ],
-)
+@pytest.mark.parametrize("params", [{}, {"taskId": 5}, {"taskId": "x" * 64}, {"taskId": "x" * 100_000}])
 async def test_invalid_task_id_is_unknown(server: Server, params: dict[str, Any]) -> None:
     async with connect(server, capabilities=KNOWS_TASKS) as client:
         for method in ("tasks/get", "tasks/cancel"):

@@ -22,12 +22,7 @@ import uvicorn.server  # noqa: F401  # the app looks for servers of uvicorn wher
 
 from mcpkit import Server, Sqlite, Task
 from mcpkit.middlewares import RateLimit
-from tests.helpers.engines import (
-    ENGINES,
-    Engine,
-    close,
-    make_engine,
-)
+from tests.helpers.engines import ENGINES, Engine, close, make_engine
 from tests.helpers.raw_client import serving
 from tests.helpers.redis_server import common_server
 from tests.helpers.task_client import KNOWS_TASKS

@@ -263,9 +263,7 @@ async def publish_when_possible(engine: Redis, topic: str, text: str) -> None:
 
 
 async def test_failover_with_lost_messages_is_a_gap(
-    server: RedisServer,
-    replica: RedisServer,
-    proxied: tuple[LossyProxy, str],
+    server: RedisServer, replica: RedisServer, proxied: tuple[LossyProxy, str]
 ) -> None:
     proxy, url = proxied
     messages: list[str] = []

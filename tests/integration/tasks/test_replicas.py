@@ -180,9 +180,7 @@ async def test_anonymous_tasks_are_limited_per_address(engine: Any, schema_dir: 
     assert [status for status, _ in here] == [200] * 3 + [503]
 
 
-async def test_idempotency_key_of_another_address_creates_another_task(
-    schema_dir: Path,
-) -> None:
+async def test_idempotency_key_of_another_address_creates_another_task(schema_dir: Path) -> None:
     server = Server("lab")
 
     @server.tool(task=True)
