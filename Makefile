@@ -114,7 +114,7 @@ SERVERS := $(basename $(notdir $(wildcard tests/servers/requirements/*.txt)))
 
 # Agent SDKs are a folder beside these: which version of mcp they run with is for the tests to say. From their sources
 # they come without the programs that they start, of 500 MB.
-.servers/agent-sdks/.installed: tests/transports/agent_sdk/requirements.txt | .venv/.package
+.servers/agent-sdks/.installed: tests/integration/transports/agent_sdk_requirements.txt | .venv/.package
 	@echo 'Installing agent SDKs into .servers'
 	@rm -rf $(@D)
 	@$(PY) -m pip install --quiet --quiet --no-deps --target $(@D) --requirement $<

@@ -107,15 +107,6 @@ async def test_changes_before_initialized_are_sent_after_it(server: Server, wire
         assert await pipe.answered() == list_changed("tools")
 
 
-async def test_changes_after_close_are_not_sent(server: Server, wire: Wire) -> None:
-    async with wire(server) as pipe:
-        pass
-    server.tool(handler, name="new")
-    server.resource_updated("data://x")
-    await asyncio.sleep(0)
-    assert pipe.out.empty()
-
-
 async def test_resource_updated_is_sent_to_subscribers_only(server: Server, wire: Wire) -> None:
     async with wire(server) as pipe, wire(server) as other:
         assert await pipe.result("resources/subscribe", {"uri": "data://x"}) == {}
@@ -136,27 +127,6 @@ async def test_resource_updated_after_unsubscribe_is_not_sent(server: Server, wi
         await pipe.quiet()
 
 
-async def test_resource_updated_from_thread_is_sent_once_per_turn(server: Server, wire: Wire) -> None:
-    async with wire(server) as pipe:
-        await pipe.result("resources/subscribe", {"uri": "data://x"})
-
-        def update() -> None:
-            for _ in range(100):
-                server.resource_updated("data://x")
-
-        thread = threading.Thread(target=update)
-        thread.start()
-        thread.join()  # the loop has had no turn meanwhile
-        assert len(await pipe.answered()) == 1
-
-
-async def test_subscribe_without_uri_is_invalid_params(server: Server, wire: Wire) -> None:
-    async with wire(server) as pipe:
-        for method in ("resources/subscribe", "resources/unsubscribe"):
-            for params in ({}, {"uri": 3}, {"uri": None}):
-                assert (await pipe.error(method, params))["code"] == -32602, (method, params)
-
-
 async def test_subscriptions_apply_in_order_of_arrival(server: Server, wire: Wire) -> None:
     async with wire(server) as pipe:
         pipe.start("resources/subscribe", {"uri": "data://x"})
@@ -170,15 +140,6 @@ async def test_subscriptions_apply_in_order_of_arrival(server: Server, wire: Wir
             "answer",
             "notifications/resources/updated",
         ]
-
-
-async def test_list_changed_without_capability_is_not_sent(wire: Wire) -> None:
-    server = Server("s")
-    server.tool(handler)
-    async with wire(server) as pipe:
-        server.prompt(handler)
-        server.tool(handler, name="new")
-        assert await pipe.answered() == list_changed("tools")
 
 
 async def test_subscription_to_template_covers_its_uris(server: Server, wire: Wire) -> None:
@@ -273,15 +234,6 @@ async def test_listen_sends_only_what_the_filter_names(server: Server, wire: Wir
         assert messages[1]["params"]["uri"] == "data://x"
 
 
-async def test_listen_notifications_have_their_subscription_id(server: Server, wire: Wire) -> None:
-    async with wire(server, REVISION) as pipe:
-        await listen(pipe, "first", toolsListChanged=True)
-        await listen(pipe, 2, toolsListChanged=True)
-        server.tool(handler, name="new")
-        messages = await pipe.answered()
-        assert [message["params"]["_meta"][SUBSCRIPTION] for message in messages] == ["first", 2]
-
-
 async def test_listen_cancelled_sends_nothing_more_and_frees_its_id(server: Server, wire: Wire) -> None:
     async with wire(server, REVISION) as pipe:
         await listen(pipe, "s", toolsListChanged=True)
@@ -291,18 +243,6 @@ async def test_listen_cancelled_sends_nothing_more_and_frees_its_id(server: Serv
         server.tool(handler, name="new")
         (message,) = await pipe.answered()
         assert message["params"]["_meta"][SUBSCRIPTION] == "t"
-
-
-@pytest.mark.parametrize("method", ["subscriptions/listen", "tools/list"])
-async def test_listen_open_id_cannot_be_used_again(server: Server, wire: Wire, method: str) -> None:
-    async with wire(server, REVISION) as pipe:
-        await listen(pipe, "s", toolsListChanged=True)
-        pipe.send(pipe.message("s", method, {"notifications": {}}))
-        refusal = await pipe.receive()
-        assert refusal["error"]["code"] == -32600
-        assert "id" not in refusal
-        server.tool(handler, name="new")
-        assert len(await pipe.answered()) == 1
 
 
 async def test_listen_graceful_close_sends_result(server: Server, wire: Wire) -> None:
@@ -358,33 +298,6 @@ async def test_change_is_sent_to_session_and_stream_of_one_pipe(server: Server, 
         assert [message.get("params", {}).get("_meta") for message in messages] == [None, {SUBSCRIPTION: "s"}]
 
 
-async def test_listen_slow_reader_gets_changes_as_it_reads(server: Server) -> None:
-    sent: list[bytes] = []
-    room = asyncio.Semaphore(0)
-
-    async def ready() -> None:
-        await room.acquire()
-
-    connection = Connection(server, sent.append, ready=ready)
-    filters = {"notifications": {"resourceSubscriptions": [f"data://{n}" for n in range(100)]}}
-    for id_ in range(10):
-        params = {**filters, "_meta": stateless_meta()}
-        request = {"jsonrpc": "2.0", "id": id_, "method": "subscriptions/listen", "params": params}
-        connection.receive(json.dumps(request).encode())
-    sent.clear()
-    for n in range(100):
-        server.resource_updated(f"data://{n}")
-    for n in range(4):
-        assert len(sent) == 10 * n  # each permit lets one change out, to everybody
-        room.release()
-        await settle()
-    for _ in range(96):
-        room.release()
-    await settle()
-    assert len(sent) == 1000
-    await connection.aclose()
-
-
 async def test_listen_change_while_sending_is_sent_too(server: Server) -> None:
     sent: list[bytes] = []
     room = asyncio.Semaphore(2)
@@ -404,39 +317,6 @@ async def test_listen_change_while_sending_is_sent_too(server: Server) -> None:
         room.release()
     await settle()
     assert [json.loads(line)["params"]["uri"] for line in sent[1:]] == ["data://a", "data://b", "data://a"]
-    await connection.aclose()
-
-
-async def test_listen_stream_behind_is_cancelled_and_others_continue(server: Server) -> None:
-    sent: list[bytes] = []
-    room = asyncio.Event()
-    connection = Connection(server, sent.append, ready=room.wait)
-
-    def open_stream(id_: str, **filters: Any) -> None:
-        params = {"notifications": filters, "_meta": stateless_meta()}
-        request = {"jsonrpc": "2.0", "id": id_, "method": "subscriptions/listen", "params": params}
-        connection.receive(json.dumps(request).encode())
-
-    uris = [f"data://{number}" for number in range(300)]
-    open_stream("slow", resourceSubscriptions=uris)
-    open_stream("other", resourceSubscriptions=["data://x", uris[-1]])
-    sent.clear()
-    for uri in (*uris, "data://x"):
-        server.resource_updated(uri)
-    await settle()
-    (message,) = map(json.loads, sent)
-    assert message["method"] == "notifications/cancelled"
-    assert message["params"]["requestId"] == "slow"
-    assert "more than 256 updates wait" in message["params"]["reason"]
-    open_stream("slow", toolsListChanged=True)  # its id is free again
-    assert json.loads(sent[-1])["method"] == ACKNOWLEDGED
-    room.set()
-    await settle()
-    params = [json.loads(message)["params"] for message in sent[2:]]
-    assert [(params["_meta"][SUBSCRIPTION], params["uri"]) for params in params] == [
-        ("other", uris[-1]),
-        ("other", "data://x"),
-    ]
     await connection.aclose()
 
 

@@ -142,18 +142,6 @@ async def test_initialize_that_fails_opens_no_session(server: Server, wire: Wire
         assert await pipe.text("revision") == "2025-06-18"
 
 
-async def test_context_has_client_info(wire: Wire) -> None:
-    server = Server("s")
-
-    @server.tool
-    async def who(ctx: Context) -> str:
-        return f"{ctx.client.name} {ctx.client.version} {sorted(ctx.client.capabilities)} {ctx.era}"
-
-    async with wire(server, "2025-06-18", initialize=False) as pipe:
-        await pipe.initialize(capabilities={"roots": {}, "sampling": {}})
-        assert await pipe.text("who") == "wire 1 ['roots', 'sampling'] handshake"
-
-
 async def test_initialize_is_applied_before_the_next_message(server: Server, wire: Wire) -> None:
     async with wire(server, "2024-11-05", initialize=False) as pipe:
         params = {
@@ -180,15 +168,6 @@ def stateless_server() -> Server:
         return f"{ctx.era} {ctx.revision} {ctx.client.name}"
 
     return server
-
-
-async def test_discover_describes_the_server(stateless_server: Server, wire: Wire) -> None:
-    async with wire(stateless_server, REVISION) as pipe:
-        result = await pipe.result("server/discover")
-        assert result["supportedVersions"] == [REVISION]
-        assert result["capabilities"] == {"tools": {"listChanged": True}, "logging": {}}
-        assert result["instructions"] == "Ask for a city."
-        assert result["resultType"] == "complete"
 
 
 async def test_stateless_results_have_server_info_and_errors_have_their_codes(
@@ -229,12 +208,6 @@ async def test_stateless_malformed_meta_is_invalid_params(stateless_server: Serv
             pipe.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params})
             error = (await pipe.receive())["error"]
             assert (error["code"], META + field in error["message"]) == (-32602, True)
-
-
-async def test_handshake_results_have_no_stateless_members(stateless_server: Server, wire: Wire) -> None:
-    async with wire(stateless_server) as pipe:
-        for result in (await pipe.result("tools/list"), await pipe.call("envelope")):
-            assert not {"resultType", "ttlMs", "cacheScope", "_meta"} & result.keys()
 
 
 async def test_stateless_client_info_is_optional(stateless_server: Server, wire: Wire) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -212,28 +210,6 @@ async def test_progress_of_thread_during_cancellation_is_not_sent(
         assert await finished(pipe) == AT_ONCE
 
 
-async def test_progress_without_token_starts_no_timer(
-    server: Server, wire: Wire, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    timers: list[Any] = []
-    kept: list[Any] = []
-
-    @server.tool
-    async def work(ctx: Context) -> str:
-        loop = asyncio.get_running_loop()
-        monkeypatch.setattr(loop, "call_at", lambda *args, **_: timers.append(args))
-        for done in range(100):
-            await ctx.progress(done)
-        monkeypatch.undo()
-        kept.append(ctx.call.reports)
-        return ""
-
-    async with wire(server) as pipe:
-        await pipe.call("work")
-    assert timers == []
-    assert kept == [None]
-
-
 async def test_progress_of_several_threads_is_in_order(server: Server, wire: Wire) -> None:
     @server.tool
     def work(ctx: Context) -> str:
@@ -271,40 +247,6 @@ async def test_progress_that_has_no_json_form_raises(server: Server, wire: Wire)
     async with wire(server) as pipe:
         pipe.start("tools/call", {"name": "work"}, progressToken="p")
         assert await finished(pipe) == [2, "answer"]
-
-
-async def test_progress_of_any_number_type_is_a_number(server: Server, wire: Wire) -> None:
-    class Whole(int): ...
-
-    @server.tool
-    async def work(ctx: Context) -> str:
-        for done in (Whole(1), Decimal("1.5"), Fraction(7, 4), True, 2.5):
-            await ctx.progress(done, Decimal(9))  # type: ignore[arg-type]
-        return ""
-
-    async with wire(server) as pipe:
-        pipe.start("tools/call", {"name": "work"}, progressToken="p")
-        assert await finished(pipe) == [1.0, 1.5, 1.75, 2.5, "answer"]
-
-
-async def test_progress_waits_for_a_slow_reader(server: Server) -> None:
-    sent: list[bytes] = []
-    room = asyncio.Event()
-
-    @server.tool
-    async def work(ctx: Context) -> str:
-        await ctx.progress(1)
-        return ""
-
-    connection = Connection(server, sent.append, ready=room.wait)
-    async with server.running():
-        connection.receive(call_line("work"))
-        await settle()
-        assert len(sent) == 1
-        room.set()
-        await connection.drain()
-        assert len(sent) == 2
-        await connection.aclose()
 
 
 def call_line(name: str) -> bytes:
@@ -412,26 +354,6 @@ async def test_progress_has_its_token_and_members_of_the_version(
         assert answer["result"]["content"][0]["text"] == "done"
 
 
-async def test_prompts_and_resources_send_reports(wire: Wire) -> None:
-    server = Server("s")
-
-    @server.resource("data://x")
-    async def x(ctx: Context) -> str:
-        await ctx.progress(1)
-        return "x"
-
-    @server.prompt
-    async def p(ctx: Context) -> str:
-        await ctx.info("rendering")
-        return "p"
-
-    async with wire(server) as pipe:
-        pipe.start("resources/read", {"uri": "data://x"}, progressToken="p")
-        pipe.start("prompts/get", {"name": "p"})
-        methods = [message["method"] for message in await pipe.answered() if "method" in message]
-        assert sorted(methods) == ["notifications/message", "notifications/progress"]
-
-
 async def test_progress_only_increases(wire: Wire) -> None:
     server = Server("s")
 
@@ -461,30 +383,4 @@ async def test_report_after_the_response_raises(wire: Wire, report: str) -> None
         await pipe.request("tools/call", {"name": "keep"}, progressToken="p")
         with pytest.raises(RuntimeError, match="tools/call request that has ended"):
             await getattr(kept[0], report)(1)
-        await pipe.quiet()
-
-
-async def test_report_of_thread_after_cancellation_raises(wire: Wire) -> None:
-    server = Server("s")
-    started, gate = threading.Event(), threading.Event()
-    outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    loop = asyncio.get_running_loop()
-
-    @server.tool
-    def work(ctx: Context) -> str:
-        started.set()
-        gate.wait(10)
-        try:
-            ctx.sync.progress(1)
-        except RuntimeError as error:
-            loop.call_soon_threadsafe(outcome.set_result, str(error))
-        return ""
-
-    async with wire(server) as pipe:
-        id_ = pipe.start("tools/call", {"name": "work"}, progressToken="p")
-        await asyncio.to_thread(started.wait, 10)
-        pipe.cancel(id_)
-        gate.set()
-        assert "ended" in await asyncio.wait_for(outcome, 10)
-        await settle()
         await pipe.quiet()

@@ -90,14 +90,6 @@ async def test_duplicate_id_is_rejected_and_first_call_continues(
         assert stage.events == []
 
 
-async def test_number_and_string_ids_are_different(server: Server, stage: Stage, wire: Wire) -> None:
-    async with wire(server) as pipe:
-        pipe.send(pipe.message(7, "tools/call", {"name": "wait"}))
-        pipe.send(pipe.message("7", "tools/call", {"name": "wait"}))
-        stage.gate.set()
-        assert [answer["id"] for answer in await pipe.answered()] == [7, "7"]
-
-
 @pytest.mark.parametrize(("tool", "events"), [("wait", "cancelled"), ("stubborn", "swallowed")])
 async def test_cancelled_call_is_not_answered(
     tool: str, events: str, server: Server, stage: Stage, wire: Wire, revision: str
@@ -143,14 +135,6 @@ async def test_id_of_cancelled_call_can_be_used_again(server: Server, stage: Sta
         pipe.send(pipe.message("x", "tools/call", {"name": "echo", "arguments": {"text": "again"}}))
         (answer,) = await pipe.answered()
         assert answer["result"]["content"][0]["text"] == "again"
-
-
-async def test_cancelled_with_unknown_or_invalid_id_is_ignored(server: Server, wire: Wire) -> None:
-    async with wire(server) as pipe:
-        for params in ({"requestId": 99}, {"requestId": None}, {"requestId": [1]}, {}, [], None):
-            pipe.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-            await pipe.quiet()
-        assert await pipe.result("ping") == {}
 
 
 async def test_requests_are_answered_as_they_finish(server: Server, stage: Stage, wire: Wire) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from mcpkit import Context, Principal, ProtocolError, Server, Task, ToolError
+from mcpkit import Context, Principal, ProtocolError, Task, ToolError
 from tests.helpers.handshake_tasks import (
     ADA,
     RELATED,
@@ -17,7 +17,6 @@ from tests.helpers.handshake_tasks import (
     ended,
     look,
     server_of,
-    working,
 )
 from tests.helpers.pipe import Pipe
 
@@ -37,11 +36,6 @@ async def fail() -> None:
 async def collapse() -> None:
     """End with an error of the protocol."""
     raise ProtocolError(-32050, "no printer", {"printer": 7})
-
-
-async def hold() -> None:
-    """Go on."""
-    await asyncio.Event().wait()
 
 
 # What is declared and listed
@@ -67,18 +61,6 @@ async def test_tasks_are_declared_in_2025_11_25_only(
         assert tool.get("execution") == ({"taskSupport": "optional"} if revision == REVISION else None)
 
 
-async def test_server_without_tasks_ignores_task_params(speak: OpenPipe) -> None:
-    server = Server("lab")
-    server.tool(add)
-    async with speak(server) as pipe:
-        params = {"name": "add", "arguments": {"a": 1, "b": 2}, "task": {"ttl": 1}}
-        assert (await pipe.result("tools/call", params))["structuredContent"] == {"result": 3}
-        [tool] = (await pipe.result("tools/list"))["tools"]
-        assert "execution" not in tool
-        for method in ("tasks/get", "tasks/result", "tasks/cancel", "tasks/list"):
-            assert (await pipe.error(method, {"taskId": "x"}))["code"] == -32601
-
-
 async def test_task_support_of_tools(speak: OpenPipe) -> None:
     server = server_of(add, task=Task(required=True))
     server.tool(fail)
@@ -89,18 +71,6 @@ async def test_task_support_of_tools(speak: OpenPipe) -> None:
         assert plain == {"code": -32601, "message": "add is called as a task alone"}
         augmented = await pipe.error("tools/call", {"name": "fail", "task": {}})
         assert augmented == {"code": -32601, "message": "fail cannot be called as a task"}
-
-
-@pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18"])
-async def test_older_versions_have_no_tasks(speak: OpenPipe, revision: str) -> None:
-    server = server_of(add)
-    server.tool(fail, task=Task(required=True))
-    async with speak(server, revision=revision) as pipe:
-        params = {"name": "add", "arguments": {"a": 1, "b": 2}, "task": {"ttl": 1}}
-        assert (await pipe.result("tools/call", params))["content"][0]["text"] == "3"
-        assert (await pipe.error("tools/call", {"name": "fail"}))["code"] == -32601
-        for method in ("tasks/get", "tasks/result", "tasks/cancel", "tasks/list", "tasks/update"):
-            assert (await pipe.error(method, {"taskId": "x"}))["code"] == -32601
 
 
 # From the beginning to the end
@@ -136,15 +106,6 @@ async def test_task_from_creation_to_result(speak: OpenPipe) -> None:
         assert over["ttl"] >= 86_400_000
         assert over["createdAt"] == task["createdAt"]
         assert (await pipe.result("tasks/result", {"taskId": task["taskId"]}))["content"] == result["content"]
-
-
-async def test_tool_error_fails_the_task(speak: OpenPipe) -> None:
-    async with speak(server_of(fail)) as pipe:
-        id_ = (await begin(pipe, "fail"))["taskId"]
-        result = await pipe.result("tasks/result", {"taskId": id_})
-        assert (result["isError"], result["content"][0]["text"]) == (True, "out of paper")
-        over = await look(pipe, id_)
-        assert (over["status"], over["statusMessage"]) == ("failed", "out of paper")
 
 
 async def test_protocol_error_is_the_result_of_the_task(speak: OpenPipe) -> None:
@@ -204,13 +165,6 @@ async def test_cancelled_task_stops_and_has_no_result(speak: OpenPipe) -> None:
         assert "cancelled" in again["message"]
         assert (await pipe.error("tasks/result", {"taskId": id_}))["code"] == -32602
         assert (await look(pipe, id_))["status"] == "cancelled"
-
-
-async def test_cancelled_result_request_leaves_task_running(speak: OpenPipe) -> None:
-    async with speak(server_of(hold)) as pipe, working(pipe, "hold") as id_:
-        pipe.cancel(pipe.start("tasks/result", {"taskId": id_}))
-        await pipe.quiet()
-        assert (await look(pipe, id_))["status"] == "working"
 
 
 # Progress

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.anyio
 PAGES = ROOT / "docs" / "how-to"
 EXAMPLE = ROOT / "examples" / "repositories" / "server.py"
 NAMES = {GitHub: "github", Google: "google", Entra: "entra"}
-SAID = {
+RESULTS = {
     GitHub: ("repositories", "ada/engine"),
     Google: ("whoami", "Ada Lovelace (https://accounts.google.com#sub=110169484474386276334)"),
     Entra: ("whoami", "Ada Lovelace (690222be-ff1a-4d56-abd1-7e4f7d38e474)"),
@@ -57,12 +57,12 @@ def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pro
     def client(**options: Any) -> httpx2.AsyncClient:
         if options.get("mounts"):
             return real(**options)
-        kept = {
+        options_of_client = {
             name: options[name]
             for name in ("base_url", "headers", "timeout", "follow_redirects")
             if name in options
         }
-        return real(mounts=mounts, transport=Nowhere(), **kept)
+        return real(mounts=mounts, transport=Nowhere(), **options_of_client)
 
     monkeypatch.setattr(httpx2, "AsyncClient", client)
     return provider
@@ -80,7 +80,7 @@ def module(site: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         "USERS": "ada grace",
         "PUBLIC_URL": MCP,
         "DATABASE": str(tmp_path / "shared.db"),
-        "MCPKIT_SECRET": "made once, and kept",
+        "MCPKIT_SECRET": "made once, and options_of_client",
     }.items():
         monkeypatch.setenv(setting, value)
     monkeypatch.chdir(tmp_path)
@@ -90,21 +90,21 @@ def module(site: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     del sys.modules[name]
 
 
-def test_the_page_on_github_shows_the_example() -> None:
+def test_github_page_has_the_example() -> None:
     assert block(GitHub).text == EXAMPLE.read_text()
 
 
 @pytest.mark.parametrize("site", KINDS, indirect=True)
-async def test_a_user_logs_in_at_the_server_of_the_page(site: Provider, module: Any) -> None:
+async def test_login_at_the_server_of_the_page(site: Provider, module: Any) -> None:
     app = module.app() if isinstance(site, GitHub) else module.app
-    tool, said = SAID[type(site)]
+    tool, text = RESULTS[type(site)]
     async with before(site, app=app) as journey:
         tokens = await journey.tokens()
-        assert said in await journey.text(tokens, tool)
+        assert text in await journey.text(tokens, tool)
 
 
 @pytest.mark.parametrize("site", [GitHub], indirect=True)
-async def test_whom_the_page_does_not_name_is_not_let_in(
+async def test_user_that_the_page_does_not_name_is_rejected(
     site: Provider, module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "USERS", ["grace"])

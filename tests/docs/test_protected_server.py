@@ -1,21 +1,26 @@
-"""The tutorial on a server with users is followed to the letter, by a new user whose browser agrees to everything."""
+"""The servers of the tutorial on authorization and of the page on tools for some users, over HTTP."""
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from email.message import Message
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
 from tests.helpers.identity_provider import providing
-from tests.helpers.serving import ROOT, Served
+from tests.helpers.serving import ROOT, Served, in_thread
 
-from .pages import Block, blocks_of
+from .pages import Block, Runner, blocks_of
 
 PAGE = ROOT / "docs" / "protected-server.md"
 HERE = "http://127.0.0.1:8000"
@@ -47,7 +52,7 @@ def shown(command: str) -> str:
     return found.partition("\n")[2]
 
 
-def test_it_leads_through_the_example() -> None:
+def test_protected_server_page_has_the_example() -> None:
     assert block("server.py").text == EXAMPLE.read_text()
 
 
@@ -60,7 +65,7 @@ def followed(folder: Path) -> Iterator[Served]:
         yield server
 
 
-def test_a_new_user_logs_in_and_grants_more_as_the_page_shows(tmp_path: Path) -> None:
+def test_protected_server_login_prints_what_the_page_shows(tmp_path: Path) -> None:
     with followed(tmp_path) as server:
         origin = server.origin
         client = tmp_path / "log_in.py"
@@ -87,15 +92,15 @@ def test_a_new_user_logs_in_and_grants_more_as_the_page_shows(tmp_path: Path) ->
         assert f"www-authenticate: {refused}\n" == shown("curl -si").replace(HERE, origin)
 
         server.wait_for("Its clients reach it at")
-        told = [
+        lines = [
             line.replace(HERE, origin) for line in shown("python server.py").splitlines() if line != "..."
         ]
-        for line in told:
+        for line in lines:
             assert line in server.notes.splitlines()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the workers of uvicorn share a port")
-def test_workers_share_notes_and_keep_them_over_a_restart(tmp_path: Path) -> None:
+def test_protected_server_workers_share_notes_over_a_restart(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "uvicorn", "--factory", "server:app", "--app-dir", str(EXAMPLE.parent)]
     url = "https://notes.example.com/mcp"
     with providing() as provider:
@@ -135,3 +140,50 @@ def _call(origin: str, token: str, tool: str, arguments: dict[str, str]) -> str:
     answer = httpx2.post(f"{origin}/mcp", json=message, headers=headers)
     assert answer.status_code == 200, answer.text
     return answer.text
+
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+LIST = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}})
+HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+    "MCP-Protocol-Version": "2026-07-28",
+    "Mcp-Method": "tools/list",
+}
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    before, _, _ = (ROOT / "docs/how-to/per-user.md").read_text().partition("Whatever else authenticates")
+    runner = Runner("per-user", tmp_path)
+    runner.run(before)
+    with in_thread(runner._module.app) as url:
+        yield url
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: Message
+    body: bytes
+
+
+def ask(url: str, method: str, path: str, body: str | None = None, **headers: str) -> Reply:
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+    with closing(connection):
+        connection.request(method, path, body, {name.replace("_", "-"): headers[name] for name in headers})
+        response = connection.getresponse()
+        return Reply(response.status, response.headers, response.read())
+
+
+def test_per_user_app_requires_a_token(url: str) -> None:
+    for token in ({}, {"Authorization": "Bearer guessed"}, {"Authorization": "Basic eA=="}):
+        answer = ask(url, "POST", "/mcp", LIST, **HEADERS, **token)
+        assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, 'Bearer realm="notes"')
+    answer = ask(url, "POST", "/mcp", LIST, **HEADERS, Authorization="bearer token-of-bob")
+    assert answer.status == 200
+    assert [tool["name"] for tool in json.loads(answer.body)["result"]["tools"]] == ["search"]
+    assert ask(url, "GET", "/health").status == 200
+    assert ask(url, "GET", "/healthy").status == 401

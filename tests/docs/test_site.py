@@ -72,12 +72,12 @@ class Links(HTMLParser):
         self.feed(page.read_text())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = dict(attrs)
-        self.anchors |= {str(told[key]) for key in ("id", "name") if told.get(key)}
-        self.links += [str(told[key]) for key in ("href", "src") if told.get(key)]
+        attributes = dict(attrs)
+        self.anchors |= {str(attributes[key]) for key in ("id", "name") if attributes.get(key)}
+        self.links += [str(attributes[key]) for key in ("href", "src") if attributes.get(key)]
 
 
-def test_all_links_lead_somewhere(site: Path) -> None:
+def test_site_links_lead_to_existing_pages(site: Path) -> None:
     pages = {path: Links(site / path / "index.html") for path in paths(site)}
     broken = []
     for path, page in pages.items():
@@ -94,20 +94,20 @@ def test_all_links_lead_somewhere(site: Path) -> None:
     assert broken == []
 
 
-def test_agents_find_every_page_as_text(site: Path) -> None:
+def test_llms_txt_lists_every_page_as_text(site: Path) -> None:
     index = (site / "llms.txt").read_text()
     assert index.startswith("# mcpkit\n")
-    told = re.findall(r"\]\((?:https?://[^/)]+/)?([^)]*\.md)\)", index)
-    assert len(told) == len(set(told))
-    assert {page.removesuffix("index.md") for page in told} == set(paths(site))
-    for page in told:
+    attributes = re.findall(r"\]\((?:https?://[^/)]+/)?([^)]*\.md)\)", index)
+    assert len(attributes) == len(set(attributes))
+    assert {page.removesuffix("index.md") for page in attributes} == set(paths(site))
+    for page in attributes:
         text = (site / page).read_text()
         assert text.startswith("# "), page
         assert "<div" not in text, page
 
 
 @pytest.fixture
-def seen(site: Path, url: str) -> dict[str, Any]:
+def observed(site: Path, url: str) -> dict[str, Any]:
     executable = next(filter(None, map(shutil.which, NAMES)), None)
     if executable is None:
         pytest.skip("there is no browser: apt-get install chromium")
@@ -126,15 +126,15 @@ def seen(site: Path, url: str) -> dict[str, Any]:
     return found
 
 
-def test_readers_find_their_way(seen: dict[str, Any]) -> None:
-    assert seen["elsewhere"] == [], "nothing is loaded from elsewhere"
-    assert seen["missing"] == []
-    assert seen["tooWide"] == [], "on a telephone nothing is wider than 360 pixels"
-    assert seen["code"]["y"] < 800, "the first example is seen without scrolling"
-    assert seen["results"] > 0
-    assert "elicit_url" in seen["found"]["text"]
-    assert seen["scheme"]["name"] == "slate"
+def test_site_in_a_browser(observed: dict[str, Any]) -> None:
+    assert observed["elsewhere"] == [], "nothing is loaded from elsewhere"
+    assert observed["missing"] == []
+    assert observed["tooWide"] == [], "on a telephone nothing is wider than 360 pixels"
+    assert observed["code"]["y"] < 800, "the first example is observed without scrolling"
+    assert observed["results"] > 0
+    assert "elicit_url" in observed["found"]["text"]
+    assert observed["scheme"]["name"] == "slate"
     dark, light = (
-        sum(map(int, re.findall(r"\d+", seen["scheme"][key])[:3])) for key in ("background", "color")
+        sum(map(int, re.findall(r"\d+", observed["scheme"][key])[:3])) for key in ("background", "color")
     )
     assert dark < 200 < light

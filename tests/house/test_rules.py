@@ -17,10 +17,9 @@ import pytest
 import mcpkit
 from counts import counts, kept
 from floors import Floors, rooms
-from imports import PACKAGE, ROOT, Graph, Trees, circles, entries, reaches
+from imports import PACKAGE, ROOT, Graph, Trees, circles, entries, imports, reaches, read
 from mcpkit.testing import connect
 from picture import DRAWN, draw
-from tests.helpers.package_graph import package_graph, package_trees
 from tests.typed.author import server as typed_server
 
 pytestmark = pytest.mark.slow
@@ -32,13 +31,13 @@ MOST_LINES = 450
 @pytest.fixture(scope="module")
 def trees() -> Trees:
     """The code of the package."""
-    return package_trees()
+    return read(PACKAGE)
 
 
 @pytest.fixture(scope="module")
-def graph() -> Graph:
+def graph(trees: Trees) -> Graph:
     """The imports of its modules."""
-    return package_graph()
+    return imports(trees, PACKAGE.name)
 
 
 def test_counts_do_not_grow(trees: Trees, graph: Graph) -> None:

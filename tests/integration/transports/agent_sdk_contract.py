@@ -1,4 +1,4 @@
-"""What holds for a server in the process of an agent, tried through the SDK of the agent itself.
+"""What holds for a server in the process of an agent, run_case through the SDK of the agent itself.
 
 Runs as a process of its own, with the SDK to try: prints what came of each case.
 """
@@ -21,7 +21,7 @@ from tests.helpers.sdk_agent import MCP, Agent, agent
 SDK = sys.argv[1]
 
 
-class House:
+class Lab:
     """A server with some tools, and what has happened in it."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class House:
         self.is_waiting = asyncio.Event()
         self.is_over = asyncio.Event()
         self.may_go = asyncio.Event()
-        self.server = server = Server("house", version="1.2.3", lifespan=self.lifespan, page_size=2)
+        self.server = server = Server("lab", version="1.2.3", lifespan=self.lifespan, page_size=2)
         server.tool(
             annotations={"readOnlyHint": True, "title": "Sum"}, meta={"anthropic/maxResultSizeChars": 500_000}
         )(self.add)
@@ -85,7 +85,7 @@ class House:
             await ctx.progress(index, 100)
             await ctx.log("error", "a line")
         self.server.tool(self.add, name=f"added_{len(self.server.tools)}")
-        return "said"
+        return "message"
 
     async def draw(self) -> Image:
         return Image(data=b"\x89PNG\r\n\x1a\n", mime_type="image/png")
@@ -98,11 +98,11 @@ def text(result: dict[str, Any]) -> str:
     return result["content"][0]["text"]
 
 
-async def tools_are_listed_with_all_that_hosts_read(house: House) -> None:
-    async with agent(SDK, house.instance) as here:
-        introduced = (await here.begin())["result"]
-        assert introduced["serverInfo"]["name"] == "house"
-        assert introduced["serverInfo"]["version"] == "1.2.3"
+async def tools_are_listed_with_all_members(lab: Lab) -> None:
+    async with agent(SDK, lab.instance) as here:
+        initialized = (await here.begin())["result"]
+        assert initialized["serverInfo"]["name"] == "lab"
+        assert initialized["serverInfo"]["version"] == "1.2.3"
         if SDK == "claude":
             assert len(await here.tools()) == 2, "it turns the pages itself"
         tools = {tool["name"]: tool for tool in await all_tools(here)}
@@ -125,8 +125,8 @@ async def all_tools(here: Agent) -> list[dict[str, Any]]:
         params = {"cursor": page["nextCursor"]}
 
 
-async def tools_are_called(house: House) -> None:
-    async with agent(SDK, house.instance) as here:
+async def tools_are_called(lab: Lab) -> None:
+    async with agent(SDK, lab.instance) as here:
         await here.begin()
         assert text(await here.call("add", a=1, b=2)) == "3"
         image = (await here.call("draw"))["content"][0]
@@ -135,15 +135,15 @@ async def tools_are_called(house: House) -> None:
         assert [text(result) for result in results] == [str(2 * each) for each in range(50)]
 
 
-async def errors_can_be_read_by_the_model(house: House) -> None:
-    async with agent(SDK, house.instance) as here:
+async def errors_have_readable_text(lab: Lab) -> None:
+    async with agent(SDK, lab.instance) as here:
         await here.begin()
-        for result, said in [
+        for result, message in [
             (await here.call("add", a=1), "b: expected an integer, but it is missing"),
             (await here.call("refuse"), "not today"),
         ]:
             assert result["isError"] is True
-            assert text(result) == said
+            assert text(result) == message
         failed = await here.call("fail")
         assert failed["isError"] is True
         assert "Internal error" in text(failed)
@@ -153,26 +153,26 @@ async def errors_can_be_read_by_the_model(house: House) -> None:
         assert text(await here.call("add", a=1, b=2)) == "3"
 
 
-async def a_call_is_cancelled(house: House) -> None:
-    async with agent(SDK, house.instance) as here:
+async def call_is_cancelled(lab: Lab) -> None:
+    async with agent(SDK, lab.instance) as here:
         await here.begin()
         call = here.start("tools/call", name="wait", arguments={})
-        await house.is_waiting.wait()
+        await lab.is_waiting.wait()
         await call.cancel()
         if SDK == "claude" and MCP == 1:
-            assert house.events == ["entered"], "it passes cancellations on to its own servers alone"
+            assert lab.events == ["entered"], "it passes cancellations on to its own servers alone"
             assert not call.answer.done()
         else:
-            await house.is_over.wait()
-            assert house.events == ["entered", "stopped"]
+            await lab.is_over.wait()
+            assert lab.events == ["entered", "stopped"]
         if SDK == "claude" and MCP == 2:
             assert (await call.response())["error"]["message"] == "Request cancelled"
         assert text(await here.call("add", a=1, b=2)) == "3"
 
 
-async def a_question_fails_at_once_and_says_why(house: House) -> None:
+async def request_to_client_fails_with_reason(lab: Lab) -> None:
     for capabilities in ({}, {"elicitation": {"form": {}}}):
-        async with agent(SDK, house.instance) as here:
+        async with agent(SDK, lab.instance) as here:
             await here.begin(**capabilities)
             result = await here.call("ask")
             assert result["isError"] is True
@@ -182,69 +182,48 @@ async def a_question_fails_at_once_and_says_why(house: House) -> None:
                 assert "The client lacks the capability" in text(result)
 
 
-async def a_handshake_may_come_again(house: House) -> None:
-    async with agent(SDK, house.instance) as here:
+async def initialize_can_be_repeated(lab: Lab) -> None:
+    async with agent(SDK, lab.instance) as here:
         first = await here.begin()
         call = here.start("tools/call", name="hold", arguments={})
-        await house.is_waiting.wait()
+        await lab.is_waiting.wait()
         assert (await here.begin())["result"] == first["result"]
         assert text(await here.call("add", a=1, b=2)) == "3"
-        house.may_go.set()
+        lab.may_go.set()
         assert text((await call.response())["result"]) == "held"
 
 
-async def what_is_dropped_harms_nothing(house: House) -> None:
-    async with agent(SDK, house.instance) as here:
-        await here.begin()
-        for _ in range(3):
-            params = {"name": "talk", "arguments": {}, "_meta": {"progressToken": 7}}
-            assert text((await here.ask("tools/call", **params))["result"]) == "said"
-        assert len(await all_tools(here)) == 12
-
-
-async def the_request_s_meta_reaches_the_tool(house: House) -> None:
-    async with agent(SDK, house.instance) as here:
+async def meta_of_request_reaches_the_tool(lab: Lab) -> None:
+    async with agent(SDK, lab.instance) as here:
         await here.begin()
         answer = await here.ask("tools/call", name="trace", arguments={}, _meta={"example.com/id": "x"})
         # This one passes a name and arguments on, and nothing else.
         assert json.loads(text(answer["result"])) == ({"example.com/id": "x"} if SDK == "claude" else {})
 
 
-async def agents_share_an_instance(house: House) -> None:
-    async with agent(SDK, house.instance) as one, agent(SDK, house.instance) as other:
-        await one.begin()
-        await other.begin()
-        call = one.start("tools/call", name="hold", arguments={})
-        await house.is_waiting.wait()
-        assert text(await other.call("add", a=1, b=2)) == "3"
-        assert house.events == ["entered"]
-        house.may_go.set()
-        assert text((await call.response())["result"]) == "held"
-
-
-async def an_instance_is_used_again(house: House) -> None:
+async def instance_can_be_used_again(lab: Lab) -> None:
     for _ in range(3):
-        async with agent(SDK, house.instance) as here:
+        async with agent(SDK, lab.instance) as here:
             await here.begin()
             assert text(await here.call("add", a=1, b=2)) == "3"
-        await house.instance.aclose()
-    assert house.events == ["entered", "left"] * 3
+        await lab.instance.aclose()
+    assert lab.events == ["entered", "left"] * 3
 
 
-async def the_end_of_an_agent_stops_what_it_has_begun(house: House) -> None:
-    async with agent(SDK, house.instance) as here:
+async def end_of_agent_cancels_its_calls(lab: Lab) -> None:
+    async with agent(SDK, lab.instance) as here:
         await here.begin()
         call = here.start("tools/call", name="wait", arguments={})
-        await house.is_waiting.wait()
-    await house.is_over.wait()
-    await house.instance.aclose()
-    assert house.events == ["entered", "stopped", "left"]
+        await lab.is_waiting.wait()
+    await lab.is_over.wait()
+    await lab.instance.aclose()
+    assert lab.events == ["entered", "stopped", "left"]
     call.answer.cancel()
 
 
-async def event_loops_have_sessions_of_their_own(house: House) -> None:
+async def event_loops_have_their_own_sessions(lab: Lab) -> None:
     async def calls() -> None:
-        async with agent(SDK, house.instance) as here:
+        async with agent(SDK, lab.instance) as here:
             await here.begin()
             for each in range(20):
                 assert text(await here.call("add", a=each, b=1)) == str(each + 1)
@@ -264,29 +243,29 @@ async def event_loops_have_sessions_of_their_own(house: House) -> None:
     for thread in threads:
         await asyncio.to_thread(thread.join)
     assert not problems
-    await house.instance.aclose()
-    assert house.events.count("entered") == house.events.count("left") == 5
+    await lab.instance.aclose()
+    assert lab.events.count("entered") == lab.events.count("left") == 5
 
 
-async def ended_event_loops_are_forgotten(house: House) -> None:
+async def ended_event_loops_are_forgotten(lab: Lab) -> None:
     loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
 
     async def calls() -> None:
         loops.append(weakref.ref(asyncio.get_running_loop()))
-        async with agent(SDK, house.instance) as here:
+        async with agent(SDK, lab.instance) as here:
             await here.begin()
             assert text(await here.call("add", a=1, b=2)) == "3"
 
     for _ in range(3):
         await asyncio.to_thread(asyncio.run, calls())
-    assert house.events == ["entered", "left"] * 3
+    assert lab.events == ["entered", "left"] * 3
     import gc
 
     gc.collect()
     assert sum(loop() is not None for loop in loops) <= 1
 
 
-async def a_lifespan_that_cannot_be_entered_is_told(house: House) -> None:
+async def lifespan_error_is_reported(lab: Lab) -> None:
     is_broken = True
 
     @asynccontextmanager
@@ -296,35 +275,35 @@ async def a_lifespan_that_cannot_be_entered_is_told(house: House) -> None:
         yield
 
     server = Server("broken", lifespan=lifespan)
-    server.tool(house.add)
+    server.tool(lab.add)
     instance = server.as_sdk_server()
     async with agent(SDK, instance) as here:
         try:
             await here.begin()
-            said = str((await here.ask("tools/list"))["error"])
+            message = str((await here.ask("tools/list"))["error"])
         except RuntimeError as error:
-            said = str(error)
-        assert "no database" in said or "session closed" in said, said
+            message = str(error)
+        assert "no database" in message or "session closed" in message, message
         is_broken = False
         await here.begin()
         assert text(await here.call("add", a=1, b=2)) == "3"
 
 
-async def the_agent_may_be_somebody(house: House) -> None:
+async def principal_of_agent_is_passed_on(lab: Lab) -> None:
     async def whoami(ctx: Context) -> str:
         return ctx.principal.id or "nobody"
 
-    house.server.tool(whoami)
+    lab.server.tool(whoami)
     for principal, name in [(Principal("ada"), "ada"), (None, "nobody")]:
-        async with agent(SDK, house.server.as_sdk_server(principal=principal)) as here:
+        async with agent(SDK, lab.server.as_sdk_server(principal=principal)) as here:
             await here.begin()
             assert text(await here.call("whoami")) == name
 
 
-async def resources_and_prompts_are_routed_too(house: House) -> None:
-    house.server.resource("data://{name}", name="data")(lambda name: f"data of {name}")
-    house.server.prompt(name="greet")(lambda: "Say hello.")
-    async with agent(SDK, house.instance) as here:
+async def resources_and_prompts_are_routed(lab: Lab) -> None:
+    lab.server.resource("data://{name}", name="data")(lambda name: f"data of {name}")
+    lab.server.prompt(name="greet")(lambda: "Say hello.")
+    async with agent(SDK, lab.instance) as here:
         await here.begin()
         read = await here.ask("resources/read", uri="data://x")
         got = await here.ask("prompts/get", name="greet")
@@ -335,19 +314,19 @@ async def resources_and_prompts_are_routed_too(house: House) -> None:
         assert read["error"]["message"] == "Method 'resources/read' not found"
 
 
-CASES = [each for each in list(globals().values()) if getattr(each, "__annotations__", {}).get("house")]
+CASES = [each for each in list(globals().values()) if getattr(each, "__annotations__", {}).get("lab")]
 
 
-async def tried(case: Any) -> str | None:
-    house = House()
+async def run_case(case: Any) -> str | None:
+    lab = Lab()
     try:
-        await asyncio.wait_for(case(house), 30)
+        await asyncio.wait_for(case(lab), 30)
     except BaseException:
         return traceback.format_exc()
     finally:
-        await house.instance.aclose()
+        await lab.instance.aclose()
     return None
 
 
 if __name__ == "__main__":
-    print(json.dumps({case.__name__: asyncio.run(tried(case)) for case in CASES}))
+    print(json.dumps({case.__name__: asyncio.run(run_case(case)) for case in CASES}))

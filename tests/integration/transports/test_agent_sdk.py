@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import weakref
+from pathlib import Path
 
 import anyio
 import pytest
 
 from mcpkit import Server
-from mcpkit.protocol.types import Json
 from mcpkit.transports.agent_sdk.session_messages import SessionMessages
+from tests.helpers.agent_sdks import AGENTS, Environment
 
 pytestmark = pytest.mark.anyio
 
 
-def test_nothing_of_mcp_is_imported_before_it_is_needed() -> None:
+def test_mcp_is_imported_when_it_is_used() -> None:
     script = """
 import asyncio, sys
 from mcpkit import Server
@@ -41,22 +43,17 @@ except ImportError as error:
     assert finished.stdout.count("install the SDK of the agent, which brings it, or mcp>=1.23") == 1
 
 
-def test_an_instance_may_be_kept_weakly_and_in_sets() -> None:
+def test_instance_is_hashable_and_weakly_referable() -> None:
     instance = Server("kept").as_sdk_server()
     assert instance in weakref.WeakSet([instance])
 
 
-def test_who_the_agent_is_must_be_a_principal() -> None:
+def test_principal_of_wrong_type_raises() -> None:
     with pytest.raises(TypeError, match="principal must be a Principal"):
         Server("known").as_sdk_server(principal="ada")  # type: ignore[arg-type]
 
 
-def test_the_server_is_at_hand() -> None:
-    server = Server("at hand")
-    assert server.as_sdk_server().server is server
-
-
-async def test_a_client_of_the_official_library_talks_to_it() -> None:
+async def test_official_client_uses_the_instance() -> None:
     from mcp import ClientSession
     from mcp.shared.memory import create_client_server_memory_streams
 
@@ -77,7 +74,7 @@ async def test_a_client_of_the_official_library_talks_to_it() -> None:
         await serving
 
 
-def begun() -> SessionMessages:
+def session_messages() -> SessionMessages:
     """Return messages of a client that has said something."""
     from mcp.shared.message import SessionMessage
     from mcp.types import JSONRPCNotification
@@ -87,37 +84,18 @@ def begun() -> SessionMessages:
     return messages
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"jsonrpc": "2.0", "id": 0, "method": "ping"},
-        {
-            "jsonrpc": "2.0",
-            "id": "a",
-            "method": "tools/call",
-            "params": {"name": "x", "arguments": {"y": None}},
-        },
-        {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "_meta": {"a": None}}},
-    ],
-)
-def test_messages_keep_all_that_they_have(message: Json) -> None:
-    messages = begun()
-    assert messages.dump(messages.make(message)) == message
+async def test_cancelled_request_after_its_response_is_not_unanswered() -> None:
+    unanswered: list[int] = []
+    messages = session_messages()
 
-
-async def test_a_request_that_was_answered_is_not_told_to_be_unanswered() -> None:
-    told: list[int] = []
-    messages = begun()
-
-    async def tell() -> None:
-        told.append(1)
+    async def record() -> None:
+        unanswered.append(1)
 
     from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
     for id_ in (1, 2):
         asked = messages.make({"jsonrpc": "2.0", "id": id_, "method": "ping"})
-        metadata = ServerMessageMetadata(on_request_unanswered=tell)
+        metadata = ServerMessageMetadata(on_request_unanswered=record)
         messages.dump(SessionMessage(asked.message, metadata=metadata))  # type: ignore[arg-type]
     messages.make({"jsonrpc": "2.0", "id": 1, "result": {}})
     to_server, read = anyio.create_memory_object_stream[SessionMessage](9)
@@ -126,4 +104,29 @@ async def test_a_request_that_was_answered_is_not_told_to_be_unanswered() -> Non
         to_server.send_nowait(messages.make(cancelled))  # type: ignore[arg-type]
     to_server.close()
     assert len([each async for each in messages.arriving(read)]) == 4
-    assert told == [1]
+    assert unanswered == [1]
+
+
+def test_messages_are_converted_without_loss() -> None:
+    messages = session_messages()
+    arguments = {"name": "x", "arguments": {"y": None}}
+    for message in (
+        {"jsonrpc": "2.0", "id": 0, "method": "ping"},
+        {"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": arguments},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "_meta": {"a": None}}},
+    ):
+        assert messages.dump(messages.make(message)) == message
+
+
+CONTRACT = Path(__file__).with_name("agent_sdk_contract.py")
+
+
+@pytest.mark.parametrize("environment", AGENTS, ids=str)
+def test_agent_sdk_contract(environment: Environment) -> None:
+    """All cases of the contract, through the routing of the SDK itself."""
+    outcomes = environment.outcomes(CONTRACT)
+    names = re.findall(r"^async def (\w+)\(lab: Lab\)", CONTRACT.read_text("utf-8"), re.MULTILINE)
+    assert set(outcomes) == set(names)
+    faults = [f"{name}: {outcome}" for name, outcome in outcomes.items() if outcome is not None]
+    assert not faults, "\n".join(faults)

@@ -222,7 +222,7 @@ def served(case: dict[str, str], script: Path) -> tuple[bytes, bytes, int]:
         "run": ["-m", "mcpkit", "run", str(script)],
         "compat": ["-m", "mcpkit.compat", str(script)],
     }[case["command"]]
-    told = {
+    parameters = {
         **case,
         "imported": IMPORTED[case["imported"]],
         "before": BEFORE[case["before"]],
@@ -232,7 +232,7 @@ def served(case: dict[str, str], script: Path) -> tuple[bytes, bytes, int]:
     }
     environment = {
         **os.environ,
-        "CASE": json.dumps(told),
+        "CASE": json.dumps(parameters),
         "PYTHONIOENCODING": case["encoding"],
         "PYTHONUTF8": "0",
     }
@@ -299,9 +299,9 @@ def problem(case: dict[str, str], output: bytes, log: bytes, status: int) -> str
     return None
 
 
-def test_no_stream_costs_an_answer(tmp_path: Path) -> None:
+def test_stream_treatments_do_not_lose_responses(tmp_path: Path) -> None:
     (script := tmp_path / "server.py").write_text(SERVER)
-    found = []
+    faults = []
     for number, case in enumerate([FOUND, *cases(PROCESSES)]):
         if case["command"] == "file":
             case["imported"] = "nothing"  # Python has written it before there is a server
@@ -309,5 +309,5 @@ def test_no_stream_costs_an_answer(tmp_path: Path) -> None:
             case["errors"] = "broken"
         wrong = problem(case, *served(case, script))
         if wrong is not None:
-            found.append(f"{number}: {case}: {wrong}")
-    assert not found, "\n".join(found)
+            faults.append(f"{number}: {case}: {wrong}")
+    assert not faults, "\n".join(faults)
