@@ -215,7 +215,7 @@ async def test_response_that_cannot_be_converted_is_logged(
         assert (await from_server.receive()).message["id"] == 2
     await serving
     assert [record.getMessage() for record in caplog.records] == [
-        'a message cannot be logged to the client: b\'{"jsonrpc":"2.0","id":1,"result":{}}\''
+        'a message cannot be said to the client: b\'{"jsonrpc":"2.0","id":1,"result":{}}\''
     ]
 
 
