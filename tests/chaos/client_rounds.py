@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from mcpkit import Client, OutcomeUnknownError, ProtocolError, TransportError
 from mcpkit.client.asking.forms import FormRequest
 from tests.chaos.client_peer import HANDSHAKE, STATELESS, Peer, PipePeer
-from tests.helpers.child import held
+from tests.helpers.child_process import held
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,14 +19,46 @@ from starlette.routing import Route
 from mcpkit.client.link.errors import TransportError
 from mcpkit.client.transports.http import asgi
 from mcpkit.client.transports.http.asgi import AsgiTransport
-from tests.helpers.asgi_apps import PIECE, disconnected, http
-from tests.helpers.asgi_apps import body as body_part
-from tests.helpers.asgi_apps import start as response_start
-from tests.helpers.asgi_apps import using as client_of
 from tests.helpers.raw_client import within
 from tests.helpers.waiting import LoopClock, until
 
 pytestmark = pytest.mark.anyio
+
+
+App = Callable[..., Awaitable[None]]
+PIECE = b"x" * 1024
+
+
+def http(function: App) -> App:
+    """Make an app of a function that serves requests; it knows no lifespan."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
+        await function(scope, receive, send)
+
+    return app
+
+
+@asynccontextmanager
+async def client_of(app: App) -> AsyncIterator[httpx2.AsyncClient]:
+    """Give a client of an app, that leaves no task behind."""
+    before = asyncio.all_tasks()
+    async with httpx2.AsyncClient(transport=AsgiTransport(app), base_url="http://localhost:8000") as client:
+        yield client
+    assert asyncio.all_tasks() - before == set()
+
+
+def response_start(status: int = 200, *headers: tuple[bytes, bytes]) -> dict[str, Any]:
+    return {"type": "http.response.start", "status": status, "headers": headers}
+
+
+def body_part(part: bytes = b"", *, more: bool = False) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": part, "more_body": more}
+
+
+async def disconnected(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def test_asgi_scope_and_request() -> None:

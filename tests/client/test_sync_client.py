@@ -8,7 +8,6 @@ import threading
 import pytest
 
 from mcpkit import Change, Client, Context, ProtocolError, Server, SyncClient
-from tests.helpers.changing_server import changing_server
 
 pytestmark = pytest.mark.anyio
 
@@ -91,7 +90,16 @@ def test_sync_client_signature_equals_client() -> None:
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_sync_watch_yields_changes(revision: str) -> None:
-    server = changing_server()
+    server = Server("changing")
+
+    @server.resource("x://a")
+    def read() -> str:
+        return "text"
+
+    @server.tool
+    async def change() -> None:
+        server.resource_updated("x://a")
+
     with SyncClient(server, revision=revision) as client:
         with client.watch(resources="x://a") as changes:
             client.call("change")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,19 @@ from picture import DRAWN, draw
 from tests.typed.author import server as typed_server
 
 pytestmark = pytest.mark.slow
+
+
+@cache
+def package_trees() -> Trees:
+    """Return the code of the package."""
+    return read(PACKAGE)
+
+
+@cache
+def package_graph() -> Graph:
+    """Return what its modules import."""
+    return imports(package_trees(), PACKAGE.name)
+
 
 MOST_ENTRIES = 20
 MOST_LINES = 450

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit.client.transports.processes.stdio import StdioTransport
-from tests.helpers.child import ECHO, PATIENCE, Received, descriptors, is_alive, script, send
+from tests.helpers.child_process import ECHO, PATIENCE, Received, descriptors, is_alive, script, send
 from tests.helpers.waiting import until
 
 pytestmark = [

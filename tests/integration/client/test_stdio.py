@@ -16,7 +16,7 @@ from mcpkit import Client, OutcomeUnknownError, TransportError
 from mcpkit.client.transports.processes.standard_error import Stderr
 from mcpkit.client.transports.processes.stdio import StdioTransport
 from mcpkit.protocol.revisions import LATEST_HANDSHAKE
-from tests.helpers.child import ECHO, Received, ask, held, script, send
+from tests.helpers.child_process import ECHO, Received, ask, held, script, send
 
 pytestmark = pytest.mark.anyio
 

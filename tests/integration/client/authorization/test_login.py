@@ -10,8 +10,8 @@ from starlette.responses import JSONResponse
 from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth
 from mcpkit.auth import DevAuth
 from mcpkit.client.authorization.client_authentication import PublicClient
+from tests.helpers.client_login import User
 from tests.helpers.granting import Clicks, Granting, clicking, notes
-from tests.helpers.logging_in import User
 from tests.helpers.serving import in_thread_at
 
 pytestmark = pytest.mark.anyio

@@ -13,12 +13,38 @@ import pytest
 
 from mcpkit import AuthorizationError, Client, ProtocolError, StatusError, TransportError
 from mcpkit.client.transports.http.streamable_http import HttpTransport
-from mcpkit.protocol.client import Outgoing
-from tests.helpers.heard import Heard
+from mcpkit.protocol.client import ClientWire, Outgoing
+from mcpkit.protocol.jsonrpc import RequestId
 from tests.helpers.scripted_http import Asked, Reply, Script, greeting, scripted, text
 from tests.helpers.signed_tokens import CertificateAuthority
 
 pytestmark = pytest.mark.anyio
+
+
+class Heard:
+    """Takes the messages of a transport.
+
+    Args:
+        revision: The revision that is spoken.
+
+    Attributes:
+        wire: Makes messages, and knows which wait for their answers.
+        lost_by: The errors by which the transport has said that nothing comes any more.
+    """
+
+    def __init__(self, revision: str) -> None:
+        self.wire = ClientWire(revision, info={"name": "test", "version": "1"}, capabilities={})
+        self.lost_by: list[Exception] = []
+
+    def receive(self, line: bytes, answers: object = None) -> None:
+        self.wire.receive(line)
+
+    def is_pending(self, id_: RequestId) -> bool:
+        return id_ in self.wire.pending
+
+    def lost(self, error: Exception) -> None:
+        self.lost_by.append(error)
+
 
 SECRET = "very-secret"
 
