@@ -4,20 +4,201 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import pytest
 
-from mcpkit import Memory
-from mcpkit.state.queue import Job
+from mcpkit import Memory, Sqlite
+from mcpkit.state.queue import Job, Queue, Taken
 from mcpkit.tasks.leases import Hold, Leases
 from mcpkit.tasks.orphans import Orphans
+from mcpkit.tasks.runner import Runner
 from tests.helpers.clock import Clock
-from tests.helpers.hands import LEASE, Between, Hands, Rival, add, end, forever, look, runner_of, take
+from tests.helpers.engines import done
 from tests.helpers.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
+
+LINE = "s/task/a"
+
+LEASE = 10_000.0
+"""Seconds that no test waits for."""
+
+Run = Callable[[Job, Hold], Awaitable[None]]
+
+
+async def add(queue: Queue, *keys: str, line: str = LINE) -> None:
+    for key in keys:
+        added = await queue.add(key, b"", queue=line, owner="", most=10_000, most_of_owner=10_000)
+        assert added == "added"
+
+
+async def take(queue: Queue, line: str = LINE) -> list[Job]:
+    """Take what is ready, as somebody else would."""
+    return (await queue.take([line], most=100, lease=LEASE)).jobs
+
+
+async def look(queue: Queue, key: str) -> Job:
+    job = await queue.look(key)
+    assert job is not None
+    return job
+
+
+class RecordingWork:
+    """Work that keeps a record of what it was given.
+
+    Args:
+        queue: Where the jobs are from.
+        do: What is done with each before it is ended; nothing by default.
+        lines: The names of the queues.
+        patience: See `Work`.
+    """
+
+    server = "s"
+
+    def __init__(
+        self, queue: Queue, do: Run | None = None, lines: Sequence[str] = (LINE,), patience: float = 3600.0
+    ) -> None:
+        self.queue = queue
+        self.lines = list(lines)
+        self.patience = patience
+        self.jobs: list[Job] = []
+        self.times: list[float] = []
+        self.holds: list[Hold] = []
+        self.cancelled: list[tuple[str, object]] = []
+        """Which were cancelled, and by which messages."""
+        self.running = 0
+        self.most = 0
+        """How many ran at a time, at most."""
+        self.given_up: list[str] = []
+        self._do = do
+
+    @property
+    def keys(self) -> list[str]:
+        return [job.key for job in self.jobs]
+
+    def queues(self) -> Sequence[str]:
+        return self.lines
+
+    async def run(self, job: Job, now: float, hold: Hold) -> None:
+        self.jobs.append(job)
+        self.times.append(now)
+        self.holds.append(hold)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            if self._do is not None:
+                await self._do(job, hold)
+            await end(self.queue, job)
+        except asyncio.CancelledError as error:
+            self.cancelled.append((job.key, *error.args))
+            if not hold.is_lost:
+                await self.queue.change(job.key, b"back", version=job.version, fence=job.fence, due=0.0)
+            raise
+        finally:
+            self.running -= 1
+
+    async def give_up(self, job: Job, now: float) -> None:
+        assert now > 1_000_000
+        self.given_up.append(job.key)
+        await end(self.queue, job)
+
+
+async def end(queue: Queue, job: Job) -> None:
+    await queue.change(job.key, b"done", version=job.version, fence=job.fence, keep=60.0)
+
+
+async def run_forever(job: Job, hold: Hold) -> None:
+    """Do something that has no end."""
+    await asyncio.Event().wait()
+
+
+def make_runner(
+    engine: Memory | Sqlite, work: RecordingWork, *, slots: int = 8, lease: float = LEASE, grace: float = 10.0
+) -> Runner:
+    return Runner(work.queue, engine, work, slots=slots, lease=lease, grace=grace)
+
+
+class FaultyQueue:
+    """A queue between a runner and an engine, which fails or waits when a test wants it to.
+
+    Args:
+        queue: That of the engine.
+
+    Attributes:
+        takes: How many jobs were asked for each time.
+        renewals: Which leases were to be prolonged, and in which thread, each time.
+        fail_take: What taking raises.
+        fail_renew: What prolonging raises.
+        on_take: Awaited when jobs have been taken, before anybody gets them.
+        on_renew: Awaited before anything is prolonged.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self.takes: list[int] = []
+        self.renewals: list[tuple[Mapping[str, tuple[int, float]], str]] = []
+        self.fail_take: Exception | None = None
+        self.fail_renew: Exception | None = None
+        self.on_take: Callable[[], Awaitable[object]] | None = None
+        self.on_renew: Callable[[], Awaitable[object]] | None = None
+        self._queue = queue
+        self.add = queue.add
+        self.look = queue.look
+        self.change = queue.change
+        self.owned = queue.owned
+        self.waiting = queue.waiting
+
+    async def take(self, queues: Sequence[str], *, most: int, lease: float, late: float = 0.0) -> Taken:
+        self.takes.append(most)
+        if self.fail_take is not None:
+            raise self.fail_take
+        taken = await self._queue.take(queues, most=most, lease=lease, late=late)
+        if self.on_take is not None:
+            await self.on_take()
+        return taken
+
+    async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
+        self.renewals.append((dict(leases), threading.current_thread().name))
+        if self.fail_renew is not None:
+            raise self.fail_renew
+        if self.on_renew is not None:
+            await self.on_renew()
+        return await self._queue.renew(leases)
+
+
+class CompetingTaker:
+    """Somebody else, in a thread, who takes a job as soon as that is possible.
+
+    Args:
+        queue: Where from.
+        seen: Called at once when there is one, in the thread.
+    """
+
+    def __init__(self, queue: Queue, seen: Callable[[], object] = lambda: None) -> None:
+        self.jobs: list[Job] = []
+        self._queue = queue
+        self._seen = seen
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> CompetingTaker:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            taken = done(take(self._queue))
+            if taken:
+                self._seen()
+            self.jobs += taken
+            time.sleep(0.002)
+
 
 OTHER = "s/task/b"
 
@@ -25,8 +206,8 @@ OTHER = "s/task/b"
 @pytest.mark.usefixtures("no_polling")
 async def test_existing_and_new_jobs_run_once(engine: Memory) -> None:
     await add(engine, "before")
-    work = Hands(engine)
-    async with runner_of(engine, work).running():
+    work = RecordingWork(engine)
+    async with make_runner(engine, work).running():
         await until(lambda: work.keys == ["before"])
         await add(engine, "later")
         await until(lambda: work.keys == ["before", "later"])
@@ -40,13 +221,13 @@ async def test_existing_and_new_jobs_run_once(engine: Memory) -> None:
 async def test_slots_limit_the_jobs_that_run_and_are_taken(engine: Memory) -> None:
     keys = [f"job {number:02}" for number in range(20)]
     await add(engine, *keys)
-    queue, released = Between(engine), asyncio.Event()
+    queue, released = FaultyQueue(engine), asyncio.Event()
 
     async def do(job: Job, hold: Hold) -> None:
         await released.wait()
 
-    work = Hands(queue, do)
-    async with runner_of(engine, work, slots=3).running():
+    work = RecordingWork(queue, do)
+    async with make_runner(engine, work, slots=3).running():
         await until(lambda: work.running == 3)
         assert queue.takes == [3]
         released.set()
@@ -58,8 +239,8 @@ async def test_slots_limit_the_jobs_that_run_and_are_taken(engine: Memory) -> No
 @pytest.mark.usefixtures("no_polling")
 async def test_queues_may_change_while_running(engine: Memory) -> None:
     await add(engine, "before", line=OTHER)
-    work = Hands(engine)
-    runner = runner_of(engine, work)
+    work = RecordingWork(engine)
+    runner = make_runner(engine, work)
     async with runner.running():
         await add(engine, "a")
         await until(lambda: work.keys == ["a"])
@@ -89,9 +270,9 @@ async def test_gap_in_messages_makes_the_runner_look() -> None:
             return lambda: None
 
     engine = DeafMemory()
-    queue = Between(engine)
-    work = Hands(queue)
-    async with runner_of(engine, work).running():
+    queue = FaultyQueue(engine)
+    work = RecordingWork(queue)
+    async with make_runner(engine, work).running():
         await until(lambda: queue.takes)
         await add(engine, "a")
         engine.on_gap()
@@ -100,10 +281,10 @@ async def test_gap_in_messages_makes_the_runner_look() -> None:
 
 async def test_failing_take_is_logged_and_retried(engine: Memory, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "mcpkit")
-    queue = Between(engine)
+    queue = FaultyQueue(engine)
     queue.fail_take = ConnectionError("it is away")
-    work = Hands(queue, forever)
-    async with runner_of(engine, work, slots=3).running():
+    work = RecordingWork(queue, run_forever)
+    async with make_runner(engine, work, slots=3).running():
         await add(engine, "a", "b", "c")
         await until(lambda: len(queue.takes) > 3)
         queue.fail_take = None
@@ -122,8 +303,8 @@ async def test_failing_work_is_logged_and_retried_after_the_lease(
         if job.fence < 4:
             raise LookupError("it is not there")
 
-    work = Hands(engine, do)
-    async with runner_of(engine, work, slots=1, lease=0.2).running():
+    work = RecordingWork(engine, do)
+    async with make_runner(engine, work, slots=1, lease=0.2).running():
         await until(lambda: len(work.jobs) == 4 and work.running == 0)
     assert [job.fence for job in work.jobs] == [1, 2, 3, 4]
     assert caplog.text.count("the work on a failed") == 3
@@ -135,8 +316,8 @@ async def test_failing_work_is_logged_and_retried_after_the_lease(
 
 async def test_shutdown_cancels_and_returns_running_jobs(engine: Memory) -> None:
     await add(engine, "a", "b", "c")
-    work, tasks = Hands(engine, forever), asyncio.all_tasks()
-    async with runner_of(engine, work, slots=2).running():
+    work, tasks = RecordingWork(engine, run_forever), asyncio.all_tasks()
+    async with make_runner(engine, work, slots=2).running():
         await until(lambda: work.running == 2)
     assert sorted(work.cancelled) == [("a", "drained"), ("b", "drained")]
     assert asyncio.all_tasks() == tasks
@@ -146,15 +327,15 @@ async def test_shutdown_cancels_and_returns_running_jobs(engine: Memory) -> None
 
 async def test_jobs_taken_during_shutdown_are_returned(engine: Memory) -> None:
     await add(engine, "a", "b")
-    queue, taken, released = Between(engine), asyncio.Event(), asyncio.Event()
+    queue, taken, released = FaultyQueue(engine), asyncio.Event(), asyncio.Event()
 
     async def on_take() -> None:
         taken.set()
         await released.wait()
 
     queue.on_take = on_take
-    work = Hands(queue)
-    async with runner_of(engine, work).running():
+    work = RecordingWork(queue)
+    async with make_runner(engine, work).running():
         await taken.wait()
         asyncio.get_running_loop().call_later(0.05, released.set)
     assert work.jobs == []
@@ -169,19 +350,19 @@ async def test_job_that_does_not_end_is_abandoned_after_the_grace(
 
     async def do(job: Job, hold: Hold) -> None:
         try:
-            await forever(job, hold)
+            await run_forever(job, hold)
         except asyncio.CancelledError:
             await released.wait()
             ended.set()
 
-    work = Hands(engine, do)
+    work = RecordingWork(engine, do)
     began = time.monotonic()
-    async with runner_of(engine, work, lease=0.5, grace=0.2).running():
+    async with make_runner(engine, work, lease=0.5, grace=0.2).running():
         await until(lambda: work.jobs)
     assert time.monotonic() - began >= 0.2
     assert "1 jobs have not ended within 0.2 s" in caplog.text
     assert not ended.is_set()
-    with Rival(engine) as rival:
+    with CompetingTaker(engine) as rival:
         await until(lambda: rival.jobs)
     assert work.holds[0].is_lost
     released.set()
@@ -192,8 +373,8 @@ async def test_job_that_does_not_end_is_abandoned_after_the_grace(
 
 async def test_drain_returns_jobs_before_shutdown(engine: Memory) -> None:
     await add(engine, "a")
-    work = Hands(engine, forever)
-    runner = runner_of(engine, work)
+    work = RecordingWork(engine, run_forever)
+    runner = make_runner(engine, work)
     runner.drain(10.0)  # before it runs, that does nothing
     async with runner.running():
         await until(lambda: work.jobs)
@@ -218,22 +399,22 @@ async def test_lease_is_renewed_while_the_event_loop_is_blocked(engine: Memory) 
     async def do(job: Job, hold: Hold) -> None:
         time.sleep(1.5)
 
-    work = Hands(engine, do)
-    async with runner_of(engine, work, lease=1.0).running():
+    work = RecordingWork(engine, do)
+    async with make_runner(engine, work, lease=1.0).running():
         await until(lambda: work.jobs)
-        with Rival(engine) as rival:
+        with CompetingTaker(engine) as rival:
             await until(lambda: work.running == 0)
     assert (work.keys, rival.jobs, work.cancelled) == (["a"], [], [])
 
 
 async def test_all_leases_are_renewed_together_by_a_thread(engine: Memory) -> None:
-    queue, released = Between(engine), asyncio.Event()
+    queue, released = FaultyQueue(engine), asyncio.Event()
 
     async def do(job: Job, hold: Hold) -> None:
         await released.wait()
 
-    work = Hands(queue, do)
-    async with runner_of(engine, work, lease=1.2).running():
+    work = RecordingWork(queue, do)
+    async with make_runner(engine, work, lease=1.2).running():
         await asyncio.sleep(0.5)
         assert queue.renewals == []
         await add(engine, "a", "b", "c")
@@ -254,19 +435,19 @@ async def test_all_leases_are_renewed_together_by_a_thread(engine: Memory) -> No
 
 async def test_lease_ends_at_its_deadline(engine: Memory) -> None:
     await add(engine, "a")
-    queue, seen = Between(engine), list[bool]()
+    queue, seen = FaultyQueue(engine), list[bool]()
     deadlines: list[float] = []
 
     async def do(job: Job, hold: Hold) -> None:
         hold.until(1.2)
         deadlines.append(time.monotonic() + 1.2)
-        await forever(job, hold)
+        await run_forever(job, hold)
 
-    work = Hands(queue, do)
-    async with runner_of(engine, work, lease=0.9).running():
+    work = RecordingWork(queue, do)
+    async with make_runner(engine, work, lease=0.9).running():
         await until(lambda: work.jobs)
         began = time.monotonic()
-        with Rival(engine, lambda: seen.append(work.holds[0].is_lost)) as rival:
+        with CompetingTaker(engine, lambda: seen.append(work.holds[0].is_lost)) as rival:
             await until(lambda: rival.jobs)
             assert time.monotonic() - began >= 1
             await until(lambda: work.cancelled)
@@ -278,8 +459,8 @@ async def test_lease_ends_at_its_deadline(engine: Memory) -> None:
 
 async def test_job_ended_elsewhere_is_cancelled(engine: Memory) -> None:
     await add(engine, "a", "b")
-    work = Hands(engine, forever)
-    async with runner_of(engine, work, lease=0.6).running():
+    work = RecordingWork(engine, run_forever)
+    async with make_runner(engine, work, lease=0.6).running():
         await until(lambda: len(work.jobs) == 2)
         job = await look(engine, "a")
         await engine.change("a", b"cancelled", version=job.version, keep=60.0)
@@ -293,12 +474,12 @@ async def test_lease_that_cannot_be_renewed_is_lost_before_others_take_the_job(
     engine: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
     await add(engine, "a", "b")
-    queue, seen = Between(engine), list[list[bool]]()
-    work = Hands(queue, forever)
-    async with runner_of(engine, work, lease=1.0).running():
+    queue, seen = FaultyQueue(engine), list[list[bool]]()
+    work = RecordingWork(queue, run_forever)
+    async with make_runner(engine, work, lease=1.0).running():
         await until(lambda: len(work.jobs) == 2)
         queue.fail_take = queue.fail_renew = ConnectionError("it is away")
-        with Rival(engine, lambda: seen.append([hold.is_lost for hold in work.holds])) as rival:
+        with CompetingTaker(engine, lambda: seen.append([hold.is_lost for hold in work.holds])) as rival:
             await until(lambda: len(rival.jobs) == 2)
             await until(lambda: len(work.cancelled) == 2)
     assert all(seen[0])
@@ -344,7 +525,7 @@ def queue(clock: Clock) -> Memory:
 
 
 async def test_jobs_of_unknown_queues_are_given_up_after_the_patience(queue: Memory, clock: Clock) -> None:
-    work = Hands(queue, patience=100)
+    work = RecordingWork(queue, patience=100)
     orphans = Orphans(queue, work, LEASE, clock)
     await add(queue, *(f"gone {number}" for number in range(40)), line=GONE)
     await add(queue, "known")

@@ -14,9 +14,9 @@ import pytest
 
 from mcpkit import Server, Task
 from mcpkit.testing import Client, connect
-from tests.helpers.lab import Lab
 from tests.helpers.redis_server import free_port
 from tests.helpers.task_client import KNOWS_TASKS, add, begin, look, note_and_sleep, until
+from tests.helpers.task_processes import TaskProcesses
 from tests.helpers.waiting import until as eventually
 
 pytestmark = [
@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 
-def connect_client(lab: Lab, **options: Any) -> Any:
+def connect_client(lab: TaskProcesses, **options: Any) -> Any:
     """A client that knows tasks, of a replica that runs none."""
     return connect(lab.replica(**options), capabilities=KNOWS_TASKS)
 
@@ -38,25 +38,27 @@ async def result(client: Client, task: dict[str, Any]) -> Any:
     return seen["result"]["structuredContent"]
 
 
-async def test_worker_runs_tasks_of_replicas(lab: Lab) -> None:
+async def test_worker_runs_tasks_of_replicas(lab: TaskProcesses) -> None:
     async with connect_client(lab) as client:
-        before = await begin(client, "who")
+        before = await begin(client, "count")
         worker = await lab.worker()
-        later = await begin(client, "who")
+        later = await begin(client, "count")
         for task in (before, later):
             assert (await result(client, task))["process"] == worker.pid
-    status, output = await lab.end(worker)
+    status, output = await lab.stop(worker)
     assert status == 0
     assert "a worker of lab has ended" in output
     mine = [line for line in lab.lines() if line.startswith(f"{worker.pid} ")]
     assert mine == [f"{worker.pid} enters", f"{worker.pid} leaves"]
 
 
-async def test_worker_logs_its_slots_and_runs_that_many_tasks(lab: Lab) -> None:
+async def test_worker_logs_its_slots_and_runs_that_many_tasks(lab: TaskProcesses) -> None:
     async with connect_client(lab) as client:
-        tasks = [await begin(client, "who", {"seconds": 0.1}) for _ in range(12)]
-        worker = await lab.start("-m", "mcpkit", "worker", "tests.helpers.lab_server:server", "--slots", "3")
-        line = await lab.heard(worker, b"is ready")
+        tasks = [await begin(client, "count", {"seconds": 0.1}) for _ in range(12)]
+        worker = await lab.start(
+            "-m", "mcpkit", "worker", "tests.helpers.task_processes:server", "--slots", "3"
+        )
+        line = await lab.wait_for_output(worker, b"is ready")
         assert b"a worker of lab is ready: 3 slots, " in line
         assert (b"Sqlite(" in line) is not (b"Redis(" in line)
         most = [(await result(client, task))["most"] for task in tasks]
@@ -65,68 +67,70 @@ async def test_worker_logs_its_slots_and_runs_that_many_tasks(lab: Lab) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 @pytest.mark.usefixtures("hear_interrupts")
-async def test_signal_returns_running_tasks(number: int, lab: Lab) -> None:
+async def test_signal_returns_running_tasks(number: int, lab: TaskProcesses) -> None:
     async with connect_client(lab) as client:
         first = await lab.worker()
         task = await begin(client, "wait", {"label": "a"})
-        await lab.noted("a begins 1")
-        assert (await lab.end(first, number))[0] == 0
+        await lab.wait_for_line("a begins 1")
+        assert (await lab.stop(first, number))[0] == 0
         assert (await look(client, task))["status"] == "working"
         second = await lab.worker()
         assert await result(client, task) == f"a in attempt 2 by {second.pid} entered"
 
 
-async def test_signal_lets_tasks_that_must_not_rerun_finish(lab: Lab) -> None:
+async def test_signal_lets_tasks_that_must_not_rerun_finish(lab: TaskProcesses) -> None:
     async with connect_client(lab) as client:
         worker = await lab.worker()
         task = await begin(client, "once", {"label": "a", "seconds": 1})
-        await lab.noted("a begins")
-        assert (await lab.end(worker))[0] == 0
+        await lab.wait_for_line("a begins")
+        assert (await lab.stop(worker))[0] == 0
         assert await result(client, task) == "a is done"
 
 
 @pytest.mark.parametrize(("tool", "status"), [("stubborn", 143), ("sleep", 0)])
-async def test_worker_ends_tasks_that_do_not_stop_after_the_grace(tool: str, status: int, lab: Lab) -> None:
+async def test_worker_ends_tasks_that_do_not_stop_after_the_grace(
+    tool: str, status: int, lab: TaskProcesses
+) -> None:
     async with connect_client(lab) as client:
         worker = await lab.worker("--grace", "1")
         await begin(client, tool, {"label": "a"})
-        await lab.noted("a begins 1")
-        ended, output = await lab.end(worker)
+        await lab.wait_for_line("a begins 1")
+        ended, output = await lab.stop(worker)
     assert (ended, "something still runs 1 s after SIGTERM" in output) == (status, status == 143)
     assert "Traceback" not in output
 
 
-async def test_second_signal_ends_the_worker_at_once(lab: Lab) -> None:
+async def test_second_signal_ends_the_worker_at_once(lab: TaskProcesses) -> None:
     async with connect_client(lab) as client:
         worker = await lab.worker("--grace", "600")
         await begin(client, "stubborn", {"label": "a"})
-        await lab.noted("a begins 1")
+        await lab.wait_for_line("a begins 1")
         worker.send_signal(signal.SIGTERM)
-        await lab.noted("a goes on")
-        status, _ = await lab.end(worker)
+        await lab.wait_for_line("a goes on")
+        status, _ = await lab.stop(worker)
     assert status == 128 + signal.SIGTERM
 
 
-async def test_worker_stopped_past_its_lease_continues_with_other_tasks(lab: Lab) -> None:
+async def test_worker_stopped_past_its_lease_continues_with_other_tasks(lab: TaskProcesses) -> None:
     async with connect_client(lab) as client:
         first = await lab.worker("--slots", "1", LAB_LEASE="1")
         task = await begin(client, "wait", {"label": "a"})
-        await lab.noted("a begins 1")
+        await lab.wait_for_line("a begins 1")
         first.send_signal(signal.SIGSTOP)
         second = await lab.worker(LAB_LEASE="1")
         assert await result(client, task) == f"a in attempt 2 by {second.pid} entered"
-        assert (await lab.end(second))[0] == 0
+        assert (await lab.stop(second))[0] == 0
         first.send_signal(signal.SIGCONT)
-        later = await begin(client, "who")
+        later = await begin(client, "count")
         assert (await result(client, later))["process"] == first.pid
         assert await result(client, task) == f"a in attempt 2 by {second.pid} entered"
 
 
-async def test_task_that_blocks_the_event_loop_times_out(lab: Lab) -> None:
+async def test_task_that_blocks_the_event_loop_times_out(lab: TaskProcesses) -> None:
     async with connect_client(lab) as client:
         first = await lab.worker(LAB_LEASE="1")
         task = await begin(client, "hang", {"label": "a"})
-        await lab.noted("a begins 1")
+        await lab.wait_for_line("a begins 1")
         await lab.worker(LAB_LEASE="1")
         seen = await until(client, task, "failed")
         assert "timed out" in seen["error"]["message"]
@@ -147,16 +151,16 @@ REFUSED = {
 
 
 @pytest.fixture
-async def apps(tmp_path: Path) -> AsyncIterator[Lab]:
+async def apps(tmp_path: Path) -> AsyncIterator[TaskProcesses]:
     (tmp_path / "apps.py").write_text(APPS)
-    lab = Lab("sqlite", tmp_path)
+    lab = TaskProcesses(tmp_path)
     yield lab
     await lab.close()
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_invalid_server_argument_is_refused(name: str, apps: Lab) -> None:
-    status, output = await apps.ended(await apps.start("-m", "mcpkit", "worker", name))
+async def test_invalid_server_argument_is_refused(name: str, apps: TaskProcesses) -> None:
+    status, output = await apps.wait_for_exit(await apps.start("-m", "mcpkit", "worker", name))
     expected, message = REFUSED[name]
     assert status == expected
     assert output.startswith("mcpkit: ")
@@ -166,12 +170,12 @@ async def test_invalid_server_argument_is_refused(name: str, apps: Lab) -> None:
 
 # Servers that run tasks
 
-RUN = "from tests.helpers.lab_server import server; server.run({})"
+RUN = "from tests.helpers.task_processes import server; server.run({})"
 
 WAYS = {
     "run": ["-c", RUN.format("'http', port={port}, grace=4")],
     "gunicorn": [
-        *("-m", "gunicorn", "tests.helpers.lab_server:app", "-k", "uvicorn_worker.UvicornWorker"),
+        *("-m", "gunicorn", "tests.helpers.task_processes:app", "-k", "uvicorn_worker.UvicornWorker"),
         *("-w", "2", "-b", "127.0.0.1:{port}"),
     ],
     "stdio": ["-c", RUN.format("grace=4")],
@@ -179,33 +183,33 @@ WAYS = {
 
 
 @pytest.fixture
-async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
-    lab = Lab("sqlite", tmp_path)
+async def lab(tmp_path: Path) -> AsyncIterator[TaskProcesses]:
+    lab = TaskProcesses(tmp_path)
     yield lab
     await lab.close()
 
 
-async def serve(lab: Lab, way: str) -> Any:
+async def serve(lab: TaskProcesses, way: str) -> Any:
     """Start what serves and runs tasks."""
     port = free_port()
     secret = {"MCPKIT_SECRET": "a secret of sixteen and more"}
     return await lab.start(*(each.format(port=port) for each in WAYS[way]), LAB_TASKS="replicas", **secret)
 
 
-async def stop(lab: Lab, process: Any) -> int:
+async def stop(lab: TaskProcesses, process: Any) -> int:
     """Tell it to end, and return its status."""
     process.send_signal(signal.SIGTERM)
-    return (await lab.ended(process))[0]
+    return (await lab.wait_for_exit(process))[0]
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_server_returns_or_finishes_its_tasks_at_shutdown(way: str, lab: Lab) -> None:
+async def test_server_returns_or_finishes_its_tasks_at_shutdown(way: str, lab: TaskProcesses) -> None:
     async with connect(lab.replica(), capabilities=KNOWS_TASKS) as client:
         serving = await serve(lab, way)
         again = await begin(client, "wait", {"label": "a"})
         never = await begin(client, "once", {"label": "b", "seconds": 1})
-        await lab.noted("a begins 1")
-        await lab.noted("b begins")
+        await lab.wait_for_line("a begins 1")
+        await lab.wait_for_line("b begins")
         assert await stop(lab, serving) in {0, 128 + signal.SIGTERM, -signal.SIGTERM}
         seen = await look(client, never)
         assert seen["result"]["structuredContent"] == "b is done"
