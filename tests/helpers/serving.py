@@ -223,7 +223,7 @@ def serving(command: Sequence[str], **settings: object) -> Iterator[Served]:
 
 
 def from_file(app: str, *options: str) -> list[str]:
-    """Return the command for an app such as `tests.helpers.busy:app`."""
+    """Return the command for an app such as `tests.helpers.servers.slow:app`."""
     return [sys.executable, "-m", "uvicorn", "--app-dir", str(ROOT), "--port", "0", *options, app]
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 from mcpkit import Server
-from tests.helpers.asgi_client import Client, Serve, serving
-from tests.helpers.resumed import Steps
-from tests.helpers.stateless_server import make_server
+from tests.helpers.raw_client import Client, Serve, serving
+from tests.helpers.servers.full import Steps, make_server
 from tests.helpers.work import Work
 
 
 @pytest.fixture
 def serve(schema_dir: Path) -> Serve:
-    """Run a server's ASGI app in this process: `async with serve(server, **options) as client`."""
+    """Run the ASGI app of a server in this process: `async with serve(server, **options) as client`."""
 
     def run(server: Server, **options: Any) -> AbstractAsyncContextManager[Client]:
         return serving(server, schema_dir, **options)
@@ -26,19 +25,26 @@ def serve(schema_dir: Path) -> Serve:
 
 @pytest.fixture
 def work() -> Iterator[Work]:
-    """What tools tell the test and wait for; a thread that waits is let go at its end."""
-    made = Work()
-    yield made
-    made.released.set()
-
-
-@pytest.fixture
-def server(work: Work) -> Server:
-    """A server whose functions do what requests can meet, where a file has none of its own."""
-    return make_server(work)
+    """Work of the tools `wait` and `block`; waiting threads are released at the end."""
+    work = Work()
+    yield work
+    work.released.set()
 
 
 @pytest.fixture
 def steps() -> Steps:
-    """What lets the tool `tell` take one step at a time."""
+    """Control of the tool `step`."""
     return Steps()
+
+
+@pytest.fixture
+def server(work: Work, steps: Steps) -> Server:
+    """Server with all tools."""
+    return make_server(work, steps)
+
+
+@pytest.fixture
+async def client(server: Server, serve: Serve) -> AsyncIterator[Client]:
+    """Client of the fixture `server`."""
+    async with serve(server) as client:
+        yield client

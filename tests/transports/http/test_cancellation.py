@@ -1,30 +1,34 @@
-"""Stateless requests that are cut off: by a client that closes its stream, and by the end of the server."""
+"""Calls that end early: cancellation, disconnects, time limits and shutdown."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mcpkit import Server
-from tests.helpers.asgi_client import Client, Serve, lifespan
+from mcpkit import Context, Server
+from mcpkit.middleware import Detached
+from tests.helpers.mailbox import Mailbox
 from tests.helpers.pipe import META
-from tests.helpers.stateless_server import LATER
+from tests.helpers.raw_client import LATER, Client, Serve, lifespan
+from tests.helpers.waiting import until
 from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("tool", ["wait", "speak"])
+@pytest.mark.parametrize("tool", ["wait", "log_then_wait"])
 @pytest.mark.parametrize("stream_after", [0, LATER])
-async def test_closing_the_stream_cancels_the_request(
+async def test_closed_stream_cancels_request(
     tool: str, stream_after: float, server: Server, serve: Serve, work: Work
 ) -> None:
     async with serve(server, stream_after=stream_after) as client:
         answer = client.call(tool, meta={META + "logLevel": "debug"})
         await work.started.wait()
-        if tool == "speak":
+        if tool == "log_then_wait":
             await answer.message()
         answer.disconnect()
         await asyncio.wait_for(work.cancelled.wait(), 10)
@@ -32,11 +36,9 @@ async def test_closing_the_stream_cancels_the_request(
         assert b"".join(each.get("body", b"") for each in answer.late) == b""
 
 
-async def test_nothing_more_is_said_for_a_request_that_is_cancelled(
-    server: Server, serve: Serve, work: Work
-) -> None:
+async def test_cancelled_request_sends_nothing_more(server: Server, serve: Serve, work: Work) -> None:
     async with serve(server, stream_after=0) as client:
-        answer = await client.call("babble", meta={META + "logLevel": "debug"}).head()
+        answer = await client.call("log_after_cancellation", meta={META + "logLevel": "debug"}).head()
         await work.started.wait()
         answer.disconnect()
         await answer.whole()
@@ -46,7 +48,7 @@ async def test_nothing_more_is_said_for_a_request_that_is_cancelled(
         assert answer.late == []
 
 
-async def test_a_function_that_blocks_does_not_hold_a_request_that_is_cancelled(
+async def test_blocking_function_does_not_hold_cancelled_request(
     server: Server, serve: Serve, work: Work
 ) -> None:
     async with serve(server, stream_after=0) as client:
@@ -59,19 +61,14 @@ async def test_a_function_that_blocks_does_not_hold_a_request_that_is_cancelled(
         assert not work.released.is_set()
 
 
-async def test_a_client_that_is_gone_before_it_was_served_leaves_nothing(
-    server: Server, serve: Serve
-) -> None:
-    async with serve(server) as client:
-        for name in ("wait", "echo", "report", "block"):
-            answer = client.call(name, {"text": "x"} if name == "echo" else None, meta={"progressToken": 1})
-            answer.disconnect()
-            await answer.whole()
+async def test_disconnect_before_call_leaves_nothing(client: Client) -> None:
+    for name in ("wait", "echo", "report", "block"):
+        answer = client.call(name, {"text": "x"} if name == "echo" else None, meta={"progressToken": 1})
+        answer.disconnect()
+        await answer.whole()
 
 
-async def test_a_server_that_raises_for_a_client_that_is_gone_is_understood(
-    server: Server, serve: Serve, work: Work
-) -> None:
+async def test_send_failure_ends_request(server: Server, serve: Serve, work: Work) -> None:
     async with serve(server, stream_after=0) as client:
         answer = await client.call("wait").head()
         answer.failure = ConnectionResetError("gone")
@@ -79,9 +76,7 @@ async def test_a_server_that_raises_for_a_client_that_is_gone_is_understood(
         await answer.whole()
 
 
-async def test_a_call_that_the_end_of_the_server_cuts_off_is_told_so(
-    server: Server, schema_dir: Path, work: Work
-) -> None:
+async def test_shutdown_during_call_is_503(server: Server, schema_dir: Path, work: Work) -> None:
     app = server.asgi(grace=0)
     async with lifespan(app):
         answer = Client(app, schema_dir).call("wait")
@@ -89,3 +84,181 @@ async def test_a_call_that_the_end_of_the_server_cuts_off_is_told_so(
     await answer.whole()
     assert answer.status == 503
     assert (answer.error()["code"], answer.json()["id"]) == (-32603, 1)
+
+
+async def call_text(client: Client, tool: str) -> str:
+    text: str = (await client.call(tool).whole()).json()["result"]["content"][0]["text"]
+    return text
+
+
+async def test_task_cancellation_stops_call(server: Server, client: Client, work: Work) -> None:
+    answer = client.call("wait")
+    await work.started.wait()
+    answer.task.cancel()
+    await asyncio.wait({answer.task}, timeout=10)
+    assert work.cancelled.is_set()
+    if sys.version_info >= (
+        3,
+        11,
+    ):  # before, nothing tells this from a CancelledError of the function's own
+        assert answer.task.cancelled()
+    assert server.engine.runtime.running.taken == 0
+    client.opened.remove(answer)
+
+
+async def test_cancelled_error_of_function_is_internal_error(serve: Serve) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def first() -> None:
+        raise asyncio.CancelledError
+
+    @server.tool
+    async def later() -> None:
+        await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+    async with serve(server) as client:
+        for name in ("first", "later"):
+            assert "Internal error (ref " in await call_text(client, name)
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+async def test_function_that_cancels_its_task_ends_its_call_only(serve: Serve, is_waiting: bool) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def give_up() -> None:
+        if is_waiting:
+            await asyncio.sleep(0)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.Event().wait()
+
+    async with serve(server) as client:
+        answer = client.call("give_up")
+        task = answer.task
+        assert "Internal error (ref " in (await answer.whole()).json()["result"]["content"][0]["text"]
+        assert not task.cancelled()
+        if sys.version_info >= (3, 11):
+            assert task.cancelling() == 0
+        session = await client.initialize()
+        assert "Internal error (ref " in await session.text("give_up")
+
+
+async def test_result_after_cancellation_is_dropped(serve: Serve) -> None:
+    server = Server("s")
+    begun, gate, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def stubborn() -> str:
+        begun.set()
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                continue
+        ended.set()
+        return "late"
+
+    async with serve(server) as client:
+        answer = client.call("stubborn")
+        await begun.wait()
+        answer.disconnect()
+        assert not ended.is_set()
+        gate.set()
+        await answer.whole()
+        assert ended.is_set()
+        assert [message.get("status") for message in answer.late] == [499, None]
+        assert server.engine.runtime.running.taken == 0
+
+
+@pytest.fixture
+def limited_server(work: Work) -> Server:
+    server = Server("limited", timeout=LATER, stuck_threads=0)
+
+    @server.tool
+    async def wait() -> str:
+        await work.wait()
+        return "waited"
+
+    @server.tool(timeout=0.02)
+    def drip() -> Any:
+        yield "first"
+        work.released.wait(10)
+
+    @server.tool(timeout=0.02)
+    async def brief() -> None:
+        await work.wait()
+
+    @server.tool(timeout=0.02)
+    def block() -> None:
+        work.released.wait(10)
+
+    return server
+
+
+@pytest.mark.parametrize("stream_after", [0, LATER])
+async def test_timed_out_call_is_error_result(
+    stream_after: float, limited_server: Server, serve: Serve, work: Work
+) -> None:
+    async with serve(limited_server, stream_after=stream_after) as client:
+        result = (await client.call("brief").response())["result"]
+        assert result["isError"]
+        assert result["content"][0]["text"] == "timed out after 0.02 s"
+        await asyncio.wait_for(work.cancelled.wait(), 10)
+
+
+async def test_stuck_threads_are_503(limited_server: Server, serve: Serve, work: Work) -> None:
+    async with serve(limited_server) as client:
+        assert (await client.call("block").response())["result"]["isError"]
+        refused = await client.call("block").whole()
+        assert refused.status == 503
+        assert "Too many worker threads are stuck" in refused.error()["message"]
+        work.released.set()
+        await until(lambda: not limited_server.engine.runtime.threads.given_up)
+
+
+class Jobs:
+    def __init__(self, work: Work) -> None:
+        self.server = Server("jobs")
+        self.begun: list[tuple[Detached, Mailbox]] = []
+
+        @self.server.middleware("tools/call")
+        async def detach(request: Any, call_next: Any) -> Any:
+            mailbox = Mailbox(request)
+            self.begun.append((request.detach(call_next, mailbox), mailbox))
+            return {"content": []}
+
+        @self.server.tool
+        async def bake(ctx: Context) -> str:
+            await ctx.notify("notifications/jobs/begun")
+            await work.wait()
+            return f"baked for {ctx.headers['x-client']}"
+
+
+@pytest.mark.parametrize(("revision", "stateless"), [("2025-11-25", False), ("2026-07-28", True)])
+async def test_detached_call_outlives_client(
+    revision: str, stateless: bool, serve: Serve, work: Work
+) -> None:
+    jobs = Jobs(work)
+    async with serve(jobs.server, stateless=stateless) as client:
+        if revision == "2026-07-28":
+            answer = client.call("bake", headers={"x-client": "me"})
+        else:
+            session = await client.initialize(revision)
+            message = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "bake"}}
+            answer = session.post(message, {"x-client": "me"})
+        assert (await answer.whole()).json()["result"]["content"] == []
+        assert answer.headers["content-type"] == "application/json"
+        if revision != "2026-07-28" and not stateless:
+            await session.notify("notifications/cancelled", {"requestId": 5})
+            await session.delete()
+        answer.disconnect()
+        job, mailbox = jobs.begun[0]
+        await until(lambda: mailbox.messages)
+        assert job.is_running
+        work.gate.set()
+        assert (await job.result())["content"][0]["text"] == "baked for me"
+        assert [message["method"] for message in mailbox.messages] == ["notifications/jobs/begun"]

@@ -1,24 +1,29 @@
-"""What is served beside the MCP endpoint."""
+"""Routes beside the endpoint, mount points, CORS and readiness paths."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
-from starlette.routing import Mount
+from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
-from mcpkit import Server
-from mcpkit.common.errors import RegistrationError
-from mcpkit.transports.http.intake.cors import Cors
+from mcpkit import Principal, RegistrationError, Server
+from mcpkit.transports.http.app import HttpApp
 from mcpkit.transports.http.intake.guard import Guard
+from mcpkit.transports.http.intake.mounting import mount_point, path_below
 from mcpkit.transports.http.options import OwnRoute, Settings
 from mcpkit.transports.http.routes import Routes
 
 PAGE = "http://localhost:6274"
+
+
 PREFLIGHT = {
     "Origin": PAGE,
     "Access-Control-Request-Method": "POST",
@@ -52,22 +57,19 @@ async def change(request: Request) -> JSONResponse:
 
 
 OWN = [
-    OwnRoute("/hello", hello, ["GET"], None),
-    OwnRoute("/hello/{name}", hello, None, "greet"),
-    OwnRoute("/blocking", blocking, ["GET"], None),
-    OwnRoute("/where", where, ["GET"], None),
-    OwnRoute("/teapot", teapot, ["GET"], None),
-    OwnRoute("/broken", broken, ["GET"], None),
+    OwnRoute("/hello", hello, ["GET"], None), OwnRoute("/hello/{name}", hello, None, "greet"),
+    OwnRoute("/blocking", blocking, ["GET"], None), OwnRoute("/where", where, ["GET"], None),
+    OwnRoute("/teapot", teapot, ["GET"], None), OwnRoute("/broken", broken, ["GET"], None),
     OwnRoute("/change", change, ["PUT", "POST"], None),
-]
+]  # fmt: skip
 
 
-async def nothing(is_shared_needed: bool) -> str | None:
+async def no_hindrance(is_shared_needed: bool) -> str | None:
     return None
 
 
-def served(
-    own=OWN, guard=None, cors=True, health="/health", live=None, hindrance=nothing, mounts=()
+def make_routes(
+    own=OWN, guard=None, cors=True, health="/health", live=None, hindrance=no_hindrance, mounts=()
 ) -> Routes:
     settings = Settings(cors=cors, health=health, live=live)
     return Routes(own, mounts, guard or Guard(), settings, None, hindrance=hindrance)
@@ -81,13 +83,13 @@ def client(app, base_url="http://localhost:8000", **options) -> TestClient:
     ("path", "text"),
     [("/hello", "Hello, world"), ("/hello/Ada", "Hello, Ada"), ("/blocking", "from a thread")],
 )
-def test_own_routes_are_served(path, text):
-    answer = client(served()).get(path)
+def test_route_is_served(path, text):
+    answer = client(make_routes()).get(path)
     assert (answer.status_code, answer.text) == (200, text)
 
 
-def test_own_routes_take_their_methods_only():
-    http = client(served())
+def test_route_accepts_its_methods_only():
+    http = client(make_routes())
     assert http.put("/change", content="x").json() == {"method": "PUT", "body": "x"}
     assert http.head("/hello").status_code == 200
     refused = http.delete("/change")
@@ -96,11 +98,11 @@ def test_own_routes_take_their_methods_only():
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/", "//hello", "/hello/Ada/x", "/slash/x"])
-def test_any_other_path_is_not_found_and_never_redirected(path):
-    assert client(served()).get(path).status_code == 404
+def test_unknown_path_is_not_found_without_redirect(path):
+    assert client(make_routes()).get(path).status_code == 404
 
 
-def test_who_takes_the_site_for_the_endpoint_is_told_where_that_is():
+def test_site_root_names_endpoint():
     app = Server("travel").asgi()
     told = client(app).post("/", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
     assert (told.status_code, told.text) == (404, "Not Found: the MCP endpoint is at /mcp")
@@ -110,41 +112,27 @@ def test_who_takes_the_site_for_the_endpoint_is_told_where_that_is():
     assert (hidden.status_code, hidden.text) == (404, "Not Found")
 
 
-def test_a_slash_at_the_end_is_as_good_as_none():
+def test_trailing_slash_is_accepted():
     own = [*OWN, OwnRoute("/slash/", hello, ["GET"], None)]
-    http = client(served(own))
+    http = client(make_routes(own))
     for path in ("/hello/", "/hello/Ada/", "/health/", "/slash/", "/slash"):
         assert http.get(path).status_code == 200
     assert http.delete("/hello/").status_code == 405
 
 
-def test_a_route_that_is_added_later_is_served():
-    own = OWN.copy()
-    http = client(served(own))
-    assert http.get("/later").status_code == 404
-    own.append(OwnRoute("/later", hello, ["GET"], None))
-    assert http.get("/later").status_code == 200
-
-
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
-def test_a_route_does_not_take_the_path_of_an_endpoint(path):
+def test_route_at_endpoint_path_is_refused(path):
     with pytest.raises(RegistrationError, match=rf"route\('{path}'\).*server.asgi\(path='/mcp'\)"):
-        served([OwnRoute(path, hello, ["POST"], None)])
+        make_routes([OwnRoute(path, hello, ["POST"], None)])
 
 
-@pytest.mark.parametrize("methods", [None, ["GET"], ["post", "head"]])
-def test_a_route_does_not_take_the_path_of_readiness(methods):
+@pytest.mark.parametrize("methods", [None, ["post", "head"]])
+def test_route_at_readiness_path_is_refused(methods):
     with pytest.raises(RegistrationError, match=r"route\('/health/'\).*server.asgi\(health='/health'\)"):
-        served([OwnRoute("/health/", hello, methods, None)])
+        make_routes([OwnRoute("/health/", hello, methods, None)])
 
 
-def test_a_route_may_have_another_method_of_the_path_of_readiness():
-    http = client(served([OwnRoute("/health", hello, ["POST"], None)]))
-    assert http.post("/health").text == "Hello, world"
-    assert http.get("/health").json() == {"status": "ready"}
-
-
-def test_a_route_that_is_added_later_stops_the_start_where_its_path_is_taken():
+def test_route_added_later_at_reserved_path_stops_start():
     server = Server("s")
     app = server.asgi()
     server.route("/messages")(hello)
@@ -152,35 +140,32 @@ def test_a_route_that_is_added_later_stops_the_start_where_its_path_is_taken():
         pass
 
 
-def test_an_http_exception_of_a_route_is_its_answer():
-    answer = client(served()).get("/teapot")
+def test_route_http_exception_is_response():
+    answer = client(make_routes()).get("/teapot")
     assert (answer.status_code, answer.text) == (418, "short and stout")
 
 
-def test_any_other_exception_is_told_to_the_operator_alone():
+def test_route_exception_is_not_disclosed():
     with pytest.raises(RuntimeError, match="secret detail"):
-        client(served()).get("/broken")
-    answer = client(served(), raise_server_exceptions=False).get("/broken")
+        client(make_routes()).get("/broken")
+    answer = client(make_routes(), raise_server_exceptions=False).get("/broken")
     assert answer.status_code == 500
     assert "secret" not in answer.text
 
 
-@pytest.mark.parametrize("prefix", ["", "/a", "/a/b"])
-def test_url_for_knows_the_mount_point(prefix):
-    app = served()
+@pytest.mark.parametrize("prefix", ["", "/a/b"])
+def test_url_for_includes_mount_point(prefix):
+    app = make_routes()
     for segment in reversed(prefix.split("/")[1:]):
         app = Starlette(routes=[Mount(f"/{segment}", app)])
     answer = client(app).get(f"{prefix}/where")
     assert (answer.status_code, answer.text) == (200, f"http://localhost:8000{prefix}/where")
 
 
-def test_url_for_knows_the_prefix_of_a_proxy():
-    answer = client(served(), root_path="/behind").get("/where")
-    assert answer.text == "http://localhost:8000/behind/where"
-
-
-def test_own_routes_are_guarded():
-    http = client(served(guard=Guard(allowed_hosts=["example.com"], allowed_origins=["https://app.example"])))
+def test_route_is_guarded():
+    http = client(
+        make_routes(guard=Guard(allowed_hosts=["example.com"], allowed_origins=["https://app.example"]))
+    )
     refused = http.get("/hello", headers={"Host": "evil.example"})
     assert refused.status_code == 421
     assert 'server.asgi(allowed_hosts=["evil.example"])' in refused.text
@@ -192,18 +177,18 @@ def test_own_routes_are_guarded():
     assert allowed.status_code == 200
 
 
-def test_another_app_is_served_below_a_path():
-    inner = served([OwnRoute("/where", where, ["GET"], None)], Guard(allowed_hosts=["inner.example"]))
-    outer = served(mounts=[("/inner", inner)])
+def test_mounted_app_is_served_below_path():
+    inner = make_routes([OwnRoute("/where", where, ["GET"], None)], Guard(allowed_hosts=["inner.example"]))
+    outer = make_routes(mounts=[("/inner", inner)])
     http = client(Starlette(routes=[Mount("/a", outer)]))
     assert http.get("/a/inner/where").text == "http://localhost:8000/a/inner/where"
     assert http.get("/a/where").text == "http://localhost:8000/a/where"
     assert http.get("/a/inner/nothing").status_code == 404
 
 
-def test_another_app_has_a_guard_of_its_own():
-    inner = served(guard=Guard(allowed_hosts=["inner.example"]))
-    outer = served(guard=Guard(allowed_hosts=["outer.example"]), mounts=[("/inner", inner)])
+def test_mounted_app_has_own_guard():
+    inner = make_routes(guard=Guard(allowed_hosts=["inner.example"]))
+    outer = make_routes(guard=Guard(allowed_hosts=["outer.example"]), mounts=[("/inner", inner)])
     http = client(outer)
     for path, host, status in (
         ("/inner/hello", "inner.example", 200),
@@ -214,19 +199,12 @@ def test_another_app_has_a_guard_of_its_own():
         assert http.get(path, headers={"Host": host}).status_code == status
 
 
-@pytest.mark.parametrize("path", ["/inner", "/inner/"])
-def test_an_app_is_served_at_the_path_itself_too(path):
-    inner = served(own=[OwnRoute("/", hello, ["GET"], None)])
-    outer = served(mounts=[("/inner", inner)])
-    assert client(outer).get(path).status_code == 200
-
-
-def test_a_websocket_is_closed():
-    with pytest.raises(WebSocketDisconnect), client(served()).websocket_connect("/hello"):
+def test_websocket_is_closed():
+    with pytest.raises(WebSocketDisconnect), client(make_routes()).websocket_connect("/hello"):
         pass
 
 
-def test_readiness_is_told():
+def test_readiness_reports_reason():
     reason: str | None = "starting"
     asked: list[bool] = []
 
@@ -234,7 +212,7 @@ def test_readiness_is_told():
         asked.append(is_shared_needed)
         return reason
 
-    http = client(served(hindrance=hindrance))
+    http = client(make_routes(hindrance=hindrance))
     answer = http.get("/health")
     assert (answer.status_code, answer.json()) == (503, {"status": "not ready", "reason": "starting"})
     assert answer.headers["cache-control"] == "no-store"
@@ -254,40 +232,26 @@ def test_readiness_is_told():
         assert asked[-1] is is_needed
 
 
-def test_life_is_told_whatever_hinders_work():
+def test_liveness_ignores_readiness():
     async def hindrance(is_shared_needed: bool) -> str | None:
         raise AssertionError("it is not asked")
 
-    http = client(served(hindrance=hindrance, health=None, live="/live"))
+    http = client(make_routes(hindrance=hindrance, health=None, live="/live"))
     answer = http.get("/live", headers={"Host": "10.0.0.5:8000"})
     assert (answer.status_code, answer.json()) == (200, {"status": "live"})
     assert answer.headers["cache-control"] == "no-store"
     assert http.post("/live").status_code == 405
-    assert client(served()).get("/live").status_code == 404
+    assert client(make_routes()).get("/live").status_code == 404
 
 
-def test_readiness_is_told_to_a_load_balancer_that_asks_by_address():
-    http = client(served())
+def test_readiness_accepts_any_host():
+    http = client(make_routes())
     assert http.get("/health", headers={"Host": "10.0.0.5:8000"}).status_code == 200
     assert http.get("/hello", headers={"Host": "10.0.0.5:8000"}).status_code == 421
 
 
-@pytest.mark.parametrize("health", ["/health", "/health/", "/"])
-def test_readiness_has_any_path(health):
-    assert client(served(health=health)).get(health, headers={"Host": "10.0.0.5:8000"}).status_code == 200
-
-
-def test_readiness_below_a_mount_point_is_told_by_address_too():
-    http = client(Starlette(routes=[Mount("/a", served())]))
-    assert http.get("/a/health", headers={"Host": "10.0.0.5:8000"}).status_code == 200
-
-
-def test_there_is_no_readiness_path_unless_asked_for():
-    assert client(served(health=None)).get("/health").status_code == 404
-
-
-def test_a_page_reads_the_answers():
-    answer = client(served()).get("/hello", headers={"Origin": PAGE})
+def test_cors_exposes_response_to_page():
+    answer = client(make_routes()).get("/hello", headers={"Origin": PAGE})
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == PAGE
     assert answer.headers["vary"] == "Origin"
@@ -296,18 +260,8 @@ def test_a_page_reads_the_answers():
     assert {"mcp-session-id", "mcp-protocol-version", "retry-after", "www-authenticate"} == set(exposed)
 
 
-def test_errors_are_read_by_pages_too():
-    for path, status in (("/nothing", 404), ("/teapot", 418)):
-        answer = client(served()).get(path, headers={"Origin": PAGE})
-        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, PAGE)
-
-
-def test_a_cache_is_told_that_answers_differ_by_origin():
-    assert client(served()).get("/hello").headers["vary"] == "Origin"
-
-
-def test_a_preflight_is_answered():
-    answer = client(served()).options("/hello", headers=PREFLIGHT)
+def test_cors_preflight_is_answered():
+    answer = client(make_routes()).options("/hello", headers=PREFLIGHT)
     assert answer.status_code == 200
     headers = answer.headers
     assert headers["access-control-allow-origin"] == PAGE
@@ -319,25 +273,25 @@ def test_a_preflight_is_answered():
     assert "access-control-allow-private-network" not in headers
 
 
-def test_a_preflight_from_a_public_page_into_a_private_network_is_answered():
+def test_cors_preflight_allows_private_network():
     guard = Guard(allowed_origins=["https://app.example"])
     asked = PREFLIGHT | {"Origin": "https://app.example", "Access-Control-Request-Private-Network": "true"}
-    answer = client(served(guard=guard)).options("/hello", headers=asked)
+    answer = client(make_routes(guard=guard)).options("/hello", headers=asked)
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-private-network"] == "true"
     assert answer.headers["access-control-allow-origin"] == "https://app.example"
 
 
-def test_a_preflight_of_another_origin_is_refused_with_the_setting():
-    answer = client(served()).options("/hello", headers=PREFLIGHT | {"Origin": "https://evil.example"})
+def test_cors_preflight_of_other_origin_is_refused():
+    answer = client(make_routes()).options("/hello", headers=PREFLIGHT | {"Origin": "https://evil.example"})
     assert answer.status_code == 403
     assert "allowed_origins" in answer.text
     assert not [name for name in answer.headers if name.startswith("access-control-")]
 
 
-def test_all_origins_are_answered_without_naming_them():
+def test_cors_wildcard_does_not_echo_origin():
     guard = Guard(allowed_origins=["*"])
-    http = client(served(guard=guard))
+    http = client(make_routes(guard=guard))
     for answer in (
         http.get("/hello", headers={"Origin": "https://any.example", "Cookie": "a=b"}),
         http.options("/hello", headers=PREFLIGHT | {"Origin": "https://any.example"}),
@@ -347,29 +301,125 @@ def test_all_origins_are_answered_without_naming_them():
         assert "access-control-allow-credentials" not in answer.headers
 
 
-def test_without_cors_pages_are_told_nothing():
-    http = client(served(cors=False))
+def test_cors_disabled_sends_no_headers():
+    http = client(make_routes(cors=False))
     answer = http.get("/hello", headers={"Origin": PAGE})
     assert answer.status_code == 200
     assert not [name for name in answer.headers if name.startswith("access-control-")]
     assert http.options("/hello", headers=PREFLIGHT).status_code == 405
 
 
-def test_cors_wraps_any_app():
-    async def app(scope, receive, send):
-        await send(
-            {
-                "type": "http.response.start",
-                "status": 202,
-                "headers": [(b"mcp-session-id", b"1"), (b"vary", b"Accept")],
-            }
-        )
-        await send({"type": "http.response.body", "body": b""})
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
-    answer = client(Cors(app, Guard())).post("/mcp", headers={"Origin": PAGE})
-    assert answer.status_code == 202
-    assert answer.headers["access-control-allow-origin"] == PAGE
-    assert answer.headers["vary"] == "Accept, Origin"
-    assert answer.headers["mcp-session-id"] == "1"
-    foreign = client(Cors(app, Guard())).post("/mcp", headers={"Origin": "https://evil.example"})
-    assert "access-control-allow-origin" not in foreign.headers
+
+async def metadata(request: Request) -> PlainTextResponse:
+    return PlainTextResponse(f"{request.path_params.get('name', 'all')} at {request.url_for('place')}")
+
+
+async def below(request: Request) -> PlainTextResponse:
+    return PlainTextResponse("below")
+
+
+@pytest.fixture
+def outside_server() -> Server:
+    outside_server = Server("s")
+    outside_server.route(WELL_KNOWN, name="place", outside_mount=True)(metadata)
+    outside_server.route(WELL_KNOWN + "/{name:path}", outside_mount=True)(metadata)
+    outside_server.route("/below")(below)
+    return outside_server
+
+
+def site_client(app: Any, **options: Any) -> TestClient:
+    return TestClient(app, "http://localhost:8000", follow_redirects=False, **options)
+
+
+def mounted(app: HttpApp, at: str = "/api") -> Starlette:
+    return Starlette(routes=[Mount(at, app), Route("/", lambda request: PlainTextResponse("home"))])
+
+
+METADATA_TEXT = f"all at http://localhost:8000{WELL_KNOWN}"
+
+
+@pytest.mark.parametrize("at", ["/api", "/"])
+def test_outside_route_is_at_site_root_only(outside_server: Server, at: str) -> None:
+    app = outside_server.asgi()
+    with site_client(app.around(mounted(app, at))) as client:
+        assert client.get(WELL_KNOWN).text == METADATA_TEXT
+        assert client.get(f"{WELL_KNOWN}/api/mcp").text == METADATA_TEXT.replace("all", "api/mcp")
+        assert client.get(f"{at.rstrip('/')}/below").text == "below"
+        if at != "/":
+            assert client.get(at + WELL_KNOWN).status_code == 404
+            assert client.get("/below").status_code == 404
+            assert client.get("/").text == "home"
+
+
+def test_outside_route_is_served_behind_proxy_prefix(outside_server: Server) -> None:
+    app = outside_server.asgi()
+    for site in (app, app.around(mounted(app))):
+        assert site_client(site, root_path="/behind").get(WELL_KNOWN).text == METADATA_TEXT.replace(
+            WELL_KNOWN, "/behind" + WELL_KNOWN
+        )
+    assert site_client(mounted(app), root_path="/behind").get("/api" + WELL_KNOWN).status_code == 404
+
+
+def test_outside_route_is_guarded_without_principal(outside_server: Server) -> None:
+    def nobody(scope: Any) -> Principal:
+        raise AssertionError("nobody is asked")
+
+    app = outside_server.asgi(principal=nobody)
+    client = site_client(app.around(mounted(app)))
+    assert client.get(WELL_KNOWN, headers={"Host": "evil.example"}).status_code == 421
+    assert client.get(WELL_KNOWN, headers={"Origin": "https://evil.example"}).status_code == 403
+    page = {"Origin": "http://localhost:6274"}
+    assert client.get(WELL_KNOWN, headers=page).headers["access-control-allow-origin"] == page["Origin"]
+    preflight = client.options(WELL_KNOWN, headers={**page, "Access-Control-Request-Method": "GET"})
+    assert preflight.headers["access-control-allow-origin"] == page["Origin"]
+
+
+def test_outside_route_at_endpoint_path_is_refused(outside_server: Server) -> None:
+    outside_server.route("/mcp", outside_mount=True)(below)
+    with pytest.raises(RegistrationError, match="would never be reached"):
+        outside_server.asgi()
+
+
+def test_around_passes_lifespan_to_site(outside_server: Server) -> None:
+    begun: list[str] = []
+    app = outside_server.asgi()
+
+    async def parent(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.append(scope["type"])
+        await Starlette()(scope, receive, send)
+
+    with site_client(app.around(parent)) as client:
+        client.get(WELL_KNOWN)
+    assert begun == ["lifespan"]
+
+
+def make_scope(path: str, raw_path: str | None = None, **more: str) -> dict[str, object]:
+    raw = {} if raw_path is None else {"raw_path": raw_path.encode()}
+    return {"type": "http", "path": path, **raw, **more}
+
+
+def test_mount_point_of_scope():
+    cases = [
+        (make_scope("/mcp"), "", "/mcp"),
+        (make_scope("/mcp", root_path=""), "", "/mcp"),
+        (make_scope("/mcp", "/mcp", root_path="/"), "", "/mcp"),
+        (make_scope("/", "/", root_path=""), "", "/"),
+        (make_scope("/a/mcp", "/a/mcp", root_path="/a"), "/a", "/mcp"),
+        (make_scope("/a/mcp", root_path="/a"), "/a", "/mcp"),
+        (make_scope("/a/mcp/", "/a/mcp/", root_path="/a/"), "/a", "/mcp/"),
+        (make_scope("/mcp", "/a/mcp", root_path="/a"), "/a", "/mcp"),
+        (make_scope("/mcp", "/mcp", root_path="/proxy"), "/proxy", "/mcp"),
+        (make_scope("/a", "/a", root_path="/a"), "/a", "/"),
+        (make_scope("/a/", "/a/", root_path="/a"), "/a", "/"),
+        (make_scope("/abc/mcp", "/abc/mcp", root_path="/a"), "/a", "/abc/mcp"),
+        (make_scope("/x/mcp", "/x/mcp", root_path="/proxy/x", app_root_path="/proxy"), "/proxy/x", "/mcp"),
+        (make_scope("/mcp/", "/x/mcp", root_path=""), "/x", "/mcp/"),
+        (make_scope("/mcp/", "/proxy/x/mcp", root_path="/proxy"), "/proxy/x", "/mcp/"),
+        (make_scope("/", "/x", root_path=""), "/x", "/"),
+        (make_scope("/ü b/mcp", "/%C3%BC%20b/mcp", root_path="/ü b"), "/ü b", "/mcp"),
+        (make_scope("/mcp/", "//mcp", root_path=""), "", "/mcp/"),
+    ]
+    faults = [scope for scope, *expected in cases if [mount_point(scope), path_below(scope)] != expected]
+    assert not faults

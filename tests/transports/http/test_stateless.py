@@ -1,69 +1,56 @@
-"""Streamable HTTP of 2026-07-28: every POST stands alone (basic/transports/streamable-http)."""
+"""Streamable HTTP of 2026-07-28: each POST is independent."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Server
-from tests.helpers.asgi_client import Serve
-from tests.helpers.pipe import META, stateless_meta
-from tests.helpers.stateless_server import REVISION, standard_headers, text_of
+from mcpkit import Header, Server
+from tests.helpers.pipe import HANDSHAKE, META, stateless_meta
+from tests.helpers.raw_client import REVISION, Client, Serve, request, serving, standard_headers, text_of
 from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_request_is_answered_with_one_json_object(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        answer = await client.call("echo", {"text": "hi"}).whole()
-        assert (answer.status, answer.media_type) == (200, "application/json")
-        assert text_of(answer.json()) == "hi"
+async def test_request_is_answered_with_json(client: Client) -> None:
+    answer = await client.call("echo", {"text": "hi"}).whole()
+    assert (answer.status, answer.media_type) == (200, "application/json")
+    assert text_of(answer.json()) == "hi"
 
 
-async def test_a_request_knows_nothing_of_the_one_before(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        named = {META + "clientInfo": {"name": "other", "version": "1"}}
-        assert text_of(await client.call("envelope", meta=named).response()) == f"stateless {REVISION} other"
-        assert text_of(await client.call("envelope").response()) == f"stateless {REVISION} wire"
-        without = stateless_meta()
-        del without[META + "clientInfo"]
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
-        message["params"] = {"name": "envelope", "_meta": without}
-        answer = client.post(message, standard_headers("tools/call", "envelope"))
-        assert text_of(await answer.response()) == f"stateless {REVISION} None"
+async def test_request_is_independent_of_previous(client: Client) -> None:
+    named = {META + "clientInfo": {"name": "other", "version": "1"}}
+    assert text_of(await client.call("envelope", meta=named).response()) == f"stateless {REVISION} other"
+    assert text_of(await client.call("envelope").response()) == f"stateless {REVISION} wire"
+    without = stateless_meta()
+    del without[META + "clientInfo"]
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    message["params"] = {"name": "envelope", "_meta": without}
+    answer = client.post(message, standard_headers("tools/call", "envelope"))
+    assert text_of(await answer.response()) == f"stateless {REVISION} None"
 
 
-async def test_a_session_id_and_a_last_event_id_are_ignored(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        for id_ in ("none-of-ours", (await client.initialize()).id):
-            headers = {"mcp-session-id": id_, "last-event-id": "7"}
-            answer = await client.call("envelope", headers=headers).whole()
-            assert text_of(answer.json()).startswith("stateless")
-            assert "mcp-session-id" not in answer.headers
+async def test_session_id_and_last_event_id_are_ignored(client: Client) -> None:
+    for id_ in ("none-of-ours", (await client.initialize()).id):
+        headers = {"mcp-session-id": id_, "last-event-id": "7"}
+        answer = await client.call("envelope", headers=headers).whole()
+        assert text_of(answer.json()).startswith("stateless")
+        assert "mcp-session-id" not in answer.headers
 
 
-async def test_posts_with_the_same_id_run_side_by_side(server: Server, serve: Serve, work: Work) -> None:
-    async with serve(server) as client:
-        first, second = client.call("wait", id="same"), client.call("echo", {"text": "2"}, id="same")
-        assert text_of(await second.response()) == "2"
-        third = client.call("wait", id="same")
-        await work.started.wait()
-        first.disconnect()
-        await work.cancelled.wait()
-        work.gate.set()
-        assert text_of(await third.response()) == "waited"
-
-
-async def test_a_slash_at_the_end_is_no_redirect(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": stateless_meta()}}
-        answer = client.post(message, standard_headers("tools/list"), path="/mcp/")
-        assert "tools" in (await answer.response())["result"]
-
-
-# Notifications
+async def test_requests_with_same_id_run_concurrently(client: Client, work: Work) -> None:
+    first, second = client.call("wait", id="same"), client.call("echo", {"text": "2"}, id="same")
+    assert text_of(await second.response()) == "2"
+    third = client.call("wait", id="same")
+    await work.started.wait()
+    first.disconnect()
+    await work.cancelled.wait()
+    work.gate.set()
+    assert text_of(await third.response()) == "waited"
 
 
 @pytest.mark.parametrize(
@@ -75,41 +62,245 @@ async def test_a_slash_at_the_end_is_no_redirect(server: Server, serve: Serve) -
         {"jsonrpc": "2.0", "method": "tools/list"},
     ],
 )
-async def test_a_notification_is_accepted_without_a_body(
-    message: dict[str, Any], server: Server, serve: Serve
-) -> None:
-    async with serve(server) as client:
-        answer = await client.post(message, {"mcp-protocol-version": REVISION}).whole()
-        assert (answer.status, answer.body) == (202, b"")
-        assert "content-type" not in answer.headers
+async def test_notification_is_accepted_without_body(message: dict[str, Any], client: Client) -> None:
+    answer = await client.post(message, {"mcp-protocol-version": REVISION}).whole()
+    assert (answer.status, answer.body) == (202, b"")
+    assert "content-type" not in answer.headers
 
 
-async def test_a_posted_cancellation_cancels_nothing(server: Server, serve: Serve, work: Work) -> None:
-    async with serve(server) as client:
-        waiting = client.call("wait", id=5)
-        await work.started.wait()
-        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
-        assert (await client.post(cancel, standard_headers("notifications/cancelled")).whole()).status == 202
-        work.gate.set()
-        assert text_of(await waiting.response()) == "waited"
+async def test_posted_cancellation_is_ignored(client: Client, work: Work) -> None:
+    waiting = client.call("wait", id=5)
+    await work.started.wait()
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
+    assert (await client.post(cancel, standard_headers("notifications/cancelled")).whole()).status == 202
+    work.gate.set()
+    assert text_of(await waiting.response()) == "waited"
 
 
-# GET and DELETE
-
-
-@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS", "TRACE"])
-async def test_only_posts_are_of_this_revision(method: str, server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        for path in ("/mcp", "/mcp/"):
-            answer = await client.open(method, path, headers={"mcp-protocol-version": REVISION}).whole()
-            assert answer.status == 405
-            assert answer.headers["allow"] == "POST"
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "OPTIONS"])
+async def test_other_methods_are_not_allowed(method: str, client: Client) -> None:
+    for path in ("/mcp", "/mcp/"):
+        answer = await client.open(method, path, headers={"mcp-protocol-version": REVISION}).whole()
+        assert answer.status == 405
+        assert answer.headers["allow"] == "POST"
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_a_revision_that_is_unknown_is_a_bad_request_whatever_the_method(
-    method: str, server: Server, serve: Serve
-) -> None:
+async def test_unknown_version_is_bad_request_for_any_method(method: str, client: Client) -> None:
+    answer = await client.open(method, headers={"mcp-protocol-version": "v999.0.0"}).whole()
+    assert (answer.status, answer.error()["code"]) == (400, -32022)
+
+
+async def test_notification_before_response_starts_stream(client: Client, work: Work) -> None:
+    meta = {"progressToken": "p", META + "logLevel": "debug"}
+    answer = client.call("log_then_wait", meta=meta)
+    first = await answer.message()
+    assert first["method"] == "notifications/message"
+    assert answer.status == 200
+    assert answer.headers["x-accel-buffering"] == "no"
+    assert "no-cache" in answer.headers["cache-control"]
+    assert not answer.is_over, "it is told while the handler runs"
+    work.gate.set()
+    progress, response = await answer.messages()
+    assert progress["params"]["progressToken"] == "p"
+    assert text_of(response) == "done"
+    assert (await answer.whole()).is_over, "the response ends the stream"
+
+
+async def test_stream_events_have_no_id_and_no_retry(client: Client) -> None:
+    answer = await client.call("report", {"times": 3}, meta={"progressToken": 1}).whole()
+    events = answer.waiting()
+    assert len(events) == 4
+    assert [(event.type, event.id, event.retry) for event in events] == [("message", None, None)] * 4
+
+
+async def test_unrequested_notifications_start_no_stream(client: Client) -> None:
+    answer = await client.call("report").whole()
+    assert answer.media_type == "application/json", "there is no progress token"
+    answer = await client.call("late_refusal").whole()
+    assert answer.media_type == "application/json", "there is no log level"
+
+
+async def test_slow_call_becomes_stream(server: Server, serve: Serve, work: Work) -> None:
+    async with serve(server, stream_after=0) as client:
+        answer = await client.call("wait").head()
+        assert answer.is_stream
+        assert not answer.is_over
+        work.gate.set()
+        assert [text_of(each) for each in await answer.messages()] == ["waited"]
+
+
+async def test_idle_stream_sends_comments(server: Server, serve: Serve, work: Work) -> None:
+    async with serve(server, stream_after=0, keep_alive=0.001) as client:
+        answer = await client.call("wait").head()
+        for _ in range(3):
+            await answer.comment()
+        work.gate.set()
+        assert [text_of(each) for each in await answer.messages()] == ["waited"]
+
+
+async def test_unicode_line_separators_do_not_end_event(server: Server, serve: Serve) -> None:
+    text = "a\u2028b\u2029c\x85d\re\nf\r\ng\x0bh\x1ci\0j😀"
+    async with serve(server, stream_after=0) as client:
+        answer = client.call("echo", {"text": text}, meta={"progressToken": 1})
+        assert text_of(await answer.response()) == text
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [None, "*/*", "text/event-stream, application/json;q=0.5", "Application/JSON, Text/*"],
+)
+async def test_accept_json_and_stream(accept: str | None, client: Client) -> None:
+    headers = {"accept": accept}
+    assert not (await client.call("report", headers=headers).whole()).is_stream
+    assert (await client.call("report", meta={"progressToken": 1}, headers=headers).whole()).is_stream
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/html, application/*;q=0.9"])
+async def test_accept_json_only_gets_no_stream(accept: str, server: Server, serve: Serve, work: Work) -> None:
+    async with serve(server, stream_after=0) as client:
+        meta = {"progressToken": 1, META + "logLevel": "debug"}
+        answer = client.call("log_then_wait", meta=meta, headers={"accept": accept})
+        await work.started.wait()
+        work.gate.set()
+        await answer.whole()
+        assert (answer.status, answer.media_type) == (200, "application/json")
+        assert text_of(answer.json()) == "done"
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "text/html"])
+async def test_accept_without_json_is_refused(accept: str, client: Client) -> None:
+    answer = await client.call("echo", {"text": "hi"}, headers={"accept": accept}).whole()
+    assert answer.status == 406
+    assert b"application/json" in answer.body
+
+
+async def test_listen_requires_accept_stream(client: Client) -> None:
+    answer = client.ask("subscriptions/listen", {"notifications": {}}, headers={"accept": "application/json"})
+    assert (await answer.whole()).status == 400
+    assert "text/event-stream" in answer.error()["message"]
+
+
+async def test_headers_must_match_body(server: Server, serve: Serve) -> None:
+    cases: list[tuple[dict[str, Any], int]] = [
+        ({}, 200), ({"mcp-protocol-version": f"  {REVISION} \t"}, 200),
+        ({"mcp-method": " tools/call "}, 200), ({"mcp-name": "  region  "}, 200),
+        ({"mcp-name": "=?base64?cmVnaW9u?="}, 200), ({"mcp-param-region": "=?base64?dXMtd2VzdDE=?="}, 200),
+        ({"mcp-param-unknown": "\x00"}, 200), ({"mcp-method": None}, 400),
+        ({"mcp-method": "TOOLS/CALL"}, 400), ({"mcp-method": "tools/list"}, 400),
+        ({"mcp-name": None}, 400), ({"mcp-name": "echo"}, 400), ({"mcp-name": "Region"}, 400),
+        ({"mcp-name": "=?base64?cmVnaW9u="}, 400), ({"mcp-name": "r\xe9gion".encode("latin-1")}, 400),
+        ({"mcp-param-region": None}, 400), ({"mcp-param-region": "eu"}, 400),
+        ({"mcp-param-region": "us-west1\x01"}, 400), ({"mcp-param-region": "=?base64?dXMtd2VzdDE?="}, 400),
+    ]  # fmt: skip
     async with serve(server) as client:
-        answer = await client.open(method, headers={"mcp-protocol-version": "v999.0.0"}).whole()
-        assert (answer.status, answer.error()["code"]) == (400, -32022)
+        for changes, status in cases:
+            headers = {"mcp-param-region": "us-west1"} | changes
+            answer = await client.call("region", {"region": "us-west1"}, headers=headers).whole()
+            assert answer.status == status, changes
+            if status == 400:
+                assert (answer.error()["code"], answer.json()["id"]) == (-32020, 1), changes
+            else:
+                assert text_of(answer.json()) == "us-west1", changes
+
+
+async def test_header_is_not_required_for_omitted_argument(client: Client) -> None:
+    for arguments in ({}, {"region": None}):
+        answer = await client.call("region", arguments).whole()
+        assert answer.status == 200
+
+
+async def test_name_header_is_required_for_resources_and_prompts(client: Client) -> None:
+    for method, params in (
+        ("resources/read", {"uri": "weather://fixed"}),
+        ("prompts/get", {"name": "plan", "arguments": {"city": "Rome"}}),
+    ):
+        assert (await client.ask(method, params).whole()).status == 200
+        for name in (None, "other"):
+            answer = await client.ask(method, params, headers={"mcp-name": name}).whole()
+            assert (answer.status, answer.error()["code"]) == (400, -32020)
+
+
+@dataclass
+class Place:
+    region: Annotated[str, Header("Region")]
+
+
+@pytest.mark.parametrize("is_explicit", [False, True])
+async def test_header_argument_in_json_text_is_checked(schema_dir: Path, is_explicit: bool) -> None:
+    server, looked = Server("s"), []
+
+    if is_explicit:
+        region = {"type": "string", "x-mcp-header": "Region"}
+        inner = {"type": "object", "properties": {"region": region}}
+
+        @server.tool(input_schema={"type": "object", "properties": {"place": inner}})
+        async def look(arguments: dict[str, Any]) -> None:
+            looked.append(arguments["place"]["region"])
+
+    else:
+
+        @server.tool(name="look")
+        async def look_at(place: Place) -> None:
+            looked.append(place.region)
+
+    async with serving(server, schema_dir) as client:
+        for headers in ({}, {"mcp-param-region": "us"}):
+            hidden = await client.call("look", {"place": '{"region": "eu"}'}, headers=headers).whole()
+            assert (hidden.status, looked) == (400 if headers else 200, [])
+        told = client.call("look", {"place": {"region": "eu"}}, headers={"mcp-param-region": "eu"})
+        assert ((await told.whole()).status, looked) == (200, ["eu"])
+
+
+async def test_named_by_parameter_must_be_string(schema_dir: Path) -> None:
+    server = Server("s")
+
+    @server.method("thing/do", named_by="id")
+    async def do(**params: Any) -> dict[str, Any]:
+        return params
+
+    async with serving(server, schema_dir) as client:
+        for value in (7, ["7"], {"7": 7}, True):
+            answer = await client.ask("thing/do", {"id": value}, headers={"mcp-name": "8"}).whole()
+            assert (answer.status, answer.json()["error"]["message"]) == (400, "id: expected a string")
+        answer = await client.ask("thing/do", {"id": "7"}, headers={"mcp-name": "8"}).whole()
+        assert (answer.status, answer.json()["error"]["code"]) == (400, -32020)
+        assert (await client.ask("thing/do", {"id": "7"}, headers={"mcp-name": "7"}).whole()).status == 200
+
+
+VERSIONS = [None, "", *HANDSHAKE, REVISION, "2099-01-01", "v999.0.0", f"{REVISION}, {REVISION}"]
+
+
+async def test_version_header_and_meta_select_protocol(client: Client) -> None:
+    for header in VERSIONS:
+        for named in (None, *HANDSHAKE, REVISION, "v999.0.0", "", 7):
+            meta = {META + "clientCapabilities": {}}
+            if named is not None:
+                meta[META + "protocolVersion"] = named
+            if named is None:
+                # -32600 is what the handshake era says of a request without a session.
+                expected = (
+                    -32600 if header in {None, *HANDSHAKE} else -32602 if header == REVISION else -32022
+                )
+            elif not isinstance(named, str):
+                expected = -32602
+            elif header != named:
+                expected = -32020
+            else:
+                expected = None if named == REVISION else -32022
+            headers = {"mcp-protocol-version": header, "mcp-method": "tools/list"}
+            answer = await client.post(request("tools/list", {"_meta": meta}), headers).whole()
+            body = answer.json()
+            assert body.get("error", {}).get("code") == expected, (header, named, body)
+            assert answer.status == (200 if expected is None else 400)
+            if expected == -32022:
+                requested = header if named is None else named
+                assert body["error"]["data"] == {"supported": [REVISION], "requested": requested}
+            if expected != -32600:
+                assert body["id"] == 1
+
+
+async def test_initialize_with_stateless_version_opens_session(client: Client) -> None:
+    session = await client.initialize(REVISION)
+    assert session.revision == "2025-11-25"
+    assert await session.text("envelope") == "handshake 2025-11-25 test"

@@ -1,107 +1,83 @@
-"""Errors of 2026-07-28 over HTTP: which code comes with which status (basic/transports/streamable-http)."""
+"""Errors of 2026-07-28 over HTTP: codes and statuses."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
 
 from mcpkit import Server
-from tests.helpers.asgi_client import Serve
+from mcpkit.transports.http import exchange as exchanges
 from tests.helpers.pipe import META, REMOVED, stateless_meta
-from tests.helpers.stateless_server import REVISION, request, standard_headers, text_of
+from tests.helpers.raw_client import REVISION, Client, Serve, initialize, request, standard_headers, text_of
 from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"{}x",
-        b"nonsense",
-        b"\xff",
-        b"\xef\xbb\xbf",
-        b"\xef\xbb\xbf" * 2 + b"{}",
-        b'{"id": NaN}',
-        b'"\\ud800"',
-        b"[1e400]",
-    ],
-)
-async def test_what_is_no_json_is_a_parse_error(body: bytes, server: Server, serve: Serve) -> None:
+async def test_invalid_json_is_parse_error(server: Server, serve: Serve) -> None:
+    cases: list[Any] = [
+        b"", b"{", b"{}x", b"nonsense", b"\xff", b"\xef\xbb\xbf", b"\xef\xbb\xbf" * 2 + b"{}",
+        b'{"id": NaN}', b'"\\ud800"', b"[1e400]",
+    ]  # fmt: skip
     async with serve(server) as client:
-        answer = await client.post(body, standard_headers("tools/list")).whole()
-        assert (answer.status, answer.error()["code"]) == (400, -32700)
-        assert "id" not in answer.json()
+        for body in cases:
+            answer = await client.post(body, standard_headers("tools/list")).whole()
+            assert (answer.status, answer.error()["code"]) == (400, -32700)
+            assert "id" not in answer.json()
 
 
-@pytest.mark.parametrize("depth", [1_000, 100_000])
-async def test_json_that_is_nested_too_deeply_is_a_parse_error(
-    depth: int, server: Server, serve: Serve
-) -> None:
-    async with serve(server) as client:
-        for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
-            answer = client.post(opening * depth + b"1" + closing * depth)
-            assert (await answer.whole()).status == 400
-            assert answer.error()["code"] == -32700
+@pytest.mark.parametrize("depth", [100_000])
+async def test_deeply_nested_json_is_parse_error(depth: int, client: Client) -> None:
+    for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
+        answer = client.post(opening * depth + b"1" + closing * depth)
+        assert (await answer.whole()).status == 400
+        assert answer.error()["code"] == -32700
 
 
-@pytest.mark.parametrize(
-    ("message", "id_"),
-    [
-        (7, None),
-        ("text", None),
-        (None, None),
-        ({}, None),
-        ({"jsonrpc": "2.0"}, None),
-        ({"jsonrpc": "2.0", "id": 1}, None),
-        ({"id": 1, "method": "tools/list"}, 1),
+async def test_invalid_message_is_invalid_request(server: Server, serve: Serve) -> None:
+    cases: list[Any] = [
+        (7, None), ("text", None), (None, None), ({}, None), ({"jsonrpc": "2.0"}, None),
+        ({"jsonrpc": "2.0", "id": 1}, None), ({"id": 1, "method": "tools/list"}, 1),
         ({"jsonrpc": "1.0", "id": 1, "method": "tools/list"}, 1),
         ({"jsonrpc": "2.0", "id": 1, "method": 7}, 1),
         ({"jsonrpc": "2.0", "id": None, "method": "tools/list"}, None),
         ({"jsonrpc": "2.0", "id": 1.5, "method": "tools/list"}, None),
         ({"jsonrpc": "2.0", "id": True, "method": "tools/list"}, None),
         ({"jsonrpc": "2.0", "id": {}, "method": "tools/list"}, None),
-        ({"jsonrpc": "2.0", "method": 7}, None),
-        ({"jsonrpc": "2.0", "id": 1, "result": {}}, None),
-        ({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}, None),
-        ([], None),
+        ({"jsonrpc": "2.0", "method": 7}, None), ({"jsonrpc": "2.0", "id": 1, "result": {}}, None),
+        ({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}, None), ([], None),
         ([request("tools/list")], None),
         ([{"jsonrpc": "2.0", "method": "notifications/initialized"}], None),
-    ],
-)
-async def test_what_is_neither_request_nor_notification_is_invalid(
-    message: Any, id_: Any, server: Server, serve: Serve
-) -> None:
+    ]  # fmt: skip
     async with serve(server) as client:
-        answer = await client.post(message, standard_headers("tools/list")).whole()
-        assert answer.status == 400
-        assert answer.error()["code"] == -32600
-        assert answer.json().get("id") == id_
+        for message, id_ in cases:
+            answer = await client.post(message, standard_headers("tools/list")).whole()
+            assert answer.status == 400
+            assert answer.error()["code"] == -32600
+            assert answer.json().get("id") == id_
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
+async def test_unknown_method_is_not_found(server: Server, serve: Serve) -> None:
+    cases: list[Any] = [
         *REMOVED,
         "unknown/method",
         "tasks/get",
         "",
         "notifications/initialized",
         "completion/complete",  # a capability that this server does not declare
-    ],
-)
-async def test_a_method_that_is_not_served_is_not_found(method: str, server: Server, serve: Serve) -> None:
+    ]
     async with serve(server) as client:
-        answer = await client.ask(method, id="mine").whole()
-        assert answer.status == 404
-        assert answer.json()["id"] == "mine"
-        assert answer.error()["code"] == -32601
+        for method in cases:
+            answer = await client.ask(method, id="mine").whole()
+            assert answer.status == 404
+            assert answer.json()["id"] == "mine"
+            assert answer.error()["code"] == -32601
 
 
-async def test_a_capability_that_is_not_declared_is_not_found(serve: Serve) -> None:
+async def test_undeclared_capability_is_not_found(serve: Serve) -> None:
     async with serve(Server("empty")) as client:
         for method in ("tools/list", "prompts/list", "resources/list", "resources/read"):
             answer = await client.ask(method, {"uri": "weather://x"}).whole()
@@ -116,24 +92,19 @@ async def test_a_capability_that_is_not_declared_is_not_found(serve: Serve) -> N
         ("prompts/get", {"name": "plan", "arguments": {}}),
     ],
 )
-async def test_what_is_not_there_is_a_wrong_parameter(
-    method: str, params: dict[str, Any], server: Server, serve: Serve
-) -> None:
-    async with serve(server) as client:
-        answer = await client.ask(method, params).whole()
-        assert (answer.status, answer.error()["code"]) == (200, -32602)
+async def test_unknown_name_is_invalid_params(method: str, params: dict[str, Any], client: Client) -> None:
+    answer = await client.ask(method, params).whole()
+    assert (answer.status, answer.error()["code"]) == (200, -32602)
 
 
-async def test_an_unknown_resource_is_named(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        answer = await client.ask("resources/read", {"uri": "weather://none"}).whole()
-        assert (answer.status, answer.error()["code"]) == (200, -32602)
-        assert answer.error()["data"] == {"uri": "weather://none"}
+async def test_unknown_resource_error_names_uri(client: Client) -> None:
+    answer = await client.ask("resources/read", {"uri": "weather://none"}).whole()
+    assert (answer.status, answer.error()["code"]) == (200, -32602)
+    assert answer.error()["data"] == {"uri": "weather://none"}
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
+async def test_malformed_params_are_bad_request(server: Server, serve: Serve) -> None:
+    cases: list[Any] = [
         ("tools/list", []),
         ("tools/list", 7),
         ("tools/list", {"_meta": []}),
@@ -153,54 +124,44 @@ async def test_an_unknown_resource_is_named(server: Server, serve: Serve) -> Non
         ("prompts/get", {"_meta": stateless_meta()}),
         ("subscriptions/listen", {"_meta": stateless_meta()}),
         ("subscriptions/listen", {"_meta": stateless_meta(), "notifications": []}),
-    ],
-)
-async def test_malformed_params_are_a_bad_request(
-    method: str, params: Any, server: Server, serve: Serve
-) -> None:
+    ]
     async with serve(server) as client:
-        headers = standard_headers(method, "echo")
-        answer = await client.post(request(method, params), headers).whole()
-        assert (answer.status, answer.error()["code"]) == (400, -32602), answer.body
-        assert answer.json()["id"] == 1
+        for method, params in cases:
+            headers = standard_headers(method, "echo")
+            answer = await client.post(request(method, params), headers).whole()
+            assert (answer.status, answer.error()["code"]) == (400, -32602), answer.body
+            assert answer.json()["id"] == 1
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "text"),
     [("echo", {}, "text"), ("refuse", {}, "not today"), ("crash", {}, "Internal error (ref ")],
 )
-async def test_what_a_tool_or_its_caller_does_wrong_is_a_result(
-    name: str, arguments: dict[str, Any], text: str, server: Server, serve: Serve
-) -> None:
-    async with serve(server) as client:
-        answer = await client.call(name, arguments).whole()
-        assert answer.status == 200
-        assert answer.json()["result"]["isError"] is True
-        assert text in text_of(answer.json())
-        assert "secret" not in text_of(answer.json())
+async def test_tool_error_is_result(name: str, arguments: dict[str, Any], text: str, client: Client) -> None:
+    answer = await client.call(name, arguments).whole()
+    assert answer.status == 200
+    assert answer.json()["result"]["isError"] is True
+    assert text in text_of(answer.json())
+    assert "secret" not in text_of(answer.json())
 
 
 @pytest.mark.parametrize(("uri", "text"), [("broken", "no reading"), ("crash", "Internal error (ref ")])
-async def test_what_goes_wrong_elsewhere_is_an_internal_error(
-    uri: str, text: str, server: Server, serve: Serve
-) -> None:
-    async with serve(server) as client:
-        answer = await client.ask("resources/read", {"uri": f"weather://{uri}"}).whole()
-        assert (answer.status, answer.error()["code"]) == (200, -32603)
-        assert answer.error()["message"].startswith(text)
+async def test_resource_error_is_internal_error(uri: str, text: str, client: Client) -> None:
+    answer = await client.ask("resources/read", {"uri": f"weather://{uri}"}).whole()
+    assert (answer.status, answer.error()["code"]) == (200, -32603)
+    assert answer.error()["message"].startswith(text)
 
 
-async def test_a_capability_that_the_client_lacks_is_named(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        for answer in (client.call("sample"), client.ask("prompts/get", {"name": "asking"})):
-            await answer.whole()
-            assert (answer.status, answer.error()["code"]) == (400, -32021)
-            assert answer.error()["data"] == {"requiredCapabilities": {"sampling": {}}}
-        meta = {META + "clientCapabilities": {"sampling": {}}}
-        assert (await client.call("sample", meta=meta).whole()).status == 200
+async def test_missing_client_capability_is_named(client: Client) -> None:
+    for answer in (client.call("sample"), client.ask("prompts/get", {"name": "requires_sampling"})):
+        await answer.whole()
+        assert (answer.status, answer.error()["code"]) == (400, -32021)
+        assert answer.error()["data"] == {"requiredCapabilities": {"sampling": {}}}
+    meta = {META + "clientCapabilities": {"sampling": {}}}
+    assert (await client.call("sample", meta=meta).whole()).status == 200
 
 
-async def test_too_much_at_once_is_put_off(work: Work, serve: Serve) -> None:
+async def test_too_many_requests_are_503(work: Work, serve: Serve) -> None:
     server = Server("small", max_running=1)
 
     @server.tool
@@ -218,10 +179,80 @@ async def test_too_much_at_once_is_put_off(work: Work, serve: Serve) -> None:
         assert "result" in await first.response()
 
 
-async def test_an_error_on_a_stream_is_its_last_event(server: Server, serve: Serve) -> None:
+async def test_error_on_stream_is_last_event(client: Client) -> None:
+    answer = client.call("late_refusal", meta={META + "logLevel": "info"})
+    said, refused = await answer.messages()
+    assert answer.status == 200
+    assert said["method"] == "notifications/message"
+    assert refused["error"] == {"code": 7, "message": "late"}
+
+
+AsgiMessage = MutableMapping[str, Any]
+
+
+@pytest.mark.parametrize("tool", ["wait", "log_then_wait"])
+@pytest.mark.parametrize("error", [OSError("gone")])
+async def test_receive_failure_cancels_call(
+    tool: str, error: Exception, server: Server, serve: Serve, work: Work
+) -> None:
+    async with serve(server, stream_after=0) as client:
+        app, broken = client.app, asyncio.Event()
+
+        async def deaf(scope: AsgiMessage, receive: Any, send: Any) -> None:
+            has_body = False
+
+            async def hear() -> AsgiMessage:
+                nonlocal has_body
+                if not has_body:
+                    has_body = True
+                    message: AsgiMessage = await receive()
+                    return message
+                await broken.wait()
+                raise error
+
+            await app(scope, hear, send)
+
+        client.app = deaf
+        answer = client.call(tool, meta={META + "logLevel": "debug"})
+        await work.started.wait()
+        broken.set()
+        await asyncio.wait_for(work.cancelled.wait(), 10)
+        client.opened.remove(answer)
+        await asyncio.wait({answer.task}, timeout=10)
+        assert server.engine.runtime.running.taken == 0
+
+
+async def test_client_that_does_not_read_is_disconnected(
+    server: Server, serve: Serve, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchanges, "_PATIENCE", 0.01)
+    async with serve(server, stream_after=0) as client:
+        answer = client.call("log_then_wait", meta={META + "logLevel": "debug"})
+        answer.stop_reading()
+        await asyncio.wait_for(work.cancelled.wait(), 10)
+        await asyncio.wait({answer.task}, timeout=10)
+        assert answer.task.done()
+        client.opened.remove(answer)
+
+
+async def test_notification_of_unknown_version_is_refused(server: Server, serve: Serve) -> None:
+    message = {"jsonrpc": "2.0", "method": "notifications/whatever"}
     async with serve(server) as client:
-        answer = client.call("late_refusal", meta={META + "logLevel": "info"})
-        said, refused = await answer.messages()
-        assert answer.status == 200
-        assert said["method"] == "notifications/message"
-        assert refused["error"] == {"code": 7, "message": "late"}
+        answer = await client.post(message, {"mcp-protocol-version": "2099-01-01"}).whole()
+        assert (answer.status, answer.json()["error"]["code"]) == (400, -32022)
+        assert (await client.post(message, {"mcp-protocol-version": "2026-07-28"}).whole()).status == 202
+
+
+@pytest.mark.parametrize("length", [256, 257])
+async def test_request_id_length_is_limited(length: int, client: Client) -> None:
+    answer = await client.ask("tools/list", id="i" * length).whole()
+    assert answer.status == (200 if length == 256 else 400)
+    answer = await client.ask("tools/list", meta={"progressToken": "p" * length}).whole()
+    assert answer.status == (200 if length == 256 else 400)
+
+
+async def test_client_info_size_is_limited(server: Server, serve: Serve) -> None:
+    capabilities = {"experimental": {"x": {"text": "x" * 300_000}}}
+    async with serve(server) as client:
+        answer = await client.post(initialize(capabilities=capabilities)).whole()
+        assert "expected at most 262,144 bytes" in answer.json()["error"]["message"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, Scope, Server
-from tests.helpers.asgi_client import Client, Serve, serving
+from tests.helpers.raw_client import Client, Serve, serving
 from tests.helpers.verified import ISSUER, Table
 
 URL = "https://mcp.example.com/mcp"

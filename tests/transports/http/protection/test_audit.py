@@ -1,31 +1,46 @@
-"""What a protected server tells of those who come: logins, refusals and step-ups, with nothing that is secret."""
+"""Audit events, startup messages and metadata documents."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
 
-from mcpkit import Context, Server
-from mcpkit.auth import AuditEvent, Grant, InvalidTokenError, Meter, TokenVerifier
+from mcpkit import Context, RegistrationError, Server
+from mcpkit.auth import (
+    AuditEvent,
+    Grant,
+    InvalidTokenError,
+    TokenVerifier,
+)
 from mcpkit.state.principal import user
 from mcpkit.testing import connect
-from tests.helpers.asgi_client import Serve, initialize
+from tests.helpers.raw_client import Client, Serve, initialize
 from tests.helpers.verified import ISSUER, Table, bearer
 
 pytestmark = pytest.mark.anyio
 
 URL = "https://mcp.example.com/mcp"
+
+
 EVE: dict[str, Any] = {"client": ("203.0.113.7", 50000)}
-WHERE = {"resource": URL}
-ADA = {"principal": f"{ISSUER}#sub=ada", "client_id": "client", "issuer": ISSUER, **WHERE}
+
+
+RESOURCE = {"resource": URL}
+
+
+ADA = {"principal": f"{ISSUER}#sub=ada", "client_id": "client", "issuer": ISSUER, **RESOURCE}
 
 
 @pytest.fixture
-def told(server: Server) -> list[dict[str, Any]]:
-    """The facts of each event, without those that there are not."""
+def audit_events(server: Server) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
 
     @server.on_audit
@@ -35,21 +50,17 @@ def told(server: Server) -> list[dict[str, Any]]:
     return events
 
 
-async def test_the_first_good_token_of_somebody_is_a_login(
-    server: Server, serve: Serve, told: list[dict[str, Any]]
-) -> None:
+async def test_audit_login(server: Server, serve: Serve, audit_events: list[dict[str, Any]]) -> None:
     async with serve(server) as client:
         for token in (bearer("ada"), bearer("ada"), bearer("bob", ["mail"]), bearer("ada")):
             assert (await client.call("whoami", headers=token).whole()).status == 200
-    assert told == [
+    assert audit_events == [
         {"name": "login", **ADA},
         {"name": "login", **ADA, "principal": f"{ISSUER}#sub=bob", "scopes": ("mail",)},
     ]
 
 
-async def test_whoever_comes_back_with_more_has_stepped_up(
-    server: Server, serve: Serve, told: list[dict[str, Any]]
-) -> None:
+async def test_audit_step_up(server: Server, serve: Serve, audit_events: list[dict[str, Any]]) -> None:
     reader, writer = bearer("ada", ["notes:read"]), bearer("ada", ["notes:write"])
     async with serve(server) as client:
         assert (await client.call("add", headers=reader).whole()).status == 403
@@ -63,7 +74,7 @@ async def test_whoever_comes_back_with_more_has_stepped_up(
         "reason": "insufficient_scope",
         "scopes": ("notes:write",),
     }
-    assert told == [
+    assert audit_events == [
         {"name": "login", **ADA, "scopes": ("notes:read",)},
         refused,
         {"name": "step_up", **ADA, "scopes": ("notes:write",)},
@@ -71,8 +82,8 @@ async def test_whoever_comes_back_with_more_has_stepped_up(
     ]
 
 
-async def test_who_is_refused_at_the_door_is_told_with_the_reason(
-    server: Server, serve: Serve, table: Table, told: list[dict[str, Any]]
+async def test_audit_refusal_with_reason(
+    server: Server, serve: Serve, table: Table, audit_events: list[dict[str, Any]]
 ) -> None:
     async with serve(server) as client:
         assert (await client.post(initialize(), **EVE).whole()).status == 401
@@ -80,8 +91,8 @@ async def test_who_is_refused_at_the_door_is_told_with_the_reason(
         assert (await client.post(initialize(), {"authorization": "Bearer a b"}, **EVE).whole()).status == 400
         table.is_down = True
         assert (await client.post(initialize(), bearer("ada"), **EVE).whole()).status == 503
-    caller = {"name": "refusal", "caller": "address 203.0.113.7", **WHERE}
-    assert told == [
+    caller = {"name": "refusal", "caller": "address 203.0.113.7", **RESOURCE}
+    assert audit_events == [
         {**caller, "status": 401, "reason": "no_token"},
         {**caller, "status": 401, "reason": "invalid_token", "detail": "The access token has expired"},
         {
@@ -94,77 +105,41 @@ async def test_who_is_refused_at_the_door_is_told_with_the_reason(
     ]
 
 
-async def test_what_is_refused_in_the_midst_is_told_in_both_forms(
-    server: Server, serve: Serve, told: list[dict[str, Any]]
+async def test_audit_refusal_during_call(
+    server: Server, serve: Serve, audit_events: list[dict[str, Any]]
 ) -> None:
     writer = bearer("ada", ["notes:write"])
     async with serve(server) as client:
         assert (await client.call("add", {"pinned": True}, headers=writer).whole()).status == 403
         answer = await client.call("add", {"pinned": True, "once": True}, headers=writer).whole()
         assert answer.json()["result"]["isError"]
-    refusals = [event for event in told if event["name"] == "refusal"]
+    refusals = [event for event in audit_events if event["name"] == "refusal"]
     scopes = ("mail", "notes:admin")
     assert [event.get("status") for event in refusals] == [403, None]
     assert all(event["scopes"] == scopes and event["reason"] == "insufficient_scope" for event in refusals)
 
 
-async def test_what_is_refused_in_process_is_told_as_well(server: Server, told: list[dict[str, Any]]) -> None:
+async def test_audit_refusal_in_memory(server: Server, audit_events: list[dict[str, Any]]) -> None:
     async with connect(server) as client:
         await client.request("tools/call", {"name": "add", "arguments": {}})
-    assert told == [{"name": "refusal", "reason": "insufficient_scope", "scopes": ("notes:write",)}]
+    assert audit_events == [{"name": "refusal", "reason": "insufficient_scope", "scopes": ("notes:write",)}]
 
 
-async def test_somebody_who_has_to_say_who_they_are_is_told_with_the_address(
-    make: Callable[..., Server], serve: Serve
-) -> None:
-    server = make()
-    events: list[AuditEvent] = []
-    server.on_audit(events.append)
-    server.tool(lambda: "fine", name="weather", anonymous=True)
-    async with serve(server) as client:
-        params = {"name": "whoami", "arguments": {}}
-        asked = client.ask("tools/call", params)
-        assert (await asked.whole()).status == 401
-    assert [(event.name, event.status, event.reason) for event in events] == [("refusal", 401, "no_token")]
-
-
-async def test_own_routes_tell_as_well(server: Server, serve: Serve, told: list[dict[str, Any]]) -> None:
-    from starlette.requests import Request
-    from starlette.responses import PlainTextResponse, Response
-
-    @server.route("/mine", scopes="mail")
-    def mine(request: Request) -> Response:
-        return PlainTextResponse("mine")
-
-    async with serve(server) as client:
-        assert (await client.open("GET", "/mine", **EVE).whole()).status == 401
-        assert (await client.open("GET", "/mine", headers=bearer("ada")).whole()).status == 403
-    assert [(event["name"], event.get("status")) for event in told] == [
-        ("refusal", 401),
-        ("login", None),
-        ("refusal", 403),
-    ]
-
-
-class Known(TokenVerifier):
-    """Knows one token, of somebody whose e-mail address is their name."""
-
+class SingleToken(TokenVerifier):
     async def verify(self, token: str, audience: str) -> Grant:
         if token != "tokensecret":
             raise InvalidTokenError("The access token is none of this server's")
         return Grant(user(ISSUER, "ada@example.com", ["notes:read"], claims={"name": "claimsecret"}))
 
 
-async def test_neither_tokens_nor_arguments_nor_e_mail_addresses_nor_claims_are_told(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_audit_contains_no_secrets(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    server = Server("notes", auth=Known())
+    server = Server("notes", auth=SingleToken())
     events: list[AuditEvent] = []
     server.on_audit(events.append)
 
     @server.tool(may_need="mail")
-    async def say(text: str, ctx: Context) -> str:
+    async def repeat(text: str, ctx: Context) -> str:
         """Say something."""
         ctx.require("mail")
         return text
@@ -177,56 +152,228 @@ async def test_neither_tokens_nor_arguments_nor_e_mail_addresses_nor_claims_are_
             "Bearer broken secret",
             "Basic basicsecret",
         ):
-            await client.call("say", arguments, headers={"authorization": header}).whole()
+            await client.call("repeat", arguments, headers={"authorization": header}).whole()
     assert [(event.name, event.status) for event in events] == [
-        ("login", None),
-        ("refusal", 403),
-        ("refusal", 401),
-        ("refusal", 400),
-        ("refusal", 401),
-    ]
+        ("login", None), ("refusal", 403), ("refusal", 401), ("refusal", 400), ("refusal", 401),
+    ]  # fmt: skip
     for text in (str(events), caplog.text, str([vars(record) for record in caplog.records])):
         assert "secret" not in text
         assert "ada@example.com" not in text
 
 
-async def test_meters_hear_of_verifications_and_refusals(
-    make: Callable[..., Server], serve: Serve, table: Table
+@pytest.fixture
+def startup_messages(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], list[tuple[str, str]]]:
+    uvicorn = logging.getLogger(
+        "uvicorn"
+    )  # as a test before this one may have left it, or pytest has set it up
+    monkeypatch.setattr(uvicorn, "handlers", [])
+    monkeypatch.setattr(uvicorn, "propagate", True)
+    names = ("mcpkit", "uvicorn.error")
+    for name in names:
+        caplog.set_level(logging.INFO, name)
+    return lambda: [(each.levelname, each.getMessage()) for each in caplog.records if each.name in names]
+
+
+async def test_startup_names_issuer_and_endpoints_once(
+    server: Server, serve: Serve, startup_messages: Callable[[], Any]
 ) -> None:
-    class Counter(Meter):
-        def __init__(self) -> None:
-            self.told: list[Any] = []
-
-        def attach(self, known_tokens: Callable[[], int]) -> None:
-            self.known_tokens = known_tokens
-
-        async def __call__(self, request: Any, call_next: Any) -> Any:
-            return await call_next(request)
-
-        def verified(self, outcome: str, seconds: float) -> None:
-            assert seconds >= 0
-            self.told.append(outcome)
-
-        def refused(self, status: int | None, reason: str) -> None:
-            self.told.append((status, reason))
-
-    server, counter = make(), Counter()
-    server.middleware(counter)
     async with serve(server) as client:
         for _ in range(3):
-            await client.call("whoami", headers=bearer("ada")).whole()
-        await client.call("whoami", headers=bearer("bad")).whole()
-        await client.call("whoami").whole()
-        await client.call("add", headers=bearer("ada")).whole()
-        table.is_down = True
-        await client.call("whoami", headers=bearer("bob")).whole()
-    assert counter.told == [
-        "verified",
-        (401, "invalid_token"),
-        "invalid",
-        (401, "no_token"),
-        (403, "insufficient_scope"),
-        (503, "unavailable"),
-        "unavailable",
+            await client.call("whoami").whole()
+    where = "https://mcp.example.com/mcp, https://mcp.example.com/sse"
+    assert startup_messages() == [("INFO", f"Access tokens of {ISSUER} are taken at {where}")]
+
+
+async def test_startup_lists_open_routes_and_apps(
+    server: Server, schema_dir: Path, startup_messages: Callable[[], Any]
+) -> None:
+    def answer(request: Request) -> Response:
+        return PlainTextResponse("x")
+
+    server.route("/open")(answer)
+    server.route("/hook", methods=["POST"])(answer)
+    server.route("/mine", scopes=())(answer)
+    app = server.asgi(public_url=URL, sse=False, health="/health", allowed_hosts=["localhost"])
+    app.mount("/other", Starlette())
+    client = Client(app, schema_dir)
+    await client.open("POST").whole()
+    await client.aclose()
+    assert startup_messages() == [
+        ("INFO", f"Access tokens of {ISSUER} are taken at {URL}"),
+        ("INFO", "Open to anybody, as no scopes= are there: route /open, route /hook, app mounted at /other"),
     ]
-    assert counter.known_tokens() == 3
+
+
+async def test_startup_warns_of_anonymous_components(
+    make: Callable[..., Server], serve: Serve, startup_messages: Callable[[], Any]
+) -> None:
+    server = make()
+    server.tool(lambda: "fine", name="weather", anonymous=True)
+    server.resource("weather://now", name="now", anonymous=True)(lambda: "fine")
+    server.tool(lambda: "fine", name="hidden", anonymous=True)
+    server.tools.disable("hidden")
+    async with serve(server) as client:
+        await client.call("weather").whole()
+    (level, text) = startup_messages()[1]
+    assert level == "WARNING"
+    assert "Open to anybody, as anonymous=True is there: tool weather, resource weather://now." in text
+    assert "hosts which log in only when `initialize` is refused (401) will not log in" in text
+
+
+@pytest.mark.parametrize(
+    ("url", "is_warned"),
+    [
+        ("http://mcp.example.com/mcp", True), ("http://10.0.0.7:8000/mcp", True),
+        ("http://localhost.example.com/mcp", True), ("http://localhost:8000/mcp", False),
+        ("http://127.0.0.1:8000/mcp", False), ("http://[::1]:8000/mcp", False),
+        ("https://mcp.example.com/mcp", False),
+    ],
+)  # fmt: skip
+async def test_startup_warns_of_unencrypted_url(
+    server: Server, serve: Serve, startup_messages: Callable[[], Any], url: str, is_warned: bool
+) -> None:
+    async with serve(server, public_url=url) as client:
+        await client.call("whoami").whole()
+    assert (
+        any(level == "WARNING" and "is not encrypted" in text for level, text in startup_messages())
+        is is_warned
+    )
+
+
+METADATA_PATH = "/.well-known/oauth-protected-resource"
+
+
+METADATA = {
+    "resource": URL, "authorization_servers": [ISSUER], "scopes_supported": ["notes:read"],
+    "bearer_methods_supported": ["header"], "resource_name": "Notes",
+}  # fmt: skip
+
+
+async def test_metadata_of_each_endpoint(client: Client) -> None:
+    for path, resource in (
+        (f"{METADATA_PATH}/mcp", URL),
+        (f"{METADATA_PATH}/sse", URL[:-3] + "sse"),
+        (METADATA_PATH, URL),
+    ):
+        answer = await client.open("GET", path).whole()
+        assert answer.status == 200
+        assert json.loads(answer.body) == {**METADATA, "resource": resource}
+
+
+async def test_metadata_is_readable_by_any_page(client: Client) -> None:
+    page = {"origin": "https://anywhere.example", "access-control-request-method": "GET"}
+    answer = await client.open("GET", f"{METADATA_PATH}/mcp", headers=page).whole()
+    assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, "*")
+    asked = {**page, "access-control-request-headers": "mcp-protocol-version"}
+    answer = await client.open("OPTIONS", f"{METADATA_PATH}/mcp", headers=asked).whole()
+    assert answer.status == 204
+    assert answer.headers["access-control-allow-headers"] == "mcp-protocol-version"
+    assert (await client.open("HEAD", f"{METADATA_PATH}/mcp").whole()).status == 200
+    assert (await client.open("POST", f"{METADATA_PATH}/mcp").whole()).status == 405
+
+
+async def test_metadata_ignores_forwarded_headers(server: Server, serve: Serve) -> None:
+    forged = {"x-forwarded-host": "evil.example", "x-forwarded-proto": "http", "x-forwarded-prefix": "/evil"}
+    async with serve(server) as client:
+        assert (
+            json.loads((await client.open("GET", f"{METADATA_PATH}/mcp", headers=forged).whole()).body)
+            == METADATA
+        )
+        answer = await client.call("whoami", headers=forged).whole()
+        assert "evil" not in answer.headers["www-authenticate"]
+        evil = await client.call("whoami", headers={"host": "evil.example", **bearer("ada")}).whole()
+        assert evil.status == 421
+
+
+@pytest.mark.parametrize(
+    ("public_url", "path", "documents"),
+    [
+        ("HTTPS://E.EXAMPLE/mcp/", "/mcp", ["", "/mcp", "/sse"]),
+        ("https://e.example/a/b/mcp", "/mcp", ["/mcp", "/a/b/mcp", "/sse", "/a/b/sse"]),
+        ("https://e.example/", "/", ["", "/sse"]),
+        ("https://e.example/x/", "/", ["", "/x", "/x/sse", "/sse"]),
+    ],
+)
+async def test_metadata_follows_public_url(
+    server: Server, serve: Serve, public_url: str, path: str, documents: list[str]
+) -> None:
+    async with serve(server, public_url=public_url, path=path) as client:
+        answer = await client.open("POST", path, headers={"content-type": "application/json"}).whole()
+        where = answer.headers["www-authenticate"].split('resource_metadata="')[1].split('"')[0]
+        assert where.startswith("https://e.example/")
+        found = {each: (await client.open("GET", METADATA_PATH + each).whole()).status for each in documents}
+        assert set(found.values()) == {200}, found
+        first = await client.open("GET", METADATA_PATH + documents[0]).whole()
+        assert json.loads(first.body)["resource"] == public_url.lower().rstrip("/")
+
+
+async def test_metadata_root_is_absent_with_two_servers(make: Callable[..., Server], serve: Serve) -> None:
+    async with serve(make()) as client:
+        assert (await client.open("GET", METADATA_PATH).whole()).status == 200
+        client.app.mount("/open", Server("open").asgi())  # type: ignore[attr-defined]
+        assert (await client.open("GET", METADATA_PATH).whole()).status == 200
+        client.app.mount("/other", make().asgi(public_url="https://mcp.example.com/other/mcp"))  # type: ignore[attr-defined]
+        assert (await client.open("GET", METADATA_PATH).whole()).status == 404
+        assert (await client.open("GET", f"{METADATA_PATH}/mcp").whole()).status == 200
+        assert (await client.open("GET", f"/other{METADATA_PATH}/mcp").whole()).status == 200
+
+
+@pytest.fixture
+def routed(server: Server) -> Server:
+    @server.route("/open")
+    def open_(request: Request) -> Response:
+        return PlainTextResponse("open")
+
+    @server.route("/mine", scopes=())
+    def mine(request: Request) -> Response:
+        return PlainTextResponse(request.state.principal.subject)
+
+    @server.route("/export", scopes="notes:read", methods=["POST"])
+    async def export(request: Request) -> Response:
+        return PlainTextResponse("exported")
+
+    return server
+
+
+async def test_route_scopes_require_token(routed: Server, serve: Serve) -> None:
+    async with serve(routed) as client:
+        assert (await client.open("GET", "/open").whole()).body == b"open"
+        assert (await client.open("GET", "/mine").whole()).status == 401
+        assert (await client.open("GET", "/mine", headers=bearer("ada")).whole()).body == b"ada"
+        answer = await client.open("POST", "/export", headers=bearer("ada")).whole()
+        assert answer.status == 403
+        assert 'scope="notes:read"' in answer.headers["www-authenticate"]
+        answer = await client.open("POST", "/export", headers=bearer("ada", ["notes:admin"])).whole()
+        assert answer.body == b"exported"
+
+
+def test_route_scopes_must_exist(routed: Server) -> None:
+    with pytest.raises(RegistrationError, match="did you mean 'notes:read'"):
+        routed.route("/x", scopes="notes:reed")
+    with pytest.raises(RegistrationError, match="takes a server that has auth="):
+        Server("s").route("/x", scopes=())
+
+
+@pytest.mark.parametrize("options", [{"port": 0}])
+def test_run_sets_public_url_on_loopback(
+    server: Server, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mcpkit.transports.http.run as running
+
+    seen: list[Any] = []
+    monkeypatch.setattr(running, "run_app", lambda app, *rest: seen.append((app, rest[-1])))
+    server.run("http", **options)
+    app, listening = seen[0]
+    port = 8000 if listening is None else listening.getsockname()[1]
+    assert app.settings.public_url == f"http://127.0.0.1:{port}/mcp"
+    if listening is not None:
+        listening.close()
+
+
+def test_run_elsewhere_requires_public_url(server: Server) -> None:
+    with pytest.raises(ValueError, match="must know where its clients reach it"):
+        server.run("http", host="0.0.0.0")
+    with pytest.raises(ValueError, match="must know where its clients reach it"):
+        server.run("http", uvicorn={"ssl_certfile": "x"})

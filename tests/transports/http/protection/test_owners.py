@@ -1,23 +1,29 @@
-"""Sessions, states and pipes belong to a principal by a client, whatever has been granted; never to who has an id."""
+"""Owners of sessions, states and streams; anonymous clients; caches."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
-from mcpkit import Context, Principal, Server
+from mcpkit import Context, Memory, Principal, Server
+from mcpkit.auth import AuditEvent
 from mcpkit.state.owner import owner_of
-from tests.helpers.asgi_client import Serve
-from tests.helpers.asking_server import DECLARED, AskingJudge, accept
-from tests.helpers.protected import old_of, session_of, status_of
-from tests.helpers.stateless_server import text_of
+from tests.helpers.engines import make_engine
+from tests.helpers.pairs import World
+from tests.helpers.protected import listening, session_of, status_of
+from tests.helpers.raw_client import DECLARED, Judge, Serve, accept, text_of
 from tests.helpers.verified import bearer
 
 pytestmark = pytest.mark.anyio
 
 ADA = bearer("ada")
+
+
 REFRESHED, WIDER, OTHER_CLIENT, EVE = (
     bearer("ada/2"),
     bearer("ada/3", ["notes:write"]),
@@ -27,21 +33,19 @@ REFRESHED, WIDER, OTHER_CLIENT, EVE = (
 
 
 @pytest.fixture
-def server(make: Callable[..., Server]) -> Server:
-    server = make()
+def asking_server(make: Callable[..., Server]) -> Server:
+    asking_server = make()
 
-    @server.tool
+    @asking_server.tool
     async def name(ctx: Context) -> str:
         """Ask who it is."""
         return (await ctx.elicit("Who?", str)).value
 
-    return server
+    return asking_server
 
 
-async def test_a_session_survives_refresh_and_step_up_and_is_nobody_elses(
-    server: Server, serve: Serve
-) -> None:
-    async with serve(server) as client:
+async def test_session_belongs_to_principal_and_client(asking_server: Server, serve: Serve) -> None:
+    async with serve(asking_server) as client:
         session = await session_of(client, ADA)
         for token in (ADA, REFRESHED, WIDER):
             assert await status_of(session, token) == 200
@@ -55,30 +59,13 @@ async def test_a_session_survives_refresh_and_step_up_and_is_nobody_elses(
         assert text_of(called.json()) == "added"
 
 
-async def test_another_process_knows_whose_it_is(make: Callable[..., Server], serve: Serve) -> None:
-    async with serve(make()) as before, serve(make()) as after:
-        session = (await session_of(before, ADA)).at(after)
-        for token, status in ((OTHER_CLIENT, 404), (EVE, 404), (REFRESHED, 200), (OTHER_CLIENT, 404)):
-            assert await status_of(session, token) == status
-
-
-async def test_a_pipe_survives_refresh_and_is_nobody_elses(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        old = await old_of(client, ADA)
-        for token in (ADA, REFRESHED, WIDER):
-            assert "result" in await old.ask("ping", {}, token)
-        for token in (EVE, OTHER_CLIENT):
-            ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
-            assert (await old.post(ping, token).whole()).status == 404
-
-
-async def test_a_state_survives_refresh_and_is_nobody_elses(server: Server, serve: Serve) -> None:
+async def test_request_state_belongs_to_principal_and_client(asking_server: Server, serve: Serve) -> None:
     params = {"name": "name", "arguments": {}}
-    async with serve(server) as client:
+    async with serve(asking_server) as client:
 
         async def round_(token: dict[str, str], **more: object) -> dict[str, object]:
             answer = client.ask("tools/call", {**params, **more}, headers=token, meta=DECLARED)
-            answer.judge = AskingJudge(client.folder, "2026-07-28")
+            answer.judge = Judge(client.folder, "2026-07-28")
             answer.judge.expect({"id": 1, "method": "tools/call"})
             return (await answer.whole()).json()
 
@@ -93,8 +80,8 @@ async def test_a_state_survives_refresh_and_is_nobody_elses(server: Server, serv
             assert text_of(await round_(token, **brought)) == "Ada"
 
 
-async def test_a_question_is_answered_by_whom_it_was_asked(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
+async def test_question_is_answered_by_its_principal(asking_server: Server, serve: Serve) -> None:
+    async with serve(asking_server) as client:
         session = await session_of(client, ADA, capabilities={"elicitation": {"form": {}}})
         call = session.call("name", headers=ADA)
         asked = await call.message()
@@ -106,7 +93,7 @@ async def test_a_question_is_answered_by_whom_it_was_asked(server: Server, serve
         assert text_of(await call.response()) == "Ada"
 
 
-def test_where_there_is_no_client_a_session_of_before_stays_whose_it_was() -> None:
+def test_owner_without_client_id() -> None:
     before = hashlib.sha256(b"ada").hexdigest()[:32]
     assert owner_of(Principal("ada")) == before
     assert owner_of(Principal("ada", {"admin"})) == before
@@ -117,7 +104,126 @@ def test_where_there_is_no_client_a_session_of_before_stays_whose_it_was() -> No
     assert owner_of(Principal(client_id="phone")) is None
 
 
-def test_ids_and_clients_are_not_run_together() -> None:
+def test_owner_separates_id_and_client() -> None:
     pairs = [("a", None), ("a", ""), ("a", "b"), ("ab", ""), ("", "ab"), ("a\xffb", None), ("aÿ", "b")]
     owners = {owner_of(Principal(id_ or "x", client_id=client)) for id_, client in pairs}
     assert len(owners) == len(pairs)
+
+
+ANONYMOUS: dict[str, str] = {}
+
+
+ADA_TOKEN, ADA_AGAIN, EVE_TOKEN, OTHER_CLIENT_TOKEN = (
+    bearer("ada"),
+    bearer("ada/2", ["mail"]),
+    bearer("eve"),
+    bearer("ada~other"),
+)
+
+
+OPEN_URI = "news://today"
+
+
+class WaitingServer:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.started = asyncio.Event()
+        self.released = asyncio.Event()
+
+
+@pytest.fixture
+def make_open(make: Callable[..., Server]) -> Callable[..., WaitingServer]:
+
+    def waiting(**options: object) -> WaitingServer:
+        made = WaitingServer(make(**options))
+        server = made.server
+
+        @server.tool(anonymous=True)
+        async def name(ctx: Context) -> str:
+            """Ask who it is."""
+            return (await ctx.elicit("Who?", str)).value
+
+        @server.tool(anonymous=True)
+        async def wait(ctx: Context) -> str:
+            """Wait."""
+            await ctx.progress(1, 2)
+            made.started.set()
+            await made.released.wait()
+            return f"waited for {ctx.principal.subject}"
+
+        @server.resource(OPEN_URI, anonymous=True)
+        def news() -> str:
+            """What anybody may read."""
+            return "news"
+
+        return made
+
+    return waiting
+
+
+async def test_anonymous_session_is_adopted_by_first_token(
+    make_open: Callable[..., WaitingServer], serve: Serve
+) -> None:
+    server = make_open().server
+    events: list[AuditEvent] = []
+    server.on_audit(lambda event: events.append(event))
+    async with serve(server) as client:
+        session = await session_of(client, ANONYMOUS)
+        assert await status_of(session, ANONYMOUS) == 200
+        assert await status_of(session, bearer("bad")) == 401
+        assert await status_of(session, ADA_TOKEN) == 200
+        for token in (ANONYMOUS, EVE_TOKEN, OTHER_CLIENT_TOKEN):
+            assert await status_of(session, token) == 404
+            assert (await session.listen(headers=token).whole()).status == 404
+        assert text_of((await session.call("whoami", headers=ADA_AGAIN).whole()).json()) == "ada ['mail']"
+    assert [event.principal for event in events if event.name == "adoption"] == [
+        "https://id.example.com#sub=ada"
+    ]
+
+
+@pytest.mark.parametrize("engine", ["memory", "redis"])
+async def test_concurrent_adoption_has_one_owner(
+    make_open: Callable[..., WaitingServer], serve: Serve, engine: str, tmp_path: Path
+) -> None:
+    names = ["ada", "eve", "bob", "joe"]
+    async with AsyncExitStack() as stack:
+        memory = Memory()
+        shared = [memory, memory] if engine == "memory" else [make_engine(engine, tmp_path) for _ in range(2)]
+        apps = [await stack.enter_async_context(serve(make_open(shared=each).server)) for each in shared]
+        session = await session_of(apps[0], ANONYMOUS)
+        asked = [(name, session.at(app)) for name in names for app in apps]
+        found = await asyncio.gather(*(status_of(each, bearer(name)) for name, each in asked))
+        statuses = {
+            name: {found[number], found[number + 1]}
+            for number, name in zip(range(0, 8, 2), names, strict=True)
+        }
+        assert sorted(map(sorted, statuses.values())) == [[200], [404], [404], [404]], statuses
+        assert {await status_of(session.at(app), ANONYMOUS) for app in apps} == {404}
+
+
+async def test_adoption_ends_streams_in_other_process_and_lasts(
+    make_open: Callable[..., WaitingServer], serve: Serve, tmp_path: Path
+) -> None:
+    async with (
+        serve(make_open(shared=make_engine("sqlite", tmp_path)).server) as here,
+        serve(make_open(shared=make_engine("sqlite", tmp_path)).server) as there,
+    ):
+        session = await session_of(here, ANONYMOUS)
+        streams = [await listening(session, ANONYMOUS), await listening(session.at(there), ANONYMOUS)]
+        assert await status_of(session, ADA_TOKEN) == 200
+        for stream in streams:
+            assert await stream.messages() == []
+        assert await status_of(session.at(there), ADA_TOKEN) == 200
+    async with serve(make_open(shared=make_engine("sqlite", tmp_path)).server) as later:
+        for token, status in ((EVE_TOKEN, 404), (ANONYMOUS, 404), (ADA_AGAIN, 200)):
+            assert await status_of(session.at(later), token) == status
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1])
+async def test_principals_see_nothing_of_each_other(tmp_path: Path, seed: int) -> None:
+    async with World(tmp_path, seed) as world:
+        await world.run(24)
+    counts = world.counts
+    assert counts["pairs"] == 24
+    assert min(counts[each] for each in ("adoptions", "states", "questions", "updates", "intrusions")) > 0

@@ -1,4 +1,4 @@
-"""Scopes: who lacks one is challenged before a component runs, or in its midst as long as nothing has happened."""
+"""Scopes of components, and security schemes of tools."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, InsufficientScopeError, Principal, RegistrationError, Server, tool
+from mcpkit import Context, Principal, RegistrationError, Server, tool
 from mcpkit.testing import connect
-from tests.helpers.asgi_client import Serve
 from tests.helpers.protected import session_of
+from tests.helpers.raw_client import Client, Serve
 from tests.helpers.verified import bearer
 
 pytestmark = pytest.mark.anyio
 
 DOCUMENT = 'resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"'
+
+
 READER, WRITER, ADMIN = ("ada", ["notes:read"]), ("ada", ["notes:write"]), ("ada", ["notes:admin", "mail"])
 
 
-def challenge(scopes: str, needs: str) -> str:
+def challenge_for(scopes: str, needs: str) -> str:
     said = f'error="insufficient_scope", error_description="this needs more than has been granted: {needs}"'
     return f'Bearer {said}, {DOCUMENT}, scope="{scopes}"'
 
@@ -38,97 +40,62 @@ REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_who_lacks_a_scope_is_challenged_before_anything_runs(
+async def test_missing_scope_is_challenged_before_call(
     make: Callable[..., Server], serve: Serve, done: list[str], name: str
 ) -> None:
     method, params, needed = REQUESTS[name]
     async with serve(make(offers=["completions"])) as client:
         needs = needed.replace(" ", ", ")
         answer = await client.ask(method, params, headers=bearer("ada")).whole()
-        assert (answer.status, answer.headers["www-authenticate"]) == (403, challenge(needed, needs))
+        assert (answer.status, answer.headers["www-authenticate"]) == (403, challenge_for(needed, needs))
         assert answer.json()["error"]["code"] == -32600
         session = await session_of(client, bearer("ada"))
         answer = await session.ask(method, params, headers=bearer("ada")).whole()
-        assert (answer.status, answer.headers["www-authenticate"]) == (403, challenge(needed, needs))
+        assert (answer.status, answer.headers["www-authenticate"]) == (403, challenge_for(needed, needs))
         assert done == []
         assert (await client.ask(method, params, headers=bearer(*ADMIN)).whole()).status == 200
         assert (await session.ask(method, params, headers=bearer(*ADMIN)).whole()).status == 200
 
 
-async def test_in_sessions_what_has_been_granted_is_named_as_well(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        token = bearer("ada", ["notes:read", "mail", "openid"])
-        session = await session_of(client, token)
-        answer = await session.call("add", headers=token).whole()
-        assert answer.headers["www-authenticate"] == challenge("notes:write mail", "notes:write")
-        answer = await client.call("add", headers=token).whole()
-        assert answer.headers["www-authenticate"] == challenge("notes:write", "notes:write")
+async def test_session_challenge_includes_granted_scopes(client: Client) -> None:
+    token = bearer("ada", ["notes:read", "mail", "openid"])
+    session = await session_of(client, token)
+    answer = await session.call("add", headers=token).whole()
+    assert answer.headers["www-authenticate"] == challenge_for("notes:write mail", "notes:write")
+    answer = await client.call("add", headers=token).whole()
+    assert answer.headers["www-authenticate"] == challenge_for("notes:write", "notes:write")
 
 
-async def test_it_is_listed_for_all(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        listed = (await client.ask("tools/list", headers=bearer("ada")).whole()).json()
-        assert [each["name"] for each in listed["result"]["tools"]] == ["whoami", "add"]
-
-
-async def test_in_its_midst_all_that_is_needed_is_asked_for_at_once(
-    server: Server, serve: Serve, done: list[str]
-) -> None:
-    async with serve(server) as client:
-        for token in (bearer(*WRITER), bearer("ada", ["notes:write", "mail"])):
-            answer = await client.call("add", {"pinned": True}, headers=token).whole()
-            said = challenge("notes:admin mail", "notes:admin, mail")
-            assert (answer.status, answer.headers["www-authenticate"]) == (403, said)
-        assert done == []
-        assert (await client.call("add", {"pinned": True}, headers=bearer(*ADMIN)).whole()).status == 200
-        assert done == ["added"]
+async def test_require_challenges_for_all_scopes_at_once(client: Client, done: list[str]) -> None:
+    for token in (bearer(*WRITER), bearer("ada", ["notes:write", "mail"])):
+        answer = await client.call("add", {"pinned": True}, headers=token).whole()
+        said = challenge_for("notes:admin mail", "notes:admin, mail")
+        assert (answer.status, answer.headers["www-authenticate"]) == (403, said)
+    assert done == []
+    assert (await client.call("add", {"pinned": True}, headers=bearer(*ADMIN)).whole()).status == 200
+    assert done == ["added"]
 
 
 @pytest.mark.parametrize("arguments", [{"tell": True}, {"once": True}])
-async def test_when_it_is_too_late_the_result_says_what_is_needed(
-    server: Server, serve: Serve, done: list[str], arguments: dict[str, bool]
+async def test_require_after_output_is_error_result(
+    client: Client, done: list[str], arguments: dict[str, bool]
 ) -> None:
-    async with serve(server) as client:
-        session = await session_of(client, bearer(*WRITER))
-        for answer in (
-            client.call(
-                "add", {"pinned": True, **arguments}, headers=bearer(*WRITER), meta={"progressToken": 1}
-            ),
-            session.call("add", {"pinned": True, **arguments}, headers=bearer(*WRITER)),
-        ):
-            result = (await answer.response())["result"]
-            assert answer.status == 200
-            assert result["isError"]
-            assert result["_meta"]["mcp/www_authenticate"] == [
-                'Bearer error="insufficient_scope", scope="notes:admin mail"'
-            ]
-            assert "notes:admin" in result["content"][0]["text"]
-        assert "added" not in done
-
-
-async def test_in_a_batch_the_result_says_what_is_needed(
-    make: Callable[..., Server], serve: Serve, done: list[str]
-) -> None:
-    revision = "2025-03-26"
-    async with serve(make()) as client:
-        session = await session_of(client, bearer(*READER), revision)
-        batch = [
-            {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": {"name": name, "arguments": {}}}
-            for id_, name in enumerate(["whoami", "add"])
-        ]
-        answer = await session.post(batch, bearer(*READER)).whole()
+    session = await session_of(client, bearer(*WRITER))
+    for answer in (
+        client.call("add", {"pinned": True, **arguments}, headers=bearer(*WRITER), meta={"progressToken": 1}),
+        session.call("add", {"pinned": True, **arguments}, headers=bearer(*WRITER)),
+    ):
+        result = (await answer.response())["result"]
         assert answer.status == 200
-        served, refused = sorted(answer.json(), key=lambda each: each["id"])
-        assert served["result"]["content"][0]["text"] == "ada ['notes:read']"
-        assert refused["result"]["isError"]
-        [said] = refused["result"]["_meta"]["mcp/www_authenticate"]
-        assert 'scope="notes:write"' in said
-        assert done == []
+        assert result["isError"]
+        assert result["_meta"]["mcp/www_authenticate"] == [
+            'Bearer error="insufficient_scope", scope="notes:admin mail"'
+        ]
+        assert "notes:admin" in result["content"][0]["text"]
+    assert "added" not in done
 
 
-async def test_time_alone_begins_no_answer_of_what_may_need_more(
-    make: Callable[..., Server], serve: Serve
-) -> None:
+async def test_stream_after_does_not_apply_with_may_need(make: Callable[..., Server], serve: Serve) -> None:
     server, go = make(), asyncio.Event()
 
     @server.tool(may_need="notes:admin")
@@ -160,22 +127,8 @@ async def test_time_alone_begins_no_answer_of_what_may_need_more(
         assert held[2].headers["content-type"] == "application/json"
 
 
-async def test_functions_in_threads_require_as_well(make: Callable[..., Server], serve: Serve) -> None:
-    server = make()
-
-    @server.tool
-    def purge(ctx: Context) -> str:
-        """Remove all notes."""
-        ctx.require("notes:admin")
-        return "purged"
-
-    async with serve(server) as client:
-        assert (await client.call("purge", headers=bearer(*WRITER)).whole()).status == 403
-        assert (await client.call("purge", headers=bearer(*ADMIN)).whole()).status == 200
-
-
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_in_process_the_result_says_what_is_needed(
+async def test_missing_scope_in_memory_is_error_result(
     server: Server, done: list[str], revision: str
 ) -> None:
     async with connect(server, revision=revision, principal=Principal("ada", {"notes:read"})) as client:
@@ -195,7 +148,7 @@ async def test_in_process_the_result_says_what_is_needed(
         assert (await client.call("add", {"pinned": True})).text == "added"
 
 
-def test_scopes_that_there_are_not_are_refused(make: Callable[..., Server]) -> None:
+def test_unknown_scope_of_component_is_refused(make: Callable[..., Server]) -> None:
     server = make()
     with pytest.raises(RegistrationError, match="did you mean 'notes:write'"):
         server.tool(scopes="notes:writ", name="w")(lambda: "x")
@@ -217,21 +170,45 @@ def test_scopes_that_there_are_not_are_refused(make: Callable[..., Server]) -> N
         server.tool(anonymous="yes", name="wrong")(lambda: "x")
 
 
-async def test_a_scope_that_there_is_not_is_no_challenge(make: Callable[..., Server], serve: Serve) -> None:
+LOGIN = {"type": "oauth2", "scopes": ["notes:read"]}
+
+
+@pytest.fixture
+def schemes_server(make: Callable[..., Server]) -> Server:
     server = make()
-
-    @server.tool
-    async def wrong(ctx: Context) -> str:
-        """Ask for what there is not."""
-        ctx.require("notes:admn")
-        return "x"
-
-    async with serve(server) as client:
-        answer = await client.call("wrong", headers=bearer(*ADMIN)).whole()
-        assert answer.status == 200
-        assert answer.json()["result"]["isError"]
+    server.tool(lambda: "x", name="weather", anonymous=True)
+    server.tool(lambda: "x", name="mixed", anonymous=True, may_need="mail")
+    server.tool(lambda: "x", name="both", scopes=["mail", "notes:admin"], meta={"author": 1})
+    server.tool(lambda: "x", name="own", meta={"securitySchemes": []})
+    return server
 
 
-def test_the_error_says_what_is_needed() -> None:
-    error = InsufficientScopeError(("a", "b"), "Bearer x")
-    assert str(error) == "This needs more than you have been granted: a, b"
+def schemes(tools: list[dict[str, Any]]) -> dict[str, Any]:
+    return {tool["name"]: tool.get("_meta", {}).get("securitySchemes") for tool in tools}
+
+
+SCHEMES = {
+    "whoami": [LOGIN], "add": [{"type": "oauth2", "scopes": ["notes:write"]}],
+    "weather": [{"type": "noauth"}], "mixed": [{"type": "noauth"}, {"type": "oauth2", "scopes": ["mail"]}],
+    "both": [{"type": "oauth2", "scopes": ["mail", "notes:admin"]}], "own": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])
+async def test_tool_has_security_schemes(schemes_server: Server, serve: Serve, revision: str) -> None:
+    async with serve(schemes_server) as client:
+        session = await client.initialize(revision)
+        tools = (await session.ask("tools/list").response())["result"]["tools"]
+        if revision < "2025-06-18":
+            assert not any("_meta" in tool for tool in tools)
+        else:
+            assert schemes(tools) == SCHEMES
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25"])
+async def test_security_schemes_need_auth(revision: str) -> None:
+    server = Server("s", scopes={"mail": "Send mail"})
+    server.tool(lambda: "x", name="send", scopes="mail")
+    async with connect(server, revision=revision) as client:
+        (tool,) = (await client.request("tools/list"))["tools"]
+    assert "_meta" not in tool

@@ -1,286 +1,309 @@
-"""Event streams that clients come back to ("Resumability and Redelivery", "Multiple Connections", SEP-1699)."""
+"""Event streams of sessions: resumption, delivery and limits."""
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
-from mcpkit import Server
-from tests.helpers.asgi_client import Serve
-from tests.helpers.resumed import (
-    OLDER,
-    Steps,
-    make_server,
+from mcpkit import Context, Server
+from tests.helpers.raw_client import (
+    Answer,
+    Client,
+    Serve,
+    expect_list_change,
+    first_event,
     message_of,
-    priming,
-    said,
     subscribe,
-    tells_what_changes,
+    texts_of,
     uri_of,
 )
+from tests.helpers.servers.full import Steps, make_server
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def server(steps: Steps) -> Server:
-    return make_server(steps)
+async def collect(streams: list[Answer], count: int) -> list[Any]:
+    """Return `count` messages of any of the streams, and any more that arrive."""
+    found: list[Any] = []
+    for turn in range(10_000):
+        found += [message_of(event) for stream in streams for event in stream.waiting() if event.data]
+        await asyncio.sleep(0)
+        if len(found) >= count and turn > 20:
+            break
+    return found
 
 
-# The events
+async def test_stream_starts_with_id_and_retry(client: Client) -> None:
+    session = await client.initialize()
+    for answer in (session.call("count", {"times": 1}), session.listen()):
+        first = await first_event(answer)
+        assert first.id
+        assert first.data == ""
+        assert first.retry is not None
+        assert first.retry > 0
 
 
-async def test_a_stream_begins_with_an_id_and_a_time_to_come_back(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        for answer in (session.call("count", {"times": 1}), session.listen()):
-            first = await priming(answer)
-            assert first.id
-            assert first.data == ""
-            assert first.retry is not None
-            assert first.retry > 0
+@pytest.mark.parametrize("revision", ["2025-06-18"])
+async def test_older_versions_have_no_event_ids(revision: str, server: Server, client: Client) -> None:
+    session = await client.initialize(revision)
+    listening = await session.listen().head()
+    call = await session.call("count", {"times": 2}).whole()
+    server.tools.remove("step")
+    changed = await listening.event()
+    events = [*call.waiting(), changed]
+    assert len(events) == 4
+    for event in events:
+        assert event is not None
+        assert (event.id, event.retry) == (None, None)
+        assert event.data
 
 
-async def test_a_slow_call_begins_with_them_at_once(server: Server, serve: Serve, steps: Steps) -> None:
-    async with serve(server, stream_after=0) as client:
-        session = await client.initialize()
-        answer = session.call("tell")
-        assert (await priming(answer)).id
-        await steps.take("end")
-        assert said(await answer.messages()) == ["the end"]
+async def test_resumed_stream_replays_missed_events_only(client: Client, steps: Steps) -> None:
+    session = await client.initialize()
+    call = session.call("step")
+    await steps.take("one", "two")
+    await first_event(call)
+    first = await call.event()
+    call.disconnect()
+    await call.whole()
+    await steps.take("three", "four")
+    await (await session.call("count", {"times": 3}).whole()).messages()  # another stream's
+    assert first is not None
+    back = session.listen(after=first.id)
+    assert [message_of(await back.event())["params"]["data"] for _ in range(3)] == [
+        "two",
+        "three",
+        "four",
+    ]
+    await steps.take("five", "end")
+    assert texts_of(await back.messages()) == ["five", "the end"]
+    assert (await back.whole()).is_over, "the response ends the stream"
 
 
-@pytest.mark.parametrize("revision", OLDER)
-async def test_older_revisions_have_no_ids(revision: str, server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        session = await client.initialize(revision)
-        listening = await session.listen().head()
-        call = await session.call("count", {"times": 2}).whole()
-        server.tools.remove("tell")
-        changed = await listening.event()
-        events = [*call.waiting(), changed]
-        assert len(events) == 4
-        for event in events:
-            assert event is not None
-            assert (event.id, event.retry) == (None, None)
-            assert event.data
+async def test_resumed_stream_replaces_open_connection(client: Client, steps: Steps) -> None:
+    session = await client.initialize()
+    old = session.call("step")
+    await steps.take("one")
+    first = await first_event(old)
+    new = session.listen(after=first.id)
+    assert texts_of([await new.message()]) == ["one"]
+    await steps.take("two", "end")
+    assert texts_of(await new.messages()) == ["two", "the end"]
+    assert texts_of(await old.messages()) == ["one"]
 
 
-async def test_no_id_is_given_twice_in_a_session(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        ids = []
-        for _ in range(3):
-            answer = await session.call("count", {"times": 5}).whole()
-            ids += [event.id for event in answer.waiting()]
-            ids.append((await priming(session.listen())).id)
-        assert len(ids) == 3 * 8
-        assert None not in ids
-        assert len(set(ids)) == len(ids)
+async def test_get_stream_is_resumed(server: Server, client: Client) -> None:
+    session = await client.initialize()
+    await subscribe(session, "a", "b", "c")
+    stream = session.listen()
+    await first_event(stream)
+    server.resource_updated("towns://a")
+    seen = await stream.event()
+    server.resource_updated("towns://b")
+    await stream.event()
+    stream.disconnect()
+    await stream.whole()
+    server.resource_updated("towns://c")
+    assert seen is not None
+    back = session.listen(after=seen.id)
+    assert [uri_of(await back.message()) for _ in range(2)] == ["b", "c"]
+    assert back.waiting() == []
 
 
-# Coming back
+async def test_stream_of_other_session_is_not_replayed(server: Server, client: Client) -> None:
+    mine, theirs = await client.initialize(), await client.initialize()
+    call = await theirs.call("count", {"times": 3}).whole()
+    first = call.waiting()[0]
+    answer = mine.listen(after=first.id)
+    await answer.head()
+    if answer.is_stream:
+        await first_event(answer)
+        await expect_list_change(answer, server)
+    else:
+        assert (answer.status or 0) >= 400
+    assert b"counted" not in answer.body
 
 
-async def test_what_was_missed_comes_again_and_nothing_else(
-    server: Server, serve: Serve, steps: Steps
-) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        call = session.call("tell")
-        await steps.take("one", "two")
-        await priming(call)
-        first = await call.event()
-        call.disconnect()
-        await call.whole()
-        await steps.take("three", "four")
-        await (await session.call("count", {"times": 3}).whole()).messages()  # another stream's
-        assert first is not None
-        back = session.listen(after=first.id)
-        assert [message_of(await back.event())["params"]["data"] for _ in range(3)] == [
-            "two",
-            "three",
-            "four",
-        ]
-        await steps.take("five", "end")
-        assert said(await back.messages()) == ["five", "the end"]
-        assert (await back.whole()).is_over, "the response ends the stream"
+@pytest.mark.parametrize("id_", ["nonsense", "-1", "ü"])
+async def test_unknown_event_id_opens_new_stream(id_: str, server: Server, client: Client) -> None:
+    session = await client.initialize()
+    stream = session.listen(after=id_)
+    assert (await first_event(stream)).id != id_
+    await expect_list_change(stream, server)
 
 
-async def test_all_comes_again_to_who_has_seen_the_first_event_alone(
-    server: Server, serve: Serve, steps: Steps
-) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        call = session.call("tell")
-        await steps.take("one")
-        first = await priming(call)
-        call.disconnect()
-        await steps.take("two", "end")
-        for _ in range(2):  # as often as the client likes
-            again = session.listen(after=first.id)
-            assert said(await again.messages()) == ["one", "two", "the end"]
-
-
-async def test_events_that_come_again_have_the_ids_that_they_had(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        call = await session.call("count", {"times": 4}).whole()
-        first, *rest = call.waiting()
-        again = await session.listen(after=first.id).whole()
-        assert again.waiting() == rest
-
-
-async def test_a_stream_goes_on_where_its_client_is_though_the_old_connection_stands(
-    server: Server, serve: Serve, steps: Steps
-) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        old = session.call("tell")
-        await steps.take("one")
-        first = await priming(old)
-        new = session.listen(after=first.id)
-        assert said([await new.message()]) == ["one"]
-        await steps.take("two", "end")
-        assert said(await new.messages()) == ["two", "the end"]
-        assert said(await old.messages()) == ["one"]
-
-
-async def test_a_stream_of_a_get_is_taken_up_too(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        await subscribe(session, "a", "b", "c")
-        stream = session.listen()
-        await priming(stream)
-        server.resource_updated("resumed://a")
-        seen = await stream.event()
-        server.resource_updated("resumed://b")
-        await stream.event()
-        stream.disconnect()
-        await stream.whole()
-        server.resource_updated("resumed://c")
-        assert seen is not None
-        back = session.listen(after=seen.id)
-        assert [uri_of(await back.message()) for _ in range(2)] == ["b", "c"]
-        assert back.waiting() == []
-
-
-async def test_a_stream_of_another_session_is_not_to_be_had(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        mine, theirs = await client.initialize(), await client.initialize()
-        call = await theirs.call("count", {"times": 3}).whole()
-        first = call.waiting()[0]
-        answer = mine.listen(after=first.id)
-        await answer.head()
-        if answer.is_stream:
-            await priming(answer)
-            await tells_what_changes(answer, server)
-        else:
-            assert (answer.status or 0) >= 400
-        assert b"counted" not in answer.body
-
-
-@pytest.mark.parametrize("id_", ["", "nonsense", "-", "-1", "x-999999999999999999", "ü", "\x00"])
-async def test_an_id_that_is_none_of_ours_opens_a_new_stream(id_: str, server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        stream = session.listen(after=id_)
-        assert (await priming(stream)).id != id_
-        await tells_what_changes(stream, server)
-
-
-async def test_a_listener_from_another_process_gets_a_new_stream_and_is_told_of_what_it_may_have_missed(
+async def test_get_stream_of_ended_process_gets_list_changes(
     server: Server, serve: Serve, steps: Steps
 ) -> None:
     async with serve(server) as before:
         session = await before.initialize()
-        seen = await priming(session.listen())
-    later = make_server(steps)
+        seen = await first_event(session.listen())
+    later = make_server(steps=steps)
     async with serve(later) as after:
         stream = session.at(after).listen(after=seen.id)
-        assert (await priming(stream)).id != seen.id
-        told = {(await stream.message())["method"] for _ in ("tools", "resources")}
-        assert told == {"notifications/tools/list_changed", "notifications/resources/list_changed"}
-        await tells_what_changes(stream, later)
+        assert (await first_event(stream)).id != seen.id
+        told = {(await stream.message())["method"] for _ in range(3)}
+        assert told == {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
+        await expect_list_change(stream, later)
 
 
-async def test_a_call_of_another_process_has_to_be_sent_again(
-    server: Server, serve: Serve, steps: Steps
-) -> None:
+async def test_call_stream_of_ended_process_is_refused(server: Server, serve: Serve, steps: Steps) -> None:
     async with serve(server) as before:
         session = await before.initialize()
         seen = (await session.call("count", {"times": 2}).whole()).waiting()[0]
-    async with serve(make_server(steps)) as after:
+    async with serve(make_server(steps=steps)) as after:
         answer = await session.at(after).listen(after=seen.id).whole()
         assert answer.status == 400
         assert "send the request again" in answer.error()["message"]
 
 
-@pytest.mark.parametrize("revision", OLDER)
-async def test_older_revisions_do_not_come_back(revision: str, server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        session = await client.initialize(revision)
-        await session.call("count", {"times": 2}).whole()
-        stream = await session.listen(after="anything-0").head()
-        server.tools.remove("tell")
-        assert (await stream.message())["method"] == "notifications/tools/list_changed"
+async def test_close_stream_ends_connection(client: Client, steps: Steps) -> None:
+    session = await client.initialize()
+    call = session.call("step")
+    await steps.take("one", "close")
+    first = await first_event(call)
+    assert first.retry is not None
+    assert texts_of(await call.messages()) == ["one"]
+    assert (await call.whole()).is_over
+    await steps.take("two", "end")
+    assert texts_of(await session.listen(after=first.id).messages()) == ["one", "two", "the end"]
 
 
-# Polling
+@pytest.fixture
+def progress_server() -> Server:
+    progress_server = Server("coming back")
+
+    @progress_server.tool
+    async def hang(ctx: Context) -> None:
+        """Say something, then wait to be cancelled."""
+        await ctx.progress(1)
+        await asyncio.Event().wait()
+
+    @progress_server.tool
+    async def speak(ctx: Context) -> str:
+        """Say something, then end."""
+        await ctx.progress(1)
+        return "done"
+
+    return progress_server
 
 
-async def test_a_tool_may_end_the_connection_of_its_stream(
-    server: Server, serve: Serve, steps: Steps
-) -> None:
-    async with serve(server) as client:
+async def test_cancelled_call_stream_is_complete(progress_server: Server, serve) -> None:
+    async with serve(progress_server) as client:
         session = await client.initialize()
-        call = session.call("tell")
-        await steps.take("one", "close")
-        first = await priming(call)
-        assert first.retry is not None
-        assert said(await call.messages()) == ["one"]
-        assert (await call.whole()).is_over
-        await steps.take("two", "end")
-        assert said(await session.listen(after=first.id).messages()) == ["one", "two", "the end"]
+        call = session.call("hang", id="long")
+        priming = await call.event()
+        progress = await call.event()
+        await session.notify("notifications/cancelled", {"requestId": "long"})
+        assert await call.event() is None
+        refused = await session.listen(after=progress.id).whole()
+        assert refused.status == 405
+        assert refused.headers["allow"] == "POST, DELETE"
+        assert [event.id for event in await all_events(session.listen(after=priming.id))] == [progress.id]
 
 
-async def test_a_tool_may_end_it_before_it_has_said_anything(
-    server: Server, serve: Serve, steps: Steps
-) -> None:
-    async with serve(server) as client:
+async def test_complete_stream_refuses_resumption(progress_server: Server, serve) -> None:
+    async with serve(progress_server) as client:
         session = await client.initialize()
-        call = session.call("tell")
-        await steps.take("close")
-        first = await priming(call)
-        assert await call.messages() == []
-        back = session.listen(after=first.id)
-        await back.head()
-        await steps.take("close")
-        assert await back.event() is None or not back.is_over
-        await steps.take("end")
-        assert said(await session.listen(after=first.id).messages()) == ["the end"]
+        *_, progress, response = await all_events(session.call("speak"))
+        assert [event.id for event in await all_events(session.listen(after=progress.id))] == [response.id]
+        assert (await session.listen(after=response.id).whole()).status == 405
 
 
-@pytest.mark.parametrize("revision", OLDER)
-async def test_a_tool_ends_no_stream_that_nobody_could_come_back_to(
-    revision: str, server: Server, serve: Serve, steps: Steps
+async def all_events(answer) -> list:
+    found = []
+    while (event := await answer.event()) is not None:
+        found.append(event)
+    return found
+
+
+async def test_message_is_sent_on_one_stream_only(server: Server, client: Client) -> None:
+    session = await client.initialize()
+    uris = [str(number) for number in range(20)]
+    await subscribe(session, *uris)
+    streams = [session.listen() for _ in range(3)]
+    for stream in streams:
+        await first_event(stream)
+    for uri in uris:
+        server.resource_updated(f"towns://{uri}")
+    found = await collect(streams, len(uris))
+    assert sorted(uri_of(message) for message in found) == sorted(uris)
+
+
+async def test_changes_without_stream_are_sent_once(server: Server, client: Client) -> None:
+    session = await client.initialize()
+    await subscribe(session, "a", "b")
+    for _ in range(3):
+        server.resource_updated("towns://a")
+        server.resource_updated("towns://b")
+    server.tools.remove("step")
+    await session.ask("ping").whole()  # the changes have been heard
+    stream = session.listen()
+    methods = [(await stream.message())["method"].removeprefix("notifications/") for _ in range(3)]
+    assert methods == ["resources/updated", "resources/updated", "tools/list_changed"]
+    other = session.listen()
+    await first_event(other)
+    assert stream.waiting() == other.waiting() == []
+
+
+async def test_too_many_changes_are_summarized(server: Server, client: Client) -> None:
+    session = await client.initialize()
+    await subscribe(session, "{name}")
+    for number in range(300):
+        server.resource_updated(f"towns://{number}")
+    await subscribe(session, "rome")
+    server.resource_updated("towns://rome")
+    server.tools.remove("step")
+    await session.ask("ping").whole()  # the changes have been heard
+    stream = session.listen()
+    found = [await stream.message() for _ in range(259)]
+    assert stream.waiting() == []
+    updated = [uri_of(message) for message in found if "params" in message]
+    assert updated[:256] == [str(number) for number in range(256)]
+    assert updated[256:] == ["{name}", "rome"]
+    server.resource_updated("towns://299")
+    assert uri_of(await stream.message()) == "299"
+
+
+async def test_changes_are_not_sent_on_call_stream(server: Server, client: Client, steps: Steps) -> None:
+    session = await client.initialize()
+    stream = session.listen()
+    await first_event(stream)
+    call = session.call("step")
+    await steps.take("one")
+    server.tools.remove("count")
+    assert (await stream.message())["method"] == "notifications/tools/list_changed"
+    await steps.take("end")
+    assert texts_of(await call.messages()) == ["one", "the end"]
+    assert stream.waiting() == [], "and what belongs to a call comes on its stream alone"
+
+
+@pytest.mark.parametrize(("times", "size"), [(1000, 10)])
+async def test_stored_events_are_bounded_and_latest(
+    times: int, size: int, client: Client, steps: Steps
 ) -> None:
-    async with serve(server) as client:
-        session = await client.initialize(revision)
-        call = session.call("tell")
-        await steps.take("one", "close", "two", "end")
-        assert said(await call.messages()) == ["one", "two", "the end"]
+    session = await client.initialize()
+    call = session.call("count", {"times": times, "size": size})
+    first = await first_event(call)
+    await call.whole()
+    again = await session.listen(after=first.id).whole()
+    *missed, response = again.waiting()
+    assert len(missed) < min(times, 256)
+    assert len(again.body) < 5 * 1024 * 1024
+    assert texts_of([message_of(response)]) == ["counted"]
+    numbers = [int(message_of(event)["params"]["data"].split()[0]) for event in missed]
+    assert numbers == list(range(times - len(missed), times)), "no gap but at the beginning"
 
 
-async def test_a_tool_ends_no_answer_of_json_alone(server: Server, serve: Serve, steps: Steps) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        call = session.call("tell", headers={"accept": "application/json"})
-        await steps.take("close", "end")
-        assert said([await call.response()]) == ["the end"]
-
-
-async def test_a_stateless_call_ends_no_stream(server: Server, serve: Serve, steps: Steps) -> None:
-    async with serve(server) as client:
-        call = client.call("tell")
-        await steps.take("close", "end")
-        assert said([await call.response()]) == ["the end"]
+async def test_discarded_stream_is_refused(client: Client) -> None:
+    session = await client.initialize()
+    old = await session.call("count", {"times": 1}).whole()
+    for _ in range(300):
+        await session.call("count", {"times": 1}).whole()
+    first, *_, last = old.waiting()
+    for seen in (first, last):
+        answer = await session.listen(after=seen.id).whole()
+        assert answer.status == 400
+        assert "send the request again, unless its answer has come" in answer.error()["message"]

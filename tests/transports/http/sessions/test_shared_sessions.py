@@ -1,27 +1,80 @@
-"""A session that is served in two places at once hears in each what it was told in the other."""
+"""Sessions that several processes share: records, bus and failures of the store."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from mcpkit import Memory
-from tests.helpers.asgi_client import Serve, Session
-from tests.helpers.shared_memory import (
-    Shared,
-    listen,
-    make_server,
-    next_town,
-    say_changed,
-    settle,
+from mcpkit import Memory, Server
+from tests.helpers.pipe import settle
+from tests.helpers.raw_client import (
+    Answer,
+    Serve,
+    Session,
+    initialize,
+    open_stream,
     subscribe,
-    two_places,
+    uri_of,
 )
+from tests.helpers.servers.full import make_server
+from tests.helpers.waiting import until
 from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
+
+
+class Shared(Memory):
+    """Store whose reads, writes and publications can be delayed or fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.lock = asyncio.Event(), asyncio.Event()
+        self.gate.set()
+        self.lock.set()
+        self.refuses = False
+
+    async def read(self, key: str) -> Mapping[str, str]:
+        self._check()
+        record = dict(await super().read(key))
+        await self.gate.wait()
+        return record
+
+    async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
+        self._check()
+        await self.lock.wait()
+        await super().write(key, changes, ttl)
+
+    async def erase(self, key: str) -> None:
+        self._check()
+        await super().erase(key)
+
+    async def publish(self, topic: str, message: str) -> None:
+        self._check()
+        await super().publish(topic, message)
+
+    def _check(self) -> None:
+        if self.refuses:
+            raise ConnectionError("the store is down")
+
+
+@asynccontextmanager
+async def two_processes(serve: Serve, broker: Memory) -> AsyncIterator[tuple[Server, Session, Session]]:
+    """Serve twice; yield the second server and one session at both."""
+    server = make_server(shared=broker)
+    async with serve(make_server(shared=broker)) as there, serve(server) as here:
+        session = await here.initialize()
+        yield server, session, session.at(there)
+
+
+async def settle_stream(stream: Answer) -> None:
+    """Let published messages arrive."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not stream.is_over
 
 
 @pytest.fixture
@@ -29,35 +82,22 @@ def broker() -> Shared:
     return Shared()
 
 
-async def test_a_stream_hears_of_what_is_subscribed_to_elsewhere(broker: Shared, serve: Serve) -> None:
-    async with two_places(serve, broker) as (server, here, there):
-        stream = await listen(here)
-        await subscribe(there, "oslo")
-        await settle(stream)
-        server.resource_updated("weather://oslo")
-        assert await next_town(stream) == "oslo"
-
-
-async def test_a_stream_hears_no_more_of_what_is_unsubscribed_from_elsewhere(
-    broker: Shared, serve: Serve
-) -> None:
-    async with two_places(serve, broker) as (server, here, there):
+async def test_stream_follows_unsubscription_in_other_process(broker: Shared, serve: Serve) -> None:
+    async with two_processes(serve, broker) as (server, here, there):
         await subscribe(here, "oslo")
         await subscribe(here, "rome")
-        stream = await listen(here)
-        await subscribe(there, "oslo", "unsubscribe")
-        await settle(stream)
-        server.resource_updated("weather://oslo")
-        server.resource_updated("weather://rome")
-        assert await next_town(stream) == "rome"
+        stream = await open_stream(here)
+        await subscribe(there, "oslo", verb="unsubscribe")
+        await settle_stream(stream)
+        server.resource_updated("towns://oslo")
+        server.resource_updated("towns://rome")
+        assert uri_of(await stream.message()) == "rome"
 
 
-async def test_a_session_that_is_deleted_elsewhere_ends_here(
-    broker: Shared, serve: Serve, work: Work
-) -> None:
-    async with serve(make_server(broker, work)) as here, serve(make_server(broker)) as there:
+async def test_session_deleted_in_other_process_ends(broker: Shared, serve: Serve, work: Work) -> None:
+    async with serve(make_server(work, shared=broker)) as here, serve(make_server(shared=broker)) as there:
         session = await here.initialize()
-        streams = [await listen(session), await listen(session)]
+        streams = [await open_stream(session), await open_stream(session)]
         call = session.call("wait")
         await asyncio.wait_for(work.started.wait(), 10)
         assert (await session.at(there).delete()).status == 204
@@ -68,117 +108,227 @@ async def test_a_session_that_is_deleted_elsewhere_ends_here(
         assert len(here.app.door()._begin().sessions) == 0
 
 
-async def test_a_session_from_elsewhere_that_is_deleted_there_ends_here(serve: Serve) -> None:
-    """The broker here is not that session's home, and yet the one that is shared."""
-    first = Shared()
-    shared = Shared()
-    async with serve(make_server(first)) as before:
-        session = await before.initialize()
-    async with serve(make_server(shared)) as here, serve(make_server(shared)) as there:
-        stream = await listen(session.at(here))
-        assert (await session.at(there).delete()).status == 204
-        assert await stream.messages() == []
-        assert (await session.at(here).ask("ping").whole()).status == 404
-
-
-async def test_another_thread_is_elsewhere_too(serve: Serve) -> None:
-    broker = Memory()
-    server = make_server(broker)
-    async with serve(server) as here:
-        session = await here.initialize()
-        stream = await listen(session)
-
-        async def in_another_loop(does: Callable[[Session], Awaitable[object]]) -> None:
-            async with serve(make_server(broker)) as there:
-                await does(session.at(there))
-
-        await asyncio.to_thread(asyncio.run, in_another_loop(lambda session: subscribe(session, "oslo")))
-        await settle(stream)
-        server.resource_updated("weather://oslo")
-        assert await next_town(stream) == "oslo"
-        await asyncio.to_thread(asyncio.run, in_another_loop(lambda session: session.delete()))
-        assert await stream.messages() == []
-
-
-async def test_all_sessions_are_followed_by_one_topic(broker: Shared, serve: Serve) -> None:
-    async with serve(make_server(broker)) as client:
-        assert broker.followed == 0
-        session, other = await client.initialize(), await client.initialize()
-        await listen(session)
-        assert broker.followed == 1
-        assert (await other.delete()).status == 204
-        assert broker.followed == 1
-        assert (await session.delete()).status == 204
-        assert broker.followed == 0
-        await client.initialize()
-        assert broker.followed == 1
-    assert broker.followed == 0
-    assert broker._listeners == {}
-
-
-async def test_what_is_subscribed_to_at_the_same_time_is_all_told(broker: Shared, serve: Serve) -> None:
-    """A record that was asked for before a change made here was written says nothing of that change."""
-    server = make_server(broker)
+async def test_concurrent_subscriptions_are_kept(broker: Shared, serve: Serve) -> None:
+    server = make_server(shared=broker)
     async with serve(server) as client:
         session = await client.initialize()
         broker.gate.clear()
-        asked = [
-            session.ask("resources/subscribe", {"uri": f"weather://{town}"}) for town in ("oslo", "rome")
-        ]
+        asked = [session.ask("resources/subscribe", {"uri": f"towns://{town}"}) for town in ("oslo", "rome")]
         await asyncio.sleep(0)
         broker.gate.set()
         for answer in asked:
             assert (await answer.whole()).status == 200
-        server.resource_updated("weather://oslo")
-        server.resource_updated("weather://rome")
-        stream = await listen(session)
-        assert [await next_town(stream), await next_town(stream)] == ["oslo", "rome"]
+        server.resource_updated("towns://oslo")
+        server.resource_updated("towns://rome")
+        stream = await open_stream(session)
+        assert [uri_of(await stream.message()), uri_of(await stream.message())] == ["oslo", "rome"]
 
 
-async def test_what_is_being_written_is_not_taken_for_missing(broker: Shared, serve: Serve) -> None:
-    server = make_server(broker)
-    async with serve(server) as client:
-        session = await client.initialize()
-        broker.lock.clear()
-        asked = session.ask("resources/subscribe", {"uri": "weather://oslo"})
-        assert (await session.ask("ping").whole()).status == 200
-        broker.lock.set()
-        assert (await asked.whole()).status == 200
-        server.resource_updated("weather://oslo")
-        assert await next_town(await listen(session)) == "oslo"
+async def test_newest_stream_gets_messages(broker: Shared, serve: Serve) -> None:
+    servers = [make_server(shared=broker), make_server(shared=broker)]
+    async with serve(servers[0]) as here, serve(servers[1]) as there:
+        session = await here.initialize()
+        for town in ("oslo", "rome", "bern"):
+            await subscribe(session, town)
+        old = await open_stream(session)
+        new = await open_stream(session.at(there))
+        await settle_stream(old)
+        servers[0].resource_updated("towns://oslo")  # the other process hears of it
+        assert uri_of(await new.message()) == "oslo"
+        await settle_stream(old)
+        newest = await open_stream(session)
+        await settle_stream(new)
+        servers[0].resource_updated("towns://rome")
+        assert uri_of(await newest.message()) == "rome"
+        newest.disconnect()
+        await newest.whole()
+        await settle_stream(new)
+        servers[0].resource_updated("towns://bern")
+        assert uri_of(await old.message()) == "bern"
+        await settle_stream(new)
+        assert b"oslo" not in old.body
+        assert b"rome" not in old.body + new.body
+        assert b"bern" not in new.body
+        await here.aclose()
 
 
-async def test_what_happens_during_a_look_at_the_store_is_looked_at_too(broker: Shared, serve: Serve) -> None:
-    server = make_server(broker)
-    async with serve(server) as client:
-        session = await client.initialize()
-        stream = await listen(session)
-        record = client.app.door()._begin().sessions._by_id[session.id].record
-        broker.gate.clear()
-        await say_changed(broker, record)
-        await settle(stream)
-        await broker.write(record.key, {"uri:weather://oslo": "1"}, 60)
-        await say_changed(broker, record)
-        await settle(stream)
-        broker.gate.set()
-        await settle(stream)
-        server.resource_updated("weather://oslo")
-        assert await next_town(stream) == "oslo"
-
-
-async def test_a_session_that_ends_while_it_is_looked_for_leaves_nothing(
-    broker: Shared, serve: Serve
+@pytest.mark.parametrize("method", ["initialize", "DELETE", "elsewhere"])
+async def test_failing_store_is_503(
+    method: str, broker: Shared, serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = make_server(broker)
+    async with serve(make_server(shared=broker)) as client, serve(make_server(shared=broker)) as other:
+        session = await client.initialize()
+        broker.refuses = True
+        if method == "initialize":
+            answer = await client.post(initialize()).whole()
+        elif method == "DELETE":
+            answer = await session.delete()
+        else:
+            answer = await session.at(other).ask("ping").whole()
+        assert answer.status == 503
+        assert int(answer.headers["retry-after"]) >= 1
+        assert b"cannot be reached" in answer.body
+        assert b"the store is down" not in answer.body
+        assert "the shared store does not answer" in caplog.text
+        broker.refuses = False
+        assert (await session.ask("ping").whole()).status == 200
+
+
+async def test_known_session_survives_store_failure(broker: Shared, serve: Serve) -> None:
+    server = make_server(shared=broker)
     async with serve(server) as client:
         session = await client.initialize()
-        service = client.app.door()._begin()
-        live = service.sessions._by_id[session.id]
-        await broker.write(live.record.key, {"uri:weather://oslo": "1"}, 60)  # as another process does
-        broker.gate.clear()
-        answer = session.ask("ping")
-        await settle(answer)
-        await service.sessions.end(live)
-        broker.gate.set()
-        assert (await answer.whole()).status == 404
-        assert service.environment.changes._wants == {}
+        await subscribe(session, "oslo")
+        broker.refuses = True
+        assert (await session.ask("ping").whole()).status == 200
+        assert (await session.ask("resources/read", {"uri": "towns://oslo"}).whole()).status == 200
+        stream = await open_stream(session)
+        server.resource_updated("towns://oslo")
+        assert uri_of(await stream.message()) == "oslo"
+        broker.refuses = False
+        assert (await session.delete()).status == 204
+        assert (await session.ask("ping").whole()).status == 404
+
+
+async def test_changes_during_store_failure_are_written_later(
+    broker: Shared, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpkit.transports.http.sessions.session._PAUSE", 0.001)
+    async with two_processes(serve, broker) as (_, here, there):
+        await subscribe(here, "rome")
+        await there.ask("ping").whole()
+        record = there.client.app.door()._begin().sessions._by_id[here.id].record
+        broker.refuses = True
+        for town in ("oslo", "bern"):
+            await subscribe(here, town)
+        await subscribe(here, "rome", verb="unsubscribe")
+        stream = await open_stream(here)
+        broker.refuses = False
+        await until(lambda: "teller" in broker._records._entries[record.key].value)
+        fields = await broker.read(record.key)
+        process = here.client.app.door()._begin().environment.process
+        assert fields == {
+            "open": "1",
+            "uri:towns://oslo": "1",
+            "uri:towns://bern": "1",
+            "teller": process,
+        }
+        assert (await there.ask("ping").whole()).status == 200
+        assert record.fields == fields
+        assert not stream.is_over
+
+
+def make_sharing_server(store: Memory | None) -> Server:
+    return make_server(Work(), shared=store)
+
+
+@asynccontextmanager
+async def two_servers(
+    serve: Serve, store: Memory | None, **options: Any
+) -> AsyncIterator[tuple[Session, Session]]:
+    async with (
+        serve(make_sharing_server(store), **options) as one,
+        serve(make_sharing_server(store)) as other,
+    ):
+        session = await one.initialize()
+        yield session, session.at(other)
+
+
+@pytest.mark.anyio
+async def test_session_without_shared_store_is_accepted_until_deleted(serve: Serve) -> None:
+    async with two_servers(serve, None) as (session, there):
+        assert (await there.ask("ping").whole()).status == 200
+        assert (await there.delete()).status == 204
+        assert (await there.ask("ping").whole()).status == 404
+        assert (await session.delete()).status == 204
+        assert (await session.ask("ping").whole()).status == 404
+
+
+URI = "towns://Oslo"
+
+
+FILTER = {"notifications": {"resourceSubscriptions": [URI]}}
+
+
+class SlowBus(Shared):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = asyncio.Event()
+        self.asked = 0
+        self.missed: list[Callable[[], None]] = []
+
+    async def listening(self) -> None:
+        self.asked += 1
+        await self.up.wait()
+
+    def subscribe(
+        self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
+        if missed is not None:
+            self.missed.append(missed)
+        return super().subscribe(topic, lambda message: listener(message) if self.up.is_set() else None)
+
+
+@pytest.fixture
+def slow_broker() -> SlowBus:
+    return SlowBus()
+
+
+async def test_listen_is_acknowledged_when_bus_is_up(serve: Serve, slow_broker: SlowBus) -> None:
+    elsewhere = make_server(shared=slow_broker)
+    async with elsewhere.running(), serve(make_server(shared=slow_broker)) as client:
+        stream = client.ask("subscriptions/listen", FILTER)
+        await until(lambda: slow_broker.asked)
+        await settle()
+        assert stream.status is None
+        slow_broker.up.set()
+        assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
+        elsewhere.resource_updated(URI)
+        assert (await stream.message())["params"]["uri"] == URI
+
+
+@pytest.mark.parametrize("way", ["listen", "subscribe", "GET"])
+async def test_subscription_without_bus_is_503(way: str, serve: Serve, slow_broker: SlowBus) -> None:
+    slow_broker.up.set()
+    async with serve(make_server(shared=slow_broker)) as client:
+        session = await client.initialize()
+        slow_broker.listening = raise_down  # type: ignore[method-assign]
+        if way == "listen":
+            answer = await client.ask("subscriptions/listen", FILTER).whole()
+        elif way == "subscribe":
+            answer = await session.ask("resources/subscribe", {"uri": URI}).whole()
+        else:
+            answer = await session.listen().whole()
+        assert answer.status == 503
+        assert answer.headers["retry-after"]
+        del slow_broker.listening
+        if way == "listen":
+            stream = client.ask("subscriptions/listen", FILTER)
+            assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
+        elif way == "subscribe":
+            await subscribe(session, "Oslo")
+        else:
+            assert await session.listen().event() is not None
+
+
+async def raise_down() -> None:
+    raise ConnectionError("the store is raise_down")
+
+
+async def test_missed_messages_notify_listeners_of_all(serve: Serve, slow_broker: SlowBus) -> None:
+    slow_broker.up.set()
+    async with serve(make_server(shared=slow_broker)) as client:
+        filters: dict[str, Any] = {
+            "toolsListChanged": True,
+            "resourceSubscriptions": [URI, "towns://{town}"],
+        }
+        stream = client.ask("subscriptions/listen", {"notifications": filters})
+        await stream.message()
+        for missed in slow_broker.missed:
+            missed()
+        told = [await stream.message() for _ in range(3)]
+        assert sorted((each["method"], each["params"].get("uri", "")) for each in told) == [
+            ("notifications/resources/updated", URI),
+            ("notifications/resources/updated", "towns://{town}"),
+            ("notifications/tools/list_changed", ""),
+        ]

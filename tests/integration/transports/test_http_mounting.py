@@ -1,0 +1,462 @@
+"""The app in other frameworks, and its lifespan."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import django
+import httpx2
+import pytest
+from django.conf import settings
+from django.core.asgi import get_asgi_application
+from django.http import HttpResponse
+from django.urls import path as django_path
+from fastapi import FastAPI, Request
+from litestar import Litestar, asgi
+from litestar.types import Receive, Scope, Send
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request as StarletteRequest
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from mcpkit import Context, Server
+from tests.helpers.pipe import settle, stateless_meta
+from tests.helpers.raw_client import Client, call_params, initialize, request, text_of
+from tests.helpers.serving import Served, from_text, in_thread
+
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+STATELESS = ACCEPT | {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "name"}
+CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "name"}}
+STATELESS_CALL = request("tools/call", call_params("name"))
+
+
+def make_server(name: str = "weather") -> Server:
+    made = Server(name)
+
+    @made.tool(name="name")
+    def tool() -> str:
+        """The name of the make_server."""
+        return name
+
+    @made.route("/about")
+    async def about(request: StarletteRequest) -> PlainTextResponse:
+        return PlainTextResponse(str(request.url_for("about")))
+
+    return made
+
+
+def call_stateless(http: httpx2.Client, url: str) -> str:
+    answer = http.post(url, json=STATELESS_CALL, headers=STATELESS)
+    assert answer.status_code == 200, answer.text
+    return text_of(answer.json())
+
+
+def call_in_a_session(http: httpx2.Client, url: str) -> str:
+    opened = http.post(url, json=initialize(), headers=ACCEPT)
+    assert opened.status_code == 200, opened.text
+    session = ACCEPT | {
+        "Mcp-Session-Id": opened.headers["mcp-session-id"],
+        "MCP-Protocol-Version": "2025-11-25",
+    }
+    initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert http.post(url, json=initialized, headers=session).status_code == 202
+    called = http.post(url, json=CALL, headers=session)
+    assert called.status_code == 200, called.text
+    assert http.delete(url, headers=session).status_code in {200, 204}
+    return text_of(called.json())
+
+
+def call_over_sse(http: httpx2.Client, url: str, behind: str = "") -> tuple[str, str]:
+    with http.stream("GET", url, headers={"Accept": "text/event-stream"}) as stream:
+        assert stream.status_code == 200
+        events = (line.removeprefix("data: ") for line in stream.iter_lines() if line.startswith("data: "))
+        endpoint = next(events)
+        messages = httpx2.URL(url).join(endpoint.removeprefix(behind))
+        for message in (
+            initialize("2024-11-05"),
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            CALL,
+        ):
+            assert http.post(messages, json=message).status_code == 202
+            if "id" in message:
+                answer = json.loads(next(events))
+                assert answer["id"] == message["id"]
+        return endpoint.partition("?")[0], text_of(answer)
+
+
+def in_starlette(app: Any, prefix: str) -> Any:
+    return Starlette(routes=[Mount(prefix, app)])
+
+
+def in_fastapi_with_middleware(app: Any, prefix: str) -> Any:
+    parent = FastAPI(middleware=[Middleware(GZipMiddleware, minimum_size=1)])
+
+    @parent.middleware("http")
+    async def mark(request: Request, call_next: Callable[[Request], Any]) -> Any:
+        response = await call_next(request)
+        response.headers["X-Marked"] = "yes"
+        return response
+
+    parent.mount(prefix, app)
+    return parent
+
+
+def in_litestar(app: Any, prefix: str) -> Any:
+    @asgi(prefix, is_mount=True, copy_scope=True)
+    async def mounted_app(scope: Scope, receive: Receive, send: Send) -> None:
+        await app(scope, receive, send)
+
+    return Litestar([mounted_app], logging_config=None)
+
+
+def pages_of_django() -> Any:
+    if not settings.configured:
+        urls = ModuleType("mounting_urls")
+        urls.urlpatterns = [django_path("page", lambda request: HttpResponse("a page of Django"))]
+        sys.modules[urls.__name__] = urls
+        settings.configure(ROOT_URLCONF=urls.__name__, ALLOWED_HOSTS=["*"], LOGGING_CONFIG=None)
+        django.setup()
+    return get_asgi_application()
+
+
+def in_django(app: Any, prefix: str) -> Any:
+    pages = pages_of_django()
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        mount_point = scope.get("root_path", "") + prefix
+        if scope["type"] == "http" and not scope["path"].startswith(f"{mount_point}/"):
+            await pages(scope, receive, send)
+        else:
+            await app({**scope, "root_path": mount_point}, receive, send)
+
+    return application
+
+
+def in_another(app: Any, prefix: str) -> Any:
+    outer = make_server("outer").asgi()
+    outer.mount(prefix, app)
+    return outer
+
+
+FRAMEWORKS = [
+    in_starlette, in_fastapi_with_middleware, in_litestar, in_django, in_another,
+]  # fmt: skip
+
+
+PREFIX = "/tools/v1"
+
+
+@pytest.fixture(params=FRAMEWORKS, ids=lambda framework: framework.__name__)
+def mounted_app(request: pytest.FixtureRequest) -> Any:
+    return request.param(
+        make_server().asgi(health="/health", allowed_origins=["https://app.example"]), PREFIX
+    )
+
+
+@pytest.fixture
+def http() -> Iterator[httpx2.Client]:
+    with httpx2.Client(timeout=30, follow_redirects=False) as client:
+        yield client
+
+
+def test_mounted_app_serves_all_transports(mounted_app, http):
+    with in_thread(mounted_app) as url:
+        for path in ("/mcp", "/mcp/"):
+            assert call_stateless(http, url + PREFIX + path) == "weather"
+            assert call_in_a_session(http, url + PREFIX + path) == "weather"
+        for path in ("/sse", "/sse/"):
+            assert call_over_sse(http, url + PREFIX + path) == (f"{PREFIX}/messages", "weather")
+
+
+def test_mounted_app_serves_routes_and_readiness(mounted_app, http):
+    with in_thread(mounted_app) as url:
+        for path in ("/about", "/about/"):
+            answer = http.get(url + PREFIX + path)
+            assert (answer.status_code, answer.text) == (200, f"{url}{PREFIX}/about")
+        call_stateless(http, f"{url}{PREFIX}/mcp")
+        for path in ("/health", "/health/"):
+            answer = http.get(url + PREFIX + path, headers={"Host": "10.0.0.5:8000"})
+            assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
+        assert http.get(f"{url}{PREFIX}/nothing").status_code == 404
+
+
+def test_mounted_app_serves_allowed_origin(mounted_app, http):
+    asked = {
+        "Origin": "https://app.example",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type,mcp-method,mcp-param-region",
+        "Access-Control-Request-Private-Network": "true",
+    }
+    with in_thread(mounted_app) as url:
+        preflight = http.options(f"{url}{PREFIX}/mcp", headers=asked)
+        assert preflight.status_code == 200
+        assert preflight.headers["access-control-allow-origin"] == "https://app.example"
+        assert preflight.headers["access-control-allow-headers"] == asked["Access-Control-Request-Headers"]
+        assert preflight.headers["access-control-allow-private-network"] == "true"
+        answer = http.post(
+            f"{url}{PREFIX}/mcp", json=STATELESS_CALL, headers=STATELESS | {"Origin": "https://app.example"}
+        )
+        assert (answer.status_code, text_of(answer.json())) == (200, "weather")
+        assert answer.headers["access-control-allow-origin"] == "https://app.example"
+        assert "mcp-session-id" in answer.headers["access-control-expose-headers"].lower()
+        assert "Origin" in answer.headers["vary"]
+
+
+def test_mounted_app_refuses_other_hosts_and_origins(mounted_app, http):
+    with in_thread(mounted_app) as url:
+        for path in ("/mcp", "/sse", "/messages", "/about"):
+            rebound = http.get(
+                url + PREFIX + path, headers={"Host": "evil.example", "Origin": "http://evil.example"}
+            )
+            assert rebound.status_code == 421
+            assert 'allowed_hosts=["evil.example"]' in rebound.text
+            foreign = http.post(url + PREFIX + path, headers={"Origin": "https://evil.example"})
+            assert foreign.status_code == 403
+            assert 'allowed_origins=["https://evil.example"]' in foreign.text
+            assert "access-control-allow-origin" not in foreign.headers
+
+
+@pytest.mark.parametrize("path", ["/", "/deep/er"])
+def test_path_option_sets_endpoint(path, http):
+    with in_thread(make_server().asgi(path=path, sse=False)) as url:
+        for spelled in (path, path.rstrip("/") + "/"):
+            assert call_stateless(http, url + spelled) == "weather"
+        assert http.get(f"{url}/sse").status_code == 404
+
+
+HEADERS = STATELESS | {"Mcp-Name": "word"}
+WORD_CALL = request("tools/call", call_params("word"))
+
+
+class RecordingServer:
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.server = Server("life", lifespan=self.lifespan)
+
+        @self.server.tool
+        async def word(ctx: Context) -> str:
+            return ctx.state["word"]
+
+    @asynccontextmanager
+    async def lifespan(self, server: Server) -> AsyncIterator[dict[str, str]]:
+        self.seen.append("entered")
+        task = asyncio.current_task()
+        await asyncio.sleep(0)
+        try:
+            yield {"word": "here"}
+        finally:
+            await asyncio.sleep(0)
+            self.seen.append("left" if asyncio.current_task() is task else "left by another task")
+
+
+def call_word(http: httpx2.Client, url: str) -> str:
+    answer = http.post(url, json=WORD_CALL, headers=HEADERS)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["result"]["content"][0]["text"]
+
+
+def mount_below(app: Any) -> Any:
+    return Starlette(routes=[Mount("/x", app)])
+
+
+@pytest.fixture
+def recording() -> RecordingServer:
+    return RecordingServer()
+
+
+def test_lifespan_of_mounted_app_starts_with_first_request(recording):
+    with in_thread(mount_below(recording.server.asgi())) as url, httpx2.Client() as http:
+        http.get(f"{url}/elsewhere")
+        assert recording.seen == []
+        assert [call_word(http, f"{url}/x/mcp") for _ in range(3)] == ["here"] * 3
+        assert recording.seen == ["entered"]
+    assert recording.seen == ["entered", "left"]
+
+
+def test_lifespan_is_entered_once_by_concurrent_requests(recording):
+    async def calls() -> list[int]:
+        async with httpx2.AsyncClient(timeout=30) as http:
+            posts = (http.post(f"{url}/x/mcp", json=WORD_CALL, headers=HEADERS) for _ in range(20))
+            return [answer.status_code for answer in await asyncio.gather(*posts)]
+
+    with in_thread(mount_below(recording.server.asgi())) as url:
+        assert asyncio.run(calls()) == [200] * 20
+        assert recording.seen == ["entered"]
+    assert recording.seen == ["entered", "left"]
+
+
+def test_lifespan_per_event_loop(recording):
+    app = recording.server.asgi()
+    with in_thread(app) as first, httpx2.Client() as http:
+        with in_thread(mount_below(app)) as second:
+            assert [call_word(http, f"{first}/mcp"), call_word(http, f"{second}/x/mcp")] == ["here", "here"]
+            assert recording.seen == ["entered", "entered"]
+        assert recording.seen == ["entered", "entered", "left"]
+        assert call_word(http, f"{first}/mcp") == "here"
+    assert recording.seen == ["entered", "entered", "left", "left"]
+
+
+def test_lifespan_may_be_passed_by_parent(recording):
+    app = recording.server.asgi()
+
+    @asynccontextmanager
+    async def lifespan(parent: Starlette) -> AsyncIterator[None]:
+        async with recording.server.running():
+            yield
+
+    parent = Starlette(routes=[Mount("/x", app)], lifespan=lifespan)
+    with in_thread(parent) as url, httpx2.Client() as http:
+        assert call_word(http, f"{url}/x/mcp") == "here"
+    assert recording.seen == ["entered", "left"]
+
+
+@asynccontextmanager
+async def failing_to_enter(server: Server) -> AsyncIterator[None]:
+    raise OSError("the database is away")
+    yield
+
+
+def test_lifespan_failure_stops_start():
+    app = Server("life", lifespan=failing_to_enter).asgi()
+    with pytest.raises(OSError, match="the database is away"), TestClient(app, "http://localhost"):
+        pass
+
+
+def test_lifespan_failure_is_not_disclosed():
+    server = Server("life", lifespan=failing_to_enter)
+
+    @server.tool
+    def word() -> str:
+        return "here"
+
+    with in_thread(mount_below(server.asgi())) as url, httpx2.Client() as http:
+        answer = http.post(f"{url}/x/mcp", json=WORD_CALL, headers=HEADERS)
+    assert answer.status_code in {200, 503}
+    assert "here" not in answer.text
+    assert "database" not in answer.text
+
+
+PROGRAM = """
+import sys
+from contextlib import asynccontextmanager
+from mcpkit import Server
+
+@asynccontextmanager
+async def lifespan(server):
+    print("entered", file=sys.stderr)
+    try:
+        yield
+    finally:
+        print("left", file=sys.stderr)
+
+server = Server("life", lifespan=lifespan)
+
+@server.tool
+def word() -> str:
+    return "here"
+
+mounted = server.asgi()
+"""
+
+
+PARENTS = {
+    "starlette": """
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+app = Starlette(routes=[Mount("/x", mounted)])
+""",
+    "litestar": """
+from litestar import Litestar, asgi
+from litestar.types import Receive, Scope, Send
+
+@asgi("/x", is_mount=True, copy_scope=True)
+async def tools(scope: Scope, receive: Receive, send: Send) -> None:
+    await mounted(scope, receive, send)
+
+app = Litestar([tools], logging_config=None)
+""",
+    "django": """
+from django.conf import settings
+from django.core.asgi import get_asgi_application
+
+settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"])
+pages = get_asgi_application()
+
+async def app(scope, receive, send):
+    if scope["type"] == "http" and scope["path"].startswith("/x/"):
+        await mounted(scope | {"root_path": "/x"}, receive, send)
+    else:
+        await pages(scope, receive, send)
+""",
+}
+
+
+LISTEN = request(
+    "subscriptions/listen", {"notifications": {"toolsListChanged": True}, "_meta": stateless_meta()}, id=2
+)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM to hear")
+@pytest.mark.parametrize(
+    ("parent", "number"),
+    [("starlette", signal.SIGTERM), ("litestar", signal.SIGINT), ("django", signal.SIGTERM)],
+)
+def test_signal_ends_streams_and_leaves_lifespan(parent, number, hear_interrupts):
+    with Served(from_text(PROGRAM + PARENTS[parent])) as server, httpx2.Client(timeout=30) as http:
+        url = f"{server.origin}/x/mcp"
+        assert call_word(http, url) == "here"
+        headers = HEADERS | {"Mcp-Method": "subscriptions/listen"}
+        with http.stream("POST", url, json=LISTEN, headers=headers) as stream:
+            heard = stream.iter_lines()
+            while "acknowledged" not in next(heard):
+                pass
+            server.signal(number)
+            rest = [line for line in heard if line.startswith("data:")]
+        server.wait()
+    assert len(rest) == 1
+    assert '"id":2' in rest[0]
+    said = [line for line in server.notes.splitlines() if not line.startswith("INFO:")]
+    assert said == ["entered", "left"]
+
+
+@pytest.mark.anyio
+async def test_disconnect_during_startup_is_not_served(schema_dir: Path) -> None:
+    gate, served = asyncio.Event(), []
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        await gate.wait()
+        yield
+
+    server = Server("slow", lifespan=lifespan)
+
+    @server.tool
+    async def serve(who: int) -> None:
+        served.append(who)
+
+    app = server.asgi(grace=0)
+    client = Client(app, schema_dir)
+    before = asyncio.all_tasks()
+    calls = [client.call("serve", {"who": number}) for number in range(6)]
+    await settle()
+    for call_word in calls[::2]:
+        call_word.disconnect()
+    await settle()
+    gate.set()
+    assert [(await call_word.whole()).status for call_word in calls] == [None, 200] * 3
+    assert sorted(served) == [1, 3, 5]
+    (service,) = app.door()._services.values()
+    await service.aclose()
+    assert asyncio.all_tasks() == before

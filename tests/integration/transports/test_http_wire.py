@@ -1,0 +1,450 @@
+"""HTTP over real sockets: repeated headers, upgrades, large bodies and results, and abandoned connections."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from mcpkit import Context, FromHeader, Principal, Server
+from mcpkit.transports.http import exchange
+from mcpkit.transports.http.app import HttpApp
+from mcpkit.transports.http.intake import refused_body as unread
+from mcpkit.transports.http.options import Settings
+from mcpkit.transports.http.sessions import events
+from tests.helpers.pipe import stateless_meta
+from tests.helpers.process_client import site
+from tests.helpers.raw_client import Answer, Serve, initialize
+from tests.helpers.servers.full import make_server
+from tests.helpers.serving import in_thread
+from tests.helpers.waiting import until
+
+PARSERS = ["h11", "httptools"]
+
+
+META_FIELDS = stateless_meta()
+
+
+Pairs = list[tuple[str, str]]
+
+
+def make_header_server() -> Server:
+    server = Server("repeated")
+
+    @server.tool
+    async def by_context(ctx: Context) -> str:
+        return str(ctx.headers.get("X-Tenant"))
+
+    @server.tool
+    def by_parameter(tenant: Annotated[str | None, FromHeader("X-Tenant")]) -> str:
+        return str(tenant)
+
+    @server.tool
+    async def lists(ctx: Context) -> list[str | None]:
+        names = ("accept", "x-forwarded-for", "cookie")
+        return [*map(ctx.headers.get, names), *sorted(name for name in ctx.headers if name == "x-tenant")]
+
+    @server.tool
+    async def who(ctx: Context) -> str:
+        return f"{ctx.principal.id}, {'x-tenant' in ctx.headers}"
+
+    return server
+
+
+def call_message(name: str, era: str = "stateless") -> tuple[Any, Pairs]:
+    params: dict[str, Any] = {"name": name, "arguments": {}}
+    headers = [("Host", "localhost"), ("Content-Type", "application/json")]
+    if era == "stateless":
+        params["_meta"] = META_FIELDS
+        headers += [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", name)]
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers
+
+
+def post(url: str, message: Any, headers: Pairs, trailers: Pairs | None = None) -> tuple[int, Any]:
+    body = json.dumps(message).encode()
+    sent = list(headers)
+    if trailers is None:
+        sent += [("Content-Length", str(len(body)))]
+    else:
+        sent += [("Transfer-Encoding", "chunked")]
+        body = b"%x\r\n%s\r\n0\r\n%s\r\n" % (len(body), body, lines(trailers))
+    with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port)) as connection:
+        connection.sendall(b"POST /mcp HTTP/1.1\r\n" + lines(sent) + b"\r\n" + body)
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        text = answer.read().decode()
+        return answer.status, json.loads(text) if text.startswith("{") else text
+
+
+def lines(pairs: Pairs) -> bytes:
+    return "".join(f"{name}: {value}\r\n" for name, value in pairs).encode()
+
+
+def text_of(answer: Any) -> str:
+    return str(answer["result"]["content"][0]["text"])
+
+
+def is_refused(answer: tuple[int, Any], era: str = "stateless") -> bool:
+    status, message = answer
+    assert message["error"]["code"] == -32602, message
+    assert "came more than once" in message["error"]["message"]
+    return status == (400 if era == "stateless" else 200)
+
+
+def session_of(url: str) -> Pairs:
+    connection = http.client.HTTPConnection(urlsplit(url).netloc)
+    connection.request("POST", "/mcp", json.dumps(initialize()), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return [("Mcp-Session-Id", str(answer.headers["mcp-session-id"]))]
+
+
+@pytest.mark.parametrize(
+    ("parser", "tool", "era"), [("h11", "by_context", "stateless"), ("httptools", "by_parameter", "sessions")]
+)
+def test_repeated_header_is_refused_when_read(parser: str, tool: str, era: str) -> None:
+    with in_thread(make_header_server().asgi(), http=parser) as url:
+        message, headers = call_message(tool, era)
+        headers += session_of(url) if era == "sessions" else []
+        one, other = ("X-Tenant", "acme"), ("x-tenant", "evil")
+        assert text_of(post(url, message, [*headers, one])[1]) == "acme"
+        assert is_refused(post(url, message, [*headers, one, other]), era)
+        assert is_refused(post(url, message, [*headers, one, one]), era)
+        trailed = post(url, message, [*headers, one], [other])
+        if parser == "httptools":  # which puts trailers among the headers
+            assert is_refused(trailed, era)
+        else:
+            assert text_of(trailed[1]) == "acme"
+
+
+@pytest.mark.parametrize("parser", PARSERS[:1])
+def test_repeated_list_header_is_joined(parser: str) -> None:
+    with in_thread(make_header_server().asgi(), http=parser, proxy_headers=False) as url:
+        message, headers = call_message("lists")
+        several = [("Accept", "application/json"), ("Accept", "text/event-stream"), ("Cookie", "a=1")]
+        several += [("X-Forwarded-For", "10.0.0.1"), ("X-Forwarded-For", "10.0.0.2"), ("Cookie", "b=2")]
+        several += [("X-Tenant", "acme"), ("X-Tenant", "evil")]
+        status, answer = post(url, message, headers + several)
+    assert status == 200
+    assert answer["result"]["structuredContent"] == [
+        "application/json, text/event-stream",
+        "10.0.0.1, 10.0.0.2",
+        "a=1; b=2",
+        "x-tenant",
+    ]
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_repeated_protocol_header_is_refused(parser: str) -> None:
+    cases = [
+        ("Host", "localhost"), ("Origin", "http://localhost"), ("Content-Type", "application/json"),
+        ("Authorization", "Bearer 2"), ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", "tools/call"), ("Mcp-Name", "who"), ("Mcp-Param-Region", "north"),
+        ("Mcp-Session-Id", "1"), ("Last-Event-ID", "1"),
+    ]  # fmt: skip
+    with in_thread(make_header_server().asgi(), http=parser) as url:
+        for header in cases:
+            name, value = header
+            message, headers = call_message("who")
+            first = [] if name in dict(headers) else [header]
+            text = f"the header {name.lower()} came more than once\n"
+            answers = [post(url, message, [*headers, *first, header])]
+            if parser == "httptools":
+                answers.append(post(url, message, [*headers, *first], [(name, value)]))
+            elif name == "Host":  # h11 itself refuses that
+                assert answers.pop()[0] == 400
+            assert answers in ([], [(400, text)] * len(answers))
+            assert post(url, message, [*headers, *first])[0] == 200
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_documented_proxy_recipe_refuses_repeated_header(parser: str) -> None:
+    with in_thread(recipe(), http=parser) as url:
+        message, headers = call_message("who")
+        ada, eve, nobody = (("X-Forwarded-User", name) for name in ("ada", "eve", ""))
+        assert text_of(post(url, message, [*headers, ada])[1]) == "ada, False"
+        for pairs in ([], [nobody], [ada, eve], [eve, ada], [nobody, eve], [ada, ada]):
+            assert text_of(post(url, message, [*headers, *pairs])[1]) == "None, False"
+        for first in (ada, nobody):  # a proxy sets it on every request
+            who = "None" if parser == "httptools" or first == nobody else "ada"
+            assert text_of(post(url, message, [*headers, first], [eve])[1]) == f"{who}, False"
+
+
+def recipe() -> HttpApp:
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "per-user.md").read_text("utf-8")
+    code = page[page.index("def from_proxy(") :].partition("\n\n\n")[0]
+    names: dict[str, Any] = {"Principal": Principal}
+    exec("from __future__ import annotations\n" + code, names)
+    return make_header_server().asgi(principal=names["from_proxy"])
+
+
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
+
+
+@pytest.fixture(scope="module")
+def addresses() -> Iterator[dict[str, tuple[str, int]]]:
+    with (
+        in_thread(make_server().asgi(), http="h11") as one,
+        in_thread(make_server().asgi(), http="httptools") as other,
+    ):
+        yield {
+            parser: (urlsplit(url).hostname or "", urlsplit(url).port or 0)
+            for parser, url in (("h11", one), ("httptools", other))
+        }
+
+
+@st.composite
+def upgrade_requests(draw: st.DrawFn) -> tuple[list[bytes], list[bytes], int]:
+    offered, plain = [], []
+    for number in range(draw(st.integers(1, 3))):
+        text = draw(st.text("aé\n", max_size=200)) + str(number)
+        if draw(st.booleans()):
+            params = {"name": "echo", "arguments": {"text": text}, "_meta": META_FIELDS}
+            body, headers = (
+                json_message("tools/call", params),
+                LATEST | {"Mcp-Method": "tools/call", "Mcp-Name": "echo"},
+            )
+        else:
+            body, headers = json_message("ping", {"text": text}), {}
+        framing = {"Content-Length": str(len(body))}
+        if draw(st.booleans()):
+            framing = {"Transfer-Encoding": "chunked"}
+            body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+        protocol = draw(st.sampled_from(["h2c", "H2C", "websocket", "TLS/1.0, HTTP/1.1", "foo"]))
+        options = draw(st.permutations(["Upgrade", "HTTP2-Settings", "keep-alive"]))
+        offer = {"Connection": ", ".join(options), "Upgrade": protocol, "HTTP2-Settings": "AAEAAEAAAAIAAAAB"}
+        plain_lines = headers | framing
+        lines = list((plain_lines | (offer if draw(st.integers(0, 3)) else {})).items())
+        offered.append(raw_request(draw(st.permutations(lines)), body))
+        plain.append(raw_request(list(plain_lines.items()), body))
+    return offered, plain, draw(st.sampled_from([1, 7, 50, 400, 100_000]))
+
+
+def raw_request(lines: list[tuple[str, str]], body: bytes) -> bytes:
+    fixed = [("Host", "localhost"), ("Content-Type", "application/json"), ("Accept", "application/json")]
+    head = "".join(f"{name}: {value}\r\n" for name, value in [*fixed, *lines])
+    return f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+def exchange_raw(address: tuple[str, int], sent: list[bytes], size: int) -> list[tuple[str, bytes]]:
+    answers = []
+    data = b"".join(sent)
+    with (
+        socket.create_connection(address, SOCKET_TIMEOUT) as connection,
+        connection.makefile("rb") as incoming,
+    ):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start_uvicorn in range(0, len(data), max(size, len(data) // 40)):
+            connection.sendall(data[start_uvicorn : start_uvicorn + max(size, len(data) // 40)])
+        for _ in sent:
+            status, length = incoming.readline().decode().strip(), 0
+            while (line := incoming.readline().strip()) != b"":
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.split(b":")[1])
+            answers.append((status, incoming.read(length)))
+    return answers
+
+
+@pytest.mark.long
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(upgrade_requests())
+def test_upgrade_offer_does_not_change_response(
+    addresses: dict[str, tuple[str, int]], drawn: tuple[list[bytes], list[bytes], int]
+) -> None:
+    offered, plain, size = drawn
+    expected = [exchange_raw(addresses["h11"], [each], 100_000)[0] for each in plain]
+    assert exchange_raw(addresses["httptools"], offered, size) == expected
+
+
+SOCKET_TIMEOUT = 15.0
+
+
+LATEST = {"MCP-Protocol-Version": "2026-07-28"}
+
+
+def json_message(method: str, params: dict[str, Any]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+
+
+BOUNDS = (exchange._PIECE, exchange._MUCH, Settings.max_kept // events.SHARE, exchange.MOST_QUEUED)
+
+
+SIZES = st.one_of(
+    st.integers(0, 4096),
+    st.builds(lambda bound, off: bound + off, st.sampled_from(BOUNDS), st.integers(-400, 400)),
+    st.integers(exchange.MOST_QUEUED, 2 * exchange.MOST_QUEUED),
+)
+
+
+TOKEN = {"progressToken": "p"}
+
+
+FAR = exchange.MOST_QUEUED + 5_000_000
+
+
+def make_text_server() -> Server:
+    server = Server("large")
+
+    @server.tool(structured=False)
+    async def give(size: int, reports: int, ctx: Context) -> str:
+        """Return a text of some length, after some reports."""
+        for number in range(reports):
+            await ctx.progress(number + 1)
+        return "x" * size
+
+    waiting: list[asyncio.Event] = []
+
+    @server.tool(structured=False)
+    async def give_together(size: int, calls: int) -> str:
+        """Return a text when so many calls wait for one."""
+        waiting.append(asyncio.Event())
+        if len(waiting) == calls:
+            for event in waiting:
+                event.set()
+        await waiting[-1].wait()
+        return "x" * size
+
+    return server
+
+
+def give_message(size: int, reports: int, **meta: Any) -> dict[str, Any]:
+    params = {"name": "give", "arguments": {"size": size, "reports": reports}, "_meta": TOKEN | meta}
+    return {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+
+
+def messages_of(lines: Iterator[str]) -> Iterator[Any]:
+    for line in lines:
+        if line.startswith("data: {"):
+            yield json.loads(line.removeprefix("data: "))
+
+
+def post_and_read(http: httpx2.Client, body: dict[str, Any], headers: dict[str, str]) -> list[Any]:
+    with http.stream("POST", "/mcp", json=body, headers=headers) as answer:
+        assert answer.status_code == 200
+        if answer.headers["content-type"] == "text/event-stream":
+            return list(messages_of(answer.iter_lines()))
+        answer.read()
+        return [answer.json()]
+
+
+def call_stateless(http: httpx2.Client) -> Callable[[int, int], list[Any]]:
+    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "give"}
+    return lambda size, reports: post_and_read(http, give_message(size, reports, **META_FIELDS), headers)
+
+
+def call_in_session(http: httpx2.Client) -> Callable[[int, int], list[Any]]:
+    opened = http.post("/mcp", json=initialize())
+    headers = {"mcp-call_in_session-id": opened.headers["mcp-call_in_session-id"]}
+    return lambda size, reports: post_and_read(http, give_message(size, reports), headers)
+
+
+def call_over_sse(http: httpx2.Client) -> Callable[[int, int], list[Any]]:
+    def call(size: int, reports: int) -> list[Any]:
+        with http.stream("GET", "/sse") as stream:
+            lines = stream.iter_lines()
+            path = next(line for line in lines if line.startswith("data: ")).removeprefix("data: ")
+            messages = messages_of(lines)
+            assert http.post(path, json=initialize("2024-11-05")).status_code == 202
+            assert next(messages)["id"] == "initialize"
+            assert http.post(path, json=give_message(size, reports)).status_code == 202
+            told = [next(messages)]
+            while "id" not in told[-1]:
+                told.append(next(messages))
+            return told
+
+    return call
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("parser", "way"), [("h11", call_stateless), ("httptools", call_in_session), ("httptools", call_over_sse)]
+)
+def test_result_of_any_size_arrives(
+    parser: str, way: Callable[[httpx2.Client], Callable[[int, int], list[Any]]]
+) -> None:
+    with (
+        in_thread(make_text_server().asgi(), http=parser) as url,
+        httpx2.Client(base_url=url, timeout=30) as http,
+    ):
+        call = way(http)
+
+        @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(SIZES, st.sampled_from([0, 1, 3]))
+        @example(exchange.MOST_QUEUED, 1)
+        @example(FAR, 0)
+        @example(FAR, 1)
+        def arrives(size: int, reports: int) -> None:
+            *told, last = call(size, reports)
+            assert [each["method"] for each in told] == ["notifications/progress"] * reports
+            assert last["id"] == 7
+            (block,) = last["result"]["content"]
+            assert len(block["text"]) == size
+
+        arrives()
+
+
+@pytest.mark.long
+@pytest.mark.anyio
+async def test_sse_client_that_does_not_read_gets_503(serve: Serve) -> None:
+    async with serve(make_text_server()) as client:
+        stream = client.open("GET", "/sse")
+        stream.judge.revision = "2024-11-05"
+        first = await stream.event()
+        assert first is not None
+        assert first.data is not None
+        path = first.data
+
+        async def post(body: dict[str, Any]) -> Answer:
+            stream.judge.expect(body)
+            return await client.post(body, path=path, judge=stream.judge).whole()
+
+        assert (await post(initialize("2024-11-05"))).status == 202
+        await stream.message()
+        stream.stop_reading()
+        for number in range(2):  # the first is being sent, the second waits
+            assert (await post(give_message(exchange.MOST_QUEUED, 0) | {"id": number})).status == 202
+        pipe = next(iter(client.app.door()._begin().pipes.values()))
+        await until(lambda: pipe.is_behind)
+        refused = await post(give_message(1, 0))
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        stream.read_on()
+        assert sorted([(await stream.message())["id"] for _ in range(2)]) == [0, 1]
+        assert (await post(give_message(1, 0))).status == 202
+        assert (await stream.message())["id"] == 7
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unread, "_SOON", 60)
+    monkeypatch.setattr(unread, "_LATE", 60)
+
+
+@pytest.mark.usefixtures("patience")
+@pytest.mark.parametrize("web", ["h11", "httptools"])
+def test_client_that_sends_before_reading_gets_refusal(web: str) -> None:
+    with site(Server("s"), uvicorn={"http": web}) as there:
+        connection = http.client.HTTPConnection(urlsplit(there.url).netloc, timeout=60)
+        try:
+            for size, content_type, status in (
+                (5_000_000, "application/json", 413),
+                (5_000_000, "text/plain", 415),
+                (20_000, "text/plain", 415),
+            ):
+                connection.request("POST", "/mcp", b"x" * size, {"Content-Type": content_type})
+                answer = connection.getresponse()
+                assert (answer.status, answer.will_close) == (status, size > 64 * 1024)
+                assert answer.read()
+        finally:
+            connection.close()

@@ -1,0 +1,285 @@
+"""Access tokens of requests: missing, invalid, or not verifiable now."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, Principal, Server
+from mcpkit.auth import Grant, Jwt, TokenVerifier
+from mcpkit.testing import connect
+from tests.helpers.clock import Clock
+from tests.helpers.hostile_tokens import CANARY, Hostile
+from tests.helpers.raw_client import Client, Serve, initialize
+from tests.helpers.signed_tokens import ISSUER, NOW, Signer
+from tests.helpers.verified import Table, bearer
+
+pytestmark = pytest.mark.anyio
+
+DOCUMENT = 'resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"'
+
+
+CHALLENGE = f'Bearer {DOCUMENT}, scope="notes:read"'
+
+
+REQUESTS: dict[str, Callable[..., Any]] = {
+    "stateless": lambda client, headers: client.call("whoami", headers=headers),
+    "initialize": lambda client, headers: client.post(initialize(), headers),
+    "session": lambda client, headers: client.post({}, {"mcp-session-id": "x", **headers}),
+    "not JSON": lambda client, headers: client.post(b"{", headers),
+    "GET": lambda client, headers: client.open("GET", headers={"accept": "text/event-stream", **headers}),
+    "DELETE": lambda client, headers: client.open("DELETE", headers={"mcp-session-id": "x", **headers}),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_request_without_token_is_challenged(client: Client, name: str) -> None:
+    answer = await REQUESTS[name](client, {}).whole()
+    assert (answer.status, answer.headers["www-authenticate"]) == (401, CHALLENGE)
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_invalid_token_is_refused(client: Client, name: str) -> None:
+    answer = await REQUESTS[name](client, bearer("bad")).whole()
+    said = 'error="invalid_token", error_description="The access token has expired"'
+    assert (answer.status, answer.headers["www-authenticate"]) == (
+        401,
+        f'Bearer {said}, {DOCUMENT}, scope="notes:read"',
+    )
+
+
+@pytest.mark.parametrize("path", ["/sse", "/messages"])
+async def test_sse_has_own_metadata_and_audience(client: Client, table: Table, path: str) -> None:
+    answer = await client.open("GET", path).whole()
+    assert "/.well-known/oauth-protected-resource/sse" in answer.headers["www-authenticate"]
+    await client.open("GET", path, headers=bearer("bad")).whole()
+    assert table.asked == [("bad", "https://mcp.example.com/sse")]
+
+
+@pytest.mark.limit("access token of a request")
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Bearer", "Bearer ", "bearer a b", "Bearer ä", "Bearer a,b", "Bearer " + "a" * 20_000,
+        'Bearer "a"', "Bearer\ta",
+    ],
+)  # fmt: skip
+async def test_malformed_token_is_bad_request(client: Client, table: Table, header: str) -> None:
+    answer = await client.call("whoami", headers={"authorization": header.encode("latin-1")}).whole()
+    assert answer.status == 400
+    assert answer.headers["www-authenticate"].startswith('Bearer error="invalid_request"')
+    assert table.asked == []
+
+
+@pytest.mark.parametrize("header", ["Basic YTpi", "", "Bearerx abc"])
+async def test_other_scheme_is_no_token(client: Client, header: str) -> None:
+    answer = await client.call("whoami", headers={"authorization": header}).whole()
+    assert (answer.status, answer.headers["www-authenticate"]) == (401, CHALLENGE)
+
+
+@pytest.mark.parametrize("scheme", ["bearer"])
+async def test_valid_token_is_served(client: Client, scheme: str) -> None:
+    answer = await client.call("whoami", headers={"authorization": f"{scheme} ada.notes-write"}).whole()
+    assert answer.status == 200
+    text = answer.json()["result"]["content"][0]["text"]
+    assert text == "ada ['notes:read', 'notes:write']"  # what it implies is granted, too
+
+
+async def test_session_needs_token_in_each_request(client: Client) -> None:
+    opened = client.post(initialize(), bearer("ada"))
+    id_ = (await opened.whole()) and opened.headers["mcp-session-id"]
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert (await client.post(ping, {"mcp-session-id": id_, **bearer("ada")}).whole()).status == 200
+    assert (await client.post(ping, {"mcp-session-id": id_, **bearer("ada", ["mail"])}).whole()).status == 200
+    assert (await client.post(ping, {"mcp-session-id": id_, **bearer("eve")}).whole()).status == 404
+    assert (await client.post(ping, {"mcp-session-id": id_}).whole()).status == 401
+
+
+async def test_fresh_token_is_verified_once(client: Client, table: Table) -> None:
+    for _ in range(3):
+        assert (await client.call("whoami", headers=bearer("ada")).whole()).status == 200
+    assert len(table.asked) == 1
+    assert (await client.call("whoami", headers=bearer("eve")).whole()).status == 200
+    assert len(table.asked) == 2
+
+
+async def test_expired_token_is_verified_again(server: Server, serve: Serve, table: Table) -> None:
+    table.expires = 1.0  # long ago
+    async with serve(server) as client:
+        for _ in range(3):
+            await client.call("whoami", headers=bearer("ada")).whole()
+        assert len(table.asked) == 3
+
+
+async def test_unavailable_verifier_is_503(
+    server: Server, serve: Serve, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    table.is_down = True
+    async with serve(server, health="/health") as client:
+        answer = await client.call("whoami", headers=bearer("ada")).whole()
+        assert (answer.status, answer.headers["retry-after"]) == (503, "7")
+        assert "www-authenticate" not in answer.headers
+        assert b"table" not in answer.body
+        assert "the table is locked" in caplog.text
+        assert "ada" not in caplog.text
+        assert (await client.open("GET", "/health").whole()).status == 200
+        table.is_down = False
+        assert (await client.call("whoami", headers=bearer("ada")).whole()).status == 200
+
+
+async def test_failing_verifier_is_500(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(TokenVerifier):
+        async def verify(self, token: str, audience: str) -> Grant:
+            raise KeyError("secret")
+
+    async with serve(Server("s", auth=Broken())) as client:
+        answer = await client.call("whoami", headers=bearer("ada")).whole()
+        assert answer.status == 500
+        assert b"secret" not in answer.body
+        assert "cannot be verified" in caplog.text
+
+
+async def test_challenge_without_issuer_has_no_metadata(serve: Serve) -> None:
+    async with serve(Server("s", auth=Table())) as client:
+        answer = await client.call("whoami").whole()
+        assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+        assert (await client.open("GET", "/.well-known/oauth-protected-resource/mcp").whole()).status == 404
+
+
+async def test_preflight_and_other_paths_need_no_token(client: Client) -> None:
+    preflight = {"origin": "http://localhost:6274", "access-control-request-method": "POST"}
+    assert (await client.open("OPTIONS", headers=preflight).whole()).status == 200
+    assert (await client.open("GET", "/elsewhere").whole()).status == 404
+    page = await client.post(initialize(), {"origin": "http://localhost:6274"}).whole()
+    assert page.status == 401
+    assert "WWW-Authenticate" in page.headers["access-control-expose-headers"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"public_url": None}, "must know where its clients reach it"),
+        ({"principal": Principal("ada")}, "both say who sends a request"),
+        ({"public_url": "https://example.com/"}, "does not end with path='/mcp'"),
+        ({"public_url": "https://example.com/mcp?x=1"}, "more than scheme, host and path"),
+        ({"public_url": "https://a:b@example.com/mcp"}, "not where clients can reach|more than scheme"),
+    ],
+)
+def test_app_option_conflicts_with_auth(server: Server, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        server.asgi(**({"public_url": "https://mcp.example.com/mcp"} | options))
+
+
+async def test_including_server_needs_auth_too(
+    make: Callable[..., Server],
+) -> None:
+    between = Server("between")
+    outer, later = Server("outer"), Server("later")
+    app = later.asgi()
+    outer.include(between)
+    outer.asgi()
+    between.include(make(), prefix="x")
+    with pytest.raises(ValueError, match="give this server auth= as well"):
+        outer.asgi()
+    outer.asgi(principal=Principal("ada"))
+    later.include(between)
+    with pytest.raises(ValueError, match="give this server auth= as well"):
+        app.door()
+    async with connect(outer) as client:  # who is on this machine needs no token
+        assert (await client.call("x_whoami")).text == "None []"
+
+
+def test_auth_of_wrong_type_is_refused() -> None:
+    with pytest.raises(TypeError, match="auth must be what verifies"):
+        Server("s", auth="https://id.example.com")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="verifies nothing"):
+        Server("s", auth=[])
+
+
+async def test_guard_runs_before_token_verification(client: Client, table: Table) -> None:
+    evil = {"origin": "https://evil.example", **bearer("ada")}
+    assert (await client.call("whoami", headers=evil).whole()).status == 403
+    assert table.asked == []
+
+
+SIGNERS = [Signer("RS256", "one"), Signer("ES256", "two")]
+
+
+TOKEN_FORM = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+
+
+SEED = 20_261_122
+
+
+WHERE = 'resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"'
+
+
+@pytest.fixture
+def jwt_server() -> Server:
+    keys = {"keys": [each.public() for each in SIGNERS]}
+    jwt_server = Server(
+        "notes", secret="a secret of some length", auth=Jwt(ISSUER, keys=keys, clock=Clock(NOW))
+    )
+
+    @jwt_server.tool
+    def whoami(ctx: Context) -> str:
+        """Say who asks."""
+        return str(ctx.principal.subject)
+
+    return jwt_server
+
+
+def authorization(*tokens: str) -> dict[str, bytes]:
+    names = ("authorization", "Authorization")
+    return {
+        name: f"Bearer {token}".encode("utf-8", "surrogatepass")
+        for name, token in zip(names, tokens, strict=False)
+    }
+
+
+@pytest.mark.slow
+async def test_hostile_tokens_are_refused(
+    jwt_server: Server, serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    statuses: Counter[int] = Counter()
+    async with serve(jwt_server) as client:
+        with caplog.at_level(logging.DEBUG):
+            for number, (way, token) in enumerate(Hostile(SIGNERS).tokens(SEED, 250)):
+                if token != token.strip():
+                    continue  # white space around a header is none of it
+                request: Any = initialize() if number % 2 else b"{"
+                answer = await client.post(request, authorization(token)).whole()
+                told = answer.headers.get("www-authenticate", "")
+                is_token = TOKEN_FORM.fullmatch(token) is not None and len(token) < 16 * 1024 - len("Bearer ")
+                expected = (401, "invalid_token") if is_token else (400, "invalid_request")
+                assert (answer.status, WHERE in told) == (expected[0], is_token), f"{way}: {token}"
+                assert f'error="{expected[1]}"' in told
+                for piece in (CANARY, *(each for each in token.split(".") if len(each) > 20)):
+                    assert piece not in told
+                    assert piece.encode("utf-8", "surrogatepass") not in answer.body
+                    assert piece not in caplog.text
+                statuses[answer.status] += 1
+                caplog.clear()
+
+        good = SIGNERS[0].token(Hostile(SIGNERS).claims())
+        assert (await client.post(initialize(), authorization(good)).whole()).status == 200
+    assert set(statuses) == {400, 401}
+
+
+async def test_two_authorization_headers_are_refused(jwt_server: Server, serve: Serve) -> None:
+    hostile = Hostile(SIGNERS)
+    good = SIGNERS[0].token(hostile.claims())
+    async with serve(jwt_server) as client:
+        for _, token in hostile.tokens(SEED, 42):
+            for first, second in ((good, token), (token, good), (good, good)):
+                sent = authorization(first, second)
+                answer = await client.post(initialize(), sent).whole()
+                assert (answer.status, 'error="invalid_request"' in answer.headers["www-authenticate"]) == (
+                    400,
+                    True,
+                )

@@ -1,0 +1,259 @@
+"""Requests without a token: components, subscriptions and caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from mcpkit import Cache, Context, Principal, Provider, Resource, Server, Tool
+from mcpkit.testing import connect
+from tests.helpers.protected import Lenient, listening, old_of, session_of
+from tests.helpers.raw_client import Answer, Client, Serve
+from tests.helpers.verified import bearer
+
+pytestmark = pytest.mark.anyio
+
+ANONYMOUS: dict[str, str] = {}
+
+
+READER = bearer("ada", ["notes:read"])
+
+
+OPEN, CLOSED = "news://today", "diary://today"
+
+
+SCOPED = "notes://1"
+
+
+class LookupProvider(Provider):
+    kinds = frozenset({"tools", "resources", "prompts"})
+
+    async def find(self, kind: str, key: str, ctx: Context) -> Any:
+        if key == "looked://closed":
+
+            def closed() -> str:
+                return key
+
+            return Resource(closed, key)
+        if key in {"looked_open", "looked_closed"}:
+
+            def say() -> str:
+                return key
+
+            return Tool(say, name=key, anonymous=key == "looked_open")
+        return None
+
+
+@pytest.fixture
+def open_server(make: Callable[..., Server]) -> Server:
+    open_server = make(offers=["completions"])
+    open_server.include(LookupProvider())
+    jobs = open_server.extension("com.example/jobs")
+    jobs.topic("jobIds", "notifications/jobs")
+
+    @open_server.tool(anonymous=True)
+    async def hello(ctx: Context) -> str:
+        """Say hello."""
+        await ctx.progress(1, 2)
+        return "hello"
+
+    @open_server.resource(OPEN, anonymous=True)
+    def news() -> str:
+        """What anybody may read."""
+        return "news"
+
+    @open_server.resource(CLOSED)
+    def diary() -> str:
+        """What takes a token."""
+        return "diary"
+
+    @open_server.resource("secret://{id}", visible=lambda who: who.subject == "eve")
+    def secret(id: str) -> str:
+        """What is hidden."""
+        return id
+
+    @open_server.prompt(anonymous=True)
+    def greet(whom: str = "") -> str:
+        """Greet."""
+        return f"Hello {whom}"
+
+    @open_server.method("example/open", anonymous=True)
+    def open_method() -> dict[str, Any]:
+        return {}
+
+    @open_server.method("example/closed")
+    def closed_method() -> dict[str, Any]:
+        return {}
+
+    return open_server
+
+
+USES: dict[str, tuple[str, dict[str, Any], int]] = {
+    "open tool": ("tools/call", {"name": "hello"}, 200),
+    "closed tool": ("tools/call", {"name": "whoami"}, 401),
+    "scoped tool": ("tools/call", {"name": "add"}, 401),
+    "open resource": ("resources/read", {"uri": OPEN}, 200),
+    "closed resource": ("resources/read", {"uri": CLOSED}, 401),
+    "scoped template": ("resources/read", {"uri": SCOPED}, 401),
+    "open prompt": ("prompts/get", {"name": "greet"}, 200),
+    "scoped prompt": ("prompts/get", {"name": "send", "arguments": {"text": "x"}}, 401),
+    "open method": ("example/open", {}, 200),
+    "closed method": ("example/closed", {}, 401),
+    "looked up, open": ("tools/call", {"name": "looked_open"}, 200),
+    "looked up, closed": ("tools/call", {"name": "looked_closed"}, 401),
+    "looked up resource": ("resources/read", {"uri": "looked://closed"}, 401),
+    "open completion": (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "whom", "value": ""}},
+        200,
+    ),
+    "scoped completion": (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "send"}, "argument": {"name": "text", "value": ""}},
+        401,
+    ),
+    "tools": ("tools/list", {}, 200),
+    "resources": ("resources/list", {}, 200),
+    "templates": ("resources/templates/list", {}, 200),
+    "prompts": ("prompts/list", {}, 200),
+}
+
+
+async def test_anonymous_request_needs_anonymous_component(open_server: Server, serve: Serve) -> None:
+    async with serve(open_server) as client:
+        for name, (method, params, status) in USES.items():
+            answer = client.ask(method, params)
+            answer.judge = Lenient(client)
+            assert (await answer.whole()).status == status, name
+            session = await session_of(client, ANONYMOUS)
+            asked = session.ask(method, params)
+            assert (await asked.whole()).status == status, name
+            assert ("www-authenticate" in asked.headers) == (status == 401)
+
+
+async def test_anonymous_sse_request_needs_anonymous_component(open_server: Server, serve: Serve) -> None:
+    async with serve(open_server) as client:
+        for method, params, status in USES.values():
+            old = await old_of(client, ANONYMOUS)
+            old.stream.judge = Lenient(client)
+            answer = await old.ask(method, params, ANONYMOUS)
+            is_refused = "error" in answer or answer["result"].get("isError", False)
+            assert is_refused == (status == 401), answer
+
+
+async def listen(client: Client, token: Mapping[str, str], *uris: str, **more: Any) -> Answer:
+    wanted = {"resourceSubscriptions": list(uris), "toolsListChanged": True, **more}
+    return await client.ask("subscriptions/listen", {"notifications": wanted}, headers=token).head()
+
+
+def update_all(open_server: Server) -> None:
+    for uri in (CLOSED, SCOPED, "secret://1", "nowhere://1", OPEN):
+        open_server.resource_updated(uri)
+
+
+async def test_anonymous_subscription_needs_anonymous_resource(open_server: Server, serve: Serve) -> None:
+    async with serve(open_server) as client:
+        session = await session_of(client, ANONYMOUS)
+        for uri in (CLOSED, SCOPED, "notes://{id}"):
+            refused = await listen(client, ANONYMOUS, OPEN, uri)
+            assert (refused.status, refused.headers["www-authenticate"].split()[0]) == (401, "Bearer")
+            asked = await session.ask("resources/subscribe", {"uri": uri}).whole()
+            assert (asked.status, "www-authenticate" in asked.headers) == (401, True)
+        jobs = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"com.example/jobs": {}}}}
+        params = {"notifications": {"jobIds": ["1"]}}
+        answer = await client.ask("subscriptions/listen", params, meta=jobs).head()
+        assert answer.status == 401
+        answer = await client.ask("subscriptions/listen", params, meta=jobs, headers=READER).head()
+        assert answer.status == 200
+
+
+async def test_anonymous_listener_gets_lists_and_open_resources(open_server: Server, serve: Serve) -> None:
+    # Nobody serves the one, and nobody may see the other: to wait for them tells nothing.
+    uris = (OPEN, "nowhere://1", "secret://1")
+    async with serve(open_server) as client:
+        stream = await listen(client, ANONYMOUS, *uris)
+        assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
+        session = await session_of(client, ANONYMOUS)
+        for uri in uris:
+            assert (await session.ask("resources/subscribe", {"uri": uri}).whole()).status == 200
+        heard = await listening(session, ANONYMOUS)
+        update_all(open_server)
+        assert (await stream.message())["params"]["uri"] == OPEN
+        assert (await heard.message())["params"]["uri"] == OPEN
+        open_server.tools.disable("hello")
+        assert (await stream.message())["method"] == "notifications/tools/list_changed"
+        assert (await heard.message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_listener_gets_resources_within_scopes(open_server: Server, serve: Serve) -> None:
+    ada = bearer("ada")
+    async with serve(open_server) as client:
+        for token, refused in ((ada, SCOPED), (ada, "notes://{id}")):
+            answer = await listen(client, token, refused)
+            assert answer.status == 403
+            assert 'scope="notes:read"' in answer.headers["www-authenticate"]
+        stream = await listen(client, READER, CLOSED, "notes://{id}", "secret://1", "nowhere://1", OPEN)
+        await stream.message()
+        update_all(open_server)
+        heard = [(await stream.message())["params"]["uri"] for _ in range(4)]
+        assert heard == [CLOSED, SCOPED, "nowhere://1", OPEN]
+
+
+CACHED_REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "discover": ("server/discover", {}), "tools": ("tools/list", {}), "resources": ("resources/list", {}),
+    "templates": ("resources/templates/list", {}), "prompts": ("prompts/list", {}),
+    "resource": ("resources/read", {"uri": "news://today"}),
+    "included": ("resources/read", {"uri": "news://other/today"}),
+    "entry": ("resources/read", {"uri": "news://archive/1"}),
+}  # fmt: skip
+
+
+METHODS = {method for method, _ in CACHED_REQUESTS.values()}
+
+
+def add_news(server: Server) -> None:
+    @server.resource("news://today", anonymous=True, cache=Cache(60))
+    def news_server() -> str:
+        """What anybody may read."""
+        return "news"
+
+    @server.resource("news://archive/{id}", anonymous=True, cache=Cache(60))
+    def archive(id: str) -> str:
+        """What was new."""
+        return id
+
+
+@pytest.fixture
+def news_server(make: Callable[..., Server]) -> Server:
+    server = make(cache={method: Cache(60) for method in METHODS})
+    add_news(server)
+    other = Server("other")
+    add_news(other)
+    server.include(other, prefix="other")
+    return server
+
+
+async def cache_scope_of(client: Client, name: str, token: dict[str, str]) -> str:
+    method, params = CACHED_REQUESTS[name]
+    result = (await client.ask(method, params, headers=token).whole()).json()["result"]
+    assert result["ttlMs"] == 60_000
+    return str(result["cacheScope"])
+
+
+@pytest.mark.parametrize("name", ["tools", "resource", "included", "entry"])
+async def test_cache_scope_is_public_for_anonymous_request_only(
+    news_server: Server, serve: Serve, name: str
+) -> None:
+    ada, eve, nobody = bearer("ada"), bearer("eve"), dict[str, str]()
+    async with serve(news_server) as client:
+        for token, scope in ((nobody, "public"), (ada, "private"), (eve, "private"), (nobody, "public")):
+            assert await cache_scope_of(client, name, token) == scope
+
+
+async def test_cache_scope_is_public_without_auth() -> None:
+    server = Server("s")
+    add_news(server)
+    async with connect(server, revision="2026-07-28", principal=Principal("ada")) as client:
+        assert (await client.request("resources/list", {}))["cacheScope"] == "public"

@@ -1,0 +1,277 @@
+"""Stored events: limits, and streams that are resumed in another process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit import Context, Memory, Server, Sqlite
+from mcpkit.state.presence import MISSED
+from mcpkit.transports.http.sessions.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
+from tests.helpers.engines import close, make_engine
+from tests.helpers.raw_client import (
+    Answer,
+    Client,
+    Serve,
+    Session,
+    first_event,
+    lifespan,
+    texts_of,
+)
+from tests.helpers.servers.full import Steps, make_server
+from tests.helpers.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+LIMIT = 1_600_000
+
+
+MOST = LIMIT // SHARE
+
+
+Step = tuple[int, int, int]
+
+
+SIZES = st.one_of(
+    st.integers(0, 3000),
+    st.builds(lambda off: MOST - _BESIDES + off, st.integers(-2, 2)),
+    st.integers(MOST, 3 * LIMIT),
+)
+
+
+@pytest.mark.long
+@given(st.lists(st.tuples(st.integers(0, 40), SIZES, st.integers(1, 300)), max_size=40))
+def test_event_store_keeps_latest_within_limits(steps: list[Step]) -> None:
+    shelf = Shelf(LIMIT)
+    sessions: dict[int, Events] = {}
+    said: deque[tuple[int, int, int]] = deque()  # session, number and bytes, of what may be kept
+    for number, (index, size, times) in enumerate(steps):
+        events = sessions.setdefault(index, Events("0123abcd", shelf))
+        for each in range(times if size < MOST else 1):
+            is_kept = events.keep("s", number * 1000 + each, b"x" * size)
+            assert is_kept == (size + _BESIDES <= MOST)
+            if is_kept:
+                said.append((index, number * 1000 + each, size + _BESIDES))
+        assert shelf.size <= LIMIT
+    kept = {index: [each.number for each in events.after("s", -1)] for index, events in sessions.items()}
+    total = 0
+    for index, numbers in kept.items():
+        own = [(number, size) for session, number, size in said if session == index]
+        assert numbers == [number for number, _ in own][len(own) - len(numbers) :]
+        size = sum(size for _, size in own[len(own) - len(numbers) :])
+        assert size <= MOST
+        assert len(numbers) <= MOST_EVENTS
+        total += size
+    assert total == shelf.size
+    for events in sessions.values():
+        events.clear()
+    assert shelf.size == 0
+    assert not shelf._owners
+
+
+@pytest.fixture
+def text_server() -> Server:
+    text_server = Server("kept")
+
+    @text_server.tool(structured=False)
+    async def give(size: int, ctx: Context) -> str:
+        """Report, and return a text of some length."""
+        await ctx.progress(1)
+        return "x" * size
+
+    return text_server
+
+
+async def call_give(session: Session, size: int) -> tuple[str, Any]:
+    answer = session.call("give", {"size": size}, id="large")
+    first = await first_event(answer)
+    messages = await answer.messages()
+    session.client.opened.remove(answer)  # the test must not keep what it measures
+    return first.id or "", messages[-1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [MOST])
+@pytest.mark.parametrize("is_there", [True, False], ids=["heard", "gone"])
+async def test_large_response_is_not_stored_and_resumption_says_so(
+    text_server: Server, serve: Serve, size: int, is_there: bool
+) -> None:
+    async with serve(text_server, max_kept=LIMIT) as client:
+        session = await client.initialize()
+        if is_there:
+            first, response = await call_give(session, size)
+            assert len(response["result"]["content"][0]["text"]) == size
+        else:
+            answer = session.call("give", {"size": size}, id="large")
+            first = (await first_event(answer)).id or ""
+            answer.disconnect()
+            await answer.whole()
+        for _ in range(2):
+            *told, last = await session.listen(after=first).messages()
+            assert [each["method"] for each in told] == ["notifications/progress"]
+            assert (last["id"], last["error"]["code"]) == ("large", -32603)
+            text = last["error"]["message"]
+            assert text.startswith("The response is too large to be kept for a client that has lost its conn")
+            assert text.endswith(f"of at most {MOST - _BESIDES:,}): send the request again")
+
+
+@pytest.mark.long
+async def test_response_at_limit_is_stored(text_server: Server, serve: Serve) -> None:
+    envelope = len(b'{"jsonrpc":"2.0","id":"large","result":{"content":[{"type":"text","text":""}]}}')
+    async with serve(text_server, max_kept=LIMIT) as client:
+        session = await client.initialize()
+        for size, is_kept in ((MOST - _BESIDES - envelope, True), (MOST - _BESIDES - envelope + 1, False)):
+            first, response = await call_give(session, size)
+            last = (await session.listen(after=first).messages())[-1]
+            assert (last == response) == is_kept
+
+
+class Processes(NamedTuple):
+    here: Session
+    there: Session
+    third: Session
+    servers: list[Server]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory | Sqlite]:
+    made = make_engine(request.param, tmp_path)
+    yield made
+    close(made)
+
+
+@asynccontextmanager
+async def three_processes(
+    serve: Serve, engine: Memory | Sqlite, steps: Steps, **options: Any
+) -> AsyncIterator[Processes]:
+    async with AsyncExitStack() as stack:
+        servers = [make_server(steps=steps, shared=engine) for _ in range(3)]
+        clients = [await stack.enter_async_context(serve(server, **options)) for server in servers]
+        before = asyncio.all_tasks()
+        session = await clients[0].initialize()
+        yield Processes(session, session.at(clients[1]), session.at(clients[2]), servers)
+        for client in clients:
+            await client.aclose()
+        await until(lambda: asyncio.all_tasks() <= before)  # what is told of the end of streams has been told
+
+
+def environment(client: Client) -> Any:
+    return client.app.door()._begin().environment
+
+
+async def disconnect(answer: Answer) -> None:
+    answer.disconnect()
+    await answer.whole()
+
+
+async def wait_for_store(engine: Memory | Sqlite, session: Session, sent: int) -> None:
+    journal = environment(session.client).journal
+    while journal._dirty or journal._task is not None:
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.slow
+async def test_stream_is_resumed_in_other_process(
+    engine: Memory | Sqlite, serve: Serve, steps: Steps
+) -> None:
+    async with three_processes(serve, engine, steps) as processes:
+        call = processes.here.call("step")
+        await steps.take("one")
+        first = await first_event(call)
+        await call.event()
+        await disconnect(call)
+        await steps.take("two", "three", "end")
+        for session in (processes.there, processes.third, processes.here):
+            again = session.listen(after=first.id)
+            assert texts_of(await again.messages()) == ["one", "two", "three", "the end"]
+
+
+async def test_running_call_is_followed_in_other_process(
+    engine: Memory | Sqlite, serve: Serve, steps: Steps
+) -> None:
+    async with three_processes(serve, engine, steps) as processes:
+        call = processes.here.call("step")
+        await steps.take("one")
+        await first_event(call)
+        seen = await call.event()
+        assert seen is not None
+        await disconnect(call)
+        back = processes.there.listen(after=seen.id)
+        await steps.take("two")
+        assert texts_of([await back.message()]) == ["two"]
+        await steps.take("three")
+        assert texts_of([await back.message()]) == ["three"]
+        await steps.take("end")
+        assert texts_of(await back.messages()) == ["the end"]
+
+
+@pytest.mark.slow
+async def test_newest_connection_gets_stream(engine: Memory | Sqlite, serve: Serve, steps: Steps) -> None:
+    async with three_processes(serve, engine, steps) as processes:
+        call = processes.here.call("step")
+        await steps.take("one")
+        first = await first_event(call)
+        back = processes.there.listen(after=first.id)
+        assert texts_of([await back.message()]) == ["one"]
+        assert texts_of(await call.messages()) == ["one"], "it ends"
+        await steps.take("two")
+        assert texts_of([await back.message()]) == ["two"]
+        third = processes.third.listen(after=first.id)
+        assert texts_of([await third.message() for _ in range(2)]) == ["one", "two"]
+        assert await back.messages() == [], "and so does this one"
+        home = processes.here.listen(after=first.id)
+        assert texts_of([await home.message() for _ in range(2)]) == ["one", "two"]
+        assert await third.messages() == []
+        await steps.take("end")
+        assert texts_of(await home.messages()) == ["the end"]
+
+
+async def test_call_of_dead_process_is_error(engine: Memory | Sqlite, serve: Serve, steps: Steps) -> None:
+    async with three_processes(serve, engine, steps) as processes:
+        call = processes.here.call("step", id="lost")
+        await steps.take("one")
+        first = await first_event(call)
+        await wait_for_store(engine, processes.here, 1)
+        back = processes.there.listen(after=first.id)
+        assert texts_of([await back.message()]) == ["one"]
+        mark_dead(processes.here, environment(processes.there.client).presence)
+        last = await back.message()
+        assert (last["id"], last["error"]["code"]) == ("lost", -32603)
+        assert "has ended" in last["error"]["message"]
+        assert "may or may not have happened" in last["error"]["message"]
+        assert await back.message() is None
+        assert [last] == (await processes.third.listen(after=first.id).messages())[1:], "wherever one asks"
+        await steps.take("two", "end")  # the process lives after all: its word comes too late
+        await wait_for_store(engine, processes.here, 3)
+        assert (await processes.third.listen(after=first.id).messages())[-1] == last
+
+
+def mark_dead(session: Session, presence: Any) -> None:
+    process = environment(session.client).process
+    presence._changed[process] = presence._looks - MISSED
+    presence._since = min(presence._since, presence._looks - MISSED)
+
+
+async def test_shutdown_is_reported_in_other_process(
+    engine: Memory | Sqlite, serve: Serve, steps: Steps, schema_dir: Path
+) -> None:
+    async with serve(make_server(steps=steps, shared=engine)) as there:
+        app = make_server(steps=steps, shared=engine).asgi(grace=0)
+        async with lifespan(app):
+            session = await Client(app, schema_dir).initialize()
+            call = session.call("step", id="cut")
+            await steps.take("one")
+            first = await first_event(call)
+            await disconnect(call)
+        messages = await session.at(there).listen(after=first.id).messages()
+        assert texts_of(messages[:1]) == ["one"]
+        assert (messages[-1]["id"], messages[-1]["error"]["code"]) == ("cut", -32603)
+        assert "ended before the call was finished" in messages[-1]["error"]["message"]

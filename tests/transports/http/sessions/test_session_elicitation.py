@@ -1,0 +1,262 @@
+"""Questions to clients with a session, in one process and in several."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, Memory, Server, user
+from tests.helpers.raw_client import (
+    Answer,
+    Client,
+    Serve,
+    Session,
+    accept,
+    open_eliciting_session,
+    respond,
+    text_of,
+)
+from tests.helpers.servers.full import SECRET
+
+pytestmark = pytest.mark.anyio
+
+ELICITING = ["2025-06-18", "2025-11-25"]
+
+
+JSON_ALONE = {"accept": "application/json"}
+
+
+@pytest.mark.parametrize("revision", ELICITING)
+async def test_question_is_sent_on_call_stream(revision: str, client: Client) -> None:
+    session = await open_eliciting_session(client, revision)
+    call = session.call("ask_names")
+    first = await call.message()
+    assert (first["method"], first["params"]["message"]) == ("elicitation/create", "First name?")
+    assert (await respond(session, first["id"], accept("Ada"))).status == 202
+    assert (await call.message())["params"]["data"] == "first name received"
+    last = await call.message()
+    assert last["params"]["message"] == "Last name?"
+    assert last["id"] != first["id"]
+    posted = await respond(session, last["id"], accept("Lovelace"))
+    assert (posted.status, posted.body) == (202, b"")
+    assert text_of(await call.message()) == "Ada Lovelace"
+    assert await call.message() is None
+
+
+@pytest.mark.parametrize("result", [b'{"action": NaN}'])
+async def test_invalid_json_response_ends_question(result: bytes, client: Client) -> None:
+    session = await open_eliciting_session(client)
+    call = session.call("ask_name")
+    id_ = (await call.message())["id"].encode()
+    posted = await session.post(b'{"jsonrpc": "2.0", "id": "%b", "result": %b}' % (id_, result)).whole()
+    assert (posted.status, posted.error()["code"]) == (400, -32700)
+    assert "Parse error" in text_of(await call.message())
+
+
+async def test_questions_of_two_calls_are_separate(client: Client) -> None:
+    session = await open_eliciting_session(client)
+    calls = [session.call("ask_name"), session.call("ask_name")]
+    ids = [(await call.message())["id"] for call in calls]
+    for id_, value in zip(reversed(ids), ["Bob", "Ada"], strict=True):
+        assert (await respond(session, id_, accept(value))).status == 202
+    assert [text_of(await call.message()) for call in calls] == ["Ada", "Bob"]
+
+
+async def test_url_elicitation_completion_is_sent_on_call_stream(client: Client) -> None:
+    session = await open_eliciting_session(client)
+    call = session.call("pay")
+    question = await call.message()
+    await respond(session, question["id"], {"action": "accept"})
+    completed, response = await call.messages()
+    assert completed["method"] == "notifications/elicitation/complete"
+    assert completed["params"] == {"elicitationId": question["params"]["elicitationId"]}
+    assert text_of(response) == "accept"
+
+
+@pytest.mark.parametrize("id_", [99, "nobody-1"])
+async def test_response_to_nothing_is_refused(id_: Any, client: Client) -> None:
+    session = await open_eliciting_session(client)
+    call = session.call("ask_name")
+    question = await call.message()
+    assert (await respond(session, id_, accept("Eve"))).status == 400
+    assert (await respond(session, question["id"], accept("Ada"))).status == 202
+    assert text_of(await call.message()) == "Ada"
+
+
+async def test_error_response_fails_call(client: Client) -> None:
+    session = await open_eliciting_session(client)
+    call = session.call("ask_name")
+    error = {"code": -1, "message": "No user is here"}
+    message = {"jsonrpc": "2.0", "id": (await call.message())["id"], "error": error}
+    assert (await session.post(message).whole()).status == 202
+    response = await call.message()
+    assert response["result"]["isError"]
+    assert text_of(response) == "The client refused to answer: No user is here"
+
+
+async def test_question_requires_accept_stream(client: Client) -> None:
+    session = await open_eliciting_session(client)
+    answer = await session.call("ask_name", headers=JSON_ALONE).whole()
+    assert answer.status == 200
+    response = answer.json()
+    assert response["result"]["isError"]
+    assert "elicitation.form" in text_of(response)
+    answer = await session.ask("prompts/get", {"name": "greet"}, headers=JSON_ALONE).whole()
+    assert answer.error()["code"] == -32602
+    assert "elicitation.form" in answer.error()["message"]
+
+
+async def test_question_requires_session(server: Server, serve: Serve) -> None:
+    async with serve(server, stateless=True) as client:
+        session = await open_eliciting_session(client)
+        assert session.id is None
+        response = (await session.call("ask_name").whole()).json()
+        assert response["result"]["isError"]
+        assert "elicitation.form" in text_of(response)
+        answer = await session.ask("resources/read", {"uri": "notes://day"}).whole()
+        assert answer.error()["code"] == -32602
+        assert "elicitation.form" in answer.error()["message"]
+
+
+SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "blue"}, "model": "m"}
+
+
+class FailingBus(Memory):
+    refuses = False
+
+    async def publish(self, topic: str, message: str) -> None:
+        if self.refuses:
+            raise ConnectionError("the bus is down")
+        await super().publish(topic, message)
+
+
+def make_sampling_server(broker: Memory | None, seconds: float = 60) -> Server:
+    server = Server("asking", version="1", secret=SECRET, shared=broker, question_timeout=seconds)
+
+    @server.tool
+    async def colour(ctx: Context) -> str:
+        return (await ctx.sample([user("Which colour?")], max_tokens=5)).text
+
+    @server.tool
+    async def colours(ctx: Context) -> str:
+        answers = [await ctx.sample(text, max_tokens=5) for text in ("Which?", "Which else?")]
+        return " ".join(respond_to.text for respond_to in answers)
+
+    return server
+
+
+@pytest.fixture
+def broker() -> FailingBus:
+    return FailingBus()
+
+
+@asynccontextmanager
+async def two_processes(
+    serve: Serve, broker: Memory | None, revision: str = "2025-11-25", **options: Any
+) -> AsyncIterator[tuple[Session, Session]]:
+    async with (
+        serve(make_sampling_server(broker)) as there,
+        serve(make_sampling_server(broker, **options)) as here,
+    ):
+        session = await here.initialize(revision, capabilities={"sampling": {}})
+        yield session, session.at(there)
+
+
+async def next_message(stream: Answer) -> dict[str, Any]:
+    while True:
+        event = await stream.event()
+        assert event is not None
+        if event.data:
+            message: dict[str, Any] = json.loads(event.data)
+            return message
+
+
+async def respond_to(session: Session, id_: Any, **members: Any) -> Answer:
+    message = {"jsonrpc": "2.0", "id": id_, **(members or {"result": SAMPLED})}
+    return await session.post(message).whole()
+
+
+def session_record(broker: Memory) -> dict[str, str]:
+    found = [entry.value for key, entry in broker._records._entries.items() if "/session/" in key]
+    assert len(found) < 2
+    return dict(*found)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25"])
+async def test_response_reaches_process_of_call(revision: str, broker: FailingBus, serve: Serve) -> None:
+    async with two_processes(serve, broker, revision) as (session, there):
+        call = session.call("colours")
+        for _ in range(2):
+            question = await next_message(call)
+            assert question["method"] == "sampling/createMessage"
+            taken = await respond_to(there, question["id"])
+            assert (taken.status, taken.body) == (202, b"")
+        response = await next_message(call)
+        assert response["result"]["content"][0]["text"] == "blue blue"
+
+
+async def test_response_of_other_session_is_refused(broker: FailingBus, serve: Serve) -> None:
+    async with two_processes(serve, broker) as (session, there):
+        other = await there.client.initialize()
+        call = session.call("colour")
+        question = await next_message(call)
+        for at in (other, other.at(session.client)):
+            assert (await respond_to(at, question["id"])).status == 400
+        await respond_to(there, question["id"])
+        assert "result" in await next_message(call)
+
+
+@pytest.mark.parametrize("end", ["answer", "cancel", "time", "delete"])
+async def test_ended_question_leaves_nothing(end: str, broker: FailingBus, serve: Serve) -> None:
+    async with two_processes(serve, broker, seconds=0.01 if end == "time" else 60) as (session, there):
+        before = session_record(broker)
+        listeners = len(broker._listeners)
+        call = session.call("colour", id=9)
+        question = await next_message(call)
+        if end != "time":
+            assert session_record(broker) != before
+        if end == "answer":
+            await respond_to(there, question["id"])
+        elif end == "cancel":
+            await session.notify("notifications/cancelled", {"requestId": 9})
+        elif end == "delete":
+            await there.delete()
+        await call.whole()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert session_record(broker) == ({} if end == "delete" else before)
+        assert len(broker._listeners) <= listeners
+
+
+async def test_response_during_bus_failure_is_503(broker: FailingBus, serve: Serve) -> None:
+    async with two_processes(serve, broker) as (session, there):
+        call = session.call("colour")
+        question = await next_message(call)
+        broker.refuses = True
+        assert (await respond_to(there, question["id"])).status == 503
+        broker.refuses = False
+        assert (await respond_to(there, question["id"])).status == 202
+        assert "result" in await next_message(call)
+
+
+async def test_question_during_store_failure_is_503(
+    broker: FailingBus, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_processes(serve, broker) as (session, _):
+
+        async def fail(*_: object) -> None:
+            raise ConnectionError("the store is down")
+
+        monkeypatch.setattr(broker, "write", fail)
+        refused = await session.call("colour").whole()
+        assert refused.status == 503
+        assert b"cannot be reached" in refused.body
+        monkeypatch.undo()
+        call = session.call("colour")
+        await respond_to(session, (await next_message(call))["id"])
+        assert "result" in await next_message(call)

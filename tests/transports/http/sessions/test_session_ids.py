@@ -1,0 +1,402 @@
+"""Session ids: signed tokens, short ids, and replaced secrets."""
+
+from __future__ import annotations
+
+import base64
+import os
+import random
+import re
+import string
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from mcpkit import Context, Memory, Server, Sqlite
+from mcpkit.protocol.eras import Client
+from mcpkit.state.keys import Keys
+from mcpkit.state.shared import Shared
+from mcpkit.transports.http.sessions.record import TOKEN, key_of
+from mcpkit.transports.http.sessions.token import MAX_LENGTH, SessionToken, issue, read
+from tests.helpers.raw_client import Serve, Session
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "the secret of the weather station"
+
+
+KEYS = Keys(SECRET, "weather")
+
+
+NOW = 1_800_000_000.0
+
+
+ALPHABET = string.ascii_letters + string.digits + "-_"
+
+
+VISIBLE_ASCII = re.compile(r"[\x21-\x7e]+")
+
+
+STANDARD: dict[str, Any] = {
+    "roots": {"listChanged": True},
+    "sampling": {"context": {}, "tools": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "tasks": {
+        "list": {},
+        "cancel": {},
+        "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}},
+    },
+}
+
+
+def token(
+    info: dict[str, Any] | None = None, capabilities: dict[str, Any] | None = None, **changes: Any
+) -> SessionToken:
+    return SessionToken(
+        id="q83vEjRWeJCrze8SNFZ4kA",
+        home=Memory().home,
+        revision="2025-11-25",
+        client=Client(info or {"name": "test", "version": "1"}, capabilities or {}),
+        lists=frozenset({"tools", "resources"}),
+        expires=NOW + 86400,
+    )._replace(**changes)
+
+
+def fields_of(token: SessionToken | None) -> tuple[Any, ...] | None:
+    return token and (*token._replace(client=None), token.client.info, token.client.capabilities)
+
+
+def round_trip(token: SessionToken) -> SessionToken:
+    text = issue(KEYS, token)
+    assert len(text) <= MAX_LENGTH == 1024
+    assert VISIBLE_ASCII.fullmatch(text)
+    returned = read(KEYS, text, NOW)
+    assert returned is not None
+    return returned
+
+
+@pytest.mark.parametrize("lists", [["tools", "prompts", "resources"]])
+@pytest.mark.parametrize("principal", [None, "Åsa\\\n"])
+def test_token_round_trip(lists, principal):
+    original = token(
+        {"name": "inspector", "version": "0.17", "title": "Der Prüfer", "websiteUrl": "https://example.com"},
+        STANDARD | {"experimental": {"x": {"y": [1, 2.5, None]}}, "extensions": {"com.example/ui": {}}},
+        lists=frozenset(lists),
+        principal=principal,
+    )
+    text = issue(KEYS, original)
+    assert fields_of(read(Keys(SECRET, "weather"), text, NOW)) == fields_of(original)
+
+
+def test_token_of_common_client_is_short():
+    common = token({"name": "claude-code", "version": "2.0.1"}, {"roots": {"listChanged": True}})
+    assert len(issue(KEYS, common)) < 320
+
+
+def test_token_expires_exactly():
+    text = issue(KEYS, token(expires=NOW + 0.5))
+    assert read(KEYS, text, NOW + 0.499) is not None
+    assert read(KEYS, text, NOW + 0.5) is None
+    assert read(KEYS, text, NOW + 1e9) is None
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        Keys("another secret of the station", "weather"),
+        Keys(["another secret of the station", SECRET + "!"], "weather"),
+        Keys(SECRET, "Weather"),
+        Keys(SECRET, ""),
+    ],
+    ids=["secret", "secrets", "name", "no name"],
+)
+def test_token_of_other_secret_or_server_is_refused(keys):
+    assert read(keys, issue(KEYS, token()), NOW) is None
+
+
+def test_token_of_replaced_secret_is_read():
+    rotated = Keys(["the new secret of the station", SECRET], "weather")
+    original = token()
+    assert fields_of(read(rotated, issue(KEYS, original), NOW)) == fields_of(original)
+    assert read(KEYS, issue(rotated, original), NOW) is None
+
+
+def test_token_for_other_purpose_is_refused():
+    payload = base64.urlsafe_b64decode(issue(KEYS, token()))[32:]
+    for purpose in ["", "session id", "session id 2", "requestState"]:
+        assert (
+            read(KEYS, base64.urlsafe_b64encode(KEYS.sign(purpose, payload) + payload).decode(), NOW) is None
+        )
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_token_with_changed_character_is_refused(data):
+    text = issue(KEYS, token({"name": data.draw(st.sampled_from(["a", "ab", "abc"])), "version": "1"}))
+    place = data.draw(st.integers(0, len(text) - 1))
+    other = data.draw(st.sampled_from(ALPHABET + "+/=. \n\0\x7f\xa0é\u0661") | st.characters())
+    assume(other != text[place])
+    assert read(KEYS, text[:place] + other + text[place + 1 :], NOW) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_token_of_other_length_is_refused(data):
+    text = issue(KEYS, token())
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    assume(end - start < len(text))
+    assert read(KEYS, text[start:end], NOW) is None
+    more = data.draw(st.text(ALPHABET + "=+/ \t\r\n", min_size=1, max_size=8))
+    place = data.draw(st.integers(0, len(text)))
+    assert read(KEYS, text[:place] + more + text[place:], NOW) is None
+
+
+@settings(max_examples=300, deadline=None)
+@example("")
+@example("A" * 4)
+@example("A" * 44)
+@example("A" * 1024)
+@example("A" * 1028)
+@example("====")
+@example("A" * 43 + "=")
+@example("\ud800" * 44)
+@example("\U0001d7d9" * 44)
+@given(st.text(max_size=80) | st.text(ALPHABET + "=", max_size=1100))
+def test_token_of_any_text_is_refused(text):
+    assert read(KEYS, text, NOW) is None
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=60) | st.builds(
+    lambda piece, times: piece * times,
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=3),
+    st.integers(1, 2000),
+)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda below: st.lists(below, max_size=4) | st.dictionaries(TEXTS, below, max_size=4),
+    max_leaves=6,
+)
+
+
+INFO = st.builds(
+    lambda extra, name, version: {**extra, "name": name, "version": version},
+    st.dictionaries(TEXTS, JSON, max_size=4),
+    TEXTS,
+    TEXTS,
+)
+
+
+CAPABILITY_SETS = st.dictionaries(
+    st.sampled_from([*STANDARD, "experimental", "extensions"]) | TEXTS,
+    JSON
+    | st.dictionaries(st.sampled_from(["listChanged", "context", "tools", "form", "url", "requests"]), JSON),
+    max_size=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(INFO, CAPABILITY_SETS, st.none() | st.text(st.characters(codec="utf-8"), max_size=40))
+def test_token_of_any_client_fits(info, capabilities, principal):
+    original = token(info, capabilities, principal=principal)
+    returned = round_trip(original)
+    assert fields_of(returned._replace(client=original.client)) == fields_of(original)
+    assert fields_of(round_trip(returned)) == fields_of(returned)
+
+    assert set(returned.client.info) <= set(info)
+    assert info["name"].startswith(returned.client.info["name"])
+    assert info["version"].startswith(returned.client.info["version"])
+    assert within(returned.client.capabilities, capabilities)
+    for name in STANDARD:
+        assert (name in returned.client.capabilities) or not isinstance(capabilities.get(name), dict)
+
+
+def within(part: Any, whole: Any) -> bool:
+    if isinstance(part, dict) and isinstance(whole, dict):
+        return all(name in whole and within(below, whole[name]) for name, below in part.items())
+    return part == whole
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"experimental": {"x": "y" * 1000}},
+        {"extensions": {"com.example/x": {"y": "z" * 1000}}},
+        {"unheard-of": "x" * 1000},
+        {"sampling": {"context": {"why": "x" * 1000}, "tools": {}, "x": {}}},
+    ],
+)
+def test_token_drops_unknown_capabilities_first(more):
+    client = round_trip(token({"name": "inspector", "version": "1.2"}, STANDARD | more)).client
+    assert client.info == {"name": "inspector", "version": "1.2"}
+    assert client.capabilities == STANDARD
+
+
+@pytest.mark.parametrize("character", ["x", "\0", "🌦"])
+@pytest.mark.parametrize(("name", "version"), [(5000, 5000)])
+def test_token_cuts_name_and_version_last(character, name, version):
+    original = token({"name": character * name, "version": character * version}, STANDARD)
+    client = round_trip(original).client
+    assert client.capabilities == STANDARD
+    assert len(client.info["name"]) >= min(name, 30)
+    assert len(client.info["version"]) >= min(version, 15)
+    assert len(issue(KEYS, original)) > 1000
+
+
+@pytest.mark.parametrize("changes", [{"principal": "x" * 400}, {"home": "x" * 400}, {"principal": "\0" * 60}])
+@pytest.mark.parametrize("name", ["n" * 1000])
+def test_token_principal_is_never_cut(changes, name):
+    with pytest.raises(ValueError, match="home and principal do not fit"):
+        issue(KEYS, token({"name": name, "version": "1"}, **changes))
+
+
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "20"))
+
+
+ID_SECRET = "the secret of the weather station"
+
+
+LETTERS = "aZ9-_ é😀\u202e'\"\\/:"
+
+
+CAPABILITIES = {
+    "roots": {"listChanged": True},
+    "sampling": {"tools": {}, "context": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "experimental": {f"feature {number}": {"on": True} for number in range(40)},
+}
+
+
+@pytest.fixture
+def shared_file(tmp_path: Path) -> Iterator[Shared]:
+    with closing(Sqlite(tmp_path / "shared.db")) as made:
+        yield made
+
+
+def make_named_server(shared_file: Shared | None) -> Server:
+    made = Server("weather", version="1", secret=ID_SECRET, shared=shared_file)
+
+    @made.tool
+    async def who(ctx: Context) -> str:
+        return f"{ctx.client.name} {'sampling' in ctx.client.capabilities}"
+
+    return made
+
+
+async def test_session_id_is_short_with_lasting_store(shared_file: Shared, serve: Serve) -> None:
+    random_ = random.Random(45)
+    for number in range(EXAMPLES):
+        name = "".join(random_.choices(LETTERS, k=random_.choice([1, 7, 300])))
+        chosen = random_.sample(list(CAPABILITIES), random_.randrange(len(CAPABILITIES) + 1))
+        client_info = {"name": name, "version": "1" * random_.choice([1, 300])}
+        store = shared_file if number % 4 else None
+        async with serve(make_named_server(store)) as client:
+            session = await client.initialize(
+                clientInfo=client_info, capabilities={each: CAPABILITIES[each] for each in chosen}
+            )
+            said = await session.text("who")
+        form = r"[A-Za-z0-9-]{1,64}" if store is not None else r"[!-~]{65,1024}"
+        assert re.fullmatch(form, session.id or "")
+        async with serve(make_named_server(store)) as restarted:
+            assert await session.at(restarted).text("who") == said
+            assert said.endswith(str("sampling" in chosen))
+            if number < 2:
+                assert (await session.at(restarted).delete()).status == 204
+                assert (await session.at(restarted).call("who").whole()).status == 404
+
+
+async def test_signed_id_is_accepted_with_lasting_store(shared_file: Shared, serve: Serve) -> None:
+    async with serve(make_named_server(Memory())) as client:
+        session = await client.initialize()
+    async with serve(make_named_server(shared_file)) as client:
+        assert (await session.at(client).call("who").whole()).status == 200
+
+
+@pytest.mark.parametrize("written", ["another session's", "not signed", "nothing"])
+async def test_record_without_signed_token_is_no_session(
+    written: str, shared_file: Shared, serve: Serve
+) -> None:
+    async with serve(make_named_server(shared_file)) as client:
+        session, other = await client.initialize(), await client.initialize()
+    assert session.id is not None
+    assert other.id is not None
+    token = (await shared_file.read(key_of("weather", other.id)))[TOKEN]
+    texts = {"another session's": token, "not signed": f"{'A' * 44}{token[44:]}", "nothing": None}
+    await shared_file.write(key_of("weather", session.id), {TOKEN: texts[written]}, 60)
+    async with serve(make_named_server(shared_file)) as client:
+        assert (await session.at(client).call("who").whole()).status == 404
+        assert (await other.at(client).call("who").whole()).status == 200
+
+
+OLD, NEW, NEWER = (f"{name} secret of the weather station" for name in ("the old", "the new", "a newer"))
+
+
+class Lasting(Memory):
+    is_lasting = True
+
+
+@pytest.fixture
+def lasting_store() -> Lasting:
+    return Lasting()
+
+
+def make_successor(lasting_store: Lasting, *secrets: str) -> Server:
+    made = Server("weather", version="1", secret=secrets, shared=lasting_store)
+
+    @made.tool
+    async def who(ctx: Context) -> str:
+        return str(ctx.client.name)
+
+    return made
+
+
+async def is_alive(session: Session) -> bool:
+    answer = await session.call("who").whole()
+    assert answer.status in {200, 404}
+    return answer.status == 200
+
+
+async def test_session_outlives_replaced_secrets(lasting_store: Lasting, serve: Serve) -> None:
+    async with serve(make_successor(lasting_store, OLD)) as client:
+        session = await client.initialize()
+        assert await session.text("who") == "test"
+    for secrets in ((NEW, OLD), (NEW,), (NEWER, NEW), (NEWER,)):
+        for _ in range(2):  # also where nothing has happened in between
+            async with serve(make_successor(lasting_store, *secrets)) as client:
+                assert await session.at(client).text("who") == "test"
+    async with serve(make_successor(lasting_store, NEWER)) as client:
+        assert (await session.at(client).delete()).status == 204
+        assert not await is_alive(session.at(client))
+    async with serve(make_successor(lasting_store, NEWER, NEW, OLD)) as client:
+        assert not await is_alive(session.at(client))
+
+
+async def test_unused_session_ends_with_its_secret(lasting_store: Lasting, serve: Serve) -> None:
+    async with serve(make_successor(lasting_store, OLD)) as client:
+        session = await client.initialize()
+    async with serve(make_successor(lasting_store, NEW)) as client:
+        assert not await is_alive(session.at(client))
+    async with serve(make_successor(lasting_store, NEW, OLD)) as client:
+        assert await is_alive(session.at(client)), "it can be made good"
+    async with serve(make_successor(lasting_store, NEW)) as client:
+        assert await is_alive(session.at(client))
+
+
+async def test_successor_record_must_be_signed(tmp_path: Path, serve: Serve) -> None:
+    lasting_store = Lasting()
+    async with serve(make_successor(lasting_store, OLD)) as client:
+        session = await client.initialize()
+    async with serve(make_successor(lasting_store, NEW, OLD)) as client:
+        assert await is_alive(session.at(client))
+    (key,) = (key for key in lasting_store._records._entries if "/session-id/" in key)
+    mac = (await lasting_store.read(key))["mac"]
+    for other in ("", "00" * 32, mac[:-2] + ("00" if mac[-2:] != "00" else "01")):
+        await lasting_store.write(key, {"mac": other}, 60)
+        async with serve(make_successor(lasting_store, NEW)) as client:
+            assert not await is_alive(session.at(client))

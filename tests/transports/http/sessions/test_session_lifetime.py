@@ -1,0 +1,433 @@
+"""Lifetime of sessions, limits on their number, and freshness of their records."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, Memory, Server
+from mcpkit.transports.http.sessions.record import Record
+from tests.helpers.raw_client import PING, Client, Serve, Session, initialize, lifespan
+from tests.helpers.servers.full import make_server
+from tests.helpers.waiting import LoopClock
+from tests.helpers.work import Work
+
+pytestmark = pytest.mark.anyio
+
+TTL = 1000.0
+
+
+SPACING = 10.0
+
+
+class CountingStore(Memory):
+    def __init__(self, clock: LoopClock) -> None:
+        super().__init__(clock)
+        self.written = 0
+
+    async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
+        self.written += "/session/" in key
+        await super().write(key, changes, ttl)
+
+
+@pytest.fixture
+async def clock() -> LoopClock:
+    return LoopClock()
+
+
+@pytest.fixture
+async def counting_store(clock: LoopClock) -> CountingStore:
+    return CountingStore(clock)
+
+
+@pytest.fixture
+async def session_server(counting_store: CountingStore, work: Work) -> Server:
+    session_server = Server(
+        "lived", version="1", secret="a secret of sixteen bytes and more", shared=counting_store
+    )
+
+    @session_server.tool
+    async def wait(ctx: Context) -> str:
+        await ctx.log("debug", "not told")
+        await work.wait()
+        return "waited"
+
+    @session_server.resource("lived://{name}")
+    async def any_resource(name: str) -> str:
+        return name
+
+    return session_server
+
+
+async def is_alive(session: Session) -> bool:
+    answer = await session.ask("ping").whole()
+    assert answer.status in {200, 404}
+    return answer.status == 200
+
+
+async def test_session_ttl_restarts_with_each_request(
+    session_server: Server, serve: Serve, clock: LoopClock
+) -> None:
+    async with serve(session_server, session_ttl=TTL) as client:
+        session = await client.initialize()
+        for _ in range(3):
+            clock.ahead += SPACING - 1  # a request that the counting_store is not told of
+            assert await is_alive(session)
+            clock.ahead += TTL - 1
+            assert await is_alive(session)
+
+
+async def test_unused_session_expires(session_server: Server, serve: Serve, clock: LoopClock) -> None:
+    async with serve(session_server, session_ttl=TTL) as client:
+        session = await client.initialize()
+        assert await is_alive(session)
+        clock.ahead += TTL + SPACING
+        assert not await is_alive(session)
+
+
+async def test_session_use_is_stored_at_intervals(
+    session_server: Server, serve: Serve, clock: LoopClock, counting_store: CountingStore
+) -> None:
+    async with serve(session_server, session_ttl=TTL) as client:
+        session = await client.initialize()
+        before = counting_store.written
+        for _ in range(50):
+            assert await is_alive(session)
+        assert counting_store.written == before
+        clock.ahead += SPACING
+        for _ in range(50):
+            assert await is_alive(session)
+        assert counting_store.written == before + 1
+
+
+async def test_listening_session_stays_alive(
+    session_server: Server, serve: Serve, clock: LoopClock, counting_store: CountingStore
+) -> None:
+    async with serve(session_server, session_ttl=TTL, keep_alive=10 * TTL) as client:
+        session = await client.initialize()
+        stream = await session.listen().head()
+        for _ in range(8):
+            clock.ahead += TTL / 4
+            client.app.door()._begin().sessions._sweep()
+            await asyncio.sleep(0)
+        clock.ahead += TTL / 4
+        assert await is_alive(session)
+        assert not stream.is_over
+
+
+@pytest.mark.parametrize("is_used", [False])
+async def test_session_max_age_ends_streams_and_calls(
+    is_used: bool,
+    session_server: Server,
+    serve: Serve,
+    clock: LoopClock,
+    work: Work,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serve(session_server, session_max_age=60, keep_alive=10 * TTL) as client:
+        session = await client.initialize()
+        stream, call = await session.listen().head(), session.call("wait")
+        await asyncio.wait_for(work.started.wait(), 10)
+        sessions = client.app.door()._begin().sessions
+        clock.ahead += 0 if is_used else TTL
+        sessions._sweep()
+        assert not stream.is_over
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now + 60)
+        sessions._sweep()
+        assert await stream.messages() == []
+        await asyncio.wait_for(work.cancelled.wait(), 10)
+        assert await call.messages() == []
+        assert len(sessions) == 0
+
+
+async def test_session_without_record_is_not_found(
+    session_server: Server, serve: Serve, counting_store: CountingStore
+) -> None:
+    async with serve(session_server) as client:
+        session = await client.initialize()
+        key = client.app.door()._begin().sessions._by_id[session.id].record.key
+        await counting_store.erase(key)
+        await counting_store.write(key, {"level": "error"}, TTL)
+        assert not await is_alive(session)
+
+
+@pytest.mark.parametrize("stream_after", [0, 3600])
+@pytest.mark.parametrize(("revision", "stateless"), [("2025-11-25", False), ("2025-06-18", True)])
+async def test_shutdown_during_session_call_is_error(
+    revision: str, stream_after: float, stateless: bool, session_server: Server, work: Work, schema_dir: Path
+) -> None:
+    app = session_server.asgi(grace=0, stream_after=stream_after, stateless=stateless)
+    async with lifespan(app):
+        session = await Client(app, schema_dir).initialize(revision)
+        call = session.call("wait")
+        await asyncio.wait_for(work.started.wait(), 10)
+        if stream_after == 0:
+            await call.head()
+    await call.whole()
+    assert call.is_stream == (stream_after == 0)
+    if not call.is_stream:
+        assert call.status == 503
+        assert int(call.headers["retry-after"]) >= 1
+    response = await call.response()
+    assert response["error"]["code"] == -32603
+    assert "ended before the call was finished" in response["error"]["message"]
+    assert work.cancelled.is_set()
+
+
+BRIEF = 60.0
+
+
+class SlowStore(Memory):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
+        await self.gate.wait()
+        await super().write(key, changes, ttl)
+
+
+@pytest.fixture
+async def timed_server(work: Work, clock: LoopClock) -> Server:
+    return make_server(work, shared=Memory(clock))
+
+
+async def flood(client: Client, times: int) -> list[Any]:
+    return [await client.post(initialize()).whole() for _ in range(times)]
+
+
+def session_count(client: Client) -> int:
+    return len(client.app.door()._begin().sessions)
+
+
+async def yield_to_loop() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def ping(client: Client, opened: Any) -> int | None:
+    return (await client.post(PING, {"mcp-session-id": opened.headers["mcp-session-id"]}).whole()).status
+
+
+async def test_unused_sessions_make_room(timed_server: Server, serve: Serve) -> None:
+    async with serve(timed_server, max_sessions=10) as client:
+        honest = await client.initialize()
+        assert {answer.status for answer in await flood(client, 50)} == {200}
+        assert session_count(client) == 10
+        assert await honest.text("envelope") == "handshake 2025-11-25 test"
+        late = await client.initialize()
+        await flood(client, 50)
+        for session in (honest, late):
+            assert await session.text("envelope") == "handshake 2025-11-25 test"
+
+
+async def test_session_refusal_has_retry_after(timed_server: Server, serve: Serve, clock: LoopClock) -> None:
+    async with serve(timed_server, max_sessions=2) as client:
+        await client.initialize()
+        clock.ahead += 45
+        await client.initialize()
+        refused = await client.post(initialize()).whole()
+        assert (refused.status, refused.headers["retry-after"]) == (503, "15")
+
+
+async def test_evicted_session_is_restored(timed_server: Server, serve: Serve, clock: LoopClock) -> None:
+    async with serve(timed_server, max_sessions=1) as client:
+        first = await client.initialize()
+        await first.ask("resources/subscribe", {"uri": "weather://fixed"}).whole()
+        clock.ahead += BRIEF
+        second = await client.initialize()
+        assert session_count(client) == 1
+        clock.ahead += BRIEF
+        stream = await first.listen().head()
+        timed_server.resource_updated("weather://fixed")
+        assert (await stream.message())["params"]["uri"] == "weather://fixed"
+        refused = await second.ask("ping").whole()
+        assert refused.status == 503, "the only place is taken by one that listens"
+
+
+async def test_busy_sessions_are_not_evicted(
+    timed_server: Server, serve: Serve, clock: LoopClock, work: Work
+) -> None:
+    async with serve(timed_server, max_sessions=3, keep_alive=10 * BRIEF) as client:
+        listening, running, idle = [await client.initialize() for _ in range(3)]
+        stream, call = await listening.listen().head(), running.call("wait")
+        await asyncio.wait_for(work.started.wait(), 10)
+        clock.ahead += BRIEF
+        await client.initialize()
+        sessions = client.app.door()._begin().sessions
+        assert {listening.id, running.id} < set(sessions._by_id)
+        assert idle.id not in sessions._by_id
+        work.gate.set()
+        assert "result" in await call.response()
+        assert not stream.is_over
+
+
+@pytest.mark.parametrize("limit", [5])
+async def test_concurrent_initialize_respects_max_sessions(limit: int, work: Work, serve: Serve) -> None:
+    store = SlowStore()
+    async with serve(make_server(work, shared=store), max_sessions=limit) as client:
+        store.gate.clear()
+        answers = [client.post(initialize()) for _ in range(4 * limit)]
+        await yield_to_loop()
+        store.gate.set()
+        statuses = [(await answer.whole()).status for answer in answers]
+        assert statuses.count(200) == session_count(client) == limit
+        assert statuses.count(503) == 3 * limit
+        assert (await client.post(initialize()).whole()).status == 200, (
+            "those that were refused hold no place"
+        )
+
+
+async def test_unused_session_has_short_ttl(timed_server: Server, serve: Serve, clock: LoopClock) -> None:
+    async with serve(timed_server) as client:
+        unused, used = await flood(client, 2)
+        clock.ahead += BRIEF - 1
+        assert await ping(client, used) == 200
+        clock.ahead += 1
+        assert await ping(client, unused) == 404
+        clock.ahead += 3000
+        assert await ping(client, used) == 200
+
+
+class RemoteStore(Memory):
+    is_lasting = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+        self.refuses = self.hangs = self.is_deaf = False
+        self.missed: list[Callable[[], None]] = []
+
+    async def read(self, key: str) -> Mapping[str, str]:
+        self.looks += "/session/" in key
+        if self.refuses:
+            raise ConnectionError("the remote_store is down")
+        if self.hangs and "/session/" in key:
+            await asyncio.Event().wait()
+        return dict(await super().read(key))
+
+    async def publish(self, topic: str, message: str) -> None:
+        if self.refuses:
+            raise ConnectionError("the remote_store is down")
+        if not self.is_deaf:
+            await super().publish(topic, message)
+
+    def subscribe(
+        self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
+        if missed is not None and topic.endswith("/sessions"):
+            self.missed.append(missed)
+        return super().subscribe(topic, listener, missed)
+
+
+@pytest.fixture
+def remote_store() -> RemoteStore:
+    return RemoteStore()
+
+
+@asynccontextmanager
+async def two_processes(
+    serve: Serve, remote_store: RemoteStore, work: Work
+) -> AsyncIterator[tuple[Session, Session]]:
+
+    def make() -> Server:
+        return make_server(work, shared=remote_store)
+
+    async with serve(make()) as there, serve(make()) as here:
+        session = await here.initialize()
+        for at in (session, session.at(there)):
+            for _ in range(2):
+                await ping_session(at)
+        yield session, session.at(there)
+        for client in (here, there):
+            client.app.door()._begin().sessions._freshness.close()
+
+
+async def ping_session(session: Session) -> int | None:
+    return (await session.ask("ping").whole()).status
+
+
+async def pass_time(clock: LoopClock, seconds: float) -> None:
+    for _ in range(round(seconds / 0.1)):
+        clock.ahead += 0.1
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+def record_of(session: Session) -> Record:
+    found: Record = session.client.app.door()._begin().sessions._by_id[session.id].record
+    return found
+
+
+async def test_session_record_is_not_read_per_request(
+    serve: Serve, remote_store: RemoteStore, work: Work, clock: LoopClock
+) -> None:
+    async with two_processes(serve, remote_store, work) as (here, _):
+        before = remote_store.looks
+        for _ in range(40):
+            await pass_time(clock, 0.2)
+            for _ in range(5):
+                assert await ping_session(here) == 200
+        assert remote_store.looks - before <= 1, "until it is known that all is heard"
+
+
+async def test_remote_end_is_noticed_within_a_second(
+    serve: Serve, remote_store: RemoteStore, work: Work, clock: LoopClock
+) -> None:
+    async with two_processes(serve, remote_store, work) as (here, there):
+        for _ in range(12):
+            await pass_time(clock, 0.2)
+            assert await ping_session(here) == 200
+        await remote_store.erase(record_of(there).key)
+        assert await ping_session(here) == 200
+        remote_store.is_deaf = True
+        await pass_time(clock, 1.1)
+        assert await ping_session(here) == 404
+
+
+async def test_remote_change_is_read_once(serve: Serve, remote_store: RemoteStore, work: Work) -> None:
+    async with two_processes(serve, remote_store, work) as (here, there):
+        await here.ask("logging/setLevel", {"level": "alert"}).whole()
+        assert record_of(there).is_stale
+        before = remote_store.looks
+        for _ in range(10):
+            assert await ping_session(there) == 200
+        assert remote_store.looks == before + 1
+        assert record_of(there).fields["level"] == "alert"
+
+
+@pytest.mark.parametrize("way", ["refuses", "hangs"])
+async def test_unavailable_store_is_not_read_per_request(
+    way: str,
+    serve: Serve,
+    remote_store: RemoteStore,
+    work: Work,
+    clock: LoopClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mcpkit.transports.http.sessions.freshness._PATIENCE", 0.01)
+    async with two_processes(serve, remote_store, work) as (here, _):
+        await pass_time(clock, 3)
+        remote_store.is_deaf = True
+        setattr(remote_store, way, True)
+        before = remote_store.looks
+        for _ in range(20):
+            assert await ping_session(here) == 200
+        assert remote_store.looks == before + 1
+        if way == "refuses":
+            for _ in range(10):
+                await pass_time(clock, 1.1)
+                assert await ping_session(here) == 200
+            assert remote_store.looks == before + 1, "it is asked beside the requests"
+        setattr(remote_store, way, False)
+        await pass_time(clock, 1.1)
+        assert await ping_session(here) == 200
+        assert remote_store.looks == before + 2

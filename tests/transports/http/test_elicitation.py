@@ -1,0 +1,201 @@
+"""Questions to clients without a session, and questions that end early."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, Memory, Server
+from tests.helpers.pipe import settle
+from tests.helpers.raw_client import (
+    BOTH,
+    DECLARED,
+    Answer,
+    Client,
+    Judge,
+    Serve,
+    accept,
+    lifespan,
+    message_of,
+    open_eliciting_session,
+    respond,
+    serving,
+    text_of,
+)
+from tests.helpers.work import Work
+
+pytestmark = pytest.mark.anyio
+
+
+def ask_round(
+    client: Client, method: str, params: dict[str, Any], accept_header: str = BOTH, **meta: Any
+) -> Answer:
+    answer = client.ask(method, params, headers={"accept": accept_header}, meta=DECLARED | meta)
+    answer.judge = Judge(client.folder, "2026-07-28")
+    answer.judge.expect({"id": 1, "method": method})
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "told"),
+    [
+        ("tools/call", {"name": "ask_name", "arguments": {}}, "Ada"),
+        ("prompts/get", {"name": "greet"}, "Greet Ada"),
+        ("resources/read", {"uri": "notes://day"}, "day of Ada"),
+    ],
+)
+async def test_input_required_is_json(method: str, params: dict[str, Any], told: str, client: Client) -> None:
+    answer = await ask_round(client, method, params).whole()
+    assert answer.status == 200
+    result = answer.json()["result"]
+    assert result["resultType"] == "input_required"
+    [(key, request)] = result["inputRequests"].items()
+    assert request["method"] == "elicitation/create"
+    more = {"inputResponses": {key: accept("Ada")}, "requestState": result["requestState"]}
+    result = (await ask_round(client, method, {**params, **more}).whole()).json()["result"]
+    assert result["resultType"] == "complete"
+    assert told in json.dumps(result)
+
+
+async def test_input_required_ends_stream(server: Server, serve: Serve) -> None:
+    logging = {"io.modelcontextprotocol/logLevel": "info"}
+    async with serve(server) as client:
+        params = {"name": "ask_names", "arguments": {}, "inputResponses": {"#1": accept("Ada")}}
+        log, response = await ask_round(client, "tools/call", params, **logging).messages()
+        assert log["params"]["data"] == "first name received"
+        assert list(response["result"]["inputRequests"]) == ["#2"]
+
+
+async def test_missing_elicitation_capability_is_named(client: Client) -> None:
+    answer = await client.call("ask_name").whole()
+    assert answer.status == 400
+    error = answer.error()
+    assert error["code"] == -32021
+    assert error["data"] == {"requiredCapabilities": {"elicitation": {"form": {}}}}
+    assert text_of((await client.call("ask_if_supported").whole()).json()) == "guesses"
+
+
+ELICITATION = {"elicitation": {}}
+
+
+ELICITATION_META = {"io.modelcontextprotocol/clientCapabilities": ELICITATION}
+
+
+WHO = {"who": {"action": "accept", "content": {"value": "Ada"}}}
+
+
+def make_state_server(secret: str = "a secret of the tests", **options: Any) -> Server:
+    server = Server("asking", secret=secret, **options)
+
+    @server.tool(single_use=True)
+    async def name(ctx: Context) -> str:
+        return (await ctx.elicit("Who?", str, key="who")).value
+
+    @server.tool
+    async def other(ctx: Context) -> str:
+        return (await ctx.elicit("Who?", str, key="who")).value
+
+    return server
+
+
+async def make_round(client: Client, tool: str = "name", **more: Any) -> tuple[int, dict[str, Any]]:
+    params = {"name": tool, "arguments": {}, **more}
+    answer = client.ask("tools/call", params, meta=ELICITATION_META)
+    answer.judge = Judge(client.folder, "2026-07-28")
+    answer.judge.expect({"id": 1, "method": "tools/call"})
+    whole = await answer.whole()
+    return whole.status, whole.json()
+
+
+async def given_state(client: Client, tool: str = "name") -> str:
+    status, answer = await make_round(client, tool)
+    assert status == 200
+    return str(answer["result"]["requestState"])
+
+
+async def test_invalid_request_state_is_bad_request(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serve(make_state_server()) as client:
+        state = await given_state(client)
+        assert (await make_round(client, inputResponses=WHO, requestState=state))[0] == 200
+        of_another_call = await given_state(client, "other")
+        late = await given_state(client)
+        async with serving(make_state_server("another secret of the tests"), client.folder) as elsewhere:
+            foreign = await given_state(elsewhere)
+        async with serving(make_state_server(), client.folder) as elsewhere:
+            other_process = await given_state(elsewhere)
+        wrong = {
+            "expected the string": 7, "none that this server has given": "x", "it is none": foreign,
+            "another request": of_another_call, "used already": state,
+            "cannot tell whether": other_process, "expired": late,
+        }  # fmt: skip
+        for why, given in wrong.items():
+            if why == "expired":
+                monkeypatch.setattr("time.time", lambda: 4e9)
+            status, answer = await make_round(client, inputResponses=WHO, requestState=given)
+            assert (status, answer["error"]["code"]) == (400, -32602), why
+            assert why in answer["error"]["message"]
+
+
+async def test_malformed_input_responses_are_bad_request(serve: Serve) -> None:
+    async with serve(make_state_server()) as client:
+        for responses in (7, {"who": 7}):
+            status, answer = await make_round(client, inputResponses=responses)
+            assert (status, answer["error"]["code"]) == (400, -32602)
+
+
+class UnavailableStore(Memory):
+    async def claim(self, key: str, ttl: float) -> bool:
+        raise ConnectionError
+
+
+async def test_unavailable_store_is_503(serve: Serve) -> None:
+    async with serve(make_state_server(shared=UnavailableStore())) as client:
+        state = await given_state(client)
+        params = {"name": "name", "arguments": {}, "inputResponses": WHO, "requestState": state}
+        answer = await client.ask("tools/call", params, meta=ELICITATION_META).whole()
+        assert (answer.status, answer.error()["code"]) == (503, -32603)
+        assert answer.headers["retry-after"] == "1"
+
+
+async def test_cancelled_call_withdraws_question(client: Client, work: Work) -> None:
+    session = await open_eliciting_session(client)
+    call = session.call("ask_name", id="call")
+    question = await call.message()
+    await session.notify("notifications/cancelled", {"requestId": "call"})
+    [taken_back] = await call.messages()
+    assert taken_back["method"] == "notifications/cancelled"
+    assert taken_back["params"] == {"requestId": question["id"]}
+    await settle()
+    assert work.done.is_set()
+    assert (await respond(session, question["id"], accept("late"))).status == 202
+
+
+async def test_shutdown_withdraws_question(server: Server, schema_dir: Path, work: Work) -> None:
+    app = server.asgi(grace=0)
+    async with lifespan(app):
+        session = await open_eliciting_session(Client(app, schema_dir))
+        call = session.call("ask_name")
+        question = await call.message()
+    taken_back, response = await call.messages()
+    assert taken_back["params"] == {"requestId": question["id"]}
+    assert "ended before the call was finished" in response["error"]["message"]
+    assert work.done.is_set()
+
+
+async def test_question_is_repeated_on_resumed_stream(client: Client) -> None:
+    session = await open_eliciting_session(client)
+    call = session.call("ask_name")
+    priming = await call.event()
+    assert priming is not None
+    question = message_of(await call.event())
+    call.disconnect()
+    await call.whole()
+    back = session.listen(after=priming.id)
+    again = message_of(await back.event())
+    assert again == question
+    assert (await respond(session, question["id"], accept("Ada"))).status == 202
+    assert text_of(await back.message()) == "Ada"
+    assert await back.message() is None

@@ -1,0 +1,362 @@
+"""Extensions, middleware, request headers and reports over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+
+from mcpkit import (
+    Complete,
+    Context,
+    Depends,
+    ExtensionResult,
+    FromHeader,
+    Memory,
+    Principal,
+    ProtocolError,
+    Server,
+    current_context,
+)
+from mcpkit.common.errors import BusyError
+from mcpkit.middleware import CallNext, Request, Result
+from tests.helpers.official import RESULT_OF, official
+from tests.helpers.pipe import HANDSHAKE
+from tests.helpers.raw_client import Answer, Client, Judge, Serve, initialize, text_of
+
+pytestmark = pytest.mark.anyio
+
+ID = "com.example/thing"
+
+
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+
+
+KNOWS = {CAPABILITIES: {"extensions": {ID: {}}}}
+
+
+SESSION_VERSIONS = ["2025-03-26", "2025-06-18", "2025-11-25"]
+
+
+class ExtendedJudge(Judge):
+    def check(self, message: Any) -> Any:
+        result = message.get("result", {})
+        is_own = "result" in message and (
+            self._methods.get(message.get("id", "")) not in RESULT_OF
+            or result.get("resultType", "complete") != "complete"
+        )
+        if is_own:
+            schema = official(self._folder, self.revision)
+            assert message.keys() == {"jsonrpc", "id", "result"}
+            schema.check("Result", {name: result[name] for name in ("_meta", "resultType") if name in result})
+            return message
+        if message.get("method", "").startswith("notifications/thing"):
+            assert message.keys() <= {"jsonrpc", "method", "params"}
+            return message
+        return super().check(message)
+
+
+def ask_extension(
+    client: Client, folder: Path, method: str, params: dict[str, Any], **headers: Any
+) -> Answer:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        **KNOWS,
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta} | params}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    standard = {"mcp-protocol-version": "2026-07-28", "mcp-method": method}
+    return client.post(message, standard | named, judge=ExtendedJudge(folder, "2026-07-28"))
+
+
+@pytest.fixture
+def extension_server() -> Server:
+    server = Server("s")
+    thing = server.extension(ID, {"max": 3})
+
+    @thing.method("thing/get", named_by="id")
+    async def get(id: str) -> dict[str, str]:
+        if id == "unknown":
+            raise ProtocolError(-32602, "There is no such thing")
+        if id == "broken":
+            raise KeyError(id)
+        return {"id": id}
+
+    @thing.method("thing/watch", revisions=[*SESSION_VERSIONS, "2026-07-28"])
+    async def watch(ctx: Context) -> dict[str, int]:
+        await ctx.notify("notifications/thing/seen", {"count": 1})
+        return {"count": 1}
+
+    @thing.method("thing/secret", named_by="id", visible=lambda who: who.id == "ada")
+    async def secret(id: str) -> dict[str, str]:
+        return {"id": id}
+
+    @server.method("thing/free")
+    async def free(count: int = 1) -> dict[str, int]:
+        return {"count": count}
+
+    @server.tool
+    async def queue(ctx: Context) -> int | ExtensionResult:
+        return thing.result(ctx, "ticket", {"place": 7}) if thing.is_supported(ctx) else 1
+
+    return server
+
+
+async def test_extension_is_advertised(extension_server: Server, serve: Serve) -> None:
+    async with serve(extension_server) as client:
+        result = (await client.ask("server/discover").response())["result"]
+        session = await client.initialize()
+    assert result["capabilities"]["extensions"] == {ID: {"max": 3}}
+    assert "extensions" not in session.result["capabilities"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "status", "code"),
+    [
+        ("thing/other", {}, 404, -32601), ("thing/secret", {"id": "a"}, 404, -32601),
+        ("thing/get", {}, 400, -32602), ("thing/get", {"id": 7}, 400, -32602),
+        ("thing/get", {"id": "unknown"}, 200, -32602), ("thing/get", {"id": "broken"}, 200, -32603),
+        ("thing/free", {"count": "many"}, 400, -32602),
+    ],
+)  # fmt: skip
+async def test_extension_errors_have_protocol_statuses(
+    extension_server: Server,
+    serve: Serve,
+    schema_dir: Path,
+    method: str,
+    params: dict[str, Any],
+    status: int,
+    code: int,
+) -> None:
+    name = params.get("id") if method == "thing/get" and params.get("id") != 7 else None
+    async with serve(extension_server) as client:
+        answer = await ask_extension(client, schema_dir, method, params, mcp_name=name).whole()
+    assert (answer.status, answer.json()["error"]["code"]) == (status, code)
+
+
+async def test_extension_requires_declaration(extension_server: Server, serve: Serve) -> None:
+    async with serve(extension_server) as client:
+        answer = await client.ask("thing/watch").whole()
+    error = answer.json()["error"]
+    assert (answer.status, error["code"]) == (400, -32021)
+    assert error["data"] == {"requiredCapabilities": {"extensions": {ID: {}}}}
+
+
+@pytest.mark.parametrize("name", [None, "=?base64?" + b64encode(b"b").decode() + "?="])
+async def test_extension_name_header_must_match(
+    extension_server: Server, serve: Serve, schema_dir: Path, name: str | None
+) -> None:
+    async with serve(extension_server) as client:
+        answer = await ask_extension(client, schema_dir, "thing/get", {"id": "a"}, mcp_name=name).whole()
+    assert (answer.status, answer.json()["error"]["code"]) == (400, -32020)
+
+
+async def test_hidden_method_is_not_disclosed_by_headers(
+    extension_server: Server, serve: Serve, schema_dir: Path
+) -> None:
+    async with serve(extension_server) as client:
+        hidden = await ask_extension(client, schema_dir, "thing/secret", {"id": "a"}, mcp_name="b").whole()
+        absent = await ask_extension(client, schema_dir, "thing/absent", {"id": "a"}, mcp_name="b").whole()
+    assert (hidden.status, hidden.json()["error"]["code"]) == (absent.status, absent.json()["error"]["code"])
+    async with serve(extension_server, principal=lambda scope: Principal("ada")) as client:
+        seen = await ask_extension(client, schema_dir, "thing/secret", {"id": "a"}, mcp_name="b").whole()
+        assert seen.json()["error"]["code"] == -32020
+        seen = await ask_extension(client, schema_dir, "thing/secret", {"id": "a"}, mcp_name="a").whole()
+        assert seen.json()["result"]["id"] == "a"
+
+
+async def test_extension_notification_starts_stream(
+    extension_server: Server, serve: Serve, schema_dir: Path
+) -> None:
+    async with serve(extension_server) as client:
+        answer = ask_extension(client, schema_dir, "thing/watch", {})
+        told = await answer.message()
+        assert told == {"jsonrpc": "2.0", "method": "notifications/thing/seen", "params": {"count": 1}}
+        assert (await answer.message())["result"]["count"] == 1
+        alone = ask_extension(client, schema_dir, "thing/watch", {}, accept="application/json")
+        assert (await alone.whole()).json()["result"]["count"] == 1
+
+
+async def test_extension_result_requires_declaration(
+    extension_server: Server, serve: Serve, schema_dir: Path
+) -> None:
+    async with serve(extension_server) as client:
+        known = await ask_extension(
+            client, schema_dir, "tools/call", {"name": "queue", "arguments": {}}, mcp_name="queue"
+        ).whole()
+        assert known.json()["result"] == {
+            "resultType": "ticket",
+            "place": 7,
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "0.0.0"}},
+        }
+        plain = (await client.call("queue").response())["result"]
+        assert (plain["resultType"], plain["structuredContent"]) == ("complete", 1)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25"])
+async def test_extension_in_session(
+    extension_server: Server, serve: Serve, schema_dir: Path, revision: str
+) -> None:
+    async with serve(extension_server) as client:
+        session = await client.initialize(revision, capabilities={"extensions": {ID: {}}})
+        session.judge = ExtendedJudge(schema_dir, revision)
+        assert (await session.ask("thing/free", {"count": 2}).response())["result"] == {"count": 2}
+        unknown = await session.ask("thing/get", {"id": "a"}).whole()
+        assert (unknown.status, unknown.json()["error"]["code"]) == (200, -32601)
+        malformed = await session.ask("thing/free", {"count": "many"}).whole()
+        assert (malformed.status, malformed.json()["error"]["code"]) == (200, -32602)
+        watched = session.ask("thing/watch")
+        assert (await watched.message())["method"] == "notifications/thing/seen"
+        assert (await watched.message())["result"] == {"count": 1}
+        assert await session.text("queue") == "1"
+
+
+SECRET = "a secret of sixteen bytes and more"
+
+
+def make_wrapped_server(broker: Memory | None = None) -> Server:
+    server = Server("wrapped", secret=SECRET, shared=broker)
+
+    @server.tool
+    async def talk(ctx: Context) -> str:
+        await ctx.info("quietly")
+        await ctx.error("loudly")
+        return "done"
+
+    @server.resource("wrapped://{name}")
+    async def named(name: str) -> str:
+        return name
+
+    return server
+
+
+@pytest.mark.parametrize("stateless", [False, True])
+@pytest.mark.parametrize("revision", ["2025-11-25"])
+async def test_middleware_wraps_initialize(revision: str, stateless: bool, serve: Serve) -> None:
+    server = make_wrapped_server()
+    seen: list[str] = []
+
+    @server.middleware
+    async def note(request: Request, call_next: CallNext) -> Result:
+        assert current_context() == request.ctx
+        result = await call_next(request)
+        assert dict(result)
+        seen.append(request.method)
+        return result
+
+    async with serve(server, stateless=stateless) as client:
+        session = await client.initialize(revision)
+        assert await session.text("talk") == "done"
+        assert (session.id is None) is stateless
+    assert seen == ["initialize", "tools/call"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "status", "code", "message"),
+    [
+        (ProtocolError(-1, "not you"), 200, -1, "not you"),
+        (BusyError("full"), 503, -32603, "full"),
+        (KeyError("secret"), 200, -32603, "Internal error (ref "),
+    ],
+)
+async def test_middleware_refusal_opens_no_session(
+    problem: Exception, status: int, code: int, message: str, serve: Serve
+) -> None:
+    server = make_wrapped_server()
+
+    @server.middleware("initialize")
+    async def refuse(request: Request, call_next: CallNext) -> Result:
+        raise problem
+
+    async with serve(server) as client:
+        answer = await client.post(initialize("2025-11-25")).whole()
+        error = answer.json()["error"]
+        assert (answer.status, error["code"]) == (status, code)
+        assert error["message"].startswith(message)
+        assert "mcp-session-id" not in answer.headers
+
+
+@pytest.mark.parametrize("turns", [3])
+async def test_session_change_after_middleware_is_shared(turns: int, serve: Serve) -> None:
+    broker = Memory()
+    server = make_wrapped_server(broker)
+
+    @server.middleware
+    async def wait(request: Request, call_next: CallNext) -> Result:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return await call_next(request)
+
+    async with serve(server) as here, serve(make_wrapped_server(broker)) as there:
+        session = await here.initialize()
+        await session.ask("logging/setLevel", {"level": "error"}).whole()
+        messages = await session.at(there).call("talk").messages()
+    assert [message["params"]["data"] for message in messages if "method" in message] == ["loudly"]
+
+
+TENANT = {"x-tenant": "acme"}
+
+
+async def tenant_of(ctx: Context, tenant: Annotated[str | None, FromHeader("X-Tenant")]) -> str:
+    return f"{tenant} {ctx.headers.get('X-TENANT')}"
+
+
+def tenants(value: str, tenant: Annotated[str | None, FromHeader("X-Tenant")]) -> list[str]:
+    return [tenant or "nobody"]
+
+
+@pytest.fixture
+def headers_server() -> Server:
+    headers_server = Server("headers")
+
+    @headers_server.tool
+    async def in_the_loop(tenant: Annotated[str, Depends(tenant_of)]) -> str:
+        return tenant
+
+    @headers_server.tool
+    def in_a_thread(tenant: Annotated[str, Depends(tenant_of)]) -> str:
+        return tenant
+
+    @headers_server.tool
+    async def names(ctx: Context) -> dict[str, Any]:
+        headers = ctx.headers
+        return {
+            "has": "X-Tenant" in headers, "lacks": "X-Other" not in headers and "Ü" not in headers,
+            "same": sorted(headers) == sorted(name for name, _ in headers.items()),
+            "count": len(headers) == len(list(headers)), "shown": repr(headers),
+        }  # fmt: skip
+
+    @headers_server.prompt
+    def ask(tenant: Annotated[str, Complete(tenants)]) -> str:
+        return tenant
+
+    return headers_server
+
+
+@pytest.mark.parametrize("name", ["in_the_loop", "in_a_thread"])
+async def test_request_headers_of_stateless_request(name: str, headers_server: Server, serve: Serve) -> None:
+    async with serve(headers_server) as client:
+        assert text_of((await client.call(name, headers=TENANT).whole()).json()) == "acme acme"
+        assert text_of((await client.call(name).whole()).json()) == "None None"
+
+
+async def test_request_headers_of_session_request(headers_server: Server, serve: Serve) -> None:
+    async with serve(headers_server) as client:
+        session = await client.initialize()
+        told = await session.call("in_the_loop", headers=TENANT).whole()
+        assert text_of(told.json()) == "acme acme"
+        told = await session.call("in_the_loop", headers={"x-tenant": "other"}).whole()
+        assert text_of(told.json()) == "other other"
+
+
+async def test_request_headers_are_latin_1(headers_server: Server, serve: Serve) -> None:
+    async with serve(headers_server) as client:
+        told = await client.call("in_the_loop", headers={"x-tenant": "Zürich".encode("latin-1")}).whole()
+    assert text_of(told.json()) == "Zürich Zürich"
+
+
+SESSION_VERSIONS = [revision for revision in HANDSHAKE if revision != "2024-11-05"]

@@ -1,0 +1,384 @@
+"""Request bodies: media type, length, time, and the bodies of requests that are refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit import Server
+from mcpkit.calls.channel import NO_HEADERS
+from mcpkit.state.principal import Principal
+from mcpkit.transports.http.exchange import Exchange, RefusedError
+from mcpkit.transports.http.intake import refused_body as unread
+from mcpkit.transports.http.intake.body import Bodies
+from mcpkit.transports.http.options import Settings
+from tests.helpers.pipe import settle
+from tests.helpers.raw_client import Client, Serve
+
+pytestmark = pytest.mark.anyio
+
+
+async def send(message: object) -> None:
+    raise AssertionError("reading sends no response")
+
+
+async def read_body(
+    *parts: bytes,
+    limit: int = 100,
+    is_cut: bool = False,
+    is_late: bool = False,
+    seconds: float = 10,
+    headers: Mapping[bytes, bytes] = NO_HEADERS,
+) -> bytes:
+    messages: list[dict[str, object]] = [
+        {"type": "http.request", "body": part, "more_body": is_cut or number < len(parts)}
+        for number, part in enumerate(parts, 1)
+    ]
+    if is_cut:
+        messages.append({"type": "http.disconnect"})
+    coming = iter(messages)
+
+    async def receive() -> dict[str, object]:
+        if is_late:
+            await asyncio.sleep(0)
+        message = next(coming, None)
+        if message is None:
+            await asyncio.Event().wait()
+            raise AssertionError
+        return message
+
+    bodies = Bodies(Settings(max_body=limit, body_timeout=seconds))
+    return await bodies.read(Exchange(receive, send, 15, headers))
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("parts", [[b"{}"], [b"", b"{", b"", b"}", b""]])
+async def test_body_is_assembled_from_parts(parts: list[bytes], is_late: bool) -> None:
+    assert await read_body(*parts, is_late=is_late) == b"{}"
+
+
+async def test_body_receive_may_return_any_awaitable() -> None:
+    def receive() -> asyncio.Future[dict[str, object]]:
+        future: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
+        message: dict[str, object] = {"type": "http.request", "body": b"{}"}
+        asyncio.get_running_loop().call_soon(future.set_result, message)
+        return future
+
+    assert await Bodies(Settings()).read(Exchange(receive, send, 15)) == b"{}"
+
+
+async def test_body_limit_holds_for_any_parts() -> None:
+    assert await read_body(b"x" * 60, b"x" * 40) == b"x" * 100
+    for parts in ([b"x" * 101], [b"x" * 60, b"x" * 41], [b"x" * 100, b"x", b""]):
+        with pytest.raises(RefusedError) as refusal:
+            await read_body(*parts)
+        assert refusal.value.status == 413
+
+
+async def test_body_of_disconnected_client_is_refused() -> None:
+    for parts in ([b"{"], []):
+        with pytest.raises(RefusedError, match="ended before its body"):
+            await read_body(*parts, is_cut=True)
+
+
+async def test_body_timeout_is_408_and_leaves_no_cancellation() -> None:
+    with pytest.raises(RefusedError) as refusal:
+        await read_body(seconds=0.01)
+    assert refusal.value.status == 408
+    await asyncio.sleep(0.02)  # the cancellation was used up: nothing is left to be delivered
+
+
+async def test_body_reader_propagates_cancellation() -> None:
+    reading = asyncio.ensure_future(read_body(seconds=60))
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+
+
+@pytest.mark.parametrize("headers", [{b"content-length": b"2"}, {b"transfer-encoding": b"chunked"}])
+@pytest.mark.parametrize("parts", [[b""], [b"", b""]])
+async def test_announced_empty_body_is_refused_with_cause(
+    headers: dict[bytes, bytes], parts: list[bytes]
+) -> None:
+    with pytest.raises(RefusedError, match=r"although its headers announce one\. Send one") as refusal:
+        await read_body(*parts, headers=headers)
+    assert refusal.value.status == 400
+    with pytest.raises(RefusedError, match="uvicorn with --http h11"):
+        await read_body(*parts, headers={**headers, b"upgrade": b"h2c"})
+    assert await read_body(*parts, headers={b"content-length": b"0", b"upgrade": b"h2c"}) == b""
+
+
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        ("application/json", 200), ("application/json; charset=utf-8", 200), ("APPLICATION/JSON", 200),
+        (None, 415), ("", 415), ("text/plain", 415), ("application/x-www-form-urlencoded", 415),
+        ("application/json-rpc", 415), ("multipart/form-data; boundary=application/json", 415),
+    ],
+)  # fmt: skip
+async def test_post_requires_json_media_type(content_type: str | None, status: int, client: Client) -> None:
+    answer = client.call("echo", {"text": "hi"}, headers={"content-type": content_type})
+    assert (await answer.whole()).status == status
+
+
+async def test_post_with_content_encoding_is_refused(client: Client) -> None:
+    answer = client.call("echo", {"text": "hi"}, headers={"content-encoding": "gzip"})
+    assert (await answer.whole()).status == 415
+
+
+async def test_post_with_large_content_length_is_not_read(server: Server, serve: Serve) -> None:
+    async with serve(server, max_body=1000) as client:
+        headers = {"content-type": "application/json", "content-length": "1001"}
+        answer = await client.open("POST", headers=headers, body=None).whole()
+        assert answer.status == 413
+        assert b"max_body" in answer.body
+
+
+LONG = str(64 * 1024 + 1)
+
+
+REFUSED = [
+    ("POST", "/mcp", {"origin": "https://evil.example"}, 403),
+    ("POST", "/mcp", {"host": "evil.example"}, 421),
+    ("PUT", "/mcp", {}, 405),
+    ("GET", "/mcp", {"accept": "text/html"}, 406),
+    ("DELETE", "/mcp", {}, 400),
+    ("POST", "/mcp", {"accept": "text/html"}, 406),
+    ("POST", "/mcp", {"content-type": "text/plain"}, 415),
+    ("POST", "/mcp", {"origin": "http://localhost", "content-type": "text/plain"}, 415),
+    ("POST", "/sse", {}, 405),
+    ("POST", "/messages", {}, 404),
+    ("POST", "/own", {"host": "evil.example"}, 421),
+    ("POST", "/nothing", {}, 404),
+]
+
+
+@pytest.fixture
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unread, "_SOON", 0.01)
+    monkeypatch.setattr(unread, "_LATE", 0.01)
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unread, "_SOON", 60)
+    monkeypatch.setattr(unread, "_LATE", 60)
+
+
+def post_headers(headers: dict[str, str], **more: str) -> dict[str, str]:
+    return {"content-type": "application/json", **more} | headers
+
+
+@pytest.mark.usefixtures("patience")
+@pytest.mark.parametrize(("method", "path", "headers", "status"), REFUSED)
+async def test_refused_request_with_short_body_keeps_connection(
+    method: str, path: str, headers: dict[str, str], status: int, client: Client
+) -> None:
+    pairs = post_headers(headers) | {"content-length": "6"}
+    answer = client.open(method, path, headers=pairs, body=None).feed(b"123", more=True)
+    answer = await answer.feed(b"456").whole()
+    assert (answer.status, answer.headers.get("connection")) == (status, None)
+
+
+@pytest.mark.usefixtures("patience")
+@pytest.mark.parametrize("size", [{"content-length": LONG}, {"transfer-encoding": "chunked"}])
+@pytest.mark.parametrize(("method", "path", "headers", "status"), REFUSED[::2])
+async def test_refused_request_with_long_body_drops_rest_and_closes(
+    method: str, path: str, headers: dict[str, str], status: int, size: dict[str, str], client: Client
+) -> None:
+    answer = await client.open(method, path, headers=post_headers(headers) | size, body=None).head()
+    assert (answer.status, answer.headers["connection"]) == (status, "close")
+    answer.feed(b"x" * 64 * 1024, more=True).feed(b"x")
+    assert (await answer.whole()).body
+
+
+@pytest.mark.usefixtures("hurry")
+@pytest.mark.parametrize("length", ["1", LONG])
+@pytest.mark.parametrize(("method", "path", "headers", "status"), REFUSED[::4])
+async def test_refused_request_without_body_is_not_awaited(
+    method: str, path: str, headers: dict[str, str], status: int, length: str, client: Client
+) -> None:
+    pairs = post_headers(headers) | {"content-length": length}
+    answer = await client.open(method, path, headers=pairs, body=None).whole()
+    assert (answer.status, answer.headers["connection"]) == (status, "close")
+
+
+@pytest.mark.usefixtures("hurry")
+@pytest.mark.parametrize(
+    ("body", "size", "options", "status"),
+    [
+        (None, {"content-length": "101"}, {"max_body": 100}, 413),
+        (None, {"content-length": LONG}, {"max_body": 100}, 413),
+        (b"x" * 101, {"transfer-encoding": "chunked"}, {"max_body": 100}, 413),
+        (b"{", {"content-length": "2"}, {"body_timeout": 0.01}, 408),
+    ],
+)
+@pytest.mark.parametrize("version", ["1.1", "2"])
+async def test_large_or_slow_body_closes_connection(
+    body: bytes | None,
+    size: dict[str, str],
+    options: dict[str, Any],
+    status: int,
+    version: str,
+    server: Server,
+    serve: Serve,
+) -> None:
+    async with serve(server, **options) as client:
+        answer = client.open("POST", headers=post_headers(size), body=None, http_version=version)
+        if body is not None:
+            answer.feed(body, more=True)
+        assert (await answer.whole()).status == status
+        assert answer.headers.get("connection") == (None if version == "2" else "close")
+
+
+@pytest.mark.usefixtures("patience")
+async def test_dropped_bytes_are_bounded(
+    server: Server, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unread, "_MUCH", 1000)
+    async with serve(server) as client:
+        headers = {"content-type": "text/plain", "content-length": "1000000"}
+        answer = client.open("POST", headers=headers, body=None)
+        assert (await answer.feed(b"x" * 999, more=True).feed(b"x", more=True).whole()).status == 415
+
+
+@pytest.mark.usefixtures("patience")
+async def test_disconnected_client_gets_no_more_messages(client: Client) -> None:
+    headers = {"content-type": "text/plain", "content-length": LONG}
+    answer = await client.open("POST", headers=headers, body=None).feed(b"x", more=True).head()
+    answer.disconnect()
+    await answer.whole()
+    assert answer.late == []
+
+
+MOST, TOTAL = 40, 100
+
+
+class BodyPlan(NamedTuple):
+    caller: str | None
+    is_declared: bool
+    parts: list[int]
+    end: str
+
+
+BODY_PLANS = st.lists(
+    st.builds(
+        BodyPlan,
+        st.sampled_from([None, "eve", "ada"]),
+        st.booleans(),
+        st.lists(st.integers(0, 30), min_size=1, max_size=4),
+        st.sampled_from(["whole", "gone", "cancelled", "broken"]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+class BodyReading:
+    def __init__(self, bodies: Bodies, body: BodyPlan) -> None:
+        self.body = body
+        self.coming = [*body.parts]
+        self._parts: asyncio.Queue[dict[str, Any] | Exception] = asyncio.Queue()
+        headers = {b"content-length": b"%d" % sum(body.parts)} if body.is_declared else {}
+        exchange = Exchange(self._receive, self._send, 15, headers, Principal(body.caller))
+        self.task = asyncio.ensure_future(bodies.read(exchange))
+
+    async def _receive(self) -> dict[str, Any]:
+        part = await self._parts.get()
+        if isinstance(part, Exception):
+            raise part
+        return part
+
+    async def _send(self, message: object) -> None:
+        raise AssertionError("reading sends no response")
+
+    def go_on(self) -> None:
+        if self.coming:
+            part = b"x" * self.coming.pop(0)
+            is_last = not self.coming and self.body.end == "whole"
+            self._parts.put_nowait({"type": "http.request", "body": part, "more_body": not is_last})
+        elif self.body.end == "gone":
+            self._parts.put_nowait({"type": "http.disconnect"})
+        elif self.body.end == "broken":
+            self._parts.put_nowait(OSError("broken"))
+        else:
+            self.task.cancel()
+
+    async def status(self) -> int:
+        try:
+            assert len(await self.task) == sum(self.body.parts)
+        except RefusedError as error:
+            return error.status
+        except (OSError, asyncio.CancelledError):
+            return 0
+        return 200
+
+
+@given(BODY_PLANS, st.randoms(use_true_random=False))
+def test_concurrent_bodies_are_bounded_and_released(bodies: list[BodyPlan], order: Any) -> None:
+    async def run() -> None:
+        reader = Bodies(Settings(max_body=MOST, max_body_total=TOTAL))
+        shares = reader._shares
+        going = [BodyReading(reader, body) for body in bodies]
+        await settle()
+        while going:
+            each = order.choice(going)
+            each.go_on()
+            await settle()
+            assert shares.taken <= TOTAL
+            assert shares.taken_by("principal 'eve'") + shares.taken_by("principal 'ada'") <= shares.taken
+            if not each.task.done():
+                continue
+            going.remove(each)
+            size, status = sum(each.body.parts), await each.status()
+            if size > MOST:
+                assert status in {0, 400, 413, 503}
+            elif status == 503:
+                assert going, "what comes alone is read"
+            else:
+                assert status == {"whole": 200, "gone": 400}.get(each.body.end, 0)
+            if not going:
+                assert (shares.taken, shares._taken_by) == (0, {})
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("caller", [None, "eve"])
+def test_single_body_may_exceed_total_limit(caller: str | None) -> None:
+    async def run() -> None:
+        bodies = Bodies(Settings(max_body=1000, max_body_total=10))
+        alone = BodyReading(bodies, BodyPlan(caller, False, [500, 300, 200], "whole"))
+        while not alone.task.done():
+            alone.go_on()
+            await settle()
+        assert await alone.status() == 200
+
+    asyncio.run(run())
+
+
+@pytest.mark.anyio
+async def test_bodies_of_one_client_leave_room_for_others(server: Server, serve: Serve) -> None:
+    headers = {"content-type": "application/json", "content-length": "1000"}
+
+    def begin(client: Any, address: str) -> Any:
+        return client.open("POST", headers=headers, body=None, client=(address, 1)).feed(b"{", more=True)
+
+    async with serve(server, max_body_total=8000) as client:
+        held = [begin(client, "203.0.113.7") for _ in range(4)]
+        await settle()
+        refused = begin(client, "203.0.113.7").feed(b" " * 999)
+        assert (await refused.whole()).status == 503
+        assert refused.headers["retry-after"] == "1"
+        assert refused.body == (
+            b"too many bytes are on their way (4000 from address 203.0.113.7; one client has at most as many of 8000 "
+            b"as are left for others); try again later\n"
+        )
+        held.append(begin(client, "203.0.113.8"))
+        for each in held:
+            assert (await each.feed(b" " * 999).whole()).status == 400, "it was read, and is no JSON"
