@@ -17,7 +17,7 @@ import pytest
 from mcp import Client as OfficialClient
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.helpers.provider import Provider, providing
+from tests.helpers.fake_idp import KeyIssuer, serve_keys
 from tests.helpers.raw_client import call_params, initialize, request, standard_headers
 from tests.helpers.servers.full import SECRET
 from tests.helpers.serving import PATIENCE, Served, from_file
@@ -139,7 +139,7 @@ CALL = request("tools/call", call_params("whoami"))
 HEADERS = ACCEPT | standard_headers("tools/call", "whoami")
 
 
-def call_with_token(url: str, provider: Provider, signer: Signer, **changes: Any) -> httpx2.Response:
+def call_with_token(url: str, provider: KeyIssuer, signer: Signer, **changes: Any) -> httpx2.Response:
     now = time.time()
     claims = {
         "iss": provider.url,
@@ -152,7 +152,7 @@ def call_with_token(url: str, provider: Provider, signer: Signer, **changes: Any
     return httpx2.post(f"{url}/mcp", json=CALL, headers=headers, timeout=PATIENCE, verify=False)
 
 
-def start_workers(provider: Provider) -> Served:
+def start_workers(provider: KeyIssuer) -> Served:
     served = Served([*from_file("tests.helpers.jwt_app:app"), "--workers", str(WORKERS)], ISSUER=provider.url)
     served.wait_for("Application startup complete", times=WORKERS)
     return served
@@ -160,7 +160,7 @@ def start_workers(provider: Provider) -> Served:
 
 def test_key_rotation_loses_no_request() -> None:
     signers = [Signer("ES256", f"key {number}") for number in range(5)]
-    with providing(signers[0]) as provider, start_workers(provider) as served:
+    with serve_keys(signers[0]) as provider, start_workers(provider) as served:
         answers: Counter[int] = Counter()
         pids: set[str] = set()
         current = signers[0]

@@ -14,9 +14,8 @@ from mcpkit import Context, Principal, Server
 from mcpkit.auth import Grant, Jwt, TokenVerifier
 from mcpkit.testing import connect
 from tests.helpers.clock import Clock
-from tests.helpers.hostile_tokens import CANARY, Hostile
 from tests.helpers.raw_client import Client, Serve, initialize
-from tests.helpers.signed_tokens import ISSUER, NOW, Signer
+from tests.helpers.signed_tokens import CANARY, ISSUER, NOW, HostileTokens, Signer
 from tests.helpers.verified import Table, bearer
 
 pytestmark = pytest.mark.anyio
@@ -249,7 +248,7 @@ async def test_hostile_tokens_are_refused(
     statuses: Counter[int] = Counter()
     async with serve(jwt_server) as client:
         with caplog.at_level(logging.DEBUG):
-            for number, (way, token) in enumerate(Hostile(SIGNERS).tokens(SEED, 250)):
+            for number, (way, token) in enumerate(HostileTokens(SIGNERS).tokens(SEED, 250)):
                 if token != token.strip():
                     continue  # white space around a header is none of it
                 request: Any = initialize() if number % 2 else b"{"
@@ -266,13 +265,13 @@ async def test_hostile_tokens_are_refused(
                 statuses[answer.status] += 1
                 caplog.clear()
 
-        good = SIGNERS[0].token(Hostile(SIGNERS).claims())
+        good = SIGNERS[0].token(HostileTokens(SIGNERS).claims())
         assert (await client.post(initialize(), authorization(good)).whole()).status == 200
     assert set(statuses) == {400, 401}
 
 
 async def test_two_authorization_headers_are_refused(jwt_server: Server, serve: Serve) -> None:
-    hostile = Hostile(SIGNERS)
+    hostile = HostileTokens(SIGNERS)
     good = SIGNERS[0].token(hostile.claims())
     async with serve(jwt_server) as client:
         for _, token in hostile.tokens(SEED, 42):

@@ -14,7 +14,6 @@ from mcpkit import Context, Memory, Principal, Server
 from mcpkit.auth import AuditEvent
 from mcpkit.state.owner import owner_of
 from tests.helpers.engines import make_engine
-from tests.helpers.pairs import World
 from tests.helpers.protected import listening, session_of, status_of
 from tests.helpers.raw_client import DECLARED, Judge, Serve, accept, text_of
 from tests.helpers.verified import bearer
@@ -217,13 +216,3 @@ async def test_adoption_ends_streams_in_other_process_and_lasts(
     async with serve(make_open(shared=make_engine("sqlite", tmp_path)).server) as later:
         for token, status in ((EVE_TOKEN, 404), (ANONYMOUS, 404), (ADA_AGAIN, 200)):
             assert await status_of(session.at(later), token) == status
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1])
-async def test_principals_see_nothing_of_each_other(tmp_path: Path, seed: int) -> None:
-    async with World(tmp_path, seed) as world:
-        await world.run(24)
-    counts = world.counts
-    assert counts["pairs"] == 24
-    assert min(counts[each] for each in ("adoptions", "states", "questions", "updates", "intrusions")) > 0
