@@ -152,11 +152,11 @@ def test_listen_ends_slow_reader_with_reason(web: Site) -> None:
         assert [quick.message()["params"]["uri"] for _ in uris] == uris
         rounds += 1
         assert rounds < 1000, "the slow reader has not been ended"
-    *told, end = slow.rest()
+    *actual, end = slow.rest()
     assert end["method"] == CANCELLED
     assert end["params"]["requestId"] == "slow"
     assert end["params"]["reason"]
-    assert {message["params"]["_meta"][SUBSCRIPTION] for message in told} == {"slow"}
+    assert {message["params"]["_meta"][SUBSCRIPTION] for message in actual} == {"slow"}
     slow.close()
     web.server.resource_updated(uris[0])
     assert quick.message()["params"]["uri"] == uris[0]

@@ -46,7 +46,7 @@ def make_server(name: str = "weather") -> Server:
 
     @made.tool(name="name")
     def tool() -> str:
-        """The name of the make_server."""
+        """The name of the server."""
         return name
 
     @made.route("/about")
@@ -63,10 +63,10 @@ def call_stateless(http: httpx2.Client, url: str) -> str:
 
 
 def call_in_a_session(http: httpx2.Client, url: str) -> str:
-    opened = http.post(url, json=initialize(), headers=ACCEPT)
-    assert opened.status_code == 200, opened.text
+    opening = http.post(url, json=initialize(), headers=ACCEPT)
+    assert opening.status_code == 200, opening.text
     session = ACCEPT | {
-        "Mcp-Session-Id": opened.headers["mcp-session-id"],
+        "Mcp-Session-Id": opening.headers["mcp-session-id"],
         "MCP-Protocol-Version": "2025-11-25",
     }
     initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -192,17 +192,17 @@ def test_mounted_app_serves_routes_and_readiness(mounted_app, http):
 
 
 def test_mounted_app_serves_allowed_origin(mounted_app, http):
-    asked = {
+    pending = {
         "Origin": "https://app.example",
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "authorization,content-type,mcp-method,mcp-param-region",
         "Access-Control-Request-Private-Network": "true",
     }
     with in_thread(mounted_app) as url:
-        preflight = http.options(f"{url}{PREFIX}/mcp", headers=asked)
+        preflight = http.options(f"{url}{PREFIX}/mcp", headers=pending)
         assert preflight.status_code == 200
         assert preflight.headers["access-control-allow-origin"] == "https://app.example"
-        assert preflight.headers["access-control-allow-headers"] == asked["Access-Control-Request-Headers"]
+        assert preflight.headers["access-control-allow-headers"] == pending["Access-Control-Request-Headers"]
         assert preflight.headers["access-control-allow-private-network"] == "true"
         answer = http.post(
             f"{url}{PREFIX}/mcp", json=STATELESS_CALL, headers=STATELESS | {"Origin": "https://app.example"}
@@ -419,16 +419,16 @@ def test_signal_ends_streams_and_leaves_lifespan(parent, number, hear_interrupts
         assert call_word(http, url) == "here"
         headers = HEADERS | {"Mcp-Method": "subscriptions/listen"}
         with http.stream("POST", url, json=LISTEN, headers=headers) as stream:
-            heard = stream.iter_lines()
-            while "acknowledged" not in next(heard):
+            received = stream.iter_lines()
+            while "acknowledged" not in next(received):
                 pass
             server.signal(number)
-            rest = [line for line in heard if line.startswith("data:")]
+            rest = [line for line in received if line.startswith("data:")]
         server.wait()
     assert len(rest) == 1
     assert '"id":2' in rest[0]
-    said = [line for line in server.notes.splitlines() if not line.startswith("INFO:")]
-    assert said == ["entered", "left"]
+    texts = [line for line in server.notes.splitlines() if not line.startswith("INFO:")]
+    assert texts == ["entered", "left"]
 
 
 @pytest.mark.anyio

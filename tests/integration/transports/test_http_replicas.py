@@ -138,8 +138,8 @@ def replicas(
 def setup(replicas: tuple[Gate, Replica, Replica]) -> Setup:
     """New session of the first replica."""
     gate, here, there = replicas
-    opened = here.post(request("initialize", 0, **CLIENT))
-    session = opened.headers["mcp-session-id"]
+    opening = here.post(request("initialize", 0, **CLIENT))
+    session = opening.headers["mcp-session-id"]
     note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     assert there.post(note, session).status_code == 202
     return Setup(gate, here, there, session)

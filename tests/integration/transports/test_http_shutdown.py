@@ -129,7 +129,7 @@ def slow_reader(url: str) -> Iterator[None]:
 def session_headers(url: str) -> dict[str, str]:
     answer = httpx2.post(url, json=INITIALIZE, headers=ACCEPT, timeout=PATIENCE)
     assert answer.status_code == 200, answer.text
-    return {"Mcp-Session-Id": answer.headers["mcp-session_headers-id"], "MCP-Protocol-Version": "2025-11-25"}
+    return {"Mcp-Session-Id": answer.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
 
 
 @pytest.mark.long
@@ -259,10 +259,10 @@ async def test_requests_during_shutdown_are_503(signals):
         return "held"
 
     async with connect(server) as http:
-        held = asyncio.create_task(http.post("/mcp", **call("hold")))
+        waiting = asyncio.create_task(http.post("/mcp", **call("hold")))
         await running.wait()
-        opened = await http.post("/mcp", json=INITIALIZE, headers=ACCEPT)
-        ours = ACCEPT | {"Mcp-Session-Id": opened.headers["mcp-session_headers-id"]}
+        opening = await http.post("/mcp", json=INITIALIZE, headers=ACCEPT)
+        ours = ACCEPT | {"Mcp-Session-Id": opening.headers["mcp-session-id"]}
         signal.raise_signal(signal.SIGTERM)
         await asyncio.sleep(0)
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -278,7 +278,7 @@ async def test_requests_during_shutdown_are_503(signals):
 
         assert await ask() == [(503, "1")] * 4
         released.set()
-        assert (await held).json()["result"]["content"][0]["text"] == "held"
+        assert (await waiting).json()["result"]["content"][0]["text"] == "held"
         assert (await http.get("/health")).status_code == 503
         await left.wait()
         await asyncio.sleep(0.01)  # the turns of the loop in which the rest ends

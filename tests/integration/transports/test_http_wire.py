@@ -173,12 +173,12 @@ def test_repeated_protocol_header_is_refused(parser: str) -> None:
 def test_documented_proxy_recipe_refuses_repeated_header(parser: str) -> None:
     with in_thread(recipe(), http=parser) as url:
         message, headers = call_message("who")
-        ada, eve, nobody = (("X-Forwarded-User", name) for name in ("ada", "eve", ""))
+        ada, eve, anonymous = (("X-Forwarded-User", name) for name in ("ada", "eve", ""))
         assert text_of(post(url, message, [*headers, ada])[1]) == "ada, False"
-        for pairs in ([], [nobody], [ada, eve], [eve, ada], [nobody, eve], [ada, ada]):
+        for pairs in ([], [anonymous], [ada, eve], [eve, ada], [anonymous, eve], [ada, ada]):
             assert text_of(post(url, message, [*headers, *pairs])[1]) == "None, False"
-        for first in (ada, nobody):  # a proxy sets it on every request
-            who = "None" if parser == "httptools" or first == nobody else "ada"
+        for first in (ada, anonymous):  # a proxy sets it on every request
+            who = "None" if parser == "httptools" or first == anonymous else "ada"
             assert text_of(post(url, message, [*headers, first], [eve])[1]) == f"{who}, False"
 
 
@@ -345,8 +345,8 @@ def call_stateless(http: httpx2.Client) -> Callable[[int, int], list[Any]]:
 
 
 def call_in_session(http: httpx2.Client) -> Callable[[int, int], list[Any]]:
-    opened = http.post("/mcp", json=initialize())
-    headers = {"mcp-call_in_session-id": opened.headers["mcp-call_in_session-id"]}
+    opening = http.post("/mcp", json=initialize())
+    headers = {"mcp-session-id": opening.headers["mcp-session-id"]}
     return lambda size, reports: post_and_read(http, give_message(size, reports), headers)
 
 
@@ -359,10 +359,10 @@ def call_over_sse(http: httpx2.Client) -> Callable[[int, int], list[Any]]:
             assert http.post(path, json=initialize("2024-11-05")).status_code == 202
             assert next(messages)["id"] == "initialize"
             assert http.post(path, json=give_message(size, reports)).status_code == 202
-            told = [next(messages)]
-            while "id" not in told[-1]:
-                told.append(next(messages))
-            return told
+            actual = [next(messages)]
+            while "id" not in actual[-1]:
+                actual.append(next(messages))
+            return actual
 
     return call
 
@@ -386,8 +386,8 @@ def test_result_of_any_size_arrives(
         @example(FAR, 0)
         @example(FAR, 1)
         def arrives(size: int, reports: int) -> None:
-            *told, last = call(size, reports)
-            assert [each["method"] for each in told] == ["notifications/progress"] * reports
+            *actual, last = call(size, reports)
+            assert [each["method"] for each in actual] == ["notifications/progress"] * reports
             assert last["id"] == 7
             (block,) = last["result"]["content"]
             assert len(block["text"]) == size

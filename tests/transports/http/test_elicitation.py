@@ -131,10 +131,10 @@ async def test_invalid_request_state_is_bad_request(serve: Serve, monkeypatch: p
             "another request": of_another_call, "used already": state,
             "cannot tell whether": other_process, "expired": late,
         }  # fmt: skip
-        for why, given in wrong.items():
+        for why, original in wrong.items():
             if why == "expired":
                 monkeypatch.setattr("time.time", lambda: 4e9)
-            status, answer = await make_round(client, inputResponses=WHO, requestState=given)
+            status, answer = await make_round(client, inputResponses=WHO, requestState=original)
             assert (status, answer["error"]["code"]) == (400, -32602), why
             assert why in answer["error"]["message"]
 

@@ -174,8 +174,8 @@ async def test_extension_notification_starts_stream(
 ) -> None:
     async with serve(extension_server) as client:
         answer = ask_extension(client, schema_dir, "thing/watch", {})
-        told = await answer.message()
-        assert told == {"jsonrpc": "2.0", "method": "notifications/thing/seen", "params": {"count": 1}}
+        actual = await answer.message()
+        assert actual == {"jsonrpc": "2.0", "method": "notifications/thing/seen", "params": {"count": 1}}
         assert (await answer.message())["result"]["count"] == 1
         alone = ask_extension(client, schema_dir, "thing/watch", {}, accept="application/json")
         assert (await alone.whole()).json()["result"]["count"] == 1
@@ -347,16 +347,16 @@ async def test_request_headers_of_stateless_request(name: str, headers_server: S
 async def test_request_headers_of_session_request(headers_server: Server, serve: Serve) -> None:
     async with serve(headers_server) as client:
         session = await client.initialize()
-        told = await session.call("in_the_loop", headers=TENANT).whole()
-        assert text_of(told.json()) == "acme acme"
-        told = await session.call("in_the_loop", headers={"x-tenant": "other"}).whole()
-        assert text_of(told.json()) == "other other"
+        actual = await session.call("in_the_loop", headers=TENANT).whole()
+        assert text_of(actual.json()) == "acme acme"
+        actual = await session.call("in_the_loop", headers={"x-tenant": "other"}).whole()
+        assert text_of(actual.json()) == "other other"
 
 
 async def test_request_headers_are_latin_1(headers_server: Server, serve: Serve) -> None:
     async with serve(headers_server) as client:
-        told = await client.call("in_the_loop", headers={"x-tenant": "Zürich".encode("latin-1")}).whole()
-    assert text_of(told.json()) == "Zürich Zürich"
+        actual = await client.call("in_the_loop", headers={"x-tenant": "Zürich".encode("latin-1")}).whole()
+    assert text_of(actual.json()) == "Zürich Zürich"
 
 
 SESSION_VERSIONS = [revision for revision in HANDSHAKE if revision != "2024-11-05"]

@@ -61,8 +61,8 @@ async def call(http: Client, name: str, era: str, headers: Any = None, **scope: 
     elif era == "guests":
         headers["mcp-protocol-version"] = "2025-06-18"
     else:
-        opened = await http.post(initialize(), headers, **scope).whole()
-        headers["mcp-session-id"] = opened.headers["mcp-session-id"]
+        opening = await http.post(initialize(), headers, **scope).whole()
+        headers["mcp-session-id"] = opening.headers["mcp-session-id"]
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     return await http.post(message, headers, **scope).whole()
 
@@ -112,8 +112,8 @@ async def test_calls_from_loopback_may_use_all_places(limited: Server, gate: Gat
 
 async def test_streams_of_one_client_leave_places_for_others(limited: Server, serve: Serve) -> None:
     async def listen(http: Client, **scope: Any) -> Answer:
-        opened = await http.post(initialize(), **scope).whole()
-        headers = {"accept": "text/event-stream", "mcp-session-id": opened.headers["mcp-session-id"]}
+        opening = await http.post(initialize(), **scope).whole()
+        headers = {"accept": "text/event-stream", "mcp-session-id": opening.headers["mcp-session-id"]}
         return await http.open("GET", headers=headers, **scope).head()
 
     async with serve(limited, max_streams=PLACES) as client:
@@ -132,8 +132,8 @@ async def test_streams_of_one_client_leave_places_for_others(limited: Server, se
 
 async def test_sessions_of_one_client_leave_places_for_others(limited: Server, serve: Serve) -> None:
     async with serve(limited, max_sessions=PLACES) as client:
-        opened = [await client.post(initialize(), **EVE).whole() for _ in range(4)]
-        for each in opened:
+        opening = [await client.post(initialize(), **EVE).whole() for _ in range(4)]
+        for each in opening:
             session = {"mcp-session-id": each.headers["mcp-session-id"]}
             assert (await client.post(PING, session, **EVE).whole()).status == 200
         refused = await client.post(initialize(), **EVE).whole()
@@ -165,8 +165,8 @@ async def test_timed_out_function_keeps_its_place_until_it_ends(serve: Serve) ->
 
     async with serve(server) as client:
         session = await client.initialize()
-        opened = await client.post(initialize(), judge=session.judge, **EVE).whole()
-        headers = {"mcp-session-id": opened.headers["mcp-session-id"]}
+        opening = await client.post(initialize(), judge=session.judge, **EVE).whole()
+        headers = {"mcp-session-id": opening.headers["mcp-session-id"]}
         params = {"name": "stubborn", "arguments": {}}
         message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
         for _ in range(PLACES // 2):

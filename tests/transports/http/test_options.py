@@ -69,14 +69,14 @@ def test_invalid_option_is_refused_with_advice() -> None:
 
 
 def test_option_has_check_and_documented_default() -> None:
-    shown = inspect.signature(Server("s").asgi).parameters
+    displayed = inspect.signature(Server("s").asgi).parameters
     settings = Settings()
-    assert shown.keys() == OPTIONS.keys()
-    for name in shown:
+    assert displayed.keys() == OPTIONS.keys()
+    for name in displayed:
         with pytest.raises(TypeError, match=f"^{name} must be "):
             Settings(**{name: object()})
         if name != "stream_after":  # where None depends on whether there is a session
-            assert getattr(settings, name) == shown[name].default
+            assert getattr(settings, name) == displayed[name].default
 
 
 def test_run_has_options_of_app() -> None:
@@ -251,9 +251,9 @@ async def test_readiness_follows_shared_store(
         assert (await client.call("plain").whole()).status == 200
         engine.mode = "up"
         assert await probe(client) == (200, READY)
-    said = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    texts = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
     reason = "the engine is down" if mode == "down" else "it took longer than 0.01 seconds"
-    assert said == [
+    assert texts == [
         f"not ready: the shared store does not answer ({reason})",
         "ready again: the shared store answers",
     ]

@@ -76,9 +76,9 @@ async def test_stateless_request_has_principal_of_its_headers(users_server: Serv
         ({}, "None ", ["who"]),
     ]
     async with serve(users_server, principal=by_header) as client:
-        for headers, told, seen in cases:
+        for headers, actual, seen in cases:
             answer = (await client.call("who", headers=headers).whole()).json()
-            assert answer["result"]["content"][0]["text"] == told
+            assert answer["result"]["content"][0]["text"] == actual
             assert tool_names((await client.ask("tools/list", headers=headers).whole()).json()) == seen
         refused = await client.call("erase", headers=BOB).whole()
         assert (refused.status, refused.json()["error"]["message"]) == (200, "Unknown tool: erase")
@@ -185,9 +185,9 @@ def test_starlette_authentication_sets_principal(users_server: Server) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     headers = {"mcp-protocol-version": LATEST, "mcp-method": "tools/call", "mcp-name": "who"}
     with TestClient(app) as client:
-        for auth, told in ((("ada", "admin,read"), "ada admin read"), (None, "None ")):
+        for auth, actual in ((("ada", "admin,read"), "ada admin read"), (None, "None ")):
             answer = client.post("/x/mcp", json=message, headers=headers, auth=auth)
-            assert answer.json()["result"]["content"][0]["text"] == told
+            assert answer.json()["result"]["content"][0]["text"] == actual
 
 
 class WithIdentity(SimpleUser):

@@ -370,7 +370,7 @@ async def test_bodies_of_one_client_leave_room_for_others(server: Server, serve:
         return client.open("POST", headers=headers, body=None, client=(address, 1)).feed(b"{", more=True)
 
     async with serve(server, max_body_total=8000) as client:
-        held = [begin(client, "203.0.113.7") for _ in range(4)]
+        waiting = [begin(client, "203.0.113.7") for _ in range(4)]
         await settle()
         refused = begin(client, "203.0.113.7").feed(b" " * 999)
         assert (await refused.whole()).status == 503
@@ -379,6 +379,6 @@ async def test_bodies_of_one_client_leave_room_for_others(server: Server, serve:
             b"too many bytes are on their way (4000 from address 203.0.113.7; one client has at most as many of 8000 "
             b"as are left for others); try again later\n"
         )
-        held.append(begin(client, "203.0.113.8"))
-        for each in held:
+        waiting.append(begin(client, "203.0.113.8"))
+        for each in waiting:
             assert (await each.feed(b" " * 999).whole()).status == 400, "it was read, and is no JSON"

@@ -104,8 +104,8 @@ def test_unknown_path_is_not_found_without_redirect(path):
 
 def test_site_root_names_endpoint():
     app = Server("travel").asgi()
-    told = client(app).post("/", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
-    assert (told.status_code, told.text) == (404, "Not Found: the MCP endpoint is at /mcp")
+    actual = client(app).post("/", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    assert (actual.status_code, actual.text) == (404, "Not Found: the MCP endpoint is at /mcp")
     below = client(Starlette(routes=[Mount("/travel", app)])).get("/travel/")
     assert below.text == "Not Found: the MCP endpoint is at /travel/mcp"
     hidden = client(Server("travel").asgi(path="/hard-to-guess")).get("/")
@@ -206,10 +206,10 @@ def test_websocket_is_closed():
 
 def test_readiness_reports_reason():
     reason: str | None = "starting"
-    asked: list[bool] = []
+    pending: list[bool] = []
 
     async def hindrance(is_shared_needed: bool) -> str | None:
-        asked.append(is_shared_needed)
+        pending.append(is_shared_needed)
         return reason
 
     http = client(make_routes(hindrance=hindrance))
@@ -222,14 +222,14 @@ def test_readiness_reports_reason():
     assert answer.headers["cache-control"] == "no-store"
     assert http.head("/health").status_code == 200
     assert http.post("/health").status_code == 405
-    assert all(asked)
+    assert all(pending)
     for query, is_needed in (
         ("exclude=shared", False),
         ("exclude=a&exclude=shared", False),
         ("exclude=a", True),
     ):
         assert http.get(f"/health?{query}").status_code == 200
-        assert asked[-1] is is_needed
+        assert pending[-1] is is_needed
 
 
 def test_liveness_ignores_readiness():
@@ -275,8 +275,8 @@ def test_cors_preflight_is_answered():
 
 def test_cors_preflight_allows_private_network():
     guard = Guard(allowed_origins=["https://app.example"])
-    asked = PREFLIGHT | {"Origin": "https://app.example", "Access-Control-Request-Private-Network": "true"}
-    answer = client(make_routes(guard=guard)).options("/hello", headers=asked)
+    pending = PREFLIGHT | {"Origin": "https://app.example", "Access-Control-Request-Private-Network": "true"}
+    answer = client(make_routes(guard=guard)).options("/hello", headers=pending)
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-private-network"] == "true"
     assert answer.headers["access-control-allow-origin"] == "https://app.example"

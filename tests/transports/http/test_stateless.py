@@ -248,8 +248,8 @@ async def test_header_argument_in_json_text_is_checked(schema_dir: Path, is_expl
         for headers in ({}, {"mcp-param-region": "us"}):
             hidden = await client.call("look", {"place": '{"region": "eu"}'}, headers=headers).whole()
             assert (hidden.status, looked) == (400 if headers else 200, [])
-        told = client.call("look", {"place": {"region": "eu"}}, headers={"mcp-param-region": "eu"})
-        assert ((await told.whole()).status, looked) == (200, ["eu"])
+        actual = client.call("look", {"place": {"region": "eu"}}, headers={"mcp-param-region": "eu"})
+        assert ((await actual.whole()).status, looked) == (200, ["eu"])
 
 
 async def test_named_by_parameter_must_be_string(schema_dir: Path) -> None:

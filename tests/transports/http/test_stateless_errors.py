@@ -181,9 +181,9 @@ async def test_too_many_requests_are_503(work: Work, serve: Serve) -> None:
 
 async def test_error_on_stream_is_last_event(client: Client) -> None:
     answer = client.call("late_refusal", meta={META + "logLevel": "info"})
-    said, refused = await answer.messages()
+    texts, refused = await answer.messages()
     assert answer.status == 200
-    assert said["method"] == "notifications/message"
+    assert texts["method"] == "notifications/message"
     assert refused["error"] == {"code": 7, "message": "late"}
 
 

@@ -26,8 +26,8 @@ def serve(schema_dir: Path) -> Serve:
     """Run a protected server in this process: `async with serve(server, **options) as client`."""
 
     def run(server: Server, **options: Any) -> AbstractAsyncContextManager[Client]:
-        given = {"public_url": URL, "allowed_hosts": ["localhost"]} | options
-        return serving(server, schema_dir, **given)
+        original = {"public_url": URL, "allowed_hosts": ["localhost"]} | options
+        return serving(server, schema_dir, **original)
 
     return run
 

@@ -45,10 +45,10 @@ async def test_request_without_token_is_challenged(client: Client, name: str) ->
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_invalid_token_is_refused(client: Client, name: str) -> None:
     answer = await REQUESTS[name](client, bearer("bad")).whole()
-    said = 'error="invalid_token", error_description="The access token has expired"'
+    texts = 'error="invalid_token", error_description="The access token has expired"'
     assert (answer.status, answer.headers["www-authenticate"]) == (
         401,
-        f'Bearer {said}, {DOCUMENT}, scope="notes:read"',
+        f'Bearer {texts}, {DOCUMENT}, scope="notes:read"',
     )
 
 
@@ -90,8 +90,8 @@ async def test_valid_token_is_served(client: Client, scheme: str) -> None:
 
 
 async def test_session_needs_token_in_each_request(client: Client) -> None:
-    opened = client.post(initialize(), bearer("ada"))
-    id_ = (await opened.whole()) and opened.headers["mcp-session-id"]
+    opening = client.post(initialize(), bearer("ada"))
+    id_ = (await opening.whole()) and opening.headers["mcp-session-id"]
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     assert (await client.post(ping, {"mcp-session-id": id_, **bearer("ada")}).whole()).status == 200
     assert (await client.post(ping, {"mcp-session-id": id_, **bearer("ada", ["mail"])}).whole()).status == 200
@@ -253,13 +253,13 @@ async def test_hostile_tokens_are_refused(
                     continue  # white space around a header is none of it
                 request: Any = initialize() if number % 2 else b"{"
                 answer = await client.post(request, authorization(token)).whole()
-                told = answer.headers.get("www-authenticate", "")
+                actual = answer.headers.get("www-authenticate", "")
                 is_token = TOKEN_FORM.fullmatch(token) is not None and len(token) < 16 * 1024 - len("Bearer ")
                 expected = (401, "invalid_token") if is_token else (400, "invalid_request")
-                assert (answer.status, WHERE in told) == (expected[0], is_token), f"{way}: {token}"
-                assert f'error="{expected[1]}"' in told
+                assert (answer.status, WHERE in actual) == (expected[0], is_token), f"{way}: {token}"
+                assert f'error="{expected[1]}"' in actual
                 for piece in (CANARY, *(each for each in token.split(".") if len(each) > 20)):
-                    assert piece not in told
+                    assert piece not in actual
                     assert piece.encode("utf-8", "surrogatepass") not in answer.body
                     assert piece not in caplog.text
                 statuses[answer.status] += 1

@@ -128,9 +128,9 @@ async def test_anonymous_request_needs_anonymous_component(open_server: Server, 
             answer.judge = Lenient(client)
             assert (await answer.whole()).status == status, name
             session = await session_of(client, ANONYMOUS)
-            asked = session.ask(method, params)
-            assert (await asked.whole()).status == status, name
-            assert ("www-authenticate" in asked.headers) == (status == 401)
+            pending = session.ask(method, params)
+            assert (await pending.whole()).status == status, name
+            assert ("www-authenticate" in pending.headers) == (status == 401)
 
 
 async def test_anonymous_sse_request_needs_anonymous_component(open_server: Server, serve: Serve) -> None:
@@ -144,8 +144,8 @@ async def test_anonymous_sse_request_needs_anonymous_component(open_server: Serv
 
 
 async def listen(client: Client, token: Mapping[str, str], *uris: str, **more: Any) -> Answer:
-    wanted = {"resourceSubscriptions": list(uris), "toolsListChanged": True, **more}
-    return await client.ask("subscriptions/listen", {"notifications": wanted}, headers=token).head()
+    expected = {"resourceSubscriptions": list(uris), "toolsListChanged": True, **more}
+    return await client.ask("subscriptions/listen", {"notifications": expected}, headers=token).head()
 
 
 def update_all(open_server: Server) -> None:
@@ -159,8 +159,8 @@ async def test_anonymous_subscription_needs_anonymous_resource(open_server: Serv
         for uri in (CLOSED, SCOPED, "notes://{id}"):
             refused = await listen(client, ANONYMOUS, OPEN, uri)
             assert (refused.status, refused.headers["www-authenticate"].split()[0]) == (401, "Bearer")
-            asked = await session.ask("resources/subscribe", {"uri": uri}).whole()
-            assert (asked.status, "www-authenticate" in asked.headers) == (401, True)
+            pending = await session.ask("resources/subscribe", {"uri": uri}).whole()
+            assert (pending.status, "www-authenticate" in pending.headers) == (401, True)
         jobs = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"com.example/jobs": {}}}}
         params = {"notifications": {"jobIds": ["1"]}}
         answer = await client.ask("subscriptions/listen", params, meta=jobs).head()
@@ -178,13 +178,13 @@ async def test_anonymous_listener_gets_lists_and_open_resources(open_server: Ser
         session = await session_of(client, ANONYMOUS)
         for uri in uris:
             assert (await session.ask("resources/subscribe", {"uri": uri}).whole()).status == 200
-        heard = await listening(session, ANONYMOUS)
+        received = await listening(session, ANONYMOUS)
         update_all(open_server)
         assert (await stream.message())["params"]["uri"] == OPEN
-        assert (await heard.message())["params"]["uri"] == OPEN
+        assert (await received.message())["params"]["uri"] == OPEN
         open_server.tools.disable("hello")
         assert (await stream.message())["method"] == "notifications/tools/list_changed"
-        assert (await heard.message())["method"] == "notifications/tools/list_changed"
+        assert (await received.message())["method"] == "notifications/tools/list_changed"
 
 
 async def test_listener_gets_resources_within_scopes(open_server: Server, serve: Serve) -> None:
@@ -197,8 +197,8 @@ async def test_listener_gets_resources_within_scopes(open_server: Server, serve:
         stream = await listen(client, READER, CLOSED, "notes://{id}", "secret://1", "nowhere://1", OPEN)
         await stream.message()
         update_all(open_server)
-        heard = [(await stream.message())["params"]["uri"] for _ in range(4)]
-        assert heard == [CLOSED, SCOPED, "nowhere://1", OPEN]
+        received = [(await stream.message())["params"]["uri"] for _ in range(4)]
+        assert received == [CLOSED, SCOPED, "nowhere://1", OPEN]
 
 
 CACHED_REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -246,9 +246,14 @@ async def cache_scope_of(client: Client, name: str, token: dict[str, str]) -> st
 async def test_cache_scope_is_public_for_anonymous_request_only(
     news_server: Server, serve: Serve, name: str
 ) -> None:
-    ada, eve, nobody = bearer("ada"), bearer("eve"), dict[str, str]()
+    ada, eve, anonymous = bearer("ada"), bearer("eve"), dict[str, str]()
     async with serve(news_server) as client:
-        for token, scope in ((nobody, "public"), (ada, "private"), (eve, "private"), (nobody, "public")):
+        for token, scope in (
+            (anonymous, "public"),
+            (ada, "private"),
+            (eve, "private"),
+            (anonymous, "public"),
+        ):
             assert await cache_scope_of(client, name, token) == scope
 
 

@@ -266,8 +266,8 @@ async def test_metadata_is_readable_by_any_page(client: Client) -> None:
     page = {"origin": "https://anywhere.example", "access-control-request-method": "GET"}
     answer = await client.open("GET", f"{METADATA_PATH}/mcp", headers=page).whole()
     assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, "*")
-    asked = {**page, "access-control-request-headers": "mcp-protocol-version"}
-    answer = await client.open("OPTIONS", f"{METADATA_PATH}/mcp", headers=asked).whole()
+    pending = {**page, "access-control-request-headers": "mcp-protocol-version"}
+    answer = await client.open("OPTIONS", f"{METADATA_PATH}/mcp", headers=pending).whole()
     assert answer.status == 204
     assert answer.headers["access-control-allow-headers"] == "mcp-protocol-version"
     assert (await client.open("HEAD", f"{METADATA_PATH}/mcp").whole()).status == 200

@@ -45,9 +45,9 @@ def slow(make: Callable[..., Server]) -> SlowServer:
 
 
 def held_in(client: Client) -> Leases:
-    held = client.app.door()._begin().environment.leases
-    assert held is not None
-    return held
+    waiting = client.app.door()._begin().environment.leases
+    assert waiting is not None
+    return waiting
 
 
 def let_pass(client: Client, seconds: float) -> None:
@@ -67,12 +67,12 @@ async def test_stream_ends_with_its_token(slow: SlowServer, serve: Serve, table:
         table.expires = time.time() + SOON
         ending = [await listening(session, ADA), await listen(client, ADA)]
         table.expires = None
-        kept = [await listening(session, LATER), await listen(client, LATER)]
+        remaining = [await listening(session, LATER), await listen(client, LATER)]
         ended, result = [await each.messages() for each in ending]
         assert ended == []
         assert [each["result"]["resultType"] for each in result] == ["complete"]
         slow.server.tools.disable("whoami")
-        for each in kept:
+        for each in remaining:
             assert (await each.message())["method"] == "notifications/tools/list_changed"
 
 

@@ -83,8 +83,8 @@ async def test_question_is_answered_by_its_principal(asking_server: Server, serv
     async with serve(asking_server) as client:
         session = await session_of(client, ADA, capabilities={"elicitation": {"form": {}}})
         call = session.call("name", headers=ADA)
-        asked = await call.message()
-        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": accept("Eve")}
+        pending = await call.message()
+        answer = {"jsonrpc": "2.0", "id": pending["id"], "result": accept("Eve")}
         for token in (EVE, OTHER_CLIENT):
             assert (await session.post(answer, token).whole()).status == 404
         answer["result"] = accept("Ada")
@@ -190,8 +190,8 @@ async def test_concurrent_adoption_has_one_owner(
         shared = [memory, memory] if engine == "memory" else [make_engine(engine, tmp_path) for _ in range(2)]
         apps = [await stack.enter_async_context(serve(make_open(shared=each).server)) for each in shared]
         session = await session_of(apps[0], ANONYMOUS)
-        asked = [(name, session.at(app)) for name in names for app in apps]
-        found = await asyncio.gather(*(status_of(each, bearer(name)) for name, each in asked))
+        pending = [(name, session.at(app)) for name in names for app in apps]
+        found = await asyncio.gather(*(status_of(each, bearer(name)) for name, each in pending))
         statuses = {
             name: {found[number], found[number + 1]}
             for number, name in zip(range(0, 8, 2), names, strict=True)

@@ -91,13 +91,13 @@ async def test_revocation_ends_everything_in_all_processes(
             for each, token in ((session, ADA_TOKEN), (phone.at(apps[1]), PHONE_TOKEN))
         ]
         listeners = [await listen(app, ADA_TOKEN) for app in apps]
-        kept = [await listening(other, EVE_TOKEN), await listen(apps[1], EVE_TOKEN)]
+        remaining = [await listening(other, EVE_TOKEN), await listen(apps[1], EVE_TOKEN)]
         plain = [
             apps[0].call("wait", headers=ADA_TOKEN),
             apps[1].call("wait", headers=PHONE_TOKEN),
             session.call("wait", headers=ADA_TOKEN),
         ]
-        told = apps[1].call("wait", {"tell": True}, headers=ADA_TOKEN, meta={"progressToken": 1})
+        actual = apps[1].call("wait", {"tell": True}, headers=ADA_TOKEN, meta={"progressToken": 1})
         others = apps[1].call("wait", headers=EVE_TOKEN)
         await until(lambda: [slow.running for slow in slow_servers] == [2, 3])
 
@@ -109,7 +109,7 @@ async def test_revocation_ends_everything_in_all_processes(
         for each in plain:
             assert (await each.whole()).status == 401
             assert REVOKED in each.headers["www-authenticate"]
-        assert (await told.messages())[-1]["error"]["message"] == "The access token has been revoked"
+        assert (await actual.messages())[-1]["error"]["message"] == "The access token has been revoked"
         await until(lambda: [slow.running for slow in slow_servers] == [0, 1])
 
         for app in apps:
@@ -124,7 +124,7 @@ async def test_revocation_ends_everything_in_all_processes(
         assert await status_of(await session_of(apps[1], LATER_TOKEN), LATER_TOKEN) == 200
         slow_servers[1].released.set()
         assert text_of((await others.whole()).json()) == "waited"
-        for slow, each in zip(slow_servers, kept, strict=True):
+        for slow, each in zip(slow_servers, remaining, strict=True):
             slow.server.tools.disable("whoami")
             assert (await each.message())["method"] == "notifications/tools/list_changed"
         await apps[0].aclose()
@@ -199,9 +199,9 @@ async def test_revocation_during_store_read_refuses_token(
         return PlainTextResponse("served")
 
     async def late(principal: Principal, issued: float | None) -> bool:
-        told = await ask(principal, issued)
+        actual = await ask(principal, issued)
         await slow.server.revoke(ADA_ID)
-        return told
+        return actual
 
     async with serve(slow.server) as client:
         with monkeypatch.context() as patched:
@@ -251,19 +251,19 @@ async def test_revoke_requires_auth() -> None:
 
 
 async def test_revocation_messages_are_validated(caplog: pytest.LogCaptureFixture) -> None:
-    memory, heard = Memory(), list[Any]()
+    memory, received = Memory(), list[Any]()
     here, there = Revocations(memory, "s"), Revocations(memory, "s")
-    end = here.listen(heard.append)
+    end = here.listen(received.append)
     await there.revoke("ada", 60)
     for message in ("{", "[]", "7", '{"who": 1}', '{"who": "x", "at": "y", "until": 1}'):
         await memory.publish("s/revoked", message)
-    assert [each.means(Principal("ada")) for each in heard] == [True]
+    assert [each.means(Principal("ada")) for each in received] == [True]
     assert caplog.text.count("something else than a revocation") == 5
     await here.revoke("eve", 60)
-    assert len(heard) == 2
+    assert len(received) == 2
     end()
     await there.revoke("bob", 60)
-    assert len(heard) == 2
+    assert len(received) == 2
 
 
 @pytest.mark.slow
@@ -288,7 +288,7 @@ async def test_revocation_is_found_after_lost_message(
     here, there = make(shared=shared), make(shared=shared)
     async with serve(here), serve(there) as app:
         session, other = [await session_of(app, token) for token in (ADA_TOKEN, EVE_TOKEN)]
-        stream, kept = await listening(session, ADA_TOKEN), await listening(other, EVE_TOKEN)
+        stream, remaining = await listening(session, ADA_TOKEN), await listening(other, EVE_TOKEN)
         shared.loses_messages = True
         await here.revoke(Principal(f"{ISSUER}#sub=ada"))
         assert (await app.call("whoami", headers=ADA_TOKEN).whole()).status == 200  # nobody has told it
@@ -296,6 +296,6 @@ async def test_revocation_is_found_after_lost_message(
         lists = {f"notifications/{name}/list_changed" for name in ("tools", "prompts", "resources")}
         assert {each["method"] for each in await stream.messages()} <= lists  # and then it has ended
         assert (await app.call("whoami", headers=ADA_TOKEN).whole()).status == 401
-        assert {(await kept.message())["method"] for _ in lists} == lists
+        assert {(await remaining.message())["method"] for _ in lists} == lists
         there.tools.disable("whoami")
-        assert (await kept.message())["method"] == "notifications/tools/list_changed"
+        assert (await remaining.message())["method"] == "notifications/tools/list_changed"

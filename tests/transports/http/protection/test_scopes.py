@@ -23,8 +23,8 @@ READER, WRITER, ADMIN = ("ada", ["notes:read"]), ("ada", ["notes:write"]), ("ada
 
 
 def challenge_for(scopes: str, needs: str) -> str:
-    said = f'error="insufficient_scope", error_description="this needs more than has been granted: {needs}"'
-    return f'Bearer {said}, {DOCUMENT}, scope="{scopes}"'
+    texts = f'error="insufficient_scope", error_description="this needs more than has been granted: {needs}"'
+    return f'Bearer {texts}, {DOCUMENT}, scope="{scopes}"'
 
 
 REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -69,8 +69,8 @@ async def test_session_challenge_includes_granted_scopes(client: Client) -> None
 async def test_require_challenges_for_all_scopes_at_once(client: Client, done: list[str]) -> None:
     for token in (bearer(*WRITER), bearer("ada", ["notes:write", "mail"])):
         answer = await client.call("add", {"pinned": True}, headers=token).whole()
-        said = challenge_for("notes:admin mail", "notes:admin, mail")
-        assert (answer.status, answer.headers["www-authenticate"]) == (403, said)
+        texts = challenge_for("notes:admin mail", "notes:admin, mail")
+        assert (answer.status, answer.headers["www-authenticate"]) == (403, texts)
     assert done == []
     assert (await client.call("add", {"pinned": True}, headers=bearer(*ADMIN)).whole()).status == 200
     assert done == ["added"]
@@ -113,7 +113,7 @@ async def test_stream_after_does_not_apply_with_may_need(make: Callable[..., Ser
 
     async with serve(server, stream_after=0.01) as client:
         session = await session_of(client, bearer(*READER))
-        held = [
+        waiting = [
             client.call("slow", headers=bearer(*READER)),
             session.call("slow", headers=bearer(*READER)),
             client.call("slow", headers=bearer(*ADMIN)),
@@ -123,8 +123,8 @@ async def test_stream_after_does_not_apply_with_may_need(make: Callable[..., Ser
             "content-type"
         ] == "text/event-stream"  # later than those before
         go.set()
-        assert [(await answer.whole()).status for answer in held] == [403, 403, 200]
-        assert held[2].headers["content-type"] == "application/json"
+        assert [(await answer.whole()).status for answer in waiting] == [403, 403, 200]
+        assert waiting[2].headers["content-type"] == "application/json"
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

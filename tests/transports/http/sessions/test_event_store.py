@@ -52,19 +52,19 @@ SIZES = st.one_of(
 def test_event_store_keeps_latest_within_limits(steps: list[Step]) -> None:
     shelf = Shelf(LIMIT)
     sessions: dict[int, Events] = {}
-    said: deque[tuple[int, int, int]] = deque()  # session, number and bytes, of what may be kept
+    texts: deque[tuple[int, int, int]] = deque()  # session, number and bytes, of what may be kept
     for number, (index, size, times) in enumerate(steps):
         events = sessions.setdefault(index, Events("0123abcd", shelf))
         for each in range(times if size < MOST else 1):
             is_kept = events.keep("s", number * 1000 + each, b"x" * size)
             assert is_kept == (size + _BESIDES <= MOST)
             if is_kept:
-                said.append((index, number * 1000 + each, size + _BESIDES))
+                texts.append((index, number * 1000 + each, size + _BESIDES))
         assert shelf.size <= LIMIT
-    kept = {index: [each.number for each in events.after("s", -1)] for index, events in sessions.items()}
+    remaining = {index: [each.number for each in events.after("s", -1)] for index, events in sessions.items()}
     total = 0
-    for index, numbers in kept.items():
-        own = [(number, size) for session, number, size in said if session == index]
+    for index, numbers in remaining.items():
+        own = [(number, size) for session, number, size in texts if session == index]
         assert numbers == [number for number, _ in own][len(own) - len(numbers) :]
         size = sum(size for _, size in own[len(own) - len(numbers) :])
         assert size <= MOST
@@ -115,8 +115,8 @@ async def test_large_response_is_not_stored_and_resumption_says_so(
             answer.disconnect()
             await answer.whole()
         for _ in range(2):
-            *told, last = await session.listen(after=first).messages()
-            assert [each["method"] for each in told] == ["notifications/progress"]
+            *actual, last = await session.listen(after=first).messages()
+            assert [each["method"] for each in actual] == ["notifications/progress"]
             assert (last["id"], last["error"]["code"]) == ("large", -32603)
             text = last["error"]["message"]
             assert text.startswith("The response is too large to be kept for a client that has lost its conn")

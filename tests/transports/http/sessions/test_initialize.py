@@ -116,9 +116,9 @@ async def test_initialize_during_startup_gets_list_changes(schema_dir: Path, wor
 
     opening_server = Server("slow", lifespan=lifespan)
     client = Client(opening_server.asgi(grace=0, stream_after=0), schema_dir)
-    told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    told.put_nowait({"type": "lifespan.startup"})
-    app = asyncio.ensure_future(client.app({"type": "lifespan"}, told.get, asyncio.Queue().put))
+    actual: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    actual.put_nowait({"type": "lifespan.startup"})
+    app = asyncio.ensure_future(client.app({"type": "lifespan"}, actual.get, asyncio.Queue().put))
     answer = await post_initialize(client).head()
     assert is_stream_with_id(answer)
     work.gate.set()
@@ -129,7 +129,7 @@ async def test_initialize_during_startup_gets_list_changes(schema_dir: Path, wor
     opening_server.tool(lambda: "second", name="second")
     assert (await stream.message())["method"] == "notifications/tools/list_changed"
     await client.aclose()
-    told.put_nowait({"type": "lifespan.shutdown"})
+    actual.put_nowait({"type": "lifespan.shutdown"})
     await within(app)
 
 

@@ -144,8 +144,8 @@ async def test_get_stream_of_ended_process_gets_list_changes(
     async with serve(later) as after:
         stream = session.at(after).listen(after=seen.id)
         assert (await first_event(stream)).id != seen.id
-        told = {(await stream.message())["method"] for _ in range(3)}
-        assert told == {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
+        actual = {(await stream.message())["method"] for _ in range(3)}
+        assert actual == {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
         await expect_list_change(stream, later)
 
 

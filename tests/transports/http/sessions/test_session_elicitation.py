@@ -194,8 +194,8 @@ async def test_response_reaches_process_of_call(revision: str, broker: FailingBu
         for _ in range(2):
             question = await next_message(call)
             assert question["method"] == "sampling/createMessage"
-            taken = await respond_to(there, question["id"])
-            assert (taken.status, taken.body) == (202, b"")
+            accepted = await respond_to(there, question["id"])
+            assert (accepted.status, accepted.body) == (202, b"")
         response = await next_message(call)
         assert response["result"]["content"][0]["text"] == "blue blue"
 

@@ -300,12 +300,12 @@ async def test_session_id_is_short_with_lasting_store(shared_file: Shared, serve
             session = await client.initialize(
                 clientInfo=client_info, capabilities={each: CAPABILITIES[each] for each in chosen}
             )
-            said = await session.text("who")
+            texts = await session.text("who")
         form = r"[A-Za-z0-9-]{1,64}" if store is not None else r"[!-~]{65,1024}"
         assert re.fullmatch(form, session.id or "")
         async with serve(make_named_server(store)) as restarted:
-            assert await session.at(restarted).text("who") == said
-            assert said.endswith(str("sampling" in chosen))
+            assert await session.at(restarted).text("who") == texts
+            assert texts.endswith(str("sampling" in chosen))
             if number < 2:
                 assert (await session.at(restarted).delete()).status == 204
                 assert (await session.at(restarted).call("who").whole()).status == 404

@@ -309,14 +309,14 @@ class RemoteStore(Memory):
     async def read(self, key: str) -> Mapping[str, str]:
         self.looks += "/session/" in key
         if self.refuses:
-            raise ConnectionError("the remote_store is down")
+            raise ConnectionError("the store is down")
         if self.hangs and "/session/" in key:
             await asyncio.Event().wait()
         return dict(await super().read(key))
 
     async def publish(self, topic: str, message: str) -> None:
         if self.refuses:
-            raise ConnectionError("the remote_store is down")
+            raise ConnectionError("the store is down")
         if not self.is_deaf:
             await super().publish(topic, message)
 

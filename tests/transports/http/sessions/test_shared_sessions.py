@@ -113,10 +113,12 @@ async def test_concurrent_subscriptions_are_kept(broker: Shared, serve: Serve) -
     async with serve(server) as client:
         session = await client.initialize()
         broker.gate.clear()
-        asked = [session.ask("resources/subscribe", {"uri": f"towns://{town}"}) for town in ("oslo", "rome")]
+        pending = [
+            session.ask("resources/subscribe", {"uri": f"towns://{town}"}) for town in ("oslo", "rome")
+        ]
         await asyncio.sleep(0)
         broker.gate.set()
-        for answer in asked:
+        for answer in pending:
             assert (await answer.whole()).status == 200
         server.resource_updated("towns://oslo")
         server.resource_updated("towns://rome")
@@ -312,7 +314,7 @@ async def test_subscription_without_bus_is_503(way: str, serve: Serve, slow_brok
 
 
 async def raise_down() -> None:
-    raise ConnectionError("the store is raise_down")
+    raise ConnectionError("the store is down")
 
 
 async def test_missed_messages_notify_listeners_of_all(serve: Serve, slow_broker: SlowBus) -> None:
@@ -326,8 +328,8 @@ async def test_missed_messages_notify_listeners_of_all(serve: Serve, slow_broker
         await stream.message()
         for missed in slow_broker.missed:
             missed()
-        told = [await stream.message() for _ in range(3)]
-        assert sorted((each["method"], each["params"].get("uri", "")) for each in told) == [
+        actual = [await stream.message() for _ in range(3)]
+        assert sorted((each["method"], each["params"].get("uri", "")) for each in actual) == [
             ("notifications/resources/updated", URI),
             ("notifications/resources/updated", "towns://{town}"),
             ("notifications/tools/list_changed", ""),
