@@ -16,6 +16,7 @@ from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
+
 ID = "com.example/thing"
 
 
@@ -75,20 +76,6 @@ def test_method_wrong_options_are_refused(options: dict[str, Any], message: str)
     for registry in (Server("s"), Extension(ID)):
         with pytest.raises(RegistrationError, match=message):
             registry.method("thing/do", **options)(do)
-
-
-@each_row("annotation", [int, str, list[int], "int | str", bool])
-def test_method_result_type_must_be_object(annotation: Any) -> None:
-    async def do() -> Any:
-        return 1
-
-    do.__annotations__["return"] = annotation
-    server = Server("s")
-    if annotation == "int | str":  # promises no one type, so what it returns is looked at
-        server.method("thing/do")(do)
-    else:
-        with pytest.raises(RegistrationError, match="JSON object"):
-            server.method("thing/do")(do)
 
 
 class Place(TypedDict):

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Context, Depends, PromptError, ProtocolError, ResourceError, Server, ToolError
-from mcpkit.components.injection.run import _left_behind
+from mcpkit import Depends, Server, ToolError
 from mcpkit.testing import Client, connect
 from tests.helpers.pipe import settle
 from tests.helpers.waiting import over, until
@@ -141,65 +140,6 @@ async def test_dependency_receives_exception_of_handler(way: str, server: Server
         result = await client.call("look")
     assert (result.is_error, result.text) == (True, "no such thing")
     assert trace.events[4:] == ["b receives ToolError", "close b", "a receives ToolError", "close a"]
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_dependency_cannot_suppress_exception(is_async: bool, server: Server, trace: Trace) -> None:
-    def catches() -> Iterator[str]:
-        try:
-            yield "x"
-        except ToolError:
-            trace.add("caught")
-
-    async def catches_in_the_loop() -> AsyncIterator[str]:
-        try:
-            yield "x"
-        except ToolError:
-            trace.add("caught")
-
-    @server.tool
-    async def look(
-        one: Annotated[str, Depends(trace.coroutine("a"))],
-        two: Annotated[str, Depends(catches_in_the_loop if is_async else catches)],
-    ) -> str:
-        raise ToolError("no such thing")
-
-    async with connect(server) as client:
-        assert (await client.call("look")).text == "no such thing"
-    assert trace.events == ["open a", "caught", "a receives ToolError", "close a"]
-
-
-@pytest.mark.parametrize("way", ["async", "sync"])
-async def test_dependency_error_on_open_is_error_of_call(way: str, server: Server, trace: Trace) -> None:
-    def fails(ctx: Context, first: Annotated[str, Depends(trace.sync("a"))]) -> Iterator[str]:
-        kind = {"tools/call": ToolError, "prompts/get": PromptError}.get(ctx.method, ResourceError)
-        raise kind("not today")
-        yield ""
-
-    async def fails_in_the_loop(failure: Annotated[str, Depends(fails)]) -> str: ...
-
-    failing = fails if way == "sync" else fails_in_the_loop
-
-    @server.tool
-    async def tool(value: Annotated[str, Depends(failing)]) -> str: ...
-
-    @server.prompt
-    def prompt(value: Annotated[str, Depends(failing)]) -> str: ...
-
-    @server.resource("data://fixed")
-    def fixed(value: Annotated[str, Depends(failing)]) -> str: ...
-
-    async with connect(server) as client:
-        assert (await client.call("tool")).text == "not today"
-        with pytest.raises(ProtocolError, match="not today"):
-            await client.get_prompt("prompt")
-        with pytest.raises(ProtocolError, match="not today"):
-            await client.read("data://fixed")
-    assert trace.events == ["open a", "a receives ToolError", "close a"] + [
-        event
-        for kind in ("PromptError", "ResourceError")
-        for event in ("open a", f"a receives {kind}", "close a")
-    ]
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -361,25 +301,6 @@ async def test_dependency_of_abandoned_thread_is_closed_on_return(
         assert later == ["b receives ValueError", "close b", "a receives ValueError", "close a"]
 
 
-async def test_dependency_of_abandoned_thread_is_closed_at_end_of_loop(server: Server, trace: Trace) -> None:
-    released = threading.Event()
-
-    @server.tool
-    def look(value: Annotated[str, Depends(trace.coroutine("a"))]) -> None:
-        trace.add("started")
-        assert released.wait(10)
-        trace.add("returned")
-
-    async with connect(server) as client:
-        await cancel(client, trace, "started")
-        (left,) = _left_behind
-        left.cancel()  # as asyncio.run does with all tasks at its end
-        await trace.reach("close a")
-        assert trace.events == ["open a", "started", "a receives CancelledError", "close a"]
-        released.set()
-        await trace.reach("returned")
-
-
 FUNCTIONS = pytest.mark.parametrize("function", ["coroutine", "thread", "loop", "async generator"])
 
 
@@ -461,21 +382,6 @@ async def test_cancellation_during_close_is_ignored(dependency: str, function: s
         await closing.begun.wait()
         await over(call)
         assert call.cancelled()
-        assert closing.events == []
-        closing.let_go()
-        await until(lambda: closing.events)
-    assert closing.events == ["closed"]
-
-
-@FUNCTIONS
-@pytest.mark.parametrize("dependency", ["coroutine", "thread"])
-async def test_timeout_during_close_frees_caller_only(
-    dependency: str, function: str, closing: Closing
-) -> None:
-    server = Server("s")
-    add_tool(server, function, getattr(closing, dependency), timeout=0.1, concurrency=1)
-    async with connect(server) as client:
-        assert (await client.call("work")).text == "timed out after 0.1 s"
         assert closing.events == []
         closing.let_go()
         await until(lambda: closing.events)

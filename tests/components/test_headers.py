@@ -159,13 +159,6 @@ def test_header_wrong_mark_is_refused(server: Server, hint: Any, default: Any, m
     assert len(server.tools) == 0
 
 
-def test_header_names_are_case_insensitive(server: Server) -> None:
-    def execute(a: Annotated[str, Header("Region")], b: Annotated[str, Header("REGION")]) -> None: ...
-
-    with pytest.raises(RegistrationError, match="'REGION' is that of argument 'a' already"):
-        server.tool(execute)
-
-
 REGION = {"type": "string", KEYWORD: "Region"}
 
 
@@ -193,17 +186,3 @@ def test_header_wrong_mark_in_explicit_schema_is_refused(server: Server, schema:
 
     with pytest.raises(RegistrationError, match=message):
         server.tool(execute, input_schema={"type": "object", **schema})
-
-
-def test_header_of_prompt_and_template_is_refused(server: Server) -> None:
-    def ask(region: Annotated[str, Header("Region")]) -> str:
-        return region
-
-    with pytest.raises(
-        RegistrationError, match=r"prompt 'ask': only the arguments of a tool .* remove Header"
-    ):
-        server.prompt(ask)
-    with pytest.raises(
-        RegistrationError, match=r"resource template 'sql://.region.': only the arguments of a tool"
-    ):
-        server.resource("sql://{region}")(ask)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import types
 from typing import Any
 
 import pytest
 
-from mcpkit import Extension, ProtocolError, RegistrationError, Registry, Server, prompt, resource, tool
-from mcpkit.middleware import CallNext, Request
+from mcpkit import ProtocolError, RegistrationError, Registry, Server, prompt, resource, tool
 from mcpkit.testing import Client, connect
 from tests.helpers.tables import each_row
 
@@ -51,15 +49,6 @@ class Base:
     @property
     def broken(self) -> str:
         raise RuntimeError("an unmarked property must not be read")
-
-
-class Derived(Base):
-    @tool
-    def greet(self, name: str) -> str:
-        return f"{self.greeting}, dear {name}!"
-
-    def farewell(self) -> str:
-        return "unmarked here"
 
 
 class Static:
@@ -111,14 +100,6 @@ async def test_include_object_binds_methods() -> None:
         assert (await client.read("data://greeting"))[0]["text"] == "Hi"
         (listed,) = [tool for tool in await client.list_tools() if tool["name"] == "greet"]
         assert listed["inputSchema"]["properties"].keys() == {"name"}
-
-
-async def test_include_overridden_method_needs_mark() -> None:
-    server = Server("s")
-    server.include(Derived())
-    assert tool_names(server) == ["greet"]
-    async with connect(server) as client:
-        assert (await client.call("greet", {"name": "Ada"})).text == "Hello, dear Ada!"
 
 
 @each_row("source", [Static, Static()])
@@ -250,21 +231,6 @@ def test_included_remove_takes_back_all_components(make: Any, prefix: str) -> No
     assert len(keys(server)) == 5
 
 
-def test_included_remove_of_one_of_two_includes() -> None:
-    server, registry = Server("s"), weather()
-    first, second = server.include(registry, prefix="a"), server.include(registry, prefix="b")
-    first.remove()
-    first.remove()
-    assert "b_forecast" in server.tools
-    assert "a_forecast" not in server.tools
-    registry.tool(lambda: "", name="later")
-    assert [key for key in keys(server) if key.endswith("later")] == ["b_later"]
-    second.remove()
-    registry.tool(lambda: "", name="latest")
-    assert keys(server) == []
-    assert server.included == []
-
-
 @pytest.mark.parametrize("make", [Weather, weather])
 def test_include_that_fails_adds_nothing(make: Any) -> None:
     server = Server("s")
@@ -305,69 +271,3 @@ async def test_included_remove_sends_one_notification_per_list(revision: str) ->
         with pytest.raises(ProtocolError, match="Unknown tool: forecast"):
             await client.call("forecast")
         task.cancel()
-
-
-@pytest.mark.parametrize("is_registry", [False, True])
-def test_included_is_atomic_for_lists(is_registry: bool) -> None:
-    """Lists are taken while a thread includes and takes back, over and over."""
-    server = Server("s", offers={"resources"})
-    source: Any = Pair()
-    if is_registry:
-        source = Registry()
-        source.include(Pair())
-    is_over = threading.Event()
-
-    def change() -> None:
-        while not is_over.is_set():
-            server.include(source).remove()
-
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
-        sizes = {len(list(server.tools)) for _ in range(20_000)}
-    finally:
-        is_over.set()
-        thread.join()
-    assert sizes <= {0, 2}
-
-
-class Pair:
-    @tool
-    def one(self) -> str:
-        return ""
-
-    @tool
-    def two(self) -> str:
-        return ""
-
-
-async def test_included_remove_takes_back_extension() -> None:
-    extension = Extension("com.example/notes", {"colour": "red"})
-    extension.tool(lambda: "noted", name="note")
-    seen: list[str] = []
-
-    @extension.middleware
-    async def see(request: Request, call_next: CallNext) -> Any:
-        seen.append(request.method)
-        return await call_next(request)
-
-    inner, outer = Registry(), Server("outer")
-    included = inner.include(extension)
-    outer.include(inner)
-    outer.tool(lambda: "", name="own")
-    async with connect(outer) as client:
-        assert "com.example/notes" in client.server_capabilities["extensions"]
-        await client.call("note")
-        seen.clear()
-        included.remove()
-        await client.call("own")
-        assert seen == []
-        assert "extensions" not in (await client.request("server/discover"))["capabilities"]
-    again = outer.include(extension)
-    other = Registry()
-    other.include(extension)
-    outer_too = outer.include(other, prefix="too")
-    again.remove()
-    assert outer.extensions == {"com.example/notes": extension}
-    outer_too.remove()
-    assert outer.extensions == {}

@@ -4,7 +4,7 @@ import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, Optional, Union
+from typing import Annotated, Any
 
 import pytest
 
@@ -166,37 +166,6 @@ async def test_depends_in_every_kind_of_component() -> None:
         assert [each["name"] for each in (await client.list_prompts())[0]["arguments"]] == ["days"]
 
 
-async def test_depends_in_completion() -> None:
-    def cities(value: str, ctx: Context, city: Annotated[str, Depends(city_of)]) -> list[str]:
-        return [f"{value} {city} {ctx.method}"]
-
-    async def days(
-        db: Annotated[Database, Depends(generator)], value: str, arguments: dict[str, str]
-    ) -> list[str]:
-        return [f"{value} {arguments} {db.name}"]
-
-    def by_position(value: str, /, *, db: Database = Depends(async_generator)) -> list[str]:
-        return [f"{value} {db.name}"]
-
-    server = Server("s")
-
-    @server.prompt
-    def plan(
-        city: Annotated[str, Complete(cities)],
-        day: Annotated[str, Complete(days)],
-        year: Annotated[str, Complete(by_position)],
-    ) -> str:
-        return city
-
-    async with connect(server) as client:
-        answers = [await client.complete("plan", name, "B", {"x": "y"}) for name in ("city", "day", "year")]
-    assert answers == [
-        ["B Bern by coroutine completion/complete"],
-        ["B {'x': 'y'} generator"],
-        ["B async_generator"],
-    ]
-
-
 class Counter:
     """Counts its calls."""
 
@@ -276,23 +245,6 @@ async def test_from_state_without_lifespan_is_error(caplog: pytest.LogCaptureFix
         assert (await client.call("look")).text == "None"
         assert (await client.call("need")).text.startswith("Internal error")
     assert "there is no state to pass: write Server(lifespan=...)" in caplog.text
-
-
-async def test_from_header_without_http_is_default() -> None:
-    server = Server("s")
-
-    @server.tool
-    async def look(
-        none: Annotated[str | None, FromHeader("X-Tenant")],
-        default: Annotated[str, FromHeader("X-Tenant")] = "nobody",
-        outside: Optional[Annotated[str, FromHeader("X-Tenant")]] = None,  # noqa: UP045 - as some write it
-        inside: Union[Annotated[str, FromHeader("X-Tenant")], None] = None,  # noqa: UP007
-    ) -> list[str | None]:
-        return [none, default, outside, inside]
-
-    async with connect(server) as client:
-        assert (await client.list_tools())[0]["inputSchema"]["properties"] == {}
-        assert (await client.call("look")).structured == [None, "nobody", None, None]
 
 
 def takes_by_position(ctx: Context, /) -> str:
@@ -383,19 +335,6 @@ async def test_override_nests_and_is_undone(overridden: Server) -> None:
             assert await call_look(overridden) == "inner"
         assert await call_look(overridden) == "outer"
     assert await call_look(overridden) == "plain"
-
-
-def test_override_that_cannot_apply_is_refused(overridden: Server) -> None:
-    with (
-        pytest.raises(RegistrationError, match="nothing here depends on"),
-        overridden.override(generator, plain),
-    ):
-        pass
-    with (
-        pytest.raises(RegistrationError, match="takes 'url', which nothing fills"),
-        overridden.override(plain, takes_an_argument),
-    ):
-        pass
 
 
 REVISIONS = ["2025-11-25", "2026-07-28"]

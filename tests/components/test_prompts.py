@@ -18,6 +18,8 @@ from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
+
+
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 
 
@@ -168,28 +170,3 @@ def test_prompt_messages(value: Any, messages: list[Any]) -> None:
 def test_prompt_wrong_message_is_reported_at_its_place(value: Any, message: str) -> None:
     with pytest.raises(OutputError, match=message):
         to_messages(value)
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_prompt_messages_as_dicts_are_sent(revision: str) -> None:
-    server = Server("s")
-
-    @server.prompt
-    def review(language: str) -> list[dict[str, Any]]:
-        return [
-            {"role": "user", "content": f"Review my {language}."},
-            {"role": "assistant", "content": {"type": "text", "text": "Gladly."}},
-        ]
-
-    @server.prompt
-    def wrong() -> dict[str, Any]:
-        return {"role": "system", "content": "Be brief."}
-
-    async with connect(server, revision=revision) as client:
-        messages = await client.get_prompt("review", {"language": "Rust"})
-        assert messages == [text_message("user", "Review my Rust."), text_message("assistant", "Gladly.")]
-        with pytest.raises(
-            ProtocolError, match=r"the prompt was made, but result\.role: expected"
-        ) as refused:
-            await client.get_prompt("wrong")
-        assert refused.value.code == -32603

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Method, Prompt, RegistrationError, Registry, Resource, ResourceTemplate, Server, Tool
+from mcpkit import RegistrationError, Registry, Server
 from mcpkit.testing import Client, connect
 
 pytestmark = pytest.mark.anyio
@@ -24,10 +24,6 @@ def other_function(name: str) -> str:
 
 def constant() -> str:
     return ""
-
-
-def data_of(name: str) -> dict[str, str]:
-    return {"name": name}
 
 
 @pytest.fixture
@@ -67,27 +63,6 @@ def test_registry_remove_returns_component(server: Server) -> None:
         server.tools.remove("greet")
 
 
-def test_registry_disabled_component(server: Server) -> None:
-    server.tool(greet)
-    server.tools.disable("greet")
-    assert server.tools.get("greet") is None
-    assert "greet" in server.tools
-    server.tools.enable("greet")
-    assert server.tools.get("greet") is server.tools["greet"]
-
-
-def test_registry_add_component_of_each_kind(server: Server) -> None:
-    for component in (
-        Tool(greet),
-        Prompt(greet),
-        Resource(constant, "data://x"),
-        ResourceTemplate(greet, "data://{name}"),
-        Method(data_of, "data/get"),
-    ):
-        server.add(component)
-    assert [len(part) for part in server.parts] == [1, 1, 1, 1, 1]
-
-
 def nothing() -> dict[str, str]:
     return {}
 
@@ -116,17 +91,6 @@ def test_registry_forward_reference_is_resolved(server: Server) -> None:
     server.resolve()
     schema = server.tools["forecast"].arguments.schema
     assert schema["properties"]["place"]["properties"] == {"name": {"type": "string"}}
-
-
-def test_registry_undefined_reference_after_resolve_is_refused(server: Server) -> None:
-    server.resolve()
-    with pytest.raises(RegistrationError, match="Nowhere"):
-        server.tool(_lost)
-    assert len(server.tools) == 0
-
-
-def _lost(place: Nowhere) -> str:  # type: ignore[name-defined]  # noqa: F821 - on purpose
-    return ""
 
 
 @dataclass
@@ -178,21 +142,6 @@ async def test_tags_component_with_other_disabled_tag_stays_disabled(tagged: Ser
     server.enable(tags={"old"})
     async with connect(server) as client:
         assert [tool["name"] for tool in await client.list_tools()] == ["tool", "plain"]
-
-
-async def test_tags_disabled_in_including_server_only() -> None:
-    registry = Registry()
-    server = Server("outer")
-    server.disable(tags={"old"})
-    server.include(registry)
-    registry.tool(report, tags={"old"})
-    registry.tools.disable("report")
-    registry.tools.enable("report")
-    async with connect(server) as client:
-        assert await client.list_tools() == []
-        assert registry.tools["report"].is_enabled
-        server.enable(tags={"old"})
-        assert [tool["name"] for tool in await client.list_tools()] == ["report"]
 
 
 def test_tags_string_is_refused(tagged: Server) -> None:

@@ -194,25 +194,6 @@ def test_resource_dir_wrong_prefix_is_refused(root: Path, prefix: str, message: 
         ResourceDir(root, prefix)
 
 
-def test_resource_dir_template(root: Path) -> None:
-    template = resource_dir(root, "docs://x", title="Docs")
-    assert (template.uri_template, template.name) == ("docs://x/{+path}", "docs")
-    assert template.describe("2026-07-28") == {"uriTemplate": "docs://x/{+path}", "name": "docs",
-        "title": "Docs", "description": "The files of the folder docs."}  # fmt: skip
-    assert template.entries is not None
-    listed = {entry["name"]: dict(entry) for entry in template.entries()}
-    modified = listed["readme.md"].pop("annotations")["lastModified"]
-    assert modified.endswith("Z")
-    assert listed["readme.md"] == {"uri": "docs://x/readme.md", "name": "readme.md",
-        "mimeType": "text/markdown", "size": 9}  # fmt: skip
-    assert "mimeType" not in listed["zebra"]
-    file = template.function(path="readme.md")
-    assert isinstance(file, File)
-    assert to_contents(file, "docs://x/readme.md", None)[0]["text"] == "# Read me"
-    with pytest.raises(ResourceNotFoundError, match="docs://x/no%20such"):
-        template.function(path="no such")
-
-
 def test_resource_dir_renamed_template(root: Path) -> None:
     template = resource_dir(root, "docs://x").renamed("docs://team/x/{+path}")
     assert template.entries is not None

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any, Awaitable, Coroutine, Literal, NamedTuple  # noqa: UP035 - also bare
+from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
 from pydantic import BaseModel, Field
@@ -244,34 +244,3 @@ async def test_media_type_of_return_type_is_listed_and_read() -> None:
                 contents = await client.read(uri)
                 assert {each["mimeType"] for each in contents} == {expected[uri]}, server.resources[uri]
     assert set(expected.values()) == {"text/plain", "application/json", "application/octet-stream", None}
-
-
-async def test_template_entries_inherit_media_type_and_description() -> None:
-    server = Server("types")
-    entries = [{"uri": "data://a", "name": "a"}, {"uri": "data://b", "name": "b", "mimeType": "text/csv"}]
-
-    @server.resource("data://{name}", title="Rows", description="Some rows.", entries=lambda: entries)
-    def rows(name: str) -> str:
-        return name
-
-    async with connect(server) as client:
-        first, second = await client.list_resources()
-    assert first == {"uri": "data://a", "name": "a", "mimeType": "text/plain", "description": "Some rows."}
-    assert second == {**first, "uri": "data://b", "name": "b", "mimeType": "text/csv"}
-
-
-@each_row(
-    ("annotation", "value", "read"),
-    [
-        (list, [b"x"], "application/octet-stream"), (tuple, (b"x",), "application/octet-stream"),
-        (memoryview, memoryview(b"x"), "application/octet-stream"), (Awaitable, "x", "text/plain"),
-        (Coroutine, "x", "text/plain"),
-    ],
-)  # fmt: skip
-async def test_media_type_of_open_return_type_is_not_listed(annotation: Any, value: Any, read: str) -> None:
-    server = Server("types")
-    server.resource("data://open")(returning(annotation, value, is_async=False))
-    async with connect(server) as client:
-        (resource,) = await client.list_resources()
-        assert "mimeType" not in resource
-        assert (await client.read("data://open"))[0]["mimeType"] == read

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
@@ -98,27 +97,6 @@ def test_tool_wrong_name_is_refused(server: Server, name: str) -> None:
 def test_tool_unknown_content_option_is_refused(server: Server, content: Any) -> None:
     with pytest.raises(RegistrationError, match="content must be"):
         server.tool(greet, content=content)
-
-
-async def test_tool_context_is_injected(server: Server) -> None:
-    @server.tool
-    def first(ctx: Context, x: int) -> str:
-        return f"{ctx.request_id is not None} {x}"
-
-    @server.tool
-    async def last(x: int, *, request: Context | None = None) -> str:
-        return f"{request is not None} {x}"
-
-    @server.tool
-    async def noted(x: int, request: Annotated[Context[Any], "the request"]) -> str:
-        return f"{request.method} {x}"
-
-    async with connect(server) as client:
-        for tool in await client.list_tools():
-            assert tool["inputSchema"]["properties"].keys() == {"x"}
-        assert (await client.call("first", {"x": 1})).text == "True 1"
-        assert (await client.call("last", {"x": 2})).text == "True 2"
-        assert (await client.call("noted", {"x": 3})).text == "tools/call 3"
 
 
 class CityArguments(TypedDict):
@@ -267,18 +245,6 @@ def test_resource_uri_with_unescaped_characters_is_refused(server: Server, uri: 
         server.resource(uri)(sell)
 
 
-@each_row(
-    ("arguments", "message"),
-    [
-        ({"name": ""}, "name must be a string"), ({"name": "s", "version": 1.0}, "version must be a string"),
-        ({"name": "s", "lifespan": 3}, "async context manager"),
-    ],
-)  # fmt: skip
-def test_server_wrong_argument_is_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Server(**arguments)
-
-
 class Counter:
     @tool
     def sell(self) -> str:
@@ -345,14 +311,6 @@ def test_tool_duplicate_alias_is_refused() -> None:
             return start
 
 
-def test_tool_alias_beside_kwargs_is_refused() -> None:
-    with pytest.raises(RegistrationError, match=r"find: .*'start'.*Remove the alias or \*\*kwargs"):
-
-        @Server("aliases").tool
-        def find(start: Annotated[int, Field(alias="from")], **rest: int) -> int:
-            return start
-
-
 def forgetful(function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
@@ -378,27 +336,3 @@ def test_tool_wrapper_without_wraps_is_refused(decorator: Callable[..., Any], na
         RegistrationError, match=rf"wrapper: {names} say nothing.* @functools\.wraps\(function\)"
     ):
         register(decorator(lambda a: a))
-
-
-@pytest.mark.parametrize("name", ["ctx", "context"])
-def test_tool_untyped_context_parameter_is_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("s")
-    namespace: dict[str, Any] = {}
-    exec(f"def look({name}, a=1): return a\ndef lazily(a=1, {name}=None): return a", namespace)
-    server.tool(namespace["look"])
-    server.prompt(namespace["lazily"])
-    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
-        (
-            logging.WARNING,
-            (
-                f"{kind}: the parameter {name!r} has no type, so it is an argument that the client fills in; "
-                f"if the Context is meant, write `{name}: Context`"
-            ),
-        )
-        for kind in ("tool 'look'", "prompt 'lazily'")
-    ]
-    for uri in ("a://b", "a://{a}"):
-        with pytest.raises(
-            RegistrationError, match=f"the parameter {name!r}: if the Context is meant, write"
-        ):
-            server.resource(uri)(namespace["look"])

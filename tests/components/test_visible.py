@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import pytest
 
 from mcpkit import (
-    Cache,
     Complete,
     Context,
     MissingCapabilityError,
@@ -26,6 +25,7 @@ from mcpkit.testing import Client, connect
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
+
 
 ADMIN = Principal("ada", {"admin"})
 
@@ -149,51 +149,6 @@ async def test_visible_component_is_usable(server: Server):
         assert (await admin.call("look")).text == "ada ['admin']"
 
 
-async def test_visible_list_pages_are_cached_privately(server: Server):
-    server.page_size = 1
-    server.engine.runtime.cache["tools/list"] = Cache(300)
-    for principal in (ADMIN, USER):
-        async with connect(server, principal=principal) as client:
-            page = await client.request("tools/list")
-            assert (page["cacheScope"], page["ttlMs"]) == ("private", 300_000)
-            while "nextCursor" in page:
-                page = await client.request("tools/list", {"cursor": page["nextCursor"]})
-                assert (page["cacheScope"], page["ttlMs"]) == ("private", 300_000)
-    server.tools.disable("erase")
-    async with connect(server, principal=USER) as client:
-        assert (await client.request("tools/list"))["cacheScope"] == "public"
-        assert (await client.request("prompts/list"))["cacheScope"] == "private"
-
-
-async def test_visible_resource_read_is_cached_privately():
-    server = Server("s", cache={"resources/read": Cache(60)})
-
-    @server.resource("data://a", visible=is_admin)
-    def a() -> str:
-        return "for admins"
-
-    @server.resource("data://{name}", cache=Cache(60))
-    def any_(name: str) -> str:
-        return f"for all: {name}"
-
-    @server.resource("open://a")
-    def open_() -> str:
-        return "open"
-
-    async def scope(principal: Principal, uri: str) -> tuple[str, str]:
-        async with connect(server, principal=principal) as client:
-            result = await client.request("resources/read", {"uri": uri})
-            return result["contents"][0]["text"], result["cacheScope"]
-
-    assert await scope(ADMIN, "data://a") == ("for admins", "private")
-    assert await scope(USER, "data://a") == ("for all: a", "private")  # others read something else there
-    assert await scope(USER, "data://b") == (
-        "for all: b",
-        "private",
-    )  # or it would tell that there is data://a
-    assert await scope(USER, "open://a") == ("open", "public")
-
-
 @pytest.mark.parametrize("revision", ["2025-11-25", LATEST])
 async def test_visible_updates_are_sent_to_permitted_principals(revision: str):
     server = Server("s")
@@ -289,21 +244,6 @@ def test_visible_wrong_predicate_is_refused():
         RegistrationError, match='visible= needs a function of the principal, such as lambda who: "'
     ):
         registry.resource("data://x", visible={"admin"})(lambda: "")  # type: ignore[typeddict-item]  # as authors would
-
-
-@each_row(
-    ("arguments", "error", "text"),
-    [
-        ({"id": ""}, ValueError, "id must not be empty; None stands for nobody"),
-        ({"id": 7}, TypeError, "id must be text, or None for nobody, got 7"),
-        ({"scopes": "admin"}, TypeError, "scopes must be a set of texts such as {\"files:read\"}, got 'admin'"),
-        ({"scopes": [1]}, TypeError, 'scopes must be a set of texts such as {"files:read"}, got [1]'),
-    ],
-)  # fmt: skip
-def test_principal_wrong_arguments_are_refused(arguments: dict[str, Any], error: type[Exception], text: str):
-    with pytest.raises(error) as caught:
-        Principal(**arguments)
-    assert str(caught.value) == text
 
 
 MISSING = -32021

@@ -137,15 +137,6 @@ def test_content_list_becomes_blocks() -> None:
     assert to_content([b"\xff", "x"])[1:] == text_blocks("x")
 
 
-def test_content_text_annotations_and_meta() -> None:
-    block = Text("hi", annotations={"audience": ["user"], "priority": 0.5}, meta={"a/b": 1})
-    assert to_content(block) == [{"type": "text", "text": "hi",
-        "annotations": {"audience": ["user"], "priority": 0.5}, "_meta": {"a/b": 1}}]  # fmt: skip
-    assert to_contents(block, "a:b", None) == [
-        {"uri": "a:b", "mimeType": "text/plain", "text": "hi", "_meta": {"a/b": 1}}
-    ]
-
-
 @each_row(
     ("annotations", "message"),
     [
@@ -255,31 +246,6 @@ def test_media_wrong_argument_types_are_refused(make: Any, message: str) -> None
 )  # fmt: skip
 def test_file_block(file: File, resource: dict[str, str]) -> None:
     assert to_content(file) == [{"type": "resource", "resource": resource}]
-
-
-def test_file_of_path_has_name_only(tmp_path: Path) -> None:
-    path = tmp_path / "notes.md"
-    path.write_text("# Notes", encoding="utf-8")
-    [block] = to_content(File(path, meta={"k": 1}))
-    assert block == {
-        "type": "resource",
-        "resource": {"uri": "attachment:///notes.md", "mimeType": "text/markdown", "text": "# Notes"},
-        "_meta": {"k": 1},
-    }
-    assert to_contents(File(path), "docs://notes", None) == [
-        {"uri": "docs://notes", "mimeType": "text/markdown", "text": "# Notes"}
-    ]
-
-
-def test_resource_link_block() -> None:
-    link = ResourceLink("weather://states", "states", title="States", description="All of them",
-        mime_type="application/json", size=12, icons=[{"src": "https://example.com/i.png"}],
-        annotations={"lastModified": "2026-07-28T00:00:00Z"}, meta={"k": 1})  # fmt: skip
-    assert to_content(link) == [{"type": "resource_link", "uri": "weather://states", "name": "states",
-        "title": "States", "description": "All of them", "mimeType": "application/json", "size": 12,
-        "icons": [{"src": "https://example.com/i.png"}],
-        "annotations": {"lastModified": "2026-07-28T00:00:00Z"}, "_meta": {"k": 1}}]  # fmt: skip
-    assert to_content(ResourceLink("a:b", "n")) == [{"type": "resource_link", "uri": "a:b", "name": "n"}]
 
 
 @each_row(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -14,23 +13,14 @@ import pytest
 from pydantic import BaseModel, computed_field, field_serializer
 from typing_extensions import TypedDict
 
-from mcpkit import (
-    Image,
-    Message,
-    ProtocolError,
-    RegistrationError,
-    Server,
-    Text,
-    ToolError,
-    ToolResult,
-    as_content,
-    user,
-)
+from mcpkit import Image, ProtocolError, RegistrationError, Server, ToolError, ToolResult, as_content, user
 from mcpkit.content.values import to_content
 from mcpkit.testing import Client, connect
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
+
+
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 
 
@@ -277,24 +267,6 @@ async def test_result_not_of_declared_type_is_reported_at_its_place(
     assert [record.getMessage() for record in caplog.records] == [f"tools/call 'typed': {told}"]
 
 
-async def test_result_meta_without_json_form_is_reported() -> None:
-    server = Server("s")
-
-    @server.tool
-    def annotated() -> Any:
-        return ["a", Text("b", meta={"k": {"of": Hidden()}})]
-
-    @server.tool
-    def whole() -> Any:
-        return ToolResult("a", meta={"k": Hidden()})
-
-    async with connect(server) as client:
-        assert "result.content[1]._meta.k.of has no form in JSON: a Hidden" in await outcome(
-            client, "annotated"
-        )
-        assert "result._meta.k has no form in JSON: a Hidden" in await outcome(client, "whole")
-
-
 async def test_result_iterator_tool_error_is_sent() -> None:
     server = Server("s")
 
@@ -428,35 +400,6 @@ def test_as_content_overrides_built_in_renderer(name: Any) -> None:
 
 def again(value: Any) -> Any:
     return value
-
-
-async def test_as_content_runs_in_thread() -> None:
-    server = Server("s")
-    threads: list[bool] = []
-
-    @server.tool
-    async def draw() -> Opaque:
-        return Opaque()
-
-    @server.prompt
-    async def show() -> Message:
-        return Message("user", Opaque())
-
-    @server.resource("shape://1")
-    async def shape() -> Opaque:
-        return Opaque()
-
-    def make(value: Any) -> str:
-        threads.append(threading.current_thread() is threading.main_thread())
-        return "drawn"
-
-    async with connect(server) as client:
-        assert (await client.call("draw")).is_error
-        with as_content(Opaque, make):
-            assert (await client.call("draw")).text == "drawn"
-            assert (await client.get_prompt("show"))[0]["content"]["text"] == "drawn"
-            assert (await client.read("shape://1"))[0]["text"] == "drawn"
-    assert threads == [False] * 3
 
 
 async def make_later(value: Any) -> str:

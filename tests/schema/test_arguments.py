@@ -6,7 +6,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Annotated, Any, Literal, Union
 
 import annotated_types as at
@@ -26,7 +25,6 @@ from mcpkit.common.errors import ArgumentsError, Problem
 from mcpkit.common.nearest import nearest
 from mcpkit.content.wording import path
 from mcpkit.schema import Arguments, Signature, explicit
-from mcpkit.schema.problems import problems
 from tests.helpers.schema_cases import arguments_of
 from tests.helpers.tables import each_row
 
@@ -164,12 +162,6 @@ def test_arguments_missing_values_are_reported() -> None:
     ]
 
 
-def test_arguments_unknown_name_lists_known_names() -> None:
-    def f(a: int = 0, b: int = 0) -> None: ...
-
-    assert problems_of(arguments_for(f), {"zzzz": 1}) == ["zzzz: unknown argument; the arguments are: a, b"]
-
-
 def test_arguments_error_is_at_most_ten_lines() -> None:
     def f(a: list[int]) -> None: ...
 
@@ -177,54 +169,6 @@ def test_arguments_error_is_at_most_ten_lines() -> None:
         arguments_for(f).validate({"a": ["x"] * 12})
     assert caught.value.problems[11] == Problem("a[11]", 'expected an integer, got "x"')
     assert str(caught.value).splitlines()[10:] == ["and 2 more"]
-
-
-def test_arguments_constraint_beyond_json_schema_is_reported() -> None:
-    def f(a: Annotated[Decimal, at.Ge(1)]) -> None: ...
-
-    assert arguments_for(f).validate({"a": "1.0"}) == {"a": Decimal("1.0")}
-    assert problems_of(arguments_for(f), {"a": "0.5"}) == [
-        'a: expected greater than or equal to 1, got "0.5"'
-    ]
-
-
-def test_arguments_set_default_is_published_sorted() -> None:
-    def f(a: frozenset[str] = frozenset({"d", "c", "b", "a"}), b: bytes = b"\xff\xfe") -> None: ...
-
-    properties = arguments_for(f).schema["properties"]
-    assert properties["a"]["default"] == ["a", "b", "c", "d"]
-    assert properties["b"]["default"] == "//4="
-
-
-def typed(
-    number: int,
-    ratio: float = 0.0,
-    is_on: bool = False,
-    text: str = "",
-    color: Color = Color.RED,
-    level: Literal[1, 2] = 1,
-    numbers: list[int] | None = None,
-    place: Place | None = None,
-    either: int | str = 0,
-    anything: Any = None,
-) -> None: ...
-
-
-@each_row(
-    ("name", "text", "value"),
-    [
-        ("number", "5", 5), ("ratio", "0.5", 0.5), ("ratio", "5", 5.0), ("is_on", "true", True),
-        ("text", "5", "5"), ("text", '"quoted"', '"quoted"'), ("text", "null", "null"),
-        ("color", "blue", Color.BLUE), ("level", "2", 2), ("numbers", "[1, 2]", [1, 2]),
-        ("numbers", ["1", "2"], [1, 2]), ("numbers", "null", None),
-        ("place", '{"name": "a", "size": 1}', {"name": "a", "size": 1}), ("either", "5", "5"),
-        ("anything", "[1]", "[1]"),
-    ],
-)  # fmt: skip
-def test_arguments_strings_are_converted_to_parameter_types(name: str, text: Any, value: Any) -> None:
-    result = arguments_for(typed).validate_strings({"number": "1", name: text})[name]
-    assert result == value
-    assert type(result) is type(value)
 
 
 COUNTRIES = [f"{first}{second}" for first in "ABCDE" for second in "KLMNO"]
@@ -291,48 +235,6 @@ def test_problem_many_choices_are_shortened_with_nearest() -> None:
     assert lines(Country, "Switzerland") == [
         'value: expected one of 25 values such as "AK", "AL", "AM", "AN", "AO", got "Switzerland"'
     ]
-
-
-def _refuse(value: Any) -> Any:
-    raise ValueError("first line\nsecond line")
-
-
-def test_problem_custom_message_is_one_line() -> None:
-    assert lines(Annotated[int, AfterValidator(_refuse)], 1) == ["value: first line second line"]
-
-
-@each_row(
-    ("annotation", "value"),
-    [
-        (list[int], ["x"] * 30_000), (list[int], [1] * 30_000 + ["x"]),
-        (dict[str, int], {f"key{number}": "x" for number in range(30_000)}),
-        (list[Cat], [{"kind": "cat"}] * 15_000),
-    ],
-)  # fmt: skip
-def test_problem_text_is_short_for_many_faults(annotation: Any, value: Any) -> None:
-    found = lines(annotation, value)
-    assert len(found) in (1, 11)
-    assert max(map(len, found)) < 120
-
-
-def test_problem_count_is_bounded_for_unknown_arguments() -> None:
-    with pytest.raises(ArgumentsError) as caught:
-        arguments_of(int).validate({f"name{number}": 1 for number in range(10_000)})
-    assert len(caught.value.problems) < 1000
-
-
-def test_problem_explanation_ends_at_depth() -> None:
-    class Tree(BaseModel):
-        value: int
-        children: list[Tree] = []
-
-    value: Any = {"value": "x"}
-    for _ in range(60):
-        value = {"value": 1, "children": [value]}
-    schema = arguments_of(Tree).schema
-    assert problems(schema, {"value": value}) == []
-    (line,) = lines(Tree, value)
-    assert line.endswith('expected a valid integer, got "x"')
 
 
 HIDDEN = Field(json_schema_extra={"writeOnly": True})
@@ -418,7 +320,3 @@ KNOWN = ["latitude", "longitude", "max_results", "query", "unit", "id"]
 )  # fmt: skip
 def test_nearest_name(name: str, known: str | None) -> None:
     assert nearest(name, KNOWN) == known
-
-
-def test_nearest_part_of_two_names_is_none() -> None:
-    assert nearest("name", ["first_name_of_the_owner", "last_name_of_the_owner"]) is None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from pydantic import Field
 
 from mcpkit import Image, Server
 from mcpkit.common.errors import ArgumentsError, RegistrationError
@@ -21,6 +20,7 @@ from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
+
 
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
@@ -81,39 +81,10 @@ def test_explicit_schema_that_is_invalid_is_refused(schema: Any, message: str) -
         explicit.arguments(schema)
 
 
-def test_explicit_schema_references_are_resolved() -> None:
-    arguments = explicit.arguments(
-        {
-            "type": "object",
-            "properties": {
-                "schema": {"$ref": "https://json-schema.org/draft/2020-12/schema"},
-                "tree": {"$ref": "tree"},
-            },
-            "$defs": {"t": {"$id": "tree", "type": "array", "items": {"$ref": "#"}}},
-        }
-    )
-    assert arguments.validate({"schema": {"type": "string"}, "tree": [[], [[]]]})
-    with pytest.raises(ArgumentsError):
-        arguments.validate({"schema": {"type": 1}})
-    with pytest.raises(ArgumentsError):
-        arguments.validate({"tree": [1]})
-
-
 def test_explicit_schema_without_jsonschema_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     with pytest.raises(RegistrationError, match=r"pip install .*\[jsonschema\]"):
         explicit.arguments(SCHEMA)
-
-
-def test_explicit_schema_of_names_and_types() -> None:
-    arguments = explicit.arguments(
-        {"city": Annotated[str, "Where"], "days": Annotated[int, Field(default=3, ge=1)]}
-    )
-    assert arguments.schema == {"type": "object",
-        "properties": {"city": {"type": "string", "description": "Where"},
-        "days": {"type": "integer", "minimum": 1, "default": 3}}, "required": ["city"],
-        "additionalProperties": False}  # fmt: skip
-    assert arguments.validate({"city": "Bern"}) == {"city": "Bern", "days": 3}
 
 
 PAIR = {"type": "array", "prefixItems": [{"type": "integer"}], "items": False}
@@ -180,15 +151,6 @@ def schema_of_choices(values: list[Any]) -> dict[str, Any]:
 def test_explicit_choice_equality_agrees_with_json_schema(choice: Any, value: Any) -> None:
     fits = CheckedSchema(schema_of_choices([*MANY, choice]), "input_schema").fits({"value": [value]})
     assert fits == Draft202012Validator({"enum": [choice]}).is_valid(value)
-
-
-def test_explicit_property_named_enum_is_property() -> None:
-    described = {"type": "object", "properties": {"enum": {"type": "integer"}, "of": {"not": {"enum": MANY}}}}
-    arguments = explicit.arguments(described)
-    assert arguments.validate({"enum": 1, "of": 1})
-    for wrong in ({"enum": "x"}, {"of": MANY[0]}):
-        with pytest.raises(ArgumentsError):
-            arguments.validate(wrong)
 
 
 FORECAST = {

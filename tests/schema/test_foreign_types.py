@@ -7,7 +7,6 @@ import collections
 import datetime as dt
 import enum
 import io
-import json
 import types
 from collections.abc import AsyncIterator, Callable, Generator, ItemsView, Iterator, KeysView, ValuesView
 from dataclasses import dataclass
@@ -22,15 +21,12 @@ import numpy.typing as npt
 import pandas as pd  # type: ignore[import-untyped]
 import polars as pl
 import pytest
-import sqlalchemy as sa
 from jsonschema import Draft202012Validator
-from pydantic import BaseModel, ConfigDict
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, deferred, mapped_column
-from typing_extensions import Required, TypedDict, Unpack
+from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from mcpkit import ArgumentsError, RegistrationError, Server, json_type
 from mcpkit.content.foreign import encoder
-from mcpkit.schema import Output
 from mcpkit.schema import declared as declarations
 from mcpkit.testing import connect
 from tests.helpers.schema_cases import arguments_of
@@ -57,17 +53,6 @@ class Tagged(msgspec.Struct, tag=True):
 class ArrayPair(msgspec.Struct, array_like=True):
     left: int
     right: int
-
-
-class Base(DeclarativeBase):
-    """Tables."""
-
-
-class User(Base):
-    __tablename__ = "user"
-    id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str]
-    note: Mapped[str | None] = deferred(mapped_column(sa.String))
 
 
 def counting() -> Iterator[int]:
@@ -127,22 +112,6 @@ def test_foreign_value_is_encoded(value: Any, data: Any) -> None:
     assert type(found) is type(data)
 
 
-def test_foreign_sqlalchemy_rows_are_objects() -> None:
-    engine = sa.create_engine("sqlite://")
-    Base.metadata.create_all(engine)
-    with Session(engine) as session:
-        session.add(User(id=1, name="Ada"))
-        session.commit()
-        row = session.execute(sa.select(User.id, User.name)).one()
-        mapping = session.execute(sa.select(User.id, User.name)).mappings().one()
-        user = session.execute(sa.select(User)).scalar_one()
-        assert encoded(row) == encoded(mapping) == encoded(user) == {"id": 1, "name": "Ada"}
-        session.commit()
-    with pytest.raises(ValueError, match="a User whose column 'id' is not loaded; refresh it"):
-        encoded(user)
-    engine.dispose()
-
-
 def test_foreign_table_with_duplicate_columns_is_refused() -> None:
     with pytest.raises(ValueError, match="a DataFrame with two columns 'a'"):
         encoded(pd.DataFrame([[1, 2]], columns=["a", "a"]))
@@ -171,11 +140,6 @@ class Dog(msgspec.Struct, tag=True):
 
 class ArrayPair1(msgspec.Struct, array_like=True):
     left: int
-
-
-class Options(TypedDict, total=False):
-    city: Required[str]
-    days: int
 
 
 NUMBER = {"type": "number"}
@@ -212,30 +176,6 @@ def schema_of(annotation: Any) -> Any:
 )  # fmt: skip
 def test_foreign_type_schema(annotation: Any, schema: Any) -> None:
     assert schema_of(annotation) == schema
-
-
-def test_foreign_type_as_field_of_model() -> None:
-    @attrs.define
-    class Local:
-        share: Fraction
-        ref: int = 0
-        metadata: int = 0
-
-    class Held(BaseModel):
-        model_config = ConfigDict(arbitrary_types_allowed=True)
-
-        local: Local
-        several: list[Local] = []
-
-    sent = {
-        "local": {"share": "1/2", "ref": 1, "metadata": 2},
-        "several": [{"share": "1/3", "ref": 3, "metadata": 4}],
-    }
-    taken = arguments_of(Held).validate({"value": sent})["value"]
-    assert (taken.local, taken.several) == (Local(Fraction(1, 2), 1, 2), [Local(Fraction(1, 3), 3, 4)])
-    output = Output.of(Held)
-    assert output is not None
-    assert output.dump(taken) == sent
 
 
 @each_row(
@@ -298,46 +238,6 @@ async def test_foreign_result_is_data(annotation: Any, make: Callable[[], Any], 
     Draft202012Validator(tool["outputSchema"]).validate(data)
 
 
-TABLES: list[Any] = [pd.DataFrame, pd.Series, pl.DataFrame, pl.Series]
-
-
-@each_row("cls", TABLES)
-async def test_foreign_table_is_csv_alone_and_data_inside(cls: Any) -> None:
-    taken: list[Any] = []
-
-    def alone(table: Any) -> Any:
-        taken.append(table)
-        return table
-
-    alone.__annotations__ = {"table": cls, "return": cls}
-
-    def inside(table: Any) -> Any:
-        return {"table": table}
-
-    inside.__annotations__ = {"table": cls, "return": dict[str, cls]}
-
-    def several(table: Any) -> Any:
-        return [table, "and words"]
-
-    several.__annotations__ = {"table": cls, "return": list[cls | str]}
-    server = Server("tables")
-    for each in (alone, inside, several):
-        server.tool(each)
-    rows = [{"a": 1}, {"a": 2}] if "Frame" in cls.__name__ else [1, 2]
-    async with connect(server) as client:
-        assert [("outputSchema" in tool) for tool in await client.list_tools()] == [False, True, False]
-        result = await client.call("alone", {"table": rows})
-        assert type(taken[0]) is cls
-        assert (result.structured, result.text.splitlines()[1:]) == (None, ["1", "2"])
-        assert (await client.call("inside", {"table": rows})).structured == {"table": rows}
-        assert [block["type"] for block in (await client.call("several", {"table": rows})).content] == [
-            "text",
-            "text",
-        ]
-        wrong = await client.call("alone", {"table": {}})
-        assert wrong.text == "table: expected an array, got {}"
-
-
 def test_foreign_type_without_json_form_is_refused() -> None:
     class Strange:
         """Nobody knows it."""
@@ -347,30 +247,6 @@ def test_foreign_type_without_json_form_is_refused() -> None:
             arguments_of(annotation)
     with pytest.raises(RegistrationError, match=r"Strange has no form in JSON; .*json_type"):
         arguments_of(list[Small | Strange])
-
-
-async def test_kwargs_of_typed_dict_are_arguments() -> None:
-    server = Server("foreign")
-
-    @server.tool
-    def travel(by: str, **options: Unpack[Options]) -> str:
-        """Travel.
-
-        Args:
-            city: Where to.
-        """
-        return json.dumps({"by": by, **options})
-
-    async with connect(server) as client:
-        (tool,) = await client.list_tools()
-        assert tool["inputSchema"] == {"type": "object", "properties": {"by": {"type": "string"},
-            "city": {"type": "string", "description": "Where to."}, "days": {"type": "integer"}},
-            "required": ["by", "city"], "additionalProperties": False}  # fmt: skip
-        assert (
-            await client.call("travel", {"by": "bus", "city": "Rome"})
-        ).text == '{"by": "bus", "city": "Rome"}'
-        refused = await client.call("travel", {"by": "bus", "city": "Rome", "dayz": 2})
-        assert refused.text == 'dayz: unknown argument; did you mean "days"?'
 
 
 class Money:
@@ -400,9 +276,6 @@ json_type(
     encode=lambda money: f"{money.amount} {money.currency}",
     decode=parse,
 )
-
-
-MONEY = {"type": "string", "pattern": "^[0-9]+ [A-Z]{3}$"}
 
 
 class Spot(TypedDict):
@@ -505,15 +378,6 @@ def test_json_type_decode_error_is_reported_at_its_place(annotation: Any, sent: 
         arguments_of(annotation).validate({"value": sent})
 
 
-def test_json_type_is_known_to_pydantic() -> None:
-    order = MoneyOrder.model_validate({"price": PRICE})
-    assert order.price == Money(Decimal(12), "EUR")
-    assert MoneyOrder(price=order.price).model_dump_json() == json.dumps(
-        {"price": PRICE, "place": None}, separators=(",", ":")
-    )
-    assert MoneyOrder.model_json_schema()["properties"]["price"] == {**MONEY, "title": "Price"}
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -533,25 +397,3 @@ def test_json_type_wrong_declaration_is_refused(options: Any, message: str) -> N
     with pytest.raises(RegistrationError, match=message):
         json_type(Fresh, **{"encode": str, **options})
     assert declarations.declared(Fresh) is None
-
-
-@each_row(
-    ("cls", "message"),
-    [
-        ("Money", "json_type takes a class, not 'Money'"), (int, "what it is in JSON is fixed"),
-        (MoneyOrder, "pydantic knows it; say there what it is"),
-    ],
-)  # fmt: skip
-def test_json_type_class_with_form_is_refused(cls: Any, message: str) -> None:
-    with pytest.raises(RegistrationError, match=message):
-        json_type(cls, schema={"type": "string"}, encode=str)
-
-
-def test_json_type_schema_with_any_keyword_is_checked() -> None:
-    class Even:
-        """An even number."""
-
-    json_type(Even, schema={"not": {"type": "string"}}, encode=int, decode=lambda number: number)
-    assert arguments_of(Even).validate({"value": 2}) == {"value": 2}
-    with pytest.raises(ArgumentsError, match="value: "):
-        arguments_of(Even).validate({"value": "2"})

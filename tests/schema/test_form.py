@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
-import json
 import typing
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,7 +22,6 @@ from pydantic import AnyUrl, BaseModel, Field, RootModel, SecretStr, field_valid
 from typing_extensions import NotRequired, TypedDict
 
 from mcpkit.common.errors import ArgumentsError, Problem, RegistrationError
-from mcpkit.schema import UnresolvedHint
 from mcpkit.schema.form import Form
 from mcpkit.schema.form_fields import FORMS
 from mcpkit.schema.texts import Email, Format, Uri
@@ -105,10 +103,6 @@ def lines(annotation: Any, content: Any) -> list[str]:
     return str(raised.value).splitlines()
 
 
-class WrittenChoices(BaseModel):
-    plan: str = Field(json_schema_extra={"oneOf": [{"const": "a", "title": "First"}, {"const": "b"}]})
-
-
 def test_form_schema_of_dataclass():
     assert Form.of(City).schema("2025-11-25") == {"type": "object",
         "properties": {"name": {"type": "string", "description": "The city", "minLength": 2, "maxLength": 20},
@@ -155,12 +149,6 @@ def test_form_choice_titles_are_enum_names_in_oldest_version(annotation):
     old, new = field_of(annotation, OLDEST), field_of(annotation)
     assert old["enum"] == [choice["const"] for choice in new["oneOf"]]
     assert old["enumNames"] == [choice["title"] for choice in new["oneOf"]]
-
-
-def test_form_choices_from_json_schema_extra():
-    schema = Form.of(WrittenChoices).schema(OLDEST)["properties"]["plan"]
-    assert schema == {"type": "string", "enum": ["a", "b"], "enumNames": ["First", "b"]}
-    assert lines(WrittenChoices, {"plan": "c"}) == ['plan: expected "a" or "b", got "c"']
 
 
 @each_row(("type_", "read"), [(str, "a"), (int, 1)])
@@ -228,28 +216,6 @@ def refusal(annotation: Any) -> str:
 
 
 @each_row(
-    ("annotation", "revision", "message"),
-    [
-        (list[Color], "2025-06-18", "has no multiple choice; ask for one of them"),
-        (Annotated[str, Field(pattern="^a")], "2025-06-18", "has no `pattern` for a text; describe"),
-        (Annotated[str, Field(pattern="^a")], "2026-07-28", "has no `pattern` for a text; describe"),
-    ],
-)
-def test_form_field_that_version_cannot_express_is_refused(annotation, revision, message):
-    form = Form.of(annotation)
-    with pytest.raises(ValueError, match="cannot be asked: revision") as raised:
-        form.schema(revision)
-    assert f"revision {revision} {message}" in str(raised.value)
-    assert form.schema("2025-11-25")
-
-
-@each_row("revision", ["2024-11-05", "2025-03-26"])
-def test_form_version_without_forms_is_refused(revision):
-    with pytest.raises(ValueError, match="has no forms; 2025-06-18 brought them"):
-        Form.of(str).schema(revision)
-
-
-@each_row(
     ("annotation", "message"),
     [
         (dict[str, int], "is an object, and a form is flat"),
@@ -274,21 +240,6 @@ def test_form_version_without_forms_is_refused(revision):
 )  # fmt: skip
 def test_form_type_that_no_form_can_ask_is_refused(annotation, message):
     assert message in refusal(annotation)
-
-
-class Unknown(TypedDict):
-    name: Missing  # noqa: F821 - not defined on purpose
-
-
-@dataclass
-class UnknownData:
-    name: Missing  # noqa: F821 - not defined on purpose
-
-
-@each_row("annotation", [Unknown, UnknownData])
-def test_form_unresolved_hint(annotation):
-    with pytest.raises(UnresolvedHint, match="'Missing' is not defined"):
-        Form.of(annotation)
 
 
 def test_form_explicit_schema_choice_titles_by_version() -> None:
@@ -368,21 +319,6 @@ def answers(draw: st.DrawFn) -> tuple[Any, Any]:
     }
     cls = build(draw(st.sampled_from(KINDS)), {name: hint for name, (hint, _) in fields.items()})
     return cls, cls(**{name: draw(value) for name, (_, value) in fields.items()})
-
-
-@settings(max_examples=150, deadline=None)
-@given(answers())
-def test_form_reads_dumped_value(answer):
-    cls, value = answer
-    dumped = json.loads(pydantic.TypeAdapter(cls).dump_json(value))
-    content = (
-        dict(zip(cls._fields, dumped, strict=True))
-        if hasattr(cls, "_fields") and isinstance(dumped, list)
-        else dumped
-    )
-    assert Form.of(cls).read(content) == value
-    # Who leaves out what is null says the same.
-    assert Form.of(cls).read({name: item for name, item in content.items() if item is not None}) == value
 
 
 def complaints(form: Form, content: Any) -> tuple[Problem, ...]:

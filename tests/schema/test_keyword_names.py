@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import inspect
 import json
 import keyword
 import os
@@ -10,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jsonschema_rs
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, create_model
@@ -195,41 +193,3 @@ async def check_round_trip(made: str, use: str, fields: dict[str, str]) -> None:
 @given(cases())
 def test_field_named_like_keyword_round_trips(case: tuple[str, str, dict[str, str]]) -> None:
     asyncio.run(check_round_trip(*case))
-
-
-def make_function(hints: Fields) -> Callable[..., Any]:
-    """Return a function that has parameters of these names, and returns what it was given."""
-
-    def function(**given: Any) -> dict[str, Any]:
-        return given
-
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint)
-        for name, hint in hints.items()
-    ]
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # which `inspect` reads
-    function.__annotations__ = hints
-    return function
-
-
-@pytest.mark.anyio
-async def test_parameter_named_like_keyword_is_accepted() -> None:
-    server = Server("names")
-    texts = dict.fromkeys(IDENTIFIERS, str)
-    models = dict.fromkeys(IDENTIFIERS, Color)
-    server.tool(make_function(models), name="models")
-    server.tool(lambda arguments: arguments, name="mapped", input_schema=dict.fromkeys(KEYWORDS.split(), str))
-    server.prompt(make_function(texts), name="said")
-    server.resource(f"names://x{{?{','.join(IDENTIFIERS)}}}", name="read")(make_function(texts))
-    async with connect(server) as client:
-        tools = {tool["name"]: tool["inputSchema"] for tool in await client.list_tools()}
-        colors = dict.fromkeys(IDENTIFIERS, COLOR)
-        check_schema(tools["models"], colors, [{**colors, name: {"name": 5.5}} for name in IDENTIFIERS])
-        assert json.loads((await client.call("models", colors)).text) == colors
-        every = dict.fromkeys(KEYWORDS.split(), "x")
-        assert json.loads((await client.call("mapped", every)).text) == every
-        given = dict.fromkeys(IDENTIFIERS, "x")
-        (message,) = await client.get_prompt("said", given)
-        assert json.loads(message["content"]["text"]) == given
-        (content,) = await client.read(f"names://x?{'&'.join(f'{name}=x' for name in IDENTIFIERS)}")
-        assert json.loads(content["text"]) == given

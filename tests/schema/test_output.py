@@ -7,7 +7,7 @@ import datetime as dt
 import enum
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Union
@@ -28,10 +28,9 @@ from pydantic import (
 )
 
 from mcpkit import Server
-from mcpkit.common import built
 from mcpkit.common.errors import OutputError, RegistrationError
 from mcpkit.protocol.jsonrpc import encode
-from mcpkit.schema import Output, UnresolvedHint
+from mcpkit.schema import Output
 from mcpkit.schema.parameters import empty
 from mcpkit.testing import connect
 from tests.helpers.schema_cases import Place, Point
@@ -95,14 +94,6 @@ def test_output_of_content_has_no_schema(annotation: Any) -> None:
 def test_output_structure_with_content_field_is_refused() -> None:
     with pytest.raises(RegistrationError, match="Broken"):
         Output.of(Broken)
-
-
-def test_output_incomplete_model_can_be_retried() -> None:
-    class Early(BaseModel):
-        later: "Later"  # type: ignore[name-defined]  # noqa: F821, UP037 - what is tested
-
-    with pytest.raises(UnresolvedHint):
-        Output.of(Early)
 
 
 def test_output_object_schema_is_not_wrapped() -> None:
@@ -242,37 +233,3 @@ async def test_output_of_unannotated_serializer_is_sent(annotation: Any, value: 
     assert not result.is_error, result.text
     assert result.structured == data
     Draft202012Validator(tool.get("outputSchema", {})).validate(result.structured)
-
-
-class Thing(BaseModel):
-    type: str
-    cls: int = 1
-    extras_schema: str = "none"
-    schema_like: dict[str, Any] = {"type": "model", "cls": "Thing"}
-
-
-@dataclass
-class Parcel:
-    type: Thing
-    more: dict[str, Any] = field(default_factory=lambda: {"type": "dataclass"})
-
-
-@pytest.mark.parametrize("can_be_told", [True, False], ids=["of pydantic 2.13", "of older ones"])
-async def test_output_fields_named_like_pydantic_schema_keys(
-    can_be_told: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(built, "_CAN_BE_TOLD", can_be_told and built._CAN_BE_TOLD)
-    server = Server("things")
-
-    @server.tool
-    def echo(box: Parcel) -> Parcel:
-        return box
-
-    sent = {"type": {"type": "model"}}
-    async with connect(server) as client:
-        echoed = await client.call("echo", {"box": sent})
-        assert echoed.structured == {"type": {"type": "model", "cls": 1, "extras_schema": "none",
-            "schema_like": {"type": "model", "cls": "Thing"}},
-            "more": {"type": "dataclass"}}, echoed.text  # fmt: skip
-        refused = await client.call("echo", {"box": {"type": {"type": True}}})
-        assert refused.text == "box.type.type: expected a string, got true"

@@ -3,7 +3,6 @@
 import logging
 import re
 import sys
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
@@ -20,6 +19,7 @@ from tests.helpers.schema_cases import arguments_of
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
+
 
 EXPONENTIAL = "^(?:(?=a)a+)+$"
 
@@ -113,17 +113,6 @@ def test_pattern_without_rust_engine_uses_python_and_warns(
             cached.cache_clear()
 
 
-def test_pattern_of_property_names_is_bounded() -> None:
-    schema = {
-        "type": "object",
-        "patternProperties": {EXPONENTIAL: {"type": "integer"}},
-        "additionalProperties": False,
-    }
-    checked = explicit.CheckedSchema(schema, "input_schema")
-    assert checked.fits({"a" * 40: 1})
-    assert not checked.fits({"a" * 60 + "b": 1})
-
-
 LEFT_OUT = [
     *(
         "(?i)abc",
@@ -151,12 +140,6 @@ class Code(BaseModel):
     other: Annotated[str, StringConstraints(pattern=re.compile("^x$", re.IGNORECASE))] = "x"
 
 
-@dataclass
-class Named:
-    name: Annotated[str, Field(pattern="^(?P<letter>[a-z])$")]
-    extra: Annotated[str, Field(json_schema_extra={"pattern": r"\Aa\Z"})] = "a"
-
-
 @each_row(
     ("annotation", "accepted", "refused"),
     [
@@ -177,28 +160,6 @@ def test_pattern_left_out_of_schema_is_checked_in_arguments(
     output = Output.of(annotation)
     assert output is not None
     assert "pattern" not in str(output.schema)
-
-
-def test_pattern_left_out_of_schema_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("s")
-    with caplog.at_level(logging.WARNING, "mcpkit"):
-        for name in "ab":
-
-            @server.tool(name=name)
-            def find(text: Annotated[str, Field(pattern="(?i)^said once$")]) -> None:
-                """Find something."""
-
-    [record] = caplog.records
-    assert record.getMessage() == (
-        "the pattern '(?i)^said once$' is checked, but left out of what is published: clients read patterns as "
-        "ECMA-262, which has no words for it"
-    )
-
-
-def test_pattern_of_field_is_published_as_ecma() -> None:
-    properties = arguments_of(Named).schema["properties"]["value"]["properties"]
-    assert properties["name"]["pattern"] == "^(?<letter>[a-z])$"
-    assert properties["extra"]["pattern"] == "^a$"
 
 
 EXPLICIT = {

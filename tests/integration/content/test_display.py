@@ -22,6 +22,7 @@ from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
+
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 
 
@@ -66,12 +67,6 @@ def image(mime_type: str, data: bytes) -> list[dict[str, Any]]:
 )
 def test_display_best_representation(value: Any, blocks: Any) -> None:
     assert to_content(value) == blocks
-
-
-def test_display_bundle_without_known_type_uses_methods() -> None:
-    value = make_displayable(markdown="m")
-    type(value)._repr_mimebundle_ = lambda self, include=None, exclude=None: {"application/x-own": "?"}
-    assert to_content(value) == text_blocks("m")
 
 
 def test_display_pillow_image() -> None:
