@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Trace:
-    """What has happened, in any thread."""
+    """Events of any thread, in their order."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -40,7 +40,7 @@ class Trace:
         assert await asyncio.to_thread(wait), self.events
 
     def sync(self, name: str) -> Callable[[], Iterator[str]]:
-        """Return a generator function that tells what it hears."""
+        """Return a generator function that records the exceptions it receives."""
 
         def generator() -> Iterator[str]:
             self.add(f"open {name}")
@@ -55,7 +55,7 @@ class Trace:
         return generator
 
     def coroutine(self, name: str) -> Callable[[], AsyncIterator[str]]:
-        """Return an async generator function that does."""
+        """Return an async generator function that records the exceptions it receives."""
 
         async def generator() -> AsyncIterator[str]:
             self.add(f"open {name}")
@@ -73,7 +73,7 @@ class Trace:
 
 @contextmanager
 def traced() -> Iterator[Trace]:
-    """Make a trace, which is told what the package logs, too."""
+    """Create a trace that also contains log records of the package."""
     trace = Trace()
     handler = logging.Handler()
     handler.emit = lambda record: trace.add(f"log {describe(record)}")  # type: ignore[method-assign]
@@ -119,7 +119,7 @@ def register(way: str, server: Server, trace: Trace, body: Callable[[], str]) ->
     server.tool(in_the_loop if way.startswith("async") else in_a_thread, name="look")
 
 
-variable = ContextVar("variable", default="nobody")
+variable = ContextVar("variable", default="default")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -175,7 +175,7 @@ async def test_dependency_context_variables(is_async: bool, server: Server) -> N
     async with connect(server) as client:
         text = (await client.call("in_the_loop" if is_async else "in_a_thread")).text
     assert text == ("the coroutine" if is_async else "the generator")
-    assert seen == ["nobody", "the coroutine", "the generator", "the coroutine"]
+    assert seen == ["default", "the coroutine", "the generator", "the coroutine"]
 
 
 def yields_never() -> Iterator[str]:
@@ -305,7 +305,7 @@ FUNCTIONS = pytest.mark.parametrize("function", ["coroutine", "thread", "loop", 
 
 
 class Closing:
-    """What a function depends on: to close it takes as long as the test wants.
+    """A dependency whose close waits for the test.
 
     Attributes:
         events: What has happened.
@@ -342,7 +342,7 @@ class Closing:
             self._may_end.wait(10)
             self.events.append("closed")
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._may_end.set()
         self._may_end_in_loop.set()
 
@@ -354,15 +354,15 @@ async def closing() -> Closing:
 
 def add_tool(server: Server, function: str, dependency: Callable[[], Any], **options: Any) -> None:
     """Add a tool `work` of some kind that depends on something."""
-    Given = Annotated[None, Depends(dependency)]
+    Dependency = Annotated[None, Depends(dependency)]
 
-    async def coroutine(given: Given) -> str:  # type: ignore[valid-type]
+    async def coroutine(dependency: Dependency) -> str:  # type: ignore[valid-type]
         return "done"
 
-    def synchronous(given: Given) -> str:  # type: ignore[valid-type]
+    def synchronous(dependency: Dependency) -> str:  # type: ignore[valid-type]
         return "done"
 
-    async def yielding(given: Given):  # type: ignore[no-untyped-def, valid-type]
+    async def yielding(dependency: Dependency):  # type: ignore[no-untyped-def, valid-type]
         yield "done"
 
     functions = {"coroutine": coroutine, "thread": synchronous, "loop": synchronous,
@@ -383,6 +383,6 @@ async def test_cancellation_during_close_is_ignored(dependency: str, function: s
         await over(call)
         assert call.cancelled()
         assert closing.events == []
-        closing.let_go()
+        closing.release()
         await until(lambda: closing.events)
     assert closing.events == ["closed"]

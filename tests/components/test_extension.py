@@ -77,7 +77,7 @@ async def test_extension_of_included_server_is_used() -> None:
     inner, middle, outer = Server("inner"), Registry(), Server("outer")
     outer.include(middle)
     middle.include(inner, prefix="in")
-    thing = inner.extension(ID)  # last, so that it is heard of on the way out
+    thing = inner.extension(ID)  # last, so that the including servers are notified
 
     @thing.tool
     async def do() -> str:
@@ -135,7 +135,7 @@ def looking() -> Server:
 
 
 def queueing(*, is_careful: bool = True) -> Server:
-    """A server whose tool gives tickets to those who know them."""
+    """A server whose tool returns tickets to clients with the extension."""
     server = Server("s")
     thing = server.extension(ID)
 
@@ -277,26 +277,26 @@ async def test_extension_notification_is_sent(revision: str) -> None:
     server = Server("s")
 
     @server.tool
-    async def tell(ctx: Context) -> str:
+    async def notify(ctx: Context) -> str:
         await ctx.notify("notifications/thing/begun", {"id": "1"})
         await ctx.notify("notifications/thing")
         return "done"
 
     @server.tool
-    def tell_from_thread(ctx: Context) -> str:
+    def notify_from_thread(ctx: Context) -> str:
         ctx.sync.notify("notifications/thing/begun", {"id": "2"})
         return "done"
 
     async with connect(server, revision=revision) as client:
-        await client.call("tell")
+        await client.call("notify")
         assert await client.notification("notifications/thing/begun") == {"id": "1"}
         assert client.notifications == [{"jsonrpc": "2.0", "method": "notifications/thing"}]
-        await client.call("tell_from_thread")
+        await client.call("notify_from_thread")
         assert await client.notification("notifications/thing/begun") == {"id": "2"}
 
 
 async def test_extension_detached_call_runs_on_after_answer() -> None:
-    """What tasks are built on: the client has its answer, and the tool still runs and reports."""
+    """Tasks are built on this: the client has the answer, and the tool still runs and sends notifications."""
     server = Server("s")
     thing = server.extension(ID)
     may_end = asyncio.Event()

@@ -67,7 +67,7 @@ class Settings(Database):
         super().__init__(f"on {based_on.name}")
 
 
-class ManyTimes:
+class YieldingObject:
     """A generator where a callable object is wanted."""
 
     def __call__(self) -> Generator[Database, None, None]:
@@ -90,7 +90,7 @@ def with_a_name(name: str) -> Database:
 KINDS: list[tuple[Callable[..., Any], str]] = [
     (plain, "plain"), (coroutine, "coroutine"), (generator, "generator"), (async_generator, "async_generator"),
     (Factory().method, "method"), (Factory(), "callable"), (Factory.of_class, "Factory"),
-    (Settings, "on plain"), (ManyTimes(), "yielded by an object"), (awaitable, "coroutine"),
+    (Settings, "on plain"), (YieldingObject(), "yielded by an object"), (awaitable, "coroutine"),
     (wrapper, "coroutine"), (functools.partial(with_a_name, name="partial"), "partial"),
     (functools.partial(with_a_name, "by position"), "by position"), (lambda: Database("lambda"), "lambda"),
 ]  # fmt: skip

@@ -297,7 +297,7 @@ def structures(draw: st.DrawFn, *, is_form: bool = False) -> Leaf:
 
 
 def _is_deep(default: Any) -> bool:
-    """Tell whether a default is nested so deeply that the stack of the caller decides whether it can be walked."""
+    """Return whether a default is nested so deeply that the stack may overflow."""
     levels = 0
     while type(default) is list and default and levels <= 100:
         default, levels = default[0], levels + 1
@@ -305,7 +305,7 @@ def _is_deep(default: Any) -> bool:
 
 
 def _is_copied(default: Any) -> bool:
-    """Tell whether a default is good for each call: it has a hash, or it can be copied."""
+    """Return whether a default can be used for each call: it has a hash, or it can be copied."""
     try:
         return bool(type(default).__hash__) or copy.deepcopy(default) is not None
     except RecursionError:
@@ -322,7 +322,7 @@ def _default(defaults: dict[str, Any], name: str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Argument:
-    """A drawn parameter.
+    """A random parameter.
 
     Args:
         parameter: As it stands in the signature.
@@ -522,7 +522,7 @@ def register(server: Server, definition: Definition) -> list[dict[str, Any]]:
 
 
 def check_message(error: RegistrationError, is_good: bool, *names: str) -> None:
-    """Check that a refusal was right, names the place and says what to do."""
+    """Check that a refusal was right, names the place and a remedy."""
     message = str(error)
     assert not is_good, f"refused: {message}"
     assert [name for name in names if name not in message] == [], f"no place: {message}"

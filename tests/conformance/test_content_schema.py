@@ -163,7 +163,7 @@ NEWER: list[Any] = [
     Annotated[list[Literal["a", "b"]], at.Len(1, 2)],
     Annotated[Optional[Plan], Field(title="Plan", default="pro")],
 ]
-"""What it takes more to say than the oldest revision knows."""
+"""Types that the oldest version cannot ask for."""
 
 
 def request(schema: Any) -> dict[str, Any]:

@@ -188,11 +188,11 @@ async def test_result_without_json_form_is_reported_at_its_place(
         return make()
 
     async with connect(server) as client:
-        told = await outcome(client, "untyped")
-    assert told.startswith("the tool ran, but result")
-    assert text in told
-    assert "Internal error" not in told
-    assert [record.getMessage() for record in caplog.records] == [f"tools/call 'untyped': {told}"]
+        message = await outcome(client, "untyped")
+    assert message.startswith("the tool ran, but result")
+    assert text in message
+    assert "Internal error" not in message
+    assert [record.getMessage() for record in caplog.records] == [f"tools/call 'untyped': {message}"]
 
 
 class Place(BaseModel):
@@ -261,10 +261,10 @@ async def test_result_not_of_declared_type_is_reported_at_its_place(
     typed.__annotations__["return"] = annotation
     server.tool(typed)
     async with connect(server) as client:
-        told = await outcome(client, "typed")
-    assert told.startswith("the tool ran, but result")
-    assert text in told
-    assert [record.getMessage() for record in caplog.records] == [f"tools/call 'typed': {told}"]
+        message = await outcome(client, "typed")
+    assert message.startswith("the tool ran, but result")
+    assert text in message
+    assert [record.getMessage() for record in caplog.records] == [f"tools/call 'typed': {message}"]
 
 
 async def test_result_iterator_tool_error_is_sent() -> None:
@@ -383,9 +383,9 @@ async def test_as_content_of_any_class(kind: Any) -> None:
         server.tool(listed)
         async with connect(server) as client:
             assert all("outputSchema" not in tool for tool in await client.list_tools())
-            for name, told in (("alone", [describe(kind())]), ("listed", ["one", describe(kind())])):
+            for name, message in (("alone", [describe(kind())]), ("listed", ["one", describe(kind())])):
                 result = await client.call(name)
-                assert [block["text"] for block in result.content] == told
+                assert [block["text"] for block in result.content] == message
                 assert result.structured is None
 
 

@@ -135,7 +135,7 @@ Rows = TypeAliasType("Rows", list[dict[int, str]])
 
 
 class Supported(NamedTuple):
-    """A type whose values come back as they went out.
+    """A type whose values a client returns unchanged.
 
     Args:
         name: The type as an author writes it.
@@ -295,7 +295,7 @@ SUPPORTED: list[Supported] = [
 
 
 def is_same(sent: Any, received: Any) -> bool:
-    """Tell whether a value has come back as it went out: of the same types, all the way down."""
+    """Return whether a received value equals the sent one, with the same types at every level."""
     if isinstance(sent, dict):
         return (type(received) is type(sent) and len(sent) == len(received) and all(any(is_same(key,
             other) and is_same(value, received[other]) for other in received) for key,
@@ -318,7 +318,7 @@ def is_same(sent: Any, received: Any) -> bool:
 
 
 class Money:
-    """A class of which json_type says what it is in JSON."""
+    """A class with a JSON form declared by json_type."""
 
     def __init__(self, cents: int) -> None:
         self.cents = cents

@@ -41,7 +41,7 @@ SchemaJudge: Any = extend(Draft202012Validator, {"pattern": _pattern})
 
 
 def judge(schema: Any, value: Any, root: Any) -> bool:
-    """Ask jsonschema, and decode what `contentEncoding` says, which it leaves alone."""
+    """Validate with jsonschema, and check `contentEncoding`, which jsonschema ignores."""
     judging = SchemaJudge({**root, "properties": {"value": schema}}, format_checker=CHECKER)
     if not judging.is_valid({"value": value}):
         return False
@@ -71,7 +71,7 @@ def _encoded(schema: Any, value: Any, root: Any) -> bool:
     return True
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_validator_agrees_with_published_schema(data: st.DataObject) -> None:
     annotation = data.draw(ANNOTATIONS, label="type")
@@ -92,7 +92,7 @@ def test_validator_agrees_with_published_schema(data: st.DataObject) -> None:
     assert "pydantic" not in str(caught.value)
 
 
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "100"))
 
 
 S, N = {"type": "string"}, {"type": "integer"}

@@ -240,7 +240,7 @@ async def test_foreign_result_is_data(annotation: Any, make: Callable[[], Any], 
 
 def test_foreign_type_without_json_form_is_refused() -> None:
     class Strange:
-        """Nobody knows it."""
+        """A class without a JSON form."""
 
     for annotation in (np.complex128, Strange, list[Strange], AsyncIterator[int], ArrayPair1):
         with pytest.raises(RegistrationError, match=r"form in JSON|array_like"):
@@ -250,7 +250,7 @@ def test_foreign_type_without_json_form_is_refused() -> None:
 
 
 class Money:
-    """A class of somebody else."""
+    """A class without a JSON form of its own."""
 
     def __init__(self, amount: Decimal, currency: str) -> None:
         self.amount = amount

@@ -36,7 +36,7 @@ readOnly required then title type unevaluatedItems unevaluatedProperties uniqueI
 IDENTIFIERS = [name for name in KEYWORDS.split() if name.isidentifier() and not keyword.iskeyword(name)]
 
 
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "100"))
 
 
 class Color(BaseModel):
@@ -65,7 +65,7 @@ FIELDS: dict[str, tuple[Any, Any, Any]] = {
 
 
 FLAT = ("text", "choice")
-"""What a form can ask for."""
+"""Types that a form can ask for."""
 
 
 Fields = dict[str, Any]
@@ -98,7 +98,7 @@ MAKES: dict[str, Make] = {
 
 
 ANY_NAME = ("model", "TypedDict")
-"""Those whose fields may have names that are no identifiers of Python."""
+"""Types whose fields may have names that are no identifiers of Python."""
 
 
 USES = ("parameter", "result", "prompt", "question")
@@ -118,7 +118,7 @@ def wire(made: str, value: dict[str, Any]) -> Any:
 
 
 def check_schema(schema: dict[str, Any], value: Any, wrong: list[Any]) -> None:
-    """Hold a schema to what an independent validator and the other readers of schemas here say of it."""
+    """Check a schema by an independent validator and by the other readers of schemas in mcpkit."""
     is_valid = jsonschema_rs.validator_for(schema).is_valid  # raises where a reference leads nowhere
     assert is_valid(value)
     assert not any(map(is_valid, wrong)), schema
@@ -149,8 +149,8 @@ async def check_round_trip(made: str, use: str, fields: dict[str, str]) -> None:
         return thing
 
     @server.prompt
-    def say(thing: thing) -> str:
-        return "said"
+    def write(thing: thing) -> str:
+        return "prompt"
 
     if use == "question":
 
@@ -181,8 +181,8 @@ async def check_round_trip(made: str, use: str, fields: dict[str, str]) -> None:
             if schema["type"] == "object":
                 check_schema(schema, value, wrong)
         elif use == "prompt":
-            (message,) = await client.get_prompt("say", {"thing": json.dumps(value)})
-            assert message["content"]["text"] == "said"
+            (message,) = await client.get_prompt("write", {"thing": json.dumps(value)})
+            assert message["content"]["text"] == "prompt"
         else:
             result = await client.call("ask")
             assert all(repr(part) in result.text for part in right.values()), result.text

@@ -130,7 +130,7 @@ def test_repair_whole_number_becomes_text(annotation: Any, sent: Any, expected: 
 
 
 def swapped(value: Any) -> Any:
-    """Return a scalar in its neighbouring type: a whole number as text, a text that is JSON as what it says."""
+    """Return a scalar in its neighbouring type: a whole number as text, JSON text as its value."""
     if type(value) is int:
         return str(value)
     if isinstance(value, str):
@@ -183,7 +183,7 @@ SHAPES: list[tuple[Any, Any]] = [
 
 @st.composite
 def alike(draw: st.DrawFn) -> tuple[Any, Any]:
-    """Draw a union of arrays or objects that are told apart by their scalars alone, and a value near to it."""
+    """Draw a union of arrays or objects that differ in their scalars only, and a value near to it."""
     make_type, make_value = draw(st.sampled_from(SHAPES))
     hint = Union[tuple(make_type(draw(st.tuples(SCALARS, SCALARS))) for _ in range(2))]
     value = make_value(draw(st.tuples(*[st.sampled_from([1, 5, "1", "5", True])] * 2)))
@@ -223,7 +223,7 @@ def test_repair_happens_if_exactly_one_reading_exists(data: st.DataObject) -> No
 
 
 def deeper(value: Any) -> bool:
-    """Say whether a string holds JSON that holds scalars of a neighbouring type itself."""
+    """Return whether a string contains JSON with scalars of a neighbouring type."""
     if isinstance(value, str):
         return isinstance(swapped(value), list | dict)
     return isinstance(value, list | dict) and any(

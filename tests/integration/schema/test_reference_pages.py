@@ -87,26 +87,26 @@ async def test_results_page_is_current():
 
 
 @dataclass
-class HeldByDataclass:
+class DataclassHolder:
     value: Any
 
 
-class HeldByModel(BaseModel):
+class ModelHolder(BaseModel):
     value: Any
 
 
-class HeldByDict(TypedDict):
+class DictHolder(TypedDict):
     value: Any
 
 
 HOLDERS = {
-    "dict": lambda value: {"value": value}, "dataclass": HeldByDataclass,
-    "model": lambda value: HeldByModel(value=value), "deep": lambda value: {"value": [{"value": (value,)}]},
+    "dict": lambda value: {"value": value}, "dataclass": DataclassHolder,
+    "model": lambda value: ModelHolder(value=value), "deep": lambda value: {"value": [{"value": (value,)}]},
 }  # fmt: skip
 
 
 TYPES = {
-    "dict": [dict[str, Any], HeldByDict], "dataclass": [HeldByDataclass], "model": [HeldByModel],
+    "dict": [dict[str, Any], DictHolder], "dataclass": [DataclassHolder], "model": [ModelHolder],
     "deep": [dict[str, list[dict[str, tuple[Any, ...]]]]],
 }  # fmt: skip
 

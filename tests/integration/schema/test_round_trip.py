@@ -61,7 +61,7 @@ _FORMATS: dict[str, st.SearchStrategy[str]] = {
     "ipv4network": st.ip_addresses(v=4).map(str), "regex": st.text("abc+", min_size=1).map(re.escape),
     "password": _TEXT,
 }  # fmt: skip
-"""What each format allows, but for years that Python has not, leap seconds and other ends that docs name."""
+"""Texts of each format, without the limits that the documentation names, such as leap seconds."""
 
 
 _LONG = re.compile("[0-9]{6}")
@@ -148,7 +148,7 @@ _OF_KIND: dict[str, Callable[[Any, Any, int], st.SearchStrategy[Any]]] = {
 }  # fmt: skip
 
 
-def _held(
+def _container(
     name: str, annotation: Any, values: st.SearchStrategy[Any], *inner: Supported, **options: Any
 ) -> Supported:
     options.setdefault("is_field", all(each.is_field for each in inner))
@@ -157,20 +157,20 @@ def _held(
 
 
 def _list(inner: Supported) -> Supported:
-    return _held("list", list[inner.annotation], st.lists(inner.values, max_size=3), inner)
+    return _container("list", list[inner.annotation], st.lists(inner.values, max_size=3), inner)
 
 
 def _pair(first: Supported, second: Supported) -> Supported:
     annotation = tuple[first.annotation, second.annotation]
     is_hashable = first.is_hashable and second.is_hashable
-    return _held(
+    return _container(
         "tuple", annotation, st.tuples(first.values, second.values), first, second, is_hashable=is_hashable
     )
 
 
 def _tuple(inner: Supported) -> Supported:
     values = st.lists(inner.values, max_size=3).map(tuple)
-    return _held("tuple", tuple[inner.annotation, ...], values, inner, is_hashable=inner.is_hashable)
+    return _container("tuple", tuple[inner.annotation, ...], values, inner, is_hashable=inner.is_hashable)
 
 
 def _optional(inner: Supported) -> Supported:
@@ -180,16 +180,16 @@ def _optional(inner: Supported) -> Supported:
 
 def _mapping(key: Supported, inner: Supported) -> Supported:
     values = st.dictionaries(key.values, inner.values, max_size=3)
-    return _held("dict", dict[key.annotation, inner.annotation], values, key, inner)
+    return _container("dict", dict[key.annotation, inner.annotation], values, key, inner)
 
 
 def _set(inner: Supported) -> Supported:
-    return _held("set", set[inner.annotation], st.sets(inner.values, max_size=3), inner)
+    return _container("set", set[inner.annotation], st.sets(inner.values, max_size=3), inner)
 
 
 def _union(first: Supported, second: Supported) -> Supported:
     annotation = Union[first.annotation, second.annotation]
-    return _held("union", annotation, first.values | second.values, first, second,
+    return _container("union", annotation, first.values | second.values, first, second,
                  is_content=first.is_content or second.is_content,
                  is_hashable=first.is_hashable and second.is_hashable)  # fmt: skip
 
@@ -201,22 +201,22 @@ def _model(inner: Supported) -> Supported:
     )
     # Not by its own `__init__`: that takes some types in another form.
     values = inner.values.map(lambda value: model.model_construct(value=value, note="a"))
-    return _held("model", model, values, inner)
+    return _container("model", model, values, inner)
 
 
 def _dataclass(inner: Supported) -> Supported:
     cls: Any = dataclasses.make_dataclass("Data", [("value", inner.annotation), ("note", str, "none")])
-    return _held("dataclass", cls, inner.values.map(cls), inner)
+    return _container("dataclass", cls, inner.values.map(cls), inner)
 
 
 def _typed_dict(inner: Supported) -> Supported:
     cls: Any = TypedDict("Record", {"value": inner.annotation}, total=False)
-    return _held("TypedDict", cls, st.fixed_dictionaries({}, optional={"value": inner.values}), inner)
+    return _container("TypedDict", cls, st.fixed_dictionaries({}, optional={"value": inner.values}), inner)
 
 
 def _named_tuple(inner: Supported) -> Supported:
     cls: Any = NamedTuple("Entry", [("value", inner.annotation)])
-    return _held("NamedTuple", cls, inner.values.map(cls), inner)
+    return _container("NamedTuple", cls, inner.values.map(cls), inner)
 
 
 def _annotated(inner: Supported) -> Supported:
@@ -243,12 +243,12 @@ def _kinds(schema: Any, definitions: Any) -> Iterator[str]:
 
 
 def _are_apart(both: tuple[Supported, Supported]) -> bool:
-    """Tell whether a JSON value says of which of two types it is."""
+    """Return whether a JSON value belongs to one of two types only."""
     return not kinds(both[0].annotation) & kinds(both[1].annotation)
 
 
 class Holder(NamedTuple):
-    """What may hold a type.
+    """A container for a type.
 
     Args:
         hold: Makes the entry of the holder.
@@ -260,7 +260,7 @@ class Holder(NamedTuple):
 
 
 def _is_data(each: Supported) -> bool:
-    """Tell whether a list of it is an array: a list of `bytes` is several pieces of content."""
+    """Return whether a list of it is an array: a list of `bytes` is content."""
     return not each.is_content
 
 
@@ -336,7 +336,7 @@ def check(entry: Supported, echo: Echo, value: Any, revision: str, judge: NodeJu
         assert judge.objection(schema, data) is None, (schema, data)
 
 
-@each_row("entry", EVERY)
+@pytest.mark.parametrize("entry", EVERY, ids=[entry.name for entry in EVERY])
 def test_round_trip_of_each_type(entry: Supported, judge: NodeJudge) -> None:
     echo = Echo(entry.annotation)
 
@@ -350,7 +350,7 @@ def test_round_trip_of_each_type(entry: Supported, judge: NodeJudge) -> None:
         check(entry, echo, entry.sample, revision, judge)
 
 
-@each_row("entry", EVERY)
+@pytest.mark.parametrize("entry", EVERY, ids=[entry.name for entry in EVERY])
 def test_round_trip_of_each_type_in_each_container(entry: Supported, judge: NodeJudge) -> None:
     for holder in HOLDERS.values():
         if not holder.may_hold(entry):
