@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal
@@ -11,7 +10,6 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from mcpkit import Complete, Context, ProtocolError, Server
-from mcpkit.engine.connection import Connection
 from mcpkit.protocol.revisions import STATELESS
 from mcpkit.testing import Client, connect
 from tests.helpers.tables import each_row
@@ -168,36 +166,3 @@ async def test_context_of_request(server: Server, revision: str) -> None:
     assert ctx.server is server
     assert ctx.state is None
     assert ctx.request_id == 2
-
-
-async def test_context_progress_waits_for_slow_reader(server: Server) -> None:
-    steps: list[str] = []
-    keeps_up = asyncio.Event()
-
-    @server.tool
-    async def f(ctx: Context) -> str:
-        await ctx.progress(1)
-        steps.append("after the first")
-        return ""
-
-    async def ready() -> None:
-        await keeps_up.wait()
-
-    async with server.running():
-        sent: list[Any] = []
-        connection = Connection(server, lambda line: sent.append(json.loads(line)), ready=ready)
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
-            "progressToken": 1,
-        }
-        request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "f", "_meta": meta}}
-        connection.receive(json.dumps(request).encode())
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert [message.get("method") for message in sent] == ["notifications/progress"]
-        assert steps == []
-        keeps_up.set()
-        await connection.drain()
-        assert steps == ["after the first"]
-        await connection.aclose()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +18,8 @@ from mcpkit import (
     Server,
     ToolError,
 )
-from mcpkit.middleware import CallNext, CallTool, Detached, Request, Result, ToolCall
+from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall
 from mcpkit.testing import Client, connect
-from tests.helpers.mailbox import Mailbox
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -293,45 +291,3 @@ async def test_extension_notification_is_sent(revision: str) -> None:
         assert client.notifications == [{"jsonrpc": "2.0", "method": "notifications/thing"}]
         await client.call("notify_from_thread")
         assert await client.notification("notifications/thing/begun") == {"id": "2"}
-
-
-async def test_extension_detached_call_runs_on_after_answer() -> None:
-    """Tasks are built on this: the client has the answer, and the tool still runs and sends notifications."""
-    server = Server("s")
-    thing = server.extension(ID)
-    may_end = asyncio.Event()
-    running: list[Detached] = []
-    mailboxes: list[Mailbox] = []
-
-    @thing.middleware("tools/call")
-    async def later(call: ToolCall, call_next: CallTool) -> Mapping[str, Any]:
-        mailboxes.append(Mailbox(call))
-        running.append(call.detach(call_next, mailboxes[-1]))
-        return thing.result(call.ctx, "task", {"taskId": str(len(running)), "status": "working"})
-
-    @server.tool
-    async def bake(bread: str, ctx: Context) -> str:
-        await may_end.wait()
-        await ctx.notify("notifications/thing/baked", {"bread": bread})
-        return f"baked {bread}"
-
-    @server.tool
-    def fail(ctx: Context) -> str:
-        ctx.sync.notify("notifications/thing/failing")
-        raise ToolError("burnt")
-
-    @thing.method("jobs/get", named_by="taskId")
-    async def get(taskId: str) -> dict[str, Any]:
-        return {"taskId": taskId, "status": "completed", "result": await running[int(taskId) - 1].result()}
-
-    async with connect(server, capabilities=KNOWS) as client:
-        task = await client.call("bake", {"bread": "rye"})
-        assert (task.type, task.data["taskId"]) == ("task", "1")
-        may_end.set()
-        done = await client.request("jobs/get", {"taskId": "1"})
-        assert (done["resultType"], done["result"]["content"][0]["text"]) == ("complete", "baked rye")
-        assert client.notifications == []
-        assert [message["method"] for message in mailboxes[0].messages] == ["notifications/thing/baked"]
-        await client.call("fail")
-        failed = await client.request("jobs/get", {"taskId": "2"})
-        assert (failed["result"]["isError"], failed["result"]["content"][0]["text"]) == (True, "burnt")

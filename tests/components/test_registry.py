@@ -1,14 +1,17 @@
-"""Registering components: names, order, replacing, enabling, removing, and tags."""
+"""Registering and including components: names, order, tags, prefixes, and taking components back."""
 
 from __future__ import annotations
 
+import asyncio
+import types
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from mcpkit import RegistrationError, Registry, Server
+from mcpkit import ProtocolError, RegistrationError, Registry, Server, prompt, resource, tool
 from mcpkit.testing import Client, connect
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -53,14 +56,6 @@ def test_registry_duplicate_error_names_both_places(server: Server, kind: str) -
         code = function.__code__
         assert f"{code.co_filename}:{code.co_firstlineno}" in str(caught.value)
     assert "replace=True" in str(caught.value)
-
-
-def test_registry_remove_returns_component(server: Server) -> None:
-    server.tool(greet)
-    assert server.tools.remove("greet").function is greet
-    assert "greet" not in server.tools
-    with pytest.raises(KeyError):
-        server.tools.remove("greet")
 
 
 def nothing() -> dict[str, str]:
@@ -147,3 +142,261 @@ async def test_tags_component_with_other_disabled_tag_stays_disabled(tagged: Ser
 def test_tags_string_is_refused(tagged: Server) -> None:
     with pytest.raises(TypeError, match=r"write tags=\{'old'\}"):
         tagged.disable(tags="old")
+
+
+@tool
+def top_level(x: int) -> int:
+    """Double."""
+    return 2 * x
+
+
+@tool(name="second")
+def renamed() -> str:
+    return "second"
+
+
+def unmarked() -> str:
+    return ""
+
+
+class Base:
+    def __init__(self, greeting: str = "Hello") -> None:
+        self.greeting = greeting
+
+    @tool
+    def greet(self, name: str) -> str:
+        return f"{self.greeting}, {name}!"
+
+    @tool
+    def farewell(self) -> str:
+        return "Bye"
+
+    @resource("data://greeting")
+    def read(self) -> str:
+        return self.greeting
+
+    @property
+    def broken(self) -> str:
+        raise RuntimeError("an unmarked property must not be read")
+
+
+class Static:
+    @tool
+    @staticmethod
+    def outer_static(x: int) -> int:
+        return x
+
+    @staticmethod
+    @tool
+    def inner_static(x: int) -> int:
+        return x
+
+    @tool
+    @classmethod
+    def outer_class(cls) -> str:
+        return cls.__name__
+
+    @classmethod
+    @prompt
+    def inner_class(cls, x: str) -> str:
+        return f"{cls.__name__} {x}"
+
+
+def module(**members: Any) -> types.ModuleType:
+    made = types.ModuleType("made")
+    vars(made).update(members)
+    return made
+
+
+def tool_names(server: Server) -> list[str]:
+    return [tool.name for tool in server.tools]
+
+
+async def test_include_module() -> None:
+    server = Server("s")
+    server.include(module(a=top_level, b=renamed, c=unmarked, d=3, again=top_level))
+    assert tool_names(server) == ["top_level", "second"]
+    async with connect(server) as client:
+        assert (await client.call("top_level", {"x": 4})).structured == 8
+
+
+async def test_include_object_binds_methods() -> None:
+    server = Server("s")
+    server.include(Base("Hi"))
+    assert tool_names(server) == ["greet", "farewell"]
+    async with connect(server) as client:
+        assert (await client.call("greet", {"name": "Ada"})).text == "Hi, Ada!"
+        assert (await client.read("data://greeting"))[0]["text"] == "Hi"
+        (listed,) = [tool for tool in await client.list_tools() if tool["name"] == "greet"]
+        assert listed["inputSchema"]["properties"].keys() == {"name"}
+
+
+@each_row("source", [Static, Static()])
+async def test_include_static_and_class_methods(source: Any) -> None:
+    server = Server("s")
+    server.include(source)
+    assert tool_names(server) == ["outer_static", "inner_static", "outer_class"]
+    async with connect(server) as client:
+        assert (await client.call("outer_static", {"x": 1})).structured == 1
+        assert (await client.call("outer_class")).text == "Static"
+        (message,) = await client.get_prompt("inner_class", {"x": "y"})
+        assert message["content"]["text"] == "Static y"
+
+
+def test_include_class_with_methods_is_refused() -> None:
+    with pytest.raises(RegistrationError, match="include an instance of Base"):
+        Server("s").include(Base)
+
+
+@each_row("source", [unmarked, module(), 3, object()])
+def test_include_without_marks_is_refused(source: Any) -> None:
+    with pytest.raises(RegistrationError, match="nothing to include"):
+        Server("s").include(source)
+
+
+async def test_include_prefix_in_names_and_uris() -> None:
+    registry = Registry()
+    registry.tool(top_level)
+    registry.prompt(unmarked, name="plan")
+    registry.resource("data://x/y")(unmarked)
+    server = Server("s")
+    server.include(registry, prefix="weather")
+    assert tool_names(server) == ["weather_top_level"]
+    async with connect(server) as client:
+        assert (await client.call("weather_top_level", {"x": 1})).structured == 2
+        assert (await client.read("data://weather/x/y"))[0]["uri"] == "data://weather/x/y"
+        assert [each["name"] for each in await client.list_prompts()] == ["weather_plan"]
+
+
+def test_include_registry_is_followed() -> None:
+    server, registry = Server("s"), Registry()
+    registry.tool(top_level)
+    server.include(registry)
+    registry.tool(unmarked)
+    assert tool_names(server) == ["top_level", "unmarked"]
+    registry.tools.disable("unmarked")
+    assert server.tools.get("unmarked") is None
+    registry.tools.enable("unmarked")
+    assert server.tools.get("unmarked") is not None
+    registry.tool(renamed, name="unmarked", replace=True)
+    assert server.tools["unmarked"].function is renamed
+    registry.tools.remove("top_level")
+    assert tool_names(server) == ["unmarked"]
+
+
+async def test_include_server_update_is_sent_with_prefixed_uri() -> None:
+    inner, outer = Server("inner"), Server("outer")
+    inner.resource("data://x")(unmarked)
+    outer.include(inner, prefix="in")
+    async with connect(outer, revision="2025-11-25") as client:
+        await client.request("resources/subscribe", {"uri": "data://in/x"})
+        inner.resource_updated("data://x")
+        update = await asyncio.wait_for(client.notification("notifications/resources/updated"), 5)
+        assert update["uri"] == "data://in/x"
+
+
+def test_include_cycle_is_refused() -> None:
+    first, second = Registry(), Registry()
+    with pytest.raises(RegistrationError, match="itself"):
+        first.include(first)
+    first.include(second)
+    with pytest.raises(RegistrationError, match="itself"):
+        second.include(first)
+
+
+def test_include_duplicate_name_is_refused() -> None:
+    server, registry = Server("s"), Registry()
+    server.tool(top_level)
+    server.include(registry)
+    with pytest.raises(RegistrationError, match="there are two tools 'top_level'"):
+        registry.tool(top_level)
+
+
+REVISIONS = ["2025-11-25", "2026-07-28"]
+
+
+class Weather:
+    """Marked methods of every kind."""
+
+    @tool
+    def forecast(self) -> str:
+        return "sunny"
+
+    @resource("data://stations")
+    def stations(self) -> str:
+        return "north"
+
+    @resource("data://stations/{name}")
+    def station(self, name: str) -> str:
+        return name
+
+    @prompt
+    def plan(self) -> str:
+        return "plan"
+
+
+def weather() -> Registry:
+    registry = Registry()
+    registry.include(Weather())
+    return registry
+
+
+def keys(registry: Registry) -> list[str]:
+    return [component.key for part in registry.parts for component in part]
+
+
+@pytest.mark.parametrize("prefix", ["", "w"])
+@pytest.mark.parametrize("make", [Weather, weather])
+def test_included_remove_takes_back_all_components(make: Any, prefix: str) -> None:
+    server = Server("s")
+    server.tool(lambda: "", name="own")
+    included = server.include(make(), prefix=prefix)
+    assert len(keys(server)) == 5
+    included.remove()
+    assert keys(server) == ["own"]
+    included.remove()
+    assert keys(server) == ["own"]
+    server.include(make(), prefix=prefix)
+    assert len(keys(server)) == 5
+
+
+@pytest.mark.parametrize("make", [Weather, weather])
+def test_include_that_fails_adds_nothing(make: Any) -> None:
+    server = Server("s")
+    server.prompt(lambda: "", name="plan")
+    source = make()
+    with pytest.raises(RegistrationError, match="there are two prompts 'plan'"):
+        server.include(source)
+    assert keys(server) == ["plan"]
+    assert server.included == []
+    if isinstance(source, Registry):
+        source.tool(lambda: "", name="later")
+    assert keys(server) == ["plan"]
+
+
+async def listening(client: Client, revision: str) -> asyncio.Future[Any]:
+    if revision != "2026-07-28":
+        return asyncio.ensure_future(asyncio.sleep(0))
+    wanted = {f"{name}ListChanged": True for name in ("tools", "resources", "prompts")}
+    task = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
+    await client.notification("notifications/subscriptions/acknowledged")
+    return task
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_included_remove_sends_one_notification_per_list(revision: str) -> None:
+    server = Server("s")
+    included = server.include(weather())
+    async with connect(server, revision=revision) as client:
+        task = await listening(client, revision)
+        included.remove()
+        notifications = {
+            name: await client.notification(f"notifications/{name}/list_changed")
+            for name in ("tools", "resources", "prompts")
+        }
+        assert len(notifications) == 3
+        assert client.notifications == []
+        assert await client.list_tools() == await client.list_resources() == await client.list_prompts() == []
+        with pytest.raises(ProtocolError, match="Unknown tool: forecast"):
+            await client.call("forecast")
+        task.cancel()

@@ -1,12 +1,14 @@
-"""Resources and templates: what they return, how URIs find them, and their media types."""
+"""Prompts, resources and templates: arguments, messages, URIs and media types."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from enum import Enum
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -14,11 +16,177 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from mcpkit import Complete, EmbeddedResource, File, Image, ProtocolError, RegistrationError, Server, Text
+from mcpkit import (
+    Complete,
+    EmbeddedResource,
+    File,
+    Image,
+    ProtocolError,
+    RegistrationError,
+    ResourceLink,
+    Server,
+    Text,
+    assistant,
+    user,
+)
+from mcpkit.common.errors import OutputError
+from mcpkit.components.prompts import to_messages
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
+
+
+class Unit(Enum):
+    CELSIUS = "c"
+
+
+async def test_prompt_arguments_are_listed() -> None:
+    server = Server("s")
+
+    @server.prompt(title="Plan")
+    def plan_trip(city: str, days: Annotated[int, Field(title="Days")] = 3) -> str:
+        """Plan a trip.
+
+        Args:
+            city: Where to go.
+            days: How long.
+        """
+        return ""
+
+    async with connect(server) as client:
+        (prompt,) = await client.list_prompts()
+        assert prompt == {"name": "plan_trip", "title": "Plan", "description": "Plan a trip.",
+            "arguments": [{"name": "city", "description": "Where to go.", "required": True},
+            {"name": "days", "title": "Days", "description": "How long."}]}  # fmt: skip
+
+
+async def test_prompt_arguments_are_converted() -> None:
+    server = Server("s")
+
+    @server.prompt
+    def plan(
+        days: int,
+        start: date,
+        unit: Unit,
+        kind: Literal["short", 1],
+        warm: bool = False,
+        tags: list[str] = [],
+    ) -> str:
+        return f"{days + 1} {start.year} {unit.name} {kind!r} {warm} {tags}"
+
+    async with connect(server) as client:
+        (message,) = await client.get_prompt(
+            "plan",
+            {"days": "3", "start": "2026-01-02", "unit": "c", "kind": "1", "warm": "true", "tags": '["a"]'},
+        )
+        assert message["content"]["text"] == "4 2026 CELSIUS 1 True ['a']"
+
+
+@each_row(
+    ("arguments", "named"),
+    [
+        ({}, "days"), ({"days": "three"}, "days"), ({"days": "3", "dayz": "4"}, "dayz"),
+        ({"days": "3.5"}, "days"),
+    ],
+)  # fmt: skip
+async def test_prompt_wrong_arguments_are_invalid_params(arguments: dict[str, str], named: str) -> None:
+    server = Server("s")
+
+    @server.prompt
+    def plan(days: int) -> str:
+        return ""
+
+    async with connect(server) as client:
+        with pytest.raises(ProtocolError, match=named) as caught:
+            await client.get_prompt("plan", arguments)
+        assert caught.value.code == -32602
+
+
+def test_prompt_kwargs_are_refused() -> None:
+    server = Server("s")
+
+    def plan(**extra: str) -> str:
+        return ""
+
+    with pytest.raises(RegistrationError, match=r"\*\*kwargs"):
+        server.prompt(plan)
+
+
+def text_message(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "content": {"type": "text", "text": text}}
+
+
+def generate_messages() -> Iterator[Any]:
+    yield "a"
+    yield assistant("b")
+
+
+IMAGE = {"type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "image/png"}
+
+
+RESOURCE = {"type": "resource", "resource": {"uri": "a:b", "text": "c"}}
+
+
+LINK = {"type": "resource_link", "uri": "a:b", "name": "c"}
+
+
+@each_row(
+    ("value", "messages"),
+    [
+        ("a", [text_message("user", "a")]), (assistant("a"), [text_message("assistant", "a")]),
+        ({"role": "assistant", "content": "a"}, [text_message("assistant", "a")]),
+        (["a", {"role": "assistant", "content": "b"}, user("c")],
+         [text_message("user", "a"), text_message("assistant", "b"), text_message("user", "c")]),
+        (({"role": "user", "content": {"type": "text", "text": "a"}}), [text_message("user", "a")]),
+        ({"role": "user", "content": IMAGE}, [{"role": "user", "content": IMAGE}]),
+        ({"role": "user", "content": RESOURCE}, [{"role": "user", "content": RESOURCE}]),
+        ({"role": "user", "content": LINK}, [{"role": "user", "content": LINK}]),
+        ({"role": "user", "content": Image(data=PNG)}, [{"role": "user", "content": IMAGE}]),
+        ({"role": "user", "content": ["a", {"type": "text", "text": "b"}, Image(data=PNG)]},
+         [text_message("user", "a"), text_message("user", "b"), {"role": "user", "content": IMAGE}]),
+        ({"role": "user", "content": ResourceLink("a:b", "c")}, [{"role": "user", "content": LINK}]),
+        ({"role": "user", "content": {"days": 3}}, [text_message("user", '{"days":3}')]),
+        # What has no role and content is data.
+        ({"content": "a"}, [text_message("user", '{"content":"a"}')]),
+        ([{"role": "admin", "name": "Ada"}], [text_message("user", '{"role":"admin","name":"Ada"}')]),
+        (generate_messages(), [text_message("user", "a"), text_message("assistant", "b")]), ([], []),
+        (None, []),
+    ],
+)  # fmt: skip
+def test_prompt_messages(value: Any, messages: list[Any]) -> None:
+    assert to_messages(value) == messages
+
+
+@each_row(
+    ("value", "message"),
+    [
+        ([{"role": "system", "content": "a"}],
+         r'result\[0\]\.role: expected "user" or "assistant", got "system"; what a system prompt says'),
+        ({"role": 1, "content": "a"}, r'result\.role: expected "user" or "assistant", got an int'),
+        ({"role": "user"}, r"result\.content: expected text or other content, but it is missing"),
+        ({"role": "user", "content": "a", "name": "b"}, r'result\.name: unknown key; a message has "role" and'),
+        (["x", {"role": "user", "content": {"type": "image_url", "url": "u"}}],
+         r'result\[1\]\.content\.type: expected one of text, image, .*, got "image_url"'),
+        ({"role": "user", "content": [{"type": "text"}]},
+         r"result\.content\[0\]\.text: expected a string, but it is missing"),
+        ({"role": "user", "content": {"type": "image", "data": PNG, "mimeType": "image/png"}},
+         r"result\.content\.data: expected a string, got a bytes"),
+        ({"role": "user", "content": {"type": "resource"}}, r"result\.content\.resource: expected an object"),
+        ({"role": "user", "content": {"type": "resource", "resource": {"text": ""}}},
+         r"result\.content\.resource\.uri: expected a string, but it is missing"),
+        ({"role": "user", "content": {"type": "resource", "resource": {"uri": "a:b"}}},
+         r"result\.content\.resource: expected text, or blob in base64"),
+        ({"role": "user", "content": {"type": "text", "text": "a", "_meta": {"a": object()}}},
+         r"result\.content\._meta\.a has no form in JSON: an object"),
+    ],
+)  # fmt: skip
+def test_prompt_wrong_message_is_reported_at_its_place(value: Any, message: str) -> None:
+    with pytest.raises(OutputError, match=message):
+        to_messages(value)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from mcpkit import (
     Server,
 )
 from mcpkit.protocol.eras import Client as DeclaredClient
-from mcpkit.protocol.revisions import HANDSHAKE, LATEST, STATELESS
+from mcpkit.protocol.revisions import LATEST, STATELESS
 from mcpkit.testing import Client, connect
 from tests.helpers.tables import each_row
 
@@ -151,63 +151,35 @@ async def test_visible_component_is_usable(server: Server):
 
 @pytest.mark.parametrize("revision", ["2025-11-25", LATEST])
 async def test_visible_updates_are_sent_to_permitted_principals(revision: str):
-    server = Server("s")
-    watching: list[str] = []
+    server, watching = Server("s"), list[str]()
 
     async def watch() -> AsyncIterator[None]:
-        watching.append("begun")
+        watching.append("started")
         yield
         await asyncio.Event().wait()
 
-    @server.resource("data://secret", visible=is_admin, watch=watch)
-    def secret() -> str:
-        return "secret"
-
-    @server.resource("data://open")
-    def open_() -> str:
-        return "open"
-
-    @server.resource("rows://{name}", visible=is_admin)
-    def rows(name: str) -> str:
-        return name
-
+    server.resource("data://secret", name="secret", visible=is_admin, watch=watch)(lambda: "secret")
+    server.resource("data://open", name="open")(lambda: "open")
+    server.resource("rows://{name}", name="rows", visible=is_admin)(lambda name: name)
     uris = ["data://secret", "rows://{name}", "rows://7", "data://missing", "data://open"]
+    updated = ["data://secret", "rows://7", "rows://8", "data://missing", "data://open"]
 
-    async def subscribed(client: Client) -> None:
-        if revision in HANDSHAKE:
-            for uri in uris:
-                assert await client.request("resources/subscribe", {"uri": uri}) == {}
-        else:
-            listen = {"notifications": {"resourceSubscriptions": uris}}
-            task = asyncio.create_task(client.request("subscriptions/listen", listen))
-            tasks.append(task)
-            actual = await client.notification("notifications/subscriptions/acknowledged")
-            assert actual["notifications"] == listen["notifications"]  # as if nothing were hidden
-
-    async def received_updates(client: Client) -> list[str]:
-        found = []
+    async def received(changes: Any) -> list[str | None]:
+        found: list[str | None] = []
         while not found or found[-1] != "data://open":
-            found.append((await client.notification("notifications/resources/updated"))["uri"])
+            found.append((await anext(changes)).uri)
         return found
 
-    tasks: list[asyncio.Task[Any]] = []
-    async with (
-        connect(server, revision=revision, principal=USER) as user,
-        connect(server, revision=revision, principal=ADMIN) as admin,
-    ):
-        await subscribed(user)
-        assert watching == []  # it does not work for who may not hear
-        await subscribed(admin)
-        for uri in ("data://secret", "rows://7", "rows://8", "data://missing", "data://open"):
-            server.resource_updated(uri)
-        assert await received_updates(user) == ["data://missing", "data://open"]
-        assert set(await received_updates(admin)) == {
-            "data://secret", "rows://7", "rows://8", "data://missing", "data://open"
-        }  # fmt: skip
-        assert watching == ["begun"]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    user_client = connect(server, revision=revision, principal=USER)
+    admin_client = connect(server, revision=revision, principal=ADMIN)
+    async with user_client as user, admin_client as admin, user.watch(resources=uris) as user_changes:
+        assert watching == []  # not started for a principal that may not see the resource
+        async with admin.watch(resources=uris) as admin_changes:
+            for uri in updated:
+                server.resource_updated(uri)
+            assert await received(user_changes) == ["data://missing", "data://open"]
+            assert set(await received(admin_changes)) == set(updated)
+            assert watching == ["started"]
 
 
 async def test_visible_failing_predicate_hides(server: Server, caplog: pytest.LogCaptureFixture):

@@ -205,25 +205,6 @@ def test_media_unknown_type_is_refused(kind: Any) -> None:
 
 
 @each_row(
-    ("make", "message"),
-    [
-        (lambda: Image(), "either path= or data="),
-        (lambda: Image("a.png", data=PNG), "either path= or data="),
-        (lambda: Image(PNG), "give bytes as data="),  # type: ignore[arg-type]  # the mistake under test
-        (lambda: Image(data="aGk="), "decode base64 first"),  # type: ignore[arg-type]  # the mistake under test
-        (lambda: Audio(data=3), "data must be bytes, got int"),  # type: ignore[arg-type]  # the mistake under test
-        (lambda: File(), "either path= or data="),
-        (lambda: Text(3), "takes a str"),  # type: ignore[arg-type]  # the mistake under test
-        (lambda: EmbeddedResource("a:b"), "either text= or blob="),
-        (lambda: EmbeddedResource("a:b", blob="aGk="), "decode base64 first"),  # type: ignore[arg-type]  # as above
-    ],
-)
-def test_media_wrong_argument_types_are_refused(make: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        make()
-
-
-@each_row(
     ("file", "resource"),
     [
         (File(data="a,b", name="x y.csv"),

@@ -8,7 +8,7 @@ import datetime as dt
 import enum
 import io
 import types
-from collections.abc import AsyncIterator, Callable, Generator, ItemsView, Iterator, KeysView, ValuesView
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -21,7 +21,6 @@ import numpy.typing as npt
 import pandas as pd  # type: ignore[import-untyped]
 import polars as pl
 import pytest
-from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
@@ -142,42 +141,6 @@ class ArrayPair1(msgspec.Struct, array_like=True):
     left: int
 
 
-NUMBER = {"type": "number"}
-
-
-FLOATS = {"anyOf": [NUMBER, {"type": "null"}]}
-
-
-FRACTION = {"type": "string", "pattern": "^-?[0-9]+(?:/0*[1-9][0-9]*)?$"}
-
-
-def schema_of(annotation: Any) -> Any:
-    return arguments_of(annotation).schema["properties"]["value"]
-
-
-@each_row(
-    ("annotation", "schema"),
-    [
-        (Fraction, FRACTION), (np.int64, {"type": "integer"}),
-        (np.uint8, {"type": "integer", "minimum": 0, "maximum": 255}),
-        (np.ndarray, {"type": "array", "items": {}}),
-        (np.ndarray[tuple[int, int], np.dtype[np.float64]],
-         {"type": "array", "items": {"type": "array", "items": FLOATS}}),
-        (Leaf,
-         {"type": "object",
-         "properties": {"share": FRACTION, "count": {"type": "integer", "default": 1},
-         "label": {"default": ""}}, "required": ["share"]}),
-        (Cat,
-         {"type": "object",
-         "properties": {"type": {"type": "string", "enum": ["Cat"]},
-         "nineLives": {"type": "integer", "minimum": 0, "maximum": 9, "description": "Those that are left"},
-         "name": {"type": "string"}}, "required": ["type", "nineLives"]}),
-    ],
-)  # fmt: skip
-def test_foreign_type_schema(annotation: Any, schema: Any) -> None:
-    assert schema_of(annotation) == schema
-
-
 @each_row(
     ("annotation", "sent", "message"),
     [
@@ -201,41 +164,6 @@ def test_foreign_type_wrong_value_is_reported(annotation: Any, sent: Any, messag
         return
     with pytest.raises(ArgumentsError, match=message):
         arguments_of(annotation).validate({"value": sent})
-
-
-def generate_two() -> Generator[int, None, None]:
-    yield from (1, 2)
-
-
-RESULTS: list[tuple[Any, Callable[[], Any], Any]] = [
-    (Iterator[int], lambda: iter([1, 2]), [1, 2]), (Generator[int, None, None], generate_two, [1, 2]),
-    (Iterator[Small], lambda: (Small(size=size) for size in (1, 2)), [{"size": 1}, {"size": 2}]),
-    (Iterator[Fraction], lambda: map(Fraction, (1, 2)), ["1", "2"]),
-    (KeysView[str], lambda: {"a": 1}.keys(), ["a"]), (ValuesView[int], lambda: {"a": 1}.values(), [1]),
-    (ItemsView[str, int], lambda: {"a": 1}.items(), [["a", 1]]),
-    (type({}.keys()), lambda: {"a": 1}.keys(), ["a"]),
-    (npt.NDArray[np.float64], lambda: np.array([1.5, np.nan]), [1.5, None]),
-    (list[pd.Timestamp], lambda: list(pd.to_datetime(["2026-07-28"])), ["2026-07-28T00:00:00"]),
-    (list[float], lambda: [np.float32(1.5)], [1.5]), (list[int], lambda: np.arange(2), [0, 1]),
-    (dict[str, int], lambda: {"a": np.int64(1)}, {"a": 1}),
-    (Small, lambda: Small.model_construct(size=np.int64(1)), {"size": 1}),
-]  # fmt: skip
-
-
-@each_row(("annotation", "make", "data"), RESULTS)
-async def test_foreign_result_is_data(annotation: Any, make: Callable[[], Any], data: Any) -> None:
-    def make_it() -> Any:
-        return make()
-
-    make_it.__annotations__["return"] = annotation
-    server = Server("foreign")
-    server.tool(make_it)
-    async with connect(server) as client:
-        (tool,) = await client.list_tools()
-        result = await client.call("make_it")
-    assert not result.is_error, result.text
-    assert result.structured == data
-    Draft202012Validator(tool["outputSchema"]).validate(data)
 
 
 def test_foreign_type_without_json_form_is_refused() -> None:

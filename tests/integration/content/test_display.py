@@ -5,15 +5,12 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
 import pandas as pd
 import pytest
 from PIL import Image as Pillow
-from pydantic import BaseModel
-from typing_extensions import TypedDict
 
 from mcpkit import Audio, Image, Server
 from mcpkit.content.values import to_content, to_contents
@@ -208,56 +205,3 @@ async def test_result_open_file_is_its_content(tmp_path: Path) -> None:
             "the tool ran, but result[1] has no form in JSON: a file that is closed; return"
         )
         assert (await client.read("data://text"))[0]["text"] == "first\nsecond\n"
-
-
-class Parcel(TypedDict):
-    data: bytes
-    more: Any
-
-
-class Letter(BaseModel):
-    data: bytes
-    more: Any = None
-
-
-@dataclass
-class Card:
-    data: bytes
-    more: Any = None
-
-
-BYTES = b"\xfb\xff\xfe\x00"
-
-
-HOLDING_BYTES = [
-    {"data": BYTES, "more": [BYTES]}, {"data": bytearray(BYTES), "more": [memoryview(BYTES)]},
-    Letter(data=BYTES, more=[BYTES]), Card(BYTES, [BYTES]), {"data": io.BytesIO(BYTES), "more": (BYTES,)},
-]  # fmt: skip
-
-
-@each_row("value", HOLDING_BYTES)
-async def test_result_bytes_in_data_round_trip(value: Any) -> None:
-    server = Server("s")
-    typed = {dict: Parcel, Letter: Letter, Card: Card}[type(value)]
-    for name, annotation in {"open": Any, "object": dict[str, Any], "typed": typed}.items():
-
-        def give() -> Any:
-            return value
-
-        give.__annotations__["return"] = annotation
-        server.tool(give, name=name)
-    received: list[Any] = []
-
-    @server.tool
-    def take(parcel: Parcel, letter: Letter, card: Card) -> None:
-        received.extend([parcel["data"], letter.data, card.data])
-
-    text = base64.b64encode(BYTES).decode()
-    async with connect(server) as client:
-        for name in ("open", "object", "typed"):
-            result = await client.call(name)
-            assert not result.is_error, result.text
-            assert result.structured == {"data": text, "more": [text]}
-            again = await client.call("take", dict.fromkeys(("parcel", "letter", "card"), result.structured))
-            assert not again.is_error, again.text
-    assert received == [BYTES] * 9
