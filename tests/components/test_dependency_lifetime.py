@@ -301,88 +301,32 @@ async def test_dependency_of_abandoned_thread_is_closed_on_return(
         assert later == ["b receives ValueError", "close b", "a receives ValueError", "close a"]
 
 
-FUNCTIONS = pytest.mark.parametrize("function", ["coroutine", "thread", "loop", "async generator"])
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_cancellation_during_close_is_ignored(is_async: bool) -> None:
+    server, events = Server("s"), list[str]()
+    closing, may_close = asyncio.Event(), asyncio.Event()
 
-
-class Closing:
-    """A dependency whose close waits for the test.
-
-    Attributes:
-        events: What has happened.
-        begun: Set when it is being closed.
-    """
-
-    def __init__(self) -> None:
-        self.events: list[str] = []
-        self.begun = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._may_end = threading.Event()
-        self._may_end_in_loop = asyncio.Event()
-
-    async def coroutine(self) -> AsyncIterator[None]:
+    async def dependency() -> AsyncIterator[None]:
         try:
             yield
         except BaseException as error:
-            self.events.append(f"receives {type(error).__name__}")
+            events.append(f"receives {type(error).__name__}")
             raise
         finally:
-            self.begun.set()
-            await self._may_end_in_loop.wait()
-            await asyncio.sleep(0)
-            self.events.append("closed")
+            closing.set()
+            await may_close.wait()
+            events.append("closed")
 
-    def thread(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            self.events.append(f"receives {type(error).__name__}")
-            raise
-        finally:
-            self._loop.call_soon_threadsafe(self.begun.set)
-            self._may_end.wait(10)
-            self.events.append("closed")
+    async def in_loop(value: Annotated[None, Depends(dependency)]) -> None: ...
 
-    def release(self) -> None:
-        self._may_end.set()
-        self._may_end_in_loop.set()
+    def in_thread(value: Annotated[None, Depends(dependency)]) -> None: ...
 
-
-@pytest.fixture
-async def closing() -> Closing:
-    return Closing()
-
-
-def add_tool(server: Server, function: str, dependency: Callable[[], Any], **options: Any) -> None:
-    """Add a tool `work` of some kind that depends on something."""
-    Dependency = Annotated[None, Depends(dependency)]
-
-    async def coroutine(dependency: Dependency) -> str:  # type: ignore[valid-type]
-        return "done"
-
-    def synchronous(dependency: Dependency) -> str:  # type: ignore[valid-type]
-        return "done"
-
-    async def yielding(dependency: Dependency):  # type: ignore[no-untyped-def, valid-type]
-        yield "done"
-
-    functions = {"coroutine": coroutine, "thread": synchronous, "loop": synchronous,
-        "async generator": yielding}  # fmt: skip
-    if function == "loop":
-        options["thread"] = False
-    server.tool(name="work", **options)(functions[function])
-
-
-@FUNCTIONS
-@pytest.mark.parametrize("dependency", ["coroutine", "thread"])
-async def test_cancellation_during_close_is_ignored(dependency: str, function: str, closing: Closing) -> None:
-    server = Server("s")
-    add_tool(server, function, getattr(closing, dependency))
+    server.tool(name="work")(in_loop if is_async else in_thread)
     async with connect(server) as client:
         call = asyncio.create_task(client.call("work"))
-        await closing.begun.wait()
+        await closing.wait()
         await over(call)
-        assert call.cancelled()
-        assert closing.events == []
-        closing.release()
-        await until(lambda: closing.events)
-    assert closing.events == ["closed"]
+        assert (call.cancelled(), events) == (True, [])
+        may_close.set()
+        await until(lambda: events)
+    assert events == ["closed"]
