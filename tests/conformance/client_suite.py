@@ -23,8 +23,8 @@ class Run(NamedTuple):
     revision: str = ""
 
 
-def said_of(run: Run, results: Path) -> list[str]:
-    """Have the suite start the client, and return what it has found, a line for each thing."""
+def problems_of(run: Run, results: Path) -> list[str]:
+    """Let the suite start the client, and return the problems, a line for each."""
     arguments = ["client", "--command", shlex.join([sys.executable, str(CLIENT)]), "--scenario", run.scenario]
     arguments += ["--spec-version", run.revision] if run.revision else []
     ended = suite(run.suite, *arguments, "--output-dir", str(results))

@@ -27,22 +27,18 @@ pytestmark = pytest.mark.skipif(
 
 SUITE = NODE_MODULES / "conformance-0-2" / "dist" / "index.js"
 PATIENCE = 120.0
-PASSED = {
-    "authorization-server-metadata",
-    "authorization-server-metadata-cimd",
-    "authorization-code-grant",
-}
+PASSED = {"authorization-server-metadata", "authorization-server-metadata-cimd", "authorization-code-grant"}
 PAGE = re.compile(r"^(http://\S+/authorize\?\S+)\s*$", re.MULTILINE)
 
 
-def test_the_suite_finds_neither_a_failure_nor_a_warning(tmp_path: Path) -> None:
+def test_dev_auth_suite_has_no_failure_or_warning(tmp_path: Path) -> None:
     server = Server("notes", auth=DevAuth(users=["ada"]), scopes={"notes:read": "Read notes"})
     with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
         assert judged(origin, allow, tmp_path) == PASSED
 
 
 @pytest.mark.parametrize(("path", "names_resource"), [("", True), ("", False), ("/login", True)])
-def test_nor_in_a_proxy_whose_users_log_in_at_a_provider(
+def test_oauth_proxy_suite_has_no_failure_or_warning(
     browser: Browser, tmp_path: Path, path: str, names_resource: bool
 ) -> None:
     with serve_proxy(issuer=path) as proxy, browser.profile() as page:
@@ -54,10 +50,7 @@ def test_nor_in_a_proxy_whose_users_log_in_at_a_provider(
 
 def judged(issuer: str, log_in: Callable[[str], object], results: Path, *options: str) -> set[str]:
     """Have the suite look at an authorization server, at which a user logs in, and return what it finds good."""
-    metadata = {
-        "redirect_uris": ["http://127.0.0.1/callback"],
-        "token_endpoint_auth_method": "none",
-    }
+    metadata = {"redirect_uris": ["http://127.0.0.1/callback"], "token_endpoint_auth_method": "none"}
     client_id = httpx2.post(f"{issuer}/register", json=metadata).json()["client_id"]
     command = [find_node(), str(SUITE), "authorization", "--url", issuer, "--client-id", client_id, *options]
     command += ["-p", str(free_port()), "--output-dir", str(results)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import os
 import subprocess
@@ -20,7 +19,6 @@ from mcpkit.engine.connection import Connection
 from tests.helpers.bent import EXAMPLES, REVISIONS, Bent, Message, Schema, bend, schema_of
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.raw_client import lifespan
-from tests.helpers.serving import in_thread
 
 pytestmark = pytest.mark.anyio
 
@@ -390,20 +388,3 @@ def test_process_survives_bent_messages(schema_dir: Path) -> None:
     assert sum("method" not in answer for answer in answers) >= expected - sum(
         case.message.get("method") == "subscriptions/listen" for case in cases
     )
-
-
-def test_port_survives_bent_messages(schema_dir: Path) -> None:
-    with in_thread(make_server().asgi()) as origin:
-        for number in range(60):
-            case = Case(schema_dir, number)
-            if case.tool is not None or case.message["method"] == "subscriptions/listen":
-                continue
-            connection = http.client.HTTPConnection(origin.removeprefix("http://"), timeout=DEADLINE)
-            headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-            connection.request(
-                "POST", "/mcp", case.bent.text, headers | {"mcp-protocol-version": case.revision}
-            )
-            response = connection.getresponse()
-            response.read()
-            connection.close()
-            assert response.status in {200, 202, 400, 404}, repr(case)

@@ -47,10 +47,7 @@ CHANGES: dict[str, tuple[str, Callable[[Server], Any]]] = {
     "resource added": ("resources", lambda server: server.resource("data://new")(handler)),
     "resource removed": ("resources", lambda server: server.resources.remove("data://x")),
     "template added": ("resources", lambda server: server.resource("data://new/{name}")(item)),
-    "template removed": (
-        "resources",
-        lambda server: server.resource_templates.remove("data://items/{name}"),
-    ),
+    "template removed": ("resources", lambda server: server.resource_templates.remove("data://items/{name}")),
 }
 
 

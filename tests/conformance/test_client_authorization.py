@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.client_suite import NEW, OLD, Run, said_of, suite
+from tests.conformance.client_suite import NEW, OLD, Run, problems_of, suite
 
 pytestmark = [
     pytest.mark.skipif(
@@ -89,8 +89,8 @@ RUNS = [
 
 
 @pytest.mark.parametrize("run", RUNS, ids="-".join)
-def test_the_suite_finds_nothing(run: Run, tmp_path: Path) -> None:
-    assert said_of(run, tmp_path) == []
+def test_client_authorization_suite_has_no_failure_or_warning(run: Run, tmp_path: Path) -> None:
+    assert problems_of(run, tmp_path) == []
 
 
 @lru_cache
@@ -100,7 +100,7 @@ def listed(package: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("package", [OLD, NEW])
-def test_no_scenario_is_forgotten(package: str) -> None:
+def test_all_authorization_scenarios_of_the_suites_run(package: str) -> None:
     wanted = {
         Run(package, name, revision)
         for name, revisions in listed(package).items()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.client_suite import NEW, OLD, Run, said_of, suite
+from tests.conformance.client_suite import NEW, OLD, Run, problems_of, suite
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("MCPKIT_TEST_NODE") == "0", reason="left out on purpose: MCPKIT_TEST_NODE=0"
@@ -41,15 +41,15 @@ RUNS = [*(Run(OLD, name) for name in HANDSHAKE), *SETS["2025-11-25"], *SETS["202
 
 
 @pytest.mark.parametrize("run", RUNS, ids="-".join)
-def test_the_suite_finds_nothing(run: Run, tmp_path: Path) -> None:
-    problems = said_of(run, tmp_path / "first")
+def test_client_suite_has_no_failure_or_warning(run: Run, tmp_path: Path) -> None:
+    problems = problems_of(run, tmp_path / "first")
     if any(TIMED.get(run.scenario, "nothing") in problem for problem in problems):
-        problems = said_of(run, tmp_path / "second")
+        problems = problems_of(run, tmp_path / "second")
     assert problems == []
 
 
 @pytest.mark.parametrize("package", [OLD, NEW])
-def test_no_scenario_of_the_suite_is_forgotten(package: str) -> None:
+def test_all_client_scenarios_of_the_suites_run(package: str) -> None:
     """All of them, each at the revision that the suite takes where none is named: the first, or 2025-11-25."""
     listed = re.findall(r"^  - (\S+) \[(.*)\]$", suite(package, "list", "--client").stdout, re.MULTILINE)
     wanted = {
@@ -62,7 +62,7 @@ def test_no_scenario_of_the_suite_is_forgotten(package: str) -> None:
 
 
 @pytest.mark.parametrize("revision", SETS)
-def test_no_scenario_of_a_requirement_set_is_forgotten(revision: str) -> None:
+def test_all_client_scenarios_of_the_requirement_sets_run(revision: str) -> None:
     listed = suite(NEW, "list", "--requirements", revision).stdout.partition("Client scenarios")[2]
     names = re.findall(r"^ +- (\S+)(?: \[client\])?$", listed, re.MULTILINE)
     wanted = [name for name in names if not name.startswith(LEFT_OUT)]

@@ -21,7 +21,7 @@ FAILURE = {"id": "ping", "status": "FAILURE", "errorMessage": "no pong"}
 @pytest.mark.skipif(
     os.environ.get("MCPKIT_TEST_NODE") == "0", reason="left out on purpose: MCPKIT_TEST_NODE=0"
 )
-def test_the_suite_finds_nothing():
+def test_server_suite_has_no_failure_or_warning():
     ended = subprocess.run([sys.executable, run.__file__], capture_output=True, encoding="utf-8", check=False)
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
 
@@ -35,18 +35,18 @@ def test_the_suite_finds_nothing():
         ([GOOD, WARNING], ["v, h11: ping: WARNING ping: slow"]),
     ],
 )
-def test_what_is_a_problem(checks, problems):
+def test_judge_reports_failures_and_warnings(checks, problems):
     tasks = {scenario: [GOOD] for scenario in run.NOT_SKIPPED}
     assert judge([Run("v", "h11", {"ping": checks, **tasks})]) == problems
 
 
 @pytest.mark.parametrize("checks", [{}, {"tasks-lifecycle": [SKIPPED]}])
-def test_a_scenario_on_tasks_that_is_not_run_is_a_problem(checks):
+def test_judge_reports_task_scenarios_that_did_not_run(checks):
     tasks = {scenario: [GOOD] for scenario in run.NOT_SKIPPED if scenario != "tasks-lifecycle"}
     assert judge([Run("v", "h11", {**tasks, **checks})]) == ["tasks-lifecycle: it is not run"]
 
 
-def test_a_scenario_that_broke_off_has_failed(tmp_path):
+def test_read_results_scenario_without_checks_failed(tmp_path):
     good = tmp_path / "server-ping-2026-11-21T12-22-11-614Z"
     good.mkdir()
     (good / "checks.json").write_text(json.dumps([GOOD]))

@@ -215,12 +215,7 @@ async def test_stateless_client_info_is_optional(stateless_server: Server, wire:
         meta = stateless_meta()
         del meta[META + "clientInfo"]
         pipe.send(
-            {
-                "jsonrpc": "2.0",
-                "id": 1,
-                "method": "tools/call",
-                "params": {"name": "envelope", "_meta": meta},
-            }
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "envelope", "_meta": meta}}
         )
         assert (await pipe.receive())["result"]["content"][0]["text"] == "stateless 2026-07-28 None"
 

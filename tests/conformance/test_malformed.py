@@ -145,7 +145,7 @@ LINES = [
         b"1e400",
         b'"\\ud800"',
         b"{}{}",
-    ),
+    )
 ]
 MESSAGES: list[Any] = [
     *(None, True, 3, "text", {}),

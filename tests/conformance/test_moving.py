@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Principal, Provider, RegistrationError, Server
+from mcpkit import Context, RegistrationError, Server
 from mcpkit.protocol import jsonrpc
 from mcpkit.transports import Connection
 from tests.conformance.conftest import Wire
@@ -37,12 +37,6 @@ class Gate:
             self.stopped.set()
         self.server.resource_updated("data://x")
         return self.server.name
-
-
-class Provided(Provider):
-    """May have tools."""
-
-    kinds = frozenset({"tools"})
 
 
 def make(name: str, *kinds: str) -> Server:
@@ -142,34 +136,6 @@ async def test_move_keeps_declared_capabilities(wire: Wire) -> None:
         await pipe.quiet()
 
 
-async def test_move_back_while_calls_run(wire: Wire) -> None:
-    one, two = make("one"), make("two")
-    gates = [Gate(one), Gate(two)]
-    async with wire(one) as pipe, two.running():
-        connection = pipe.connection
-        await pipe.result("resources/subscribe", {"uri": "data://x"})
-        pipe.start("tools/call", {"name": "wait"})
-        await gates[0].begun.wait()
-        there = asyncio.ensure_future(connection.move(two))
-        await settle()
-        pipe.start("tools/call", {"name": "wait"})
-        await gates[1].begun.wait()
-        back = asyncio.ensure_future(connection.move(one))
-        await settle()
-        assert await pipe.text("who") == "one"
-        gates[0].go.set()
-        await asyncio.wait_for(there, 10)
-        gates[1].go.set()
-        await asyncio.wait_for(back, 10)
-        assert sorted(each.get("id", 0) for each in await pipe.answered()) == [0, 0, 3, 4]
-        two.resource_updated("data://x")
-        await pipe.quiet()
-        one.resource_updated("data://x")
-        assert (await pipe.receive())["method"] == UPDATED
-        await connection.move(one)  # where it is
-        await pipe.quiet()
-
-
 async def test_move_keeps_pending_request_and_log_level() -> None:
     before, after = make("before"), make("after")
 
@@ -232,36 +198,6 @@ async def test_move_to_broken_server_is_rejected(wire: Wire) -> None:
             await pipe.connection.move(after)
         assert await pipe.text("who") == "before"
         await pipe.quiet()
-
-
-async def test_move_sends_list_changed_for_lists_that_the_principal_sees_differently() -> None:
-    def make_hidden(name: str) -> Server:
-        server = make(name)
-        server.tool(lambda: name, name=f"hidden_{name}", visible=lambda who: who.id == "bob")
-        return server
-
-    def listed() -> list[str]:
-        return ["1"]
-
-    async def messages(before: Server, after: Server, principal: Principal) -> list[str]:
-        lines: list[bytes] = []
-        async with before.running(), after.running():
-            connection = Connection(before, lines.append, principal=principal)
-            shake_hands(connection)
-            await connection.move(after)
-            await settle()
-            await connection.aclose()
-        return [jsonrpc.decode(line)["method"] for line in lines[1:]]
-
-    assert await messages(make_hidden("a"), make_hidden("b"), Principal("ada")) == []
-    assert await messages(make_hidden("a"), make_hidden("b"), Principal("bob")) == [CHANGED.format("tools")]
-    with_entries = make("a")
-    with_entries.resource("data://y/{name}", name="y", entries=listed)(lambda name: name)
-    assert await messages(make("a"), with_entries, Principal("ada")) == [CHANGED.format("resources")]
-    provided = make("a")
-    provided.include(Provided())
-    assert await messages(make("a"), provided, Principal("ada")) == [CHANGED.format("tools")]
-    assert await messages(provided, make("a"), Principal("ada")) == [CHANGED.format("tools")]
 
 
 async def test_move_keeps_topic_streams_and_allows_new_session() -> None:

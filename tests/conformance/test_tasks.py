@@ -7,17 +7,8 @@ from datetime import datetime
 
 import pytest
 
-from mcpkit import Context, Principal, ProtocolError, Task, ToolError
-from tests.helpers.handshake_tasks import (
-    ADA,
-    RELATED,
-    REVISION,
-    OpenPipe,
-    begin,
-    ended,
-    look,
-    server_of,
-)
+from mcpkit import Principal, ProtocolError, Task
+from tests.helpers.handshake_tasks import ADA, RELATED, REVISION, OpenPipe, begin, ended, look, server_of
 from tests.helpers.pipe import Pipe
 
 pytestmark = pytest.mark.anyio
@@ -26,11 +17,6 @@ pytestmark = pytest.mark.anyio
 async def add(a: int, b: int) -> int:
     """Add."""
     return a + b
-
-
-async def fail() -> None:
-    """Fail."""
-    raise ToolError("out of paper")
 
 
 async def collapse() -> None:
@@ -59,18 +45,6 @@ async def test_tasks_are_declared_in_2025_11_25_only(
         assert declared.get("tasks") == (expected if revision == REVISION else None)
         [tool] = (await pipe.result("tools/list"))["tools"]
         assert tool.get("execution") == ({"taskSupport": "optional"} if revision == REVISION else None)
-
-
-async def test_task_support_of_tools(speak: OpenPipe) -> None:
-    server = server_of(add, task=Task(required=True))
-    server.tool(fail)
-    async with speak(server) as pipe:
-        support = {tool["name"]: tool.get("execution") for tool in (await pipe.result("tools/list"))["tools"]}
-        assert support == {"add": {"taskSupport": "required"}, "fail": None}
-        plain = await pipe.error("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
-        assert plain == {"code": -32601, "message": "add is called as a task alone"}
-        augmented = await pipe.error("tools/call", {"name": "fail", "task": {}})
-        assert augmented == {"code": -32601, "message": "fail cannot be called as a task"}
 
 
 # From the beginning to the end
@@ -165,30 +139,6 @@ async def test_cancelled_task_stops_and_has_no_result(speak: OpenPipe) -> None:
         assert "cancelled" in again["message"]
         assert (await pipe.error("tasks/result", {"taskId": id_}))["code"] == -32602
         assert (await look(pipe, id_))["status"] == "cancelled"
-
-
-# Progress
-
-
-async def test_progress_has_token_of_call_and_of_result_request(speak: OpenPipe) -> None:
-    go = asyncio.Event()
-
-    async def train(ctx: Context) -> None:
-        """Train."""
-        await ctx.progress(1, 2, "half")
-        await go.wait()
-
-    async with speak(server_of(train)) as pipe:
-        id_ = (await begin(pipe, "train", progressToken="t"))["taskId"]
-        notification = await pipe.receive()
-        assert notification["method"] == "notifications/progress"
-        params = {"progress": 1, "total": 2, "message": "half"}
-        assert notification["params"] == {"progressToken": "t", **params, "_meta": {RELATED: {"taskId": id_}}}
-        waiting = pipe.start("tasks/result", {"taskId": id_}, progressToken="w")
-        assert (await pipe.receive())["params"]["progressToken"] == "w"
-        go.set()
-        while (await pipe.receive()).get("id") != waiting:
-            pass
 
 
 # Bad input

@@ -18,13 +18,7 @@ HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS = ("2026-07-28",)
 REVISIONS = HANDSHAKE + STATELESS
 
-REMOVED = (
-    "initialize",
-    "ping",
-    "logging/setLevel",
-    "resources/subscribe",
-    "resources/unsubscribe",
-)
+REMOVED = ("initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 """The methods of the handshake era that are not served to a stateless request."""
 
 META = "io.modelcontextprotocol/"

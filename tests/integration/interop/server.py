@@ -17,10 +17,7 @@ PIXEL = base64.b64decode(
 GREETINGS = {"danish": "Hej", "dutch": "Hallo", "english": "Hello"}
 
 server = Server(
-    "interop",
-    version="1.2.3",
-    title="Interoperability",
-    instructions="Call add before anything else.",
+    "interop", version="1.2.3", title="Interoperability", instructions="Call add before anything else."
 )
 finished = asyncio.Event()
 released = asyncio.Event()

@@ -341,23 +341,11 @@ PEERS = [
 """Each client with each transport, each client in each of its modes, and each mode with two transports."""
 
 
-@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_question_in_memory_client_sees_expected_exchange(case: Case, version: str) -> None:
-    report = anyio.run(run_in_memory, version, [(case.kind, case.name)], User())
-    check(report["handlers"][case.name], case, version, is_able=True)
-
-
-@pytest.mark.parametrize("version", [each for each in ALL if each not in {HANDSHAKE, STATELESS}])
-def test_question_in_memory_client_of_older_version_sees_expected_exchange(version: str) -> None:
-    faults = faults_of(anyio.run(run_in_memory, version, HANDLERS, User()), version)
-    assert not faults, "\n".join(faults)
-
-
 @pytest.mark.parametrize("version", ALL)
-def test_question_in_memory_client_without_capabilities_gets_error(version: str) -> None:
+def test_question_in_memory_client_sees_expected_exchange(version: str) -> None:
+    faults = faults_of(anyio.run(run_in_memory, version, HANDLERS, User()), version)
     report = anyio.run(run_in_memory, version, HANDLERS, None)
-    faults = faults_of(report, version, is_able=False)
+    faults += faults_of(report, version, is_able=False)
     assert not faults, "\n".join(faults)
 
 

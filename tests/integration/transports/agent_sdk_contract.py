@@ -10,7 +10,6 @@ import json
 import sys
 import threading
 import traceback
-import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -201,15 +200,6 @@ async def meta_of_request_reaches_the_tool(lab: Lab) -> None:
         assert json.loads(text(answer["result"])) == ({"example.com/id": "x"} if SDK == "claude" else {})
 
 
-async def instance_can_be_used_again(lab: Lab) -> None:
-    for _ in range(3):
-        async with agent(SDK, lab.instance) as here:
-            await here.begin()
-            assert text(await here.call("add", a=1, b=2)) == "3"
-        await lab.instance.aclose()
-    assert lab.events == ["entered", "left"] * 3
-
-
 async def end_of_agent_cancels_its_calls(lab: Lab) -> None:
     async with agent(SDK, lab.instance) as here:
         await here.begin()
@@ -245,24 +235,6 @@ async def event_loops_have_their_own_sessions(lab: Lab) -> None:
     assert not problems
     await lab.instance.aclose()
     assert lab.events.count("entered") == lab.events.count("left") == 5
-
-
-async def ended_event_loops_are_forgotten(lab: Lab) -> None:
-    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
-
-    async def calls() -> None:
-        loops.append(weakref.ref(asyncio.get_running_loop()))
-        async with agent(SDK, lab.instance) as here:
-            await here.begin()
-            assert text(await here.call("add", a=1, b=2)) == "3"
-
-    for _ in range(3):
-        await asyncio.to_thread(asyncio.run, calls())
-    assert lab.events == ["entered", "left"] * 3
-    import gc
-
-    gc.collect()
-    assert sum(loop() is not None for loop in loops) <= 1
 
 
 async def lifespan_error_is_reported(lab: Lab) -> None:

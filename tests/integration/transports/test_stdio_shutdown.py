@@ -88,8 +88,7 @@ def test_signal_cancels_calls_and_leaves_the_lifespan(
 
 @pytest.mark.limit("time to finish at the end")
 @pytest.mark.parametrize(
-    ("tool", "arguments", "number"),
-    [(*each, SIGNALS[index % 2]) for index, each in enumerate(STUBBORN)],
+    ("tool", "arguments", "number"), [(*each, SIGNALS[index % 2]) for index, each in enumerate(STUBBORN)]
 )
 def test_signal_ends_the_process_after_grace(
     tool: str, arguments: dict[str, Any], number: signal.Signals

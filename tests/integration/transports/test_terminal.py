@@ -146,14 +146,6 @@ def test_output_without_terminal_input_is_empty(tmp_path: Path, output: str) -> 
     assert (finished.returncode, finished.stderr) == (0, b"")
 
 
-def test_terminal_shows_components_of_the_lifespan(tmp_path: Path) -> None:
-    (tmp_path / "server.py").write_text(WITH_A_LIFESPAN)
-    with run_in_terminal("server.py", folder=tmp_path) as (process, _):
-        printed = read_greeting(process)
-    assert "\n\n2 tools: forecast, count_orders\n\n" in printed
-    assert "nothing" not in printed
-
-
 def test_terminal_shows_lifespan_error(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(
         WITH_A_LIFESPAN.replace("yield", 'raise OSError("no database")\n    yield')

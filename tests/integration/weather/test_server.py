@@ -6,7 +6,6 @@ import asyncio
 import base64
 import io
 import json
-import socket
 
 import pytest
 from PIL import Image
@@ -63,14 +62,6 @@ def test_forecast_reports_progress(ask):
     ]
 
 
-def test_impossible_coordinates_are_rejected_without_a_request(ask, service):
-    for latitude in (91, -90.5, "north", None):
-        result = ask("call", "get_forecast", {"latitude": latitude, "longitude": 0})
-        assert result.is_error
-        assert "latitude" in result.text
-    assert service.paths == []
-
-
 def test_fault_of_the_service_is_a_tool_error(ask, service):
     for tool, arguments, path in (
         ("get_alerts", {"state": "CO"}, "/alerts/active?area=CO"),
@@ -120,12 +111,6 @@ def test_station_is_a_resource(ask):
     }
 
 
-def test_unknown_station_is_not_found(ask):
-    with pytest.raises(ProtocolError, match="weather://stations/XXXX") as raised:
-        ask("read", "weather://stations/XXXX")
-    assert raised.value.code in {-32002, -32602}
-
-
 def test_trip_is_a_prompt(ask):
     (message,) = ask("get_prompt", "plan_trip", {"city": "Denver", "state": "co", "days": "2"})
     assert message["role"] == "user"
@@ -160,72 +145,15 @@ def test_sample_data_is_named_in_each_answer(sample, service):
     assert service.paths == []
 
 
-def test_tools_and_arguments_have_descriptions(ask):
-    tools = {tool["name"]: tool for tool in ask("list_tools")}
-    assert list(tools) == ["get_alerts", "get_forecast", "plot_temperatures"]
-    for tool in tools.values():
-        assert tool["description"]
-        assert tool["annotations"] == {"readOnlyHint": True, "openWorldHint": True}
-        for argument in tool["inputSchema"]["properties"].values():
-            assert argument["description"]
-    assert list(tools["get_forecast"]["inputSchema"]["properties"]) == ["latitude", "longitude"]
-    assert "periods" in tools["get_forecast"]["outputSchema"]["properties"]
-    assert "outputSchema" not in tools["plot_temperatures"]
-
-
-DENVER_PATH = "/points/39.7392,-104.9903"
-FORECAST = "/gridpoints/BOU/63,61/forecast"
-
-
 @pytest.fixture
 def weather(example, service):
     return example.nws.Weather(example.nws.Live(service.url))
-
-
-@pytest.fixture
-def sample_weather(example):
-    return example.nws.Weather(example.nws.Sample())
 
 
 def failure(example, request):
     with pytest.raises(example.nws.WeatherError) as raised:
         asyncio.run(request)
     return str(raised.value)
-
-
-def test_forecast_takes_two_requests(weather, service):
-    async def forecast():
-        return await weather.periods(await weather.point(39.7392, -104.9903))
-
-    periods = asyncio.run(forecast())
-    assert service.paths == [DENVER_PATH, FORECAST]
-    assert [period.name for period in periods[:3]] == ["Today", "Tonight", "Wednesday"]
-    assert (periods[0].temperature, periods[0].rain_chance, periods[0].wind_from) == (96, 10, "SW")
-    assert len(periods) == 14
-
-
-def test_unreachable_service_raises_with_its_url(example):
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        text = failure(example, example.nws.Weather(example.nws.Live(url)).station("KDEN"))
-    assert f"{url} cannot be reached" in text
-    assert "--sample" in text
-
-
-@pytest.mark.parametrize(
-    ("method", "arguments", "known"),
-    [
-        ("point", (51.5, -0.12), "39.7392,-104.9903"),
-        ("alerts", ("TX",), "area=CO"),
-        ("station", ("KORD",), "KDEN"),
-        ("station", ("../points/x",), "KDEN"),
-    ],
-)
-def test_sample_without_the_data_names_what_it_has(example, sample_weather, method, arguments, known):
-    with pytest.raises(example.nws.NotFoundError) as raised:
-        asyncio.run(getattr(sample_weather, method)(*arguments))
-    assert known in str(raised.value)
 
 
 FAULTS = {
