@@ -67,14 +67,8 @@ def with_tool(**options: Any) -> None:
             r'make one with: python -c "from mcpkit\.auth import Sta',
         ),
         # where
-        (
-            lambda: make_server(Jwt(ISSUER)).asgi(),
-            r'server\.asgi\(public_url="https://example\.com/mcp"\)',
-        ),
-        (
-            lambda: make_server(Jwt(ISSUER)).run("http", host="0.0.0.0"),
-            r'server\.run\("http", public_url=',
-        ),
+        (lambda: make_server(Jwt(ISSUER)).asgi(), r'server\.asgi\(public_url="https://example\.com/mcp"\)'),
+        (lambda: make_server(Jwt(ISSUER)).run("http", host="0.0.0.0"), r'server\.run\("http", public_url='),
         (lambda: make_server(Jwt(ISSUER)).asgi(public_url=""), "write it like 'https://example.com/mcp'"),
         (
             lambda: make_server(Jwt(ISSUER)).asgi(public_url="example.com/mcp"),

@@ -59,11 +59,7 @@ class ConsentPages:
 
     def registered(self, callback: str, name: str = "Cursor") -> str:
         """The id of a new client."""
-        metadata = {
-            "client_name": name,
-            "redirect_uris": [callback],
-            "token_endpoint_auth_method": "none",
-        }
+        metadata = {"client_name": name, "redirect_uris": [callback], "token_endpoint_auth_method": "none"}
         answer = httpx2.post(f"{self.origin}/register", json=metadata, trust_env=False)
         client_id: str = answer.json()["client_id"]
         return client_id

@@ -382,10 +382,7 @@ GITHUB_APPLICATION = f"/api/v3/applications/{CLIENT[0]}/token"
 IDS = {"ada": 1815, "bob": 1969}
 
 
-_ERRORS = {
-    "invalid_client": "incorrect_client_credentials",
-    "invalid_grant": "bad_verification_code",
-}
+_ERRORS = {"invalid_client": "incorrect_client_credentials", "invalid_grant": "bad_verification_code"}
 
 
 class GitHubSite(UpstreamSite):

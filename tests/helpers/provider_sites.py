@@ -534,8 +534,5 @@ async def before(site: Provider, server: Server | None = None, app: Any = None) 
     if app is None:
         assert server is not None
         app = server.asgi(public_url=MCP)
-    async with (
-        lifespan(app),
-        here({ORIGIN: app, **dict.fromkeys(site.origins, site)}) as net,
-    ):
+    async with lifespan(app), here({ORIGIN: app, **dict.fromkeys(site.origins, site)}) as net:
         yield Journey(net, site)

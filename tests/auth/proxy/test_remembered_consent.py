@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from hashlib import sha256
 from typing import Any
 
 import httpx2
@@ -316,17 +315,6 @@ async def test_remembered_consent_is_replaced_by_last_answer(proxy, answer):
     assert shows_page(await program.opened())
 
 
-async def test_remembered_consent_of_other_clients_stays(proxy):
-    first = Program(proxy)
-    await first.allowed()
-    second = Program(proxy, browser=first.browser)
-    await second.allowed()
-    page = await second.opened(scope="notes:admin")
-    await second.browser.post("/authorize", data=form_of(page, "deny"))
-    assert not shows_page(await first.opened())
-    assert shows_page(await second.opened())
-
-
 async def test_consent_is_remembered_after_callback(proxy):
     program = Program(proxy)
     page = await program.opened()
@@ -359,26 +347,6 @@ async def test_remembered_consent_cookie_limit(proxy):
     [value] = programs[0].cookies.values()
     assert len(value) < 3900
     assert [shows_page(await each.opened()) for each in programs] == [True] * 4 + [False] * 8
-
-
-async def test_remembered_consent_long_scopes_fit_cookie():
-    names = [sha256(bytes([number])).hexdigest() for number in range(160)]
-    proxy = ProxyServer(kept={"scopes": {name: name for name in names}})
-    browser = proxy.browser()
-    programs = [Program(proxy, browser=browser) for _ in range(4)]
-    wanted = [" ".join(names[start:end]) for start, end in ((0, 5), (5, 55), (55, 105), (10, 100))]
-    for program, scope in zip(programs, wanted, strict=True):
-        await program.allowed(scope=scope)
-        assert 0 < sum(map(len, program.cookies.values())) < 3900
-    shown_pages = [
-        shows_page(await each.opened(scope=scope)) for each, scope in zip(programs, wanted, strict=True)
-    ]
-    assert shown_pages == [
-        True,
-        True,
-        False,
-        True,
-    ]  # the last alone is too long, and the oldest are forgotten
 
 
 async def test_remembered_consent_cookie_attributes(proxy):

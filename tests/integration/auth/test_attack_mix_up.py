@@ -234,28 +234,3 @@ def test_browser_form_from_another_site_is_rejected(page, monkeypatch):
         assert "another" in page.text()
         monkeypatch.setattr(Consent, "answered", answered)
         assert urlsplit(attack(origin)).path == "/provider/authorize"
-
-
-def test_browser_redirect_has_sec_fetch_site_none(page):
-    """Why `Sec-Fetch-Site: none` alone is no guard of what is remembered; see `test_remembered.py`."""
-    sec_fetch_sites: list[str | None] = []
-
-    async def ours(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] == "/authorize":
-            sec_fetch_sites.append(Request(scope).headers.get("sec-fetch-site"))
-        await HTMLResponse("Ours")(scope, receive, send)
-
-    with in_thread(ours) as origin:
-
-        async def between(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["path"] == "/redirect":
-                await RedirectResponse(f"{origin}/authorize", 302)(scope, receive, send)
-            else:
-                await HTMLResponse(f"<a id=go href='{origin}/authorize'>on</a>")(scope, receive, send)
-
-        with in_thread(between) as elsewhere:
-            there = elsewhere.replace("127.0.0.1", "localhost")
-            page.open(f"{there}/redirect")
-            page.open(f"{there}/page")
-            page.follow("#go")
-    assert sec_fetch_sites == ["none", "cross-site"]

@@ -247,25 +247,6 @@ def test_dev_auth_page_logs_in_from_link(page, origin, client):
     assert page.text() == "Logged in"
 
 
-def test_dev_auth_page_repeats_password(page, origin, client):
-    request, _ = authorize_url(origin, client)
-    follow_link(page, client, request)
-    for password, form in (("wrong", "not the password of bob"), ("right", "Logged in")):
-        page.fill("[name=password]", password)
-        page.follow("button[value=bob]")
-        assert form in page.text()
-
-
-def test_dev_auth_pages_in_any_order(page, origin, client):
-    first, second = authorize_url(origin, client)[0], authorize_url(origin, client)[0]
-    follow_link(page, client, first)
-    form = page.evaluate("document.querySelector('form').outerHTML")
-    follow_link(page, client, second)
-    page.evaluate(f"document.body.insertAdjacentHTML('afterbegin', {form!r})")
-    page.follow("button[value=ada]")  # the first form's
-    assert page.text() == "Logged in"
-
-
 def test_dev_auth_page_has_no_frame_and_no_script(page, origin, client):
     request, _ = authorize_url(origin, client)
     page.open(f"{client}/frame?{urlencode({'to': request})}")

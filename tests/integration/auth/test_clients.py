@@ -14,18 +14,15 @@ import anyio
 import httpx2
 import pytest
 
-from mcpkit import AuthorizationError, Client, Loopback, MemoryTokens, OAuth, SyncClient, TransportError
+from mcpkit import AuthorizationError, Client, Loopback, MemoryTokens, OAuth, SyncClient
 from tests.helpers.browser import DENY, LOG_IN, OUR_ALLOW, OUR_DENY, Browser, Login
-from tests.helpers.identity_provider import providing
 from tests.helpers.oauth_flow import PageForms
 from tests.integration.auth.clients import (
     CLIENT_2,
-    DOCUMENT,
     SDK_1,
     ClientUser,
     TokenStorage,
     authorization,
-    connected,
     python_journey,
     typescript_journey,
 )
@@ -167,44 +164,12 @@ def test_typescript_client_refreshes_without_user(
     assert 'error="invalid_token"' in refusal.challenge
 
 
-def test_typescript_client_with_metadata_document(user):
-    with (
-        providing(documents={DOCUMENT["client_id"]: DOCUMENT}) as provider,
-        serve_jwt(provider.issuer) as jwt_server,
-    ):
-        result = typescript_journey(
-            CLIENT_2, jwt_server.url, ("auto",), user.log_in, document=DOCUMENT["client_id"]
-        )
-        assert provider.seen("/reg") == []
-    assert result["seen"]["after"] == {"subject": "bob", "scopes": ["notes:read", "notes:write"]}
-    assert "Documented" in user.logins[0].pages[1]
-
-
 FIRST, MORE = ["notes:read"], ["notes:read", "notes:write"]
 
 
 def test_sync_client_logs_in(proxy, page):
     with SyncClient(proxy.url, auth=ClientUser(page.log_in).auth()) as client:
         assert client.call("whoami").structured == {"subject": "bob", "scopes": ["notes:read"]}
-
-
-def test_proxy_shows_its_page_before_the_provider(proxy, user):
-    stored = TokenStorage()
-
-    async def journey() -> None:
-        async with connected(proxy.url, authorization(proxy.url, stored, user.log_in)) as client:
-            await client.call_tool("whoami")
-
-    anyio.run(journey)
-    [login] = user.logins
-    own_page, log_in, consent = login.pages
-    assert "Python" in own_page
-    assert "127.0.0.1" in own_page
-    assert "Read notes" in own_page
-    assert "Log in" in log_in
-    assert "The one client" in consent
-    assert "Python" not in log_in + consent
-    assert login.answer["iss"] == proxy.url.removesuffix("/mcp")
 
 
 @pytest.mark.anyio
@@ -251,13 +216,3 @@ async def test_client_refreshes_stored_tokens(proxy, page):
 def client_user(browser: Browser) -> Iterator[ClientUser]:
     with browser.profile() as page:
         yield ClientUser(page.log_in)
-
-
-async def test_client_with_issuer_down_recovers(identity_provider, client_user):
-    with serve_jwt(identity_provider.issuer) as protected:
-        with identity_provider.down(), pytest.raises(TransportError, match="cannot connect") as failed:
-            async with Client(protected.url, auth=client_user.auth(), tries=1):
-                pass
-        assert failed.value.may_pass
-        async with Client(protected.url, auth=client_user.auth()) as client:
-            assert (await client.call("whoami")).structured["subject"] == "bob"

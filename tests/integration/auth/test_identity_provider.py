@@ -26,27 +26,10 @@ from mcpkit import (
     Server,
     check_authorization,
 )
-from mcpkit.auth import (
-    Grant,
-    Introspection,
-    InvalidTokenError,
-    Jwt,
-    TokenVerifier,
-    Upstream,
-    VerifierUnavailableError,
-)
-from mcpkit.auth.upstream.errors import UpstreamRefusedError
+from mcpkit.auth import Grant, Introspection, InvalidTokenError, Jwt, TokenVerifier, VerifierUnavailableError
 from mcpkit.client.authorization.dpop import Proofs
 from tests.helpers.clock import Clock
-from tests.helpers.fake_idp import CALLBACK, UpstreamLogin
-from tests.helpers.identity_provider import (
-    CONFIDENTIAL,
-    RESOURCE_SERVER,
-    SERVICE,
-    IdentityProvider,
-    confidential,
-    providing,
-)
+from tests.helpers.identity_provider import RESOURCE_SERVER, SERVICE, IdentityProvider, providing
 from tests.helpers.serving import in_thread_at
 from tests.helpers.signed_tokens import NOW
 
@@ -77,29 +60,6 @@ def of_service(provider: IdentityProvider) -> str:
 
 def identity_of(grant: Grant) -> tuple[str | None, str | None, set[str]]:
     return grant.principal.subject, grant.principal.client_id, set(grant.principal.scopes)
-
-
-@pytest.mark.parametrize("algorithm", ["RS256", "EdDSA"])
-async def test_jwt_of_real_issuer_is_verified(algorithm):
-    with providing(algorithm=algorithm, path="/realms/one") as provider:
-        jwt = Jwt(provider.issuer)
-        ada = provider.token("ada", "notes:read notes:write", RESOURCE)
-
-        grant = await jwt.verify(ada, RESOURCE)
-        assert identity_of(grant) == ("ada", "public", {"notes:read", "notes:write"})
-        assert grant.expires is not None
-        assert grant.issued is not None
-        assert identity_of(await jwt.verify(of_service(provider), RESOURCE)) == (
-            None,
-            "service",
-            {"notes:read"},
-        )
-
-        assert "expired" in await rejection(jwt, provider.token("ada", "notes:read", RESOURCE, seconds=-60))
-        other = provider.token("ada", "notes:read", "https://other.example.com/mcp")
-        assert "another audience" in await rejection(jwt, other)
-        with providing(algorithm=algorithm) as another:
-            assert "another issuer" in await rejection(jwt, another.token("ada", "notes:read", RESOURCE))
 
 
 async def test_jwt_of_real_issuer_with_key_rotation_and_downtime():
@@ -349,48 +309,3 @@ async def test_file_tokens_are_refreshed_by_one_process(browser, tmp_path):
         ]
     assert outputs == ["ada may notes:read\n"] * 4
     assert [each.status for each in refreshed] == [200]
-
-
-@pytest.fixture(params=["ES256"])
-def real_provider(request: pytest.FixtureRequest) -> Iterator[IdentityProvider]:
-    client = {**confidential(CALLBACK), "id_token_signed_response_alg": request.param}
-    with providing(
-        users={"ada": {"email": "ada@example.com"}, "bob": {}},
-        clients=[client],
-        identity_claims={"email": ["email"]},
-        registers=False,
-        reads_documents=False,
-    ) as serving:
-        yield serving
-
-
-async def test_upstream_login_at_real_provider(real_provider):
-    upstream = Upstream.openid(
-        real_provider.issuer, *CONFIDENTIAL, scopes=["openid", "email", "offline_access"]
-    )
-    login = UpstreamLogin(upstream)
-    identity, tokens = await login.redeemed()
-    assert identity.subject == "ada"
-    assert identity.claims["email"] == "ada@example.com"
-
-    renewed = await upstream.provider.refresh(tokens)
-    assert renewed.refresh_token not in {None, tokens.refresh_token}
-    assert (await upstream.provider.identify(renewed)).subject == "ada"
-    with pytest.raises(UpstreamRefusedError) as used:
-        await upstream.provider.refresh(tokens)
-    assert used.value.error == "invalid_grant"
-    with pytest.raises(UpstreamRefusedError) as over:
-        await upstream.provider.refresh(renewed)  # as the old one was used again
-    assert over.value.error == "invalid_grant"
-
-    _, again = await UpstreamLogin(upstream, user="bob").redeemed()
-    await upstream.provider.revoke(again)
-    with pytest.raises(UpstreamRefusedError) as revoked:
-        await upstream.provider.identify(again)
-    assert revoked.value.error == "invalid_token"
-    assert [each.status for each in real_provider.seen("/token/revocation")] == [200, 200]
-
-    with pytest.raises(UpstreamRefusedError) as denied:
-        await login.redeemed(await login.answered("deny"))
-    assert denied.value.error == "access_denied"
-    await upstream.provider.aclose()

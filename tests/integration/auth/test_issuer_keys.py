@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-import time
-from itertools import pairwise
 
 import pytest
 from starlette.requests import Request
@@ -30,7 +27,7 @@ from tests.helpers.fake_idp import (
     token,
     unavailable,
 )
-from tests.helpers.signed_tokens import AUDIENCE, NOW, Signer
+from tests.helpers.signed_tokens import AUDIENCE, NOW
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
 
@@ -72,34 +69,6 @@ async def test_concurrent_requests_fetch_keys_once(issuer, jwt):
 
     assert all(await asyncio.gather(*tasks))
     assert issuer.asked == {METADATA: 1, KEYS: 1}
-
-
-def test_fetch_of_ended_event_loop_is_repeated(issuer, clock):
-    jwt = Jwt(issuer.url, clock=clock)
-    issuer.is_open.clear()
-
-    async def give_up() -> None:
-        waiting = asyncio.create_task(is_verified(jwt, token(issuer)))
-        await until(issuer.is_asked.is_set)
-        other.start()
-        await asyncio.to_thread(joined.wait, 10)
-        waiting.cancel()
-
-    async def go_on() -> None:
-        waiting = asyncio.create_task(is_verified(jwt, token(issuer)))
-        await asyncio.sleep(0)
-        joined.set()
-        await until(lambda: issuer.asked[METADATA] == 2)
-        issuer.is_open.set()
-        results.append(await waiting)
-
-    results: list[bool] = []
-    joined = threading.Event()
-    other = threading.Thread(target=lambda: asyncio.run(go_on()))
-    asyncio.run(give_up())
-    other.join()
-
-    assert results == [True]
 
 
 async def test_cancelled_request_does_not_cancel_fetch(issuer, jwt):
@@ -330,20 +299,6 @@ async def test_bad_signature_with_known_kid_fetches_nothing(issuer, jwt):
     assert issuer.fetches == 1
 
 
-async def test_unknown_kid_with_issuer_down_is_unavailable(issuer, jwt, clock):
-    assert await is_verified(jwt, token(issuer))
-    issuer.break_down()
-    for _ in range(20):
-        await unavailable(jwt, token(issuer, NEW))
-    assert issuer.fetches == 2
-    assert await is_verified(jwt, token(issuer))
-
-    issuer.publish(NEW)
-    issuer.mend()
-    clock.now += RETRY
-    assert await is_verified(jwt, token(issuer, NEW))
-
-
 async def test_moved_jwks_uri_is_found(issuer, jwt, clock):
     assert await is_verified(jwt, token(issuer))
     issuer.instead = lambda request: Response(status_code=404) if request.url.path == KEYS else None
@@ -356,43 +311,3 @@ async def test_moved_jwks_uri_is_found(issuer, jwt, clock):
     )
     clock.now += RETRY
     assert await is_verified(jwt, token(issuer, NEW))
-
-
-@pytest.mark.slow
-def test_keys_change_under_load_in_several_event_loops(issuer):
-    jwt = Jwt(issuer.url)
-    signers = [Signer("ES256", f"key {number}") for number in range(12)]
-    current = [(0, signers[0])]
-    done = [-1] * 4
-    issuer.publish(signers[0])
-    is_over = threading.Event()
-    counts: list[int] = []
-
-    def run(number: int) -> None:
-        async def main() -> int:
-            count = 0
-            while not is_over.is_set():
-                turn, signer = current[0]
-                assert await is_verified(jwt, signer.token(iss=issuer.url, exp=4_000_000_000, iat=None))
-                count += current[0][0] == turn
-                done[number] = turn
-            return count
-
-        counts.append(asyncio.run(main()))
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for turn, (older, newer) in enumerate(pairwise(signers), 1):
-        issuer.publish(older, newer)  # a token of the older key may still be on its way
-        current[0] = (turn, newer)
-        deadline = time.monotonic() + 30
-        while any(each < turn for each in done):
-            assert time.monotonic() < deadline, "a token was lost"
-    is_over.set()
-    for thread in threads:
-        thread.join()
-
-    assert len(counts) == 4
-    assert sum(counts) >= 4
-    assert 1 < issuer.fetches <= len(signers)

@@ -179,35 +179,6 @@ def test_prefix_streams_and_sessions(prefixed, identity_provider):
     assert prefixed.http.post("/notes/mcp", json=ping, headers=session).status_code == 401
 
 
-def test_prefix_sse_is_separate_resource(prefixed, identity_provider):
-    where = document_of(prefixed.http.get("/notes/sse"))
-    document = prefixed.http.get(where).raise_for_status().json()
-    assert document["resource"] == f"{prefixed.proxy.url}/notes/sse"
-    of_mcp = identity_provider.token("ada", "notes:read", f"{prefixed.proxy.url}/notes/mcp")
-    refused = prefixed.http.get("/notes/sse", headers={"authorization": f"Bearer {of_mcp}"})
-    assert refused.status_code == 401
-    token = identity_provider.token("ada", "notes:read", f"{prefixed.proxy.url}/notes/sse")
-    authorized = {"authorization": f"Bearer {token}"}
-    with prefixed.http.stream("GET", "/notes/sse", headers=authorized) as stream:
-        lines = stream.iter_lines()
-        path = next(line for line in lines if line.startswith("data: ")).removeprefix("data: ")
-        assert path.startswith("/notes/messages?")
-        message = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": "2024-11-05",
-                "capabilities": {},
-                "clientInfo": {"name": "test", "version": "1"},
-            },
-        }
-        assert prefixed.http.post(path, json=message).status_code == 401
-        assert prefixed.http.post(path, json=message, headers=authorized).status_code == 202
-        answer = next(line for line in lines if line.startswith("data: ")).removeprefix("data: ")
-    assert json.loads(answer)["result"]["protocolVersion"] == "2024-11-05"
-
-
 FORGED = {
     "x-forwarded-host": "evil.example",
     "x-forwarded-proto": "gopher",

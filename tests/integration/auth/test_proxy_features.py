@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import anyio
 import httpx2
 import pytest
-from starlette.applications import Starlette
-from starlette.routing import Mount
 
 from mcpkit import Client, OAuth
-from mcpkit.auth import OAuthProxy
-from mcpkit.state.principal import user
 from tests.helpers.browser import Profile
 from tests.helpers.oauth_flow import Login, client_documents
-from tests.helpers.serving import in_thread_at
 from tests.integration.auth.clients import (
     CLIENT_2,
     DOCUMENT,
@@ -32,13 +25,7 @@ from tests.integration.auth.clients import (
     python_journey,
     typescript_journey,
 )
-from tests.integration.auth.servers import (
-    ProxyServer,
-    make_proxy_server,
-    serve_provider,
-    serve_proxy,
-    upstream_of,
-)
+from tests.integration.auth.servers import ProxyServer, serve_proxy
 
 
 @pytest.fixture
@@ -101,46 +88,6 @@ def test_issuer_with_path(page, path):
         proxy.check_legs(logins=4, issuer=path)
 
 
-def test_two_mounted_servers_with_two_issuers(page):
-    user = User(page)
-    with ExitStack() as stack:
-
-        def make(origin: str) -> Any:
-            proxies, apps = [], {}
-            for name in ("one", "two"):
-                provider = stack.enter_context(serve_provider(f"{origin}/{name}/callback"))
-                proxies.append(OAuthProxy(upstream_of(provider), issuer=f"{origin}/{name}"))
-                apps[name] = make_proxy_server(proxies[-1], [])[0].asgi(public_url=f"{origin}/{name}/mcp")
-
-            @asynccontextmanager
-            async def lifespan(_: Starlette) -> AsyncIterator[None]:
-                yield
-                for (
-                    proxy
-                ) in proxies:  # of apps in a mount nobody says that the loop ends, but the end of the process
-                    await proxy.aclose()
-
-            routes = [route for app in apps.values() for route in app.well_known()]
-            mounts = [Mount(f"/{name}", app) for name, app in apps.items()]
-            return Starlette(routes=[*routes, *mounts], lifespan=lifespan)
-
-        origin = stack.enter_context(in_thread_at(make))
-        stored = {"one": TokenStorage(), "two": TokenStorage()}
-
-        async def journey(name: str) -> Any:
-            url = f"{origin}/{name}/mcp"
-            async with connected(url, authorization(url, stored[name], user.log_in)) as client:
-                return await called(client, "profile")
-
-        for name in stored:
-            assert anyio.run(journey, name)["result"]["email"] == "bob@example.com"
-        assert [login.answer["iss"] for login in user.logins] == [f"{origin}/one", f"{origin}/two"]
-        tokens = stored["one"].tokens
-        assert tokens is not None
-        headers = {"Authorization": f"Bearer {tokens.access_token}"}
-        assert httpx2.post(f"{origin}/two/mcp", json={}, headers=headers).status_code == 401
-
-
 @pytest.mark.parametrize("mode", ["auto"])
 def test_tool_requires_more_scopes_during_call(proxy, page, mode):
     user = User(page)
@@ -185,16 +132,6 @@ def test_sse_endpoint_is_separate_audience(proxy, page):
     assert httpx2.post(proxy.url, json={}, headers=headers).status_code == 401
 
 
-def test_provider_token_is_rejected(proxy, page):
-    anyio.run(client_journey, proxy.url, ClientUser(page.log_in).auth())
-    exchanged = proxy.provider.seen("/token")[0].said
-    for kind in ("access_token", "id_token"):
-        headers = {"Authorization": f"Bearer {exchanged[kind]}"}
-        assert httpx2.post(proxy.url, json={}, headers=headers).status_code == 401
-    shown = json.dumps([event._asdict() for event in proxy.events])
-    assert "bob@example.com" not in shown
-
-
 WEB_CLIENTS = [
     ("Claude", "https://claude.ai/api/mcp/auth_callback", {}),
     ("ChatGPT", "https://chatgpt.com/connector_platform_oauth_redirect", {"scope": ""}),
@@ -233,52 +170,6 @@ async def called(client: Any, tool: str, **arguments: str) -> Any:
     assert not result.is_error, result
     text = result.content[0].text
     return json.loads(text) if text.startswith("{") else text
-
-
-PATIENCE = 60.0
-
-
-PROFILE = {
-    "said": {"sub": "bob", "email": "bob@example.com"},
-    "known": "bob@example.com",
-}
-
-
-async def call_as(
-    proxy: ProxyServer, client_user: ClientUser, revision: str | None = None, tool: str = "profile"
-) -> Any:
-    async with Client(proxy.url, auth=client_user.auth(), revision=revision) as client:
-        return (await client.call(tool)).structured
-
-
-@pytest.mark.anyio
-async def test_tool_uses_refreshed_provider_token(page):
-    with serve_proxy(provided={"token_seconds": 10}) as proxy:
-        client_user = ClientUser(page.log_in)
-        deadline = time.monotonic() + PATIENCE
-        while len(exchanges := proxy.provider.seen("/token")) < 3 and time.monotonic() < deadline:
-            assert await call_as(proxy, client_user) == PROFILE
-        assert len(client_user.logins) == 1
-        kinds = [each.params["grant_type"] for each in exchanges]
-        assert kinds == ["authorization_code", "refresh_token", "refresh_token"]
-        used = [each.params["refresh_token"] for each in exchanges[1:]]
-        assert used == [each.said["refresh_token"] for each in exchanges[:-1]], "each once, the newest always"
-        proxy.check_secrets(page)
-
-
-@pytest.mark.anyio
-async def test_revoked_user_logs_in_again(proxy, page):
-    client_user = ClientUser(page.log_in)
-    assert (await call_as(proxy, client_user, tool="whoami"))["subject"] == "bob"
-    async with httpx2.AsyncClient() as http:
-        path = f"{proxy.url.removesuffix('/mcp')}/send-away"
-        sent = await http.post(path, params={"who": user(proxy.provider.issuer, "bob").id})
-    assert sent.status_code == 204, sent.text
-    [first] = proxy.provider.seen("/token")
-    revoked = {each.params["token"] for each in proxy.provider.seen("/token/revocation")}
-    assert first.said["refresh_token"] in revoked
-    assert (await call_as(proxy, client_user)) == PROFILE
-    assert len(client_user.logins) == 2
 
 
 async def client_journey(url: str, auth: OAuth) -> None:

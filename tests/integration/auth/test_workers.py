@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.redis_server import RedisServer
 from tests.helpers.waiting import PATIENCE, until
-from tests.integration.auth.workers import SECRET, HeldProvider, Journey, Workers, result_of
+from tests.integration.auth.workers import SECRET, HeldProvider, Journey, Workers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
@@ -197,9 +197,6 @@ async def due(journey: Journey, openid_provider: HeldProvider, seconds: float = 
     await asyncio.sleep(1)
 
 
-SETTINGS = {"LEASE": 3}
-
-
 @pytest.fixture
 async def due_user(workers: Workers, openid_provider: HeldProvider) -> AsyncIterator[Journey]:
     openid_provider.seconds = 1
@@ -231,25 +228,6 @@ async def test_refresh_of_killed_worker_is_repeated(due_user, workers, openid_pr
     assert not openid_provider.latest.is_over
     await due_user.refresh()
     await due_user.ask_provider()
-
-
-async def test_tokens_lost_with_worker_require_new_login(due_user, workers, openid_provider):
-    openid_provider.after.clear()
-    await killed_in_the_midst(due_user, workers, openid_provider)
-    answer = await due_user.call("at_provider")
-    assert answer.status_code in {200, 401, 403}, answer.text
-    if answer.status_code == 200:
-        assert result_of(answer)["isError"]
-    await due_user.be_refused()
-    for step in (
-        due_user.open_page,
-        due_user.allow,
-        due_user.log_in,
-        due_user.come_back,
-        due_user.redeem,
-        due_user.ask_provider,
-    ):
-        await step()
 
 
 NEW_SECRET = "another secret of the tests, as long"
