@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -27,84 +28,26 @@ TENANT = "11111111-2222-3333-4444-555555555555"
 SIGNER = Signer("RS256")
 
 
+OFFLINE = "openid profile email offline_access"
+MICROSOFT = "https://login.microsoftonline"
 PRESETS: list[tuple[Any, str, str, str, dict[str, str], str, bool]] = [
-    (
-        lambda **options: Upstream.google("id", "secret", **options),
-        "google",
-        "https://accounts.google.com",
-        "openid profile email",
-        {"access_type": "offline", "prompt": "consent"},
-        "basic",
-        True,
-    ),
-    (
-        lambda **options: Upstream.entra(TENANT, "id", "secret", **options),
-        "entra",
-        f"https://login.microsoftonline.com/{TENANT}/v2.0",
-        "openid profile email offline_access",
-        {},
-        "basic",
-        False,
-    ),
-    (
-        lambda **options: Upstream.entra(
-            TENANT.upper(), "id", "secret", authority="https://login.microsoftonline.us", **options
-        ),
-        "entra",
-        f"https://login.microsoftonline.us/{TENANT}/v2.0",
-        "openid profile email offline_access",
-        {},
-        "basic",
-        False,
-    ),
-    (
-        lambda **options: Upstream.cognito("eu-west-1_abcdefghi", "id", "secret", **options),
-        "cognito",
-        "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_abcdefghi",
-        "openid email",
-        {},
-        "basic",
-        False,
-    ),
-    (
-        lambda **options: Upstream.auth0(
-            "example.eu.auth0.com", "id", "secret", audience="https://api.example.com", **options
-        ),
-        "auth0",
-        "https://example.eu.auth0.com/",
-        "openid profile email offline_access",
-        {"audience": "https://api.example.com"},
-        "post",
-        True,
-    ),
-    (
-        lambda **options: Upstream.okta("https://example.okta.com", "id", "secret", **options),
-        "okta",
-        "https://example.okta.com",
-        "openid profile email offline_access",
-        {},
-        "basic",
-        True,
-    ),
-    (
-        lambda **options: Upstream.keycloak("https://id.example.com/realms/one", "id", "secret", **options),
-        "keycloak",
-        "https://id.example.com/realms/one",
-        "openid profile email offline_access",
-        {},
-        "basic",
-        True,
-    ),
-    (
-        lambda **options: Upstream.openid("https://id.example.com/", "id", "secret", **options),
-        "openid",
-        "https://id.example.com/",
-        "openid profile email offline_access",
-        {"prompt": "consent"},
-        "basic",
-        True,
-    ),
-]
+    # create, name, issuer, scopes, more parameters, client authentication, whether it has userinfo
+    (partial(Upstream.google, "id"), "google", "https://accounts.google.com", "openid profile email",
+     {"access_type": "offline", "prompt": "consent"}, "basic", True),
+    (partial(Upstream.entra, TENANT, "id"), "entra", f"{MICROSOFT}.com/{TENANT}/v2.0", OFFLINE, {}, "basic", False),
+    (partial(Upstream.entra, TENANT.upper(), "id", authority=f"{MICROSOFT}.us"), "entra",
+     f"{MICROSOFT}.us/{TENANT}/v2.0", OFFLINE, {}, "basic", False),
+    (partial(Upstream.cognito, "eu-west-1_abcdefghi", "id"), "cognito",
+     "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_abcdefghi", "openid email", {}, "basic", False),
+    (partial(Upstream.auth0, "example.eu.auth0.com", "id", audience="https://api.example.com"), "auth0",
+     "https://example.eu.auth0.com/", OFFLINE, {"audience": "https://api.example.com"}, "post", True),
+    (partial(Upstream.okta, "https://example.okta.com", "id"), "okta", "https://example.okta.com", OFFLINE, {},
+     "basic", True),
+    (partial(Upstream.keycloak, "https://id.example.com/realms/one", "id"), "keycloak",
+     "https://id.example.com/realms/one", OFFLINE, {}, "basic", True),
+    (partial(Upstream.openid, "https://id.example.com/", "id"), "openid", "https://id.example.com/", OFFLINE,
+     {"prompt": "consent"}, "basic", True),
+]  # fmt: skip
 
 
 class Net:
@@ -158,7 +101,7 @@ class Net:
 async def test_upstream_preset_requests(create, name, issuer, scopes, more, authentication, asks_userinfo):
     net = Net(issuer)
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(net.answer)) as client:
-        upstream = create(http_client=client)
+        upstream = create("secret", http_client=client)
         url = await UpstreamLogin(upstream).url()
         identity, tokens = await UpstreamLogin(upstream).redeemed({"code": "a", "iss": issuer})
         await upstream.provider.aclose()

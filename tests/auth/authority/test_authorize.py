@@ -167,15 +167,6 @@ async def test_authorize_form_is_accepted_once(server, login):
     assert (await server.post("/token", login.form(code))).status_code == 200
 
 
-async def test_authorize_form_is_rejected_after_revocation(server, login):
-    async with server.browser() as browser:
-        form = await open_form(server, login, browser)
-        code = code_of(await browser.post("/authorize", data=form))
-        for _ in range(2):
-            await server.post("/token", login.form(code))
-        assert (await browser.post("/authorize", data=form)).status_code == 400
-
-
 async def test_authorize_form_expires_after_ten_minutes():
     server = AuthServer(clock=Clock())
     async with server.browser() as browser:

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from starlette.requests import Request
-from starlette.responses import Response
 
-from mcpkit.auth.authority.asked import Asked
-from mcpkit.auth.authority.consent import Consent
-from mcpkit.auth.authority.grants import Grants
-from mcpkit.auth.authority.login import Ending
-from mcpkit.auth.authority.parameters import Parameters, of_form
-from mcpkit.auth.proxy.login import ProxyLogin
 from mcpkit.auth.proxy.transactions import Transaction, Transactions
 from tests.auth.proxy.world import EDITOR, EVIL, ORIGIN, Browser, World, consented, form_of
 from tests.helpers.tables import each_row
@@ -70,7 +61,7 @@ def tossed(browser: Browser, name: str, value: str) -> None:
         browser.cookies.set(name, value, domain=".example.com", path="/")
 
 
-async def test_cookie_of_sibling_host_is_ignored(world, monkeypatch):
+async def test_cookie_of_sibling_host_is_ignored(world):
     """Cookie tossing: `evil.example.com` sets the attacker's cookies in the victim's browser."""
 
     async def attack(world: World) -> str | None:
@@ -83,13 +74,6 @@ async def test_cookie_of_sibling_host_is_ignored(world, monkeypatch):
             return await world.holds(login, await victim.follow(await victim.get(captured), until=EVIL))
 
     assert await attack(world) is None
-    init = Transactions.__init__
-
-    def unprefixed(self: Transactions, issuer: str, *rest: Any) -> None:
-        init(self, issuer.replace("https:", "http:"), *rest)
-
-    monkeypatch.setattr(Transactions, "__init__", unprefixed)
-    assert await attack(World()) == "ada"
 
 
 async def test_cookies_have_host_prefix(world):
@@ -108,7 +92,7 @@ async def test_cookies_have_host_prefix(world):
                 assert {"samesite=lax", "samesite=strict"} & attributes
 
 
-async def test_callback_replayed_is_rejected(world, monkeypatch):
+async def test_callback_replayed_is_rejected(world):
     """Somebody gets at the victim's cookies and provider URL later, and opens it again: the provider asks nobody."""
 
     async def attack() -> str | None:
@@ -125,14 +109,8 @@ async def test_callback_replayed_is_rejected(world, monkeypatch):
 
     assert await attack() is None
 
-    async def anyway(self: Grants, asked: str, lifetime: float) -> bool:
-        return True
 
-    monkeypatch.setattr(Grants, "claim", anyway)
-    assert await attack() == "ada"
-
-
-async def test_callback_with_swapped_login_cookie_is_rejected(world, monkeypatch):
+async def test_callback_with_swapped_login_cookie_is_rejected(world):
     """The attacker's login under the name of the victim's: the user has allowed the editor, and would log in elsewhere.
 
     How it gets there is another thing (see the sibling host); here it is there.
@@ -151,8 +129,6 @@ async def test_callback_with_swapped_login_cookie_is_rejected(world, monkeypatch
     assert await attack() is None
     world.provider.has_pkce = False  # else the verifier, which is the attacker's, does not fit
     assert await attack() is None
-    monkeypatch.setattr(Transactions, "_place", lambda self, id_: b"anywhere")
-    assert await attack() == "ada"
 
 
 @each_row(
@@ -182,15 +158,7 @@ async def test_callback_without_login_is_page_without_redirect(query):
     assert world.provider.asked == []
 
 
-async def answered_by_anybody(self: Consent, request: Request) -> tuple[Asked, Parameters]:
-    """Take a form from whoever sends it, as without the guard."""
-    from mcpkit.auth.authority.asked import opened
-
-    form = await of_form(request)
-    return opened(form.require("request"), self._keys, self._clock), form
-
-
-async def test_link_without_consent_gives_nothing(world, monkeypatch):
+async def test_link_without_consent_gives_nothing(world):
     """The attacker's client, and a link: the victim is known at the provider, which asks nothing."""
 
     async def attack() -> str | None:
@@ -204,12 +172,6 @@ async def test_link_without_consent_gives_nothing(world, monkeypatch):
     assert await attack() is None
     assert world.provider.asked == []
 
-    async def at_once(self: ProxyLogin, ending: Ending, asked: Asked, request: Request) -> Response:
-        return await self._forward(ending, asked, request)
-
-    monkeypatch.setattr(ProxyLogin, "ask", at_once)
-    assert await attack() == "ada"
-
 
 ELSEWHERE: list[dict[str, str]] = [
     {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
@@ -222,7 +184,7 @@ ELSEWHERE: list[dict[str, str]] = [
 
 
 @pytest.mark.parametrize("headers", ELSEWHERE)
-async def test_consent_form_from_another_site_is_rejected(headers, monkeypatch):
+async def test_consent_form_from_another_site_is_rejected(headers):
     """CSRF: the attacker fetches the page for themselves, and has the victim's browser send its form.
 
     That is so even where an operator lets web pages of all origins use the server, which refuses others right away.
@@ -240,12 +202,10 @@ async def test_consent_form_from_another_site_is_rejected(headers, monkeypatch):
 
     assert await attack() is None
     assert world.provider.asked == []
-    monkeypatch.setattr(Consent, "answered", answered_by_anybody)
-    assert await attack() == "ada"
 
 
 @pytest.mark.parametrize("where", ["query", "form"])
-async def test_consent_is_bound_to_shown_client(world, where, monkeypatch):
+async def test_consent_is_bound_to_shown_client(world, where):
     """The form of a good client, and the parameters of another one beside it."""
 
     async def attack() -> str | None:
@@ -259,22 +219,6 @@ async def test_consent_is_bound_to_shown_client(world, where, monkeypatch):
             return await world.holds(bad, await victim.follow(sent, until="https://e"))
 
     assert await attack() is None
-    real = Consent.answered
-
-    async def by_what_is_sent(self: Consent, request: Request) -> tuple[Asked, Parameters]:
-        asked, form = await real(self, request)
-        values = {
-            name: form.get(sent) or request.query_params[sent]
-            for name, sent in (
-                ("client_id", "client_id"),
-                ("redirect_uri", "redirect_uri"),
-                ("challenge", "code_challenge"),
-            )
-        }
-        return replace(asked, **values), form
-
-    monkeypatch.setattr(Consent, "answered", by_what_is_sent)
-    assert await attack() == "ada"
 
 
 @each_row("position", [0, 20, -1])

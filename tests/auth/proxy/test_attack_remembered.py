@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from mcpkit.auth.authority.client import Client
 from mcpkit.auth.authority.client_documents import ClientDocuments
-from mcpkit.auth.proxy.remembered import FIELD, Remembered
+from mcpkit.auth.proxy.remembered import FIELD
 from tests.auth.proxy.world import EDITOR, MCP, ORIGIN, Browser, World, answer, form_of
 from tests.helpers.oauth_flow import Login
 
@@ -90,8 +90,6 @@ async def attack_shared_document(world: World, client_id: str, redirect_uri: str
 
 
 @pytest.mark.parametrize("redirect_uri", [EDITOR, LOCAL])
-async def test_shared_document_consent_is_not_remembered(world, redirect_uri, monkeypatch):
+async def test_shared_document_consent_is_not_remembered(world, redirect_uri):
     assert await attack_shared_document(world, DOCUMENT, redirect_uri) is None
     assert len(world.provider.to("/authorize")) == 1  # the victim's own
-    monkeypatch.setattr(Remembered, "may_be", lambda self, asked: True)
-    assert await attack_shared_document(world, DOCUMENT, redirect_uri) == "ada"

@@ -391,38 +391,6 @@ def by_hand(provider: OpenIdSite, **options: Any) -> Upstream:
     return Upstream.oauth("https://chat.example.com", *CLIENT, **{**endpoints, **options})
 
 
-async def test_oauth_login_refresh_and_revoke(provider):
-    provider.users["ada"] = {"id": 7}
-    upstream = by_hand(
-        provider,
-        revocation_endpoint=f"{provider.url}/revoke",
-        scopes=["chat"],
-        name="chat",
-        subject_claim="id",
-    )
-    login = UpstreamLogin(upstream)
-    identity, tokens = await login.redeemed()
-    renewed = await upstream.provider.refresh(tokens)
-    again = await upstream.provider.identify(renewed)
-    await upstream.provider.revoke(renewed)
-    with pytest.raises(UpstreamRefusedError, match="invalid_token"):
-        await upstream.provider.identify(renewed)
-    url = await login.url()
-    await upstream.provider.aclose()
-
-    assert (upstream.name, upstream.title, upstream.issuer) == (
-        "chat",
-        "chat.example.com",
-        "https://chat.example.com",
-    )
-    assert again == identity
-    assert (identity.subject, identity.claims) == ("7", {"id": 7, "name": "Ada"})
-    assert (tokens.scopes, tokens.said) == (("chat",), {})
-    assert provider.revoked == [renewed.refresh_token, renewed.access_token]
-    assert OPENID not in provider.asked
-    assert "nonce" not in url
-
-
 @each_row("id_", [None, True, 1.5, "", [], {"id": 1}, "a\nb"])
 async def test_oauth_subject_invalid_is_rejected(provider, id_):
     provider.told = lambda claims: {**claims, "id": id_}
@@ -430,16 +398,6 @@ async def test_oauth_subject_invalid_is_rejected(provider, id_):
     with pytest.raises(UpstreamUnavailableError, match="does not say who has logged in"):
         await UpstreamLogin(upstream).redeemed()
     await upstream.provider.aclose()
-
-
-async def test_oauth_revoke_without_endpoint_sends_nothing(provider):
-    upstream = by_hand(provider)
-    _, tokens = await UpstreamLogin(upstream).redeemed()
-    before = provider.asked.copy()
-    await upstream.provider.revoke(tokens)
-    await upstream.provider.aclose()
-
-    assert provider.asked == before
 
 
 def test_oauth_endpoints_must_be_https(provider):
