@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gc
-import sys
 import tracemalloc
 from typing import Any
 
-from mcpkit import Context, Image, Server
+from mcpkit import Image, Server
 
 server = Server("large")
 began: list[int] = [0]
@@ -55,13 +54,6 @@ async def read(size: int) -> str:
     return "x" * size
 
 
-@server.tool
-async def report(size: int, ctx: Context) -> str:
-    """Report a text."""
-    await ctx.info("x" * size)
-    return "reported"
-
-
 @server.tool(structured=False)
 async def begin() -> str:
     """Begin to look at memory."""
@@ -81,7 +73,4 @@ async def held() -> dict[str, int]:
 
 if __name__ == "__main__":
     tracemalloc.start()
-    if sys.argv[1] == "http":
-        server.run("http", port=0)
-    else:
-        server.run()
+    server.run()

@@ -1,4 +1,4 @@
-"""What large messages cost in memory, at the most and afterwards, over real pipes and real HTTP."""
+"""The memory that large messages take at the most and afterwards, over real pipes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -16,77 +15,37 @@ import pytest
 
 from tests.helpers.process_client import STATELESS_META as META
 from tests.helpers.process_client import environment, line
-from tests.helpers.serving import Served
 
 pytestmark = pytest.mark.long
 
 SERVER = Path(__file__).with_name("large_server.py")
 SIZE = 3_000_000
 """Less than a body may have."""
-
-INITIALIZE = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "large", "version": "1"},
-}
 Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
-def request(method: str, params: dict[str, Any], *, is_stateless: bool) -> dict[str, Any]:
-    if is_stateless:
-        params = {**params, "_meta": META}
-    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-
-
 @contextmanager
-def over_stdio(*, is_stateless: bool) -> Iterator[Ask]:
-    command = [sys.executable, str(SERVER), "stdio"]
+def over_stdio() -> Iterator[Ask]:
+    command = [sys.executable, str(SERVER)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, env=environment(), **pipes) as process:  # type: ignore[call-overload]
 
         def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
-            process.stdin.write(line(request(method, params, is_stateless=is_stateless)))
+            process.stdin.write(
+                line({"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}})
+            )
             process.stdin.flush()
             while "id" not in (message := json.loads(process.stdout.readline())):
                 pass
             return message["result"]
 
-        if not is_stateless:
-            ask("initialize", INITIALIZE)
         yield ask
         process.stdin.close()
 
 
-@contextmanager
-def over_http(*, is_stateless: bool) -> Iterator[Ask]:
-    with Served([sys.executable, str(SERVER), "http"]) as served:
-        connection = HTTPConnection(served.origin.removeprefix("http://"))
-        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-
-        def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
-            own = {"mcp-method": method, "mcp-protocol-version": "2026-07-28"} if is_stateless else {}
-            if is_stateless and (name := params.get("name") or params.get("uri")):
-                own["mcp-name"] = name
-            message = line(request(method, params, is_stateless=is_stateless))
-            connection.request("POST", "/mcp", message, headers | own)
-            answer = connection.getresponse()
-            if method == "initialize":
-                headers["mcp-session-id"] = answer.headers["mcp-session-id"]
-            body = answer.read()
-            if answer.headers["content-type"] == "text/event-stream":
-                body = next(each for each in reversed(body.split(b"\n")) if each.startswith(b"data: "))[6:]
-            return json.loads(body)["result"]
-
-        if not is_stateless:
-            ask("initialize", INITIALIZE)
-        yield ask
-        connection.close()
-
-
-@pytest.fixture(scope="module", params=["stdio stateless", "http session"])
-def ask(request: pytest.FixtureRequest) -> Iterator[Ask]:
-    way = over_stdio if request.param.startswith("stdio") else over_http
-    with way(is_stateless=request.param.endswith("stateless")) as ask:
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    with over_stdio() as ask:
         yield ask
 
 

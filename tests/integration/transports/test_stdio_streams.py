@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="has /dev/full"
 
 PROCESSES = min(2000, int(os.environ.get("MCPKIT_TEST_EXAMPLES", "36")))
 
+PARTS = 6
+
 SERVER = r"""
 import codecs, contextlib, ctypes, io, json, logging, os, subprocess, sys, warnings
 
@@ -299,10 +301,13 @@ def problem(case: dict[str, str], output: bytes, log: bytes, status: int) -> str
     return None
 
 
-def test_stream_treatments_do_not_lose_responses(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_stream_treatments_do_not_lose_responses(part: int, tmp_path: Path) -> None:
     (script := tmp_path / "server.py").write_text(SERVER)
     faults = []
     for number, case in enumerate([FOUND, *cases(PROCESSES)]):
+        if number % PARTS != part:
+            continue
         if case["command"] == "file":
             case["imported"] = "nothing"  # Python has written it before there is a server
         if case["errors"] == "full" and case["before"] in OWN:
