@@ -12,7 +12,7 @@ import pytest
 
 from . import judged
 
-PYTHON = Path(__file__).parents[3] / ".servers" / "mcp1" / "bin" / "python"
+PYTHON = Path(__file__).parents[4] / ".servers" / "mcp1" / "bin" / "python"
 
 Cases = list[dict[str, Any]]
 

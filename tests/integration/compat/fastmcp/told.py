@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SOURCES = Path(__file__).parent / "sources"
 REFERENCE = ROOT / ".servers" / "mcp1" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
 PATIENCE = 60.0

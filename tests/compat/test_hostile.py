@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, ProtocolError
-from tests.compat.fastmcp.bakery import bakery
+from tests.integration.compat.fastmcp.bakery import bakery
 
 pytestmark = pytest.mark.anyio
 REVISIONS = ("2025-11-25", "2026-07-28")
