@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.compat.migrate.judge import LISTS, answer, entry, key
+from tests.integration.compat.migrate_judge import LISTS, answer, entry, key
 from tests.compat_servers.servers import INSTALLED, Server
 from tests.helpers.published.compare import Difference, compare
 from tests.helpers.published.journey import Kit, Plan, Step

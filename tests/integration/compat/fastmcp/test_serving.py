@@ -13,8 +13,8 @@ from starlette.routing import Mount
 
 from mcpkit import Client
 from mcpkit.compat.auth import AccessToken, AuthSettings
+from tests.compat.test_fastmcp import bakery
 from tests.helpers.serving import Served, in_thread
-from tests.integration.compat.fastmcp.bakery import bakery
 from tests.integration.compat.fastmcp.told import Conversation, source_for
 
 pytestmark = pytest.mark.anyio

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
 from pathlib import Path
 
+import libcst as cst
 import pytest
 
 from mcpkit.common.installation import install_command
 from mcpkit.compat.migrate.command import main
+from mcpkit.compat.migrate.rewriting import rewritten
 
 OLD = """\
 from mcp.server.fastmcp import FastMCP
@@ -213,7 +216,7 @@ def test_it_is_a_module_to_run(file: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mcpkit.compat.migrate", "--check", file.name],
         cwd=file.parent,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
     )
@@ -230,3 +233,18 @@ def test_what_cannot_be_written_is_said(file: Path, capsys: pytest.CaptureFixtur
         file.parent.chmod(0o700)
     assert "Permission denied" in capsys.readouterr().err
     assert file.read_text() == OLD
+
+
+def test_rewritten_source_equals_expected_source_of_each_case() -> None:
+    table = Path(__file__).with_name("migrate_cases.txt").read_text("utf-8")
+    parts = re.split(r"^=== (.*)\n", table, flags=re.MULTILINE)[1:]
+    assert len(parts) == 18 * 4
+    deviations = []
+    for name, before, _, after in zip(*[iter(parts)] * 4, strict=True):
+        found = rewritten(cst.parse_module(before), set())
+        assert found.module is not None, name
+        if found.module.code != after:
+            deviations.append((name, found.module.code, after))
+        elif rewritten(found.module, set()).module is not None:
+            deviations.append((name, "a second run changes the source", after))
+    assert deviations == []

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.standalone_asked import told
+from tests.integration.compat.standalone.requests import told
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
+ROOT = HERE.parents[3]
 REFERENCE = ROOT / ".servers/fastmcp/bin/python"
 LAB = str(HERE / "lab.py")
 

@@ -1,14 +1,17 @@
-"""A low-level server serves clients of each revision; what it says is judged by the revision's schema."""
+"""Low-level servers of mcpkit.compat with clients of both eras; messages are validated against the official schemas."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from mcpkit.compat import types
+from mcpkit.compat.lowlevel.schemas import ToolSchema
 from mcpkit.compat.lowlevel.server import Server
 from mcpkit.compat.shared import McpError
 from mcpkit.testing import connect
@@ -16,9 +19,16 @@ from tests.helpers.pipe import HANDSHAKE, STATELESS, open_pipe, settle
 
 pytestmark = pytest.mark.anyio
 
+
 REVISIONS = ("2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28")
+
+
 ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+
+
 META = "io.modelcontextprotocol/"
+
+
 FORM = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
@@ -385,3 +395,89 @@ async def test_the_tasks_of_mcp_are_refused_with_their_cure(lab: Lab, schema_dir
         assert await pipe.text("do it") == "looked"
     with pytest.raises(LookupError):
         _ = lab.server.request_context
+
+
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "minLength": 2}, "age": {"type": "integer", "minimum": 0}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+SCHEMAS: list[Any] = [
+    PERSON,
+    {},
+    {"type": "object"},
+    {"type": ["object", "null"], "properties": {"a": {"enum": [1, "b", None]}, "b": {"const": [1]}}},
+    {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/A"}},
+        "$defs": {"A": {"type": "array", "items": PERSON}},
+    },
+    {"type": "object", "properties": {"a": {"oneOf": [{"type": "string"}, {"type": "integer"}]}}},
+    {"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}},
+    {
+        "type": "object",
+        "patternProperties": {"^x": {"type": "integer"}},
+        "additionalProperties": {"type": "string"},
+    },
+    {"type": "object", "if": {"required": ["a"]}, "then": {"required": ["b"]}},
+    {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True, "maxItems": 2}}},
+    {"type": "object", "properties": {"a": {"type": "string", "pattern": "^a+$"}}},
+    {"type": "object", "properties": {"a": {"type": "string", "format": "date"}}},
+    {"type": "object", "properties": {"a": {"multipleOf": 0.5, "exclusiveMaximum": 3}}},
+    {"type": "nothing"},
+    {"type": "object", "properties": {"a": {"type": "nothing"}}},
+    {"properties": []},
+    {"type": "object", "required": "a"},
+]
+
+
+VALUES: list[Any] = [
+    {},
+    {"name": "Ada"},
+    {"name": "A", "age": -1, "x": 1},
+    {"name": "Ada", "age": 1.0},
+    {"name": "Ada", "age": True},
+    *(
+        {"a": value}
+        for value in (1, "b", None, [], [1], [{"name": "Ada"}], [1, 1.0], "aa", 2.5, 3, "today", True)
+    ),
+    {"b": [1], "xa": "1", "y": 2},
+    None,
+    [],
+]
+
+
+def verdict(schema: Any, value: Any) -> str | None:
+    """Return what `mcp` would say, which calls `validate` for each value."""
+    try:
+        jsonschema.validate(value, schema)
+    except jsonschema.ValidationError as error:
+        return error.message
+    except jsonschema.SchemaError as error:
+        return str(error)
+    return None
+
+
+def test_tool_schema_problems_equal_jsonschema_messages() -> None:
+    deviations = []
+    for schema in SCHEMAS:
+        tool_schema = ToolSchema(schema)
+        for value in VALUES:
+            try:
+                actual = tool_schema.problem(value)
+            except jsonschema.SchemaError as error:
+                actual = str(error)
+            if actual != (expected := verdict(schema, value)):
+                deviations.append((schema, value, actual, expected))
+    assert deviations == []
+
+
+def test_the_package_is_needed_for_what_is_wrong_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    schema = ToolSchema(PERSON)
+    assert schema.problem({"name": "Ada"}) is None
+    with pytest.raises(RuntimeError, match=r"pip install .*\[compat\]"):
+        schema.problem({})

@@ -25,7 +25,7 @@ def test_the_agent_sees_the_same(environment: Environment) -> None:
 @pytest.mark.anyio
 async def test_it_is_the_same_over_stdio() -> None:
     expected = Environment("claude", 2).outcomes(DOCUMENTED)["ours"]
-    root = str(Path(__file__).parents[3])
+    root = str(Path(__file__).parents[4])
     command = {"command": sys.executable, "args": [str(DOCUMENTED), "stdio"], "env": {"PYTHONPATH": root}}
     async with Client(command, revision="2025-11-25") as client:
         assert {each["name"]: each for each in await client.list_tools()} == expected["tools"]

@@ -1,10 +1,9 @@
-"""Servers and tests as authors write them for `fastmcp`, in this process."""
+"""Servers and tests written for fastmcp, in this process."""
 
 from __future__ import annotations
 
 import logging
 import re
-import sys
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from mcpkit.compat import shared
 from mcpkit.compat.standalone import Client, Context, FastMCP
 from mcpkit.compat.standalone.exceptions import NotFoundError, ToolError
 from mcpkit.compat.standalone.tools import Tool, ToolResult
-from tests.helpers.serving import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -284,26 +282,3 @@ def test_results_that_say_nothing_are_refused():
         ToolResult(structured_content=[1])
     with pytest.raises(ValueError, match="object types"):
         FastMCP("x").tool(output_schema={"type": "string"}, name="a")(lambda: 1)
-
-
-@pytest.mark.parametrize("transport", ["http", "streamable-http", "sse"])
-async def test_run_serves_http_where_it_is_told_to(transport, tmp_path):
-    source = f"""
-import sys
-from fastmcp import Context, FastMCP
-
-mcp = FastMCP("told")
-
-@mcp.tool
-def where(ctx: Context) -> str:
-    return str(ctx.transport)
-
-mcp.run(transport={transport!r}, host="127.0.0.1", port=0, path="/there", show_banner=False, log_level="info")
-"""
-    (tmp_path / "told.py").write_text(source)
-    with serving([sys.executable, "-m", "mcpkit.compat", str(tmp_path / "told.py")]) as served:
-        found = re.search(r"running on (http://\S+)", served.notes)
-        assert found is not None
-        async with mcpkit.Client(f"{found[1]}/there") as client:
-            answer = await client.call("where", {})
-    assert answer.text == ("sse" if transport == "sse" else "streamable-http")

@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 
 from mcpkit.compat.migrate.command import main
-from tests.compat.migrate.judge import differences, seen
+from tests.integration.compat.migrate_judge import differences, seen
 
 ROOT = Path(__file__).parents[3]
-SNIPPETS = Path(__file__).parent / "snippets"
-NAMES = sorted(path.name for path in SNIPPETS.glob("*.py"))
+PARTS = re.split(
+    r"^=== (.*)\n", Path(__file__).with_name("migrate_snippets.txt").read_text(), flags=re.MULTILINE
+)
+SNIPPETS = dict(zip(PARTS[1::2], PARTS[2::2], strict=True))
+NAMES = sorted(SNIPPETS)
 PAGE = ROOT / "docs" / "how-to" / "migrate.md"
 QUICK_START = ROOT / "examples" / "quickstart" / "weather.py"
 MCP1 = ROOT / ".servers" / "mcp1" / "bin" / "python"
@@ -53,7 +56,7 @@ CALLS: dict[str, list[tuple[str, Mapping[str, Any]]]] = {
 
 def migrated(name: str, folder: Path) -> Path:
     file = folder / name
-    file.write_bytes((SNIPPETS / name).read_bytes())
+    file.write_text(SNIPPETS[name])
     assert main([str(file), "--write"]) == 0
     return file
 
@@ -64,25 +67,25 @@ def shown() -> dict[str, str]:
     return {re.match(r"--- (\S+)\n", block)[1]: block for block in blocks}  # type: ignore[index]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_page_shows_what_is_printed(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_diffs_of_the_page_equal_the_output_of_migrate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / name).write_bytes((SNIPPETS / name).read_bytes())
     monkeypatch.chdir(tmp_path)
-    assert main([name]) == 0
-    assert capsys.readouterr().out == shown()[name]
-
-
-def test_the_page_shows_ten() -> None:
-    assert sorted(shown()) == NAMES
+    printed = {}
+    for name, source in SNIPPETS.items():
+        (tmp_path / name).write_text(source)
+        assert main([name]) == 0
+        printed[name] = capsys.readouterr().out
+        (tmp_path / name).unlink()
     assert len(NAMES) == 10
+    assert printed == shown()
 
 
 @pytest.mark.skipif(not MCP1.exists(), reason="the environment of mcp 1 is not installed")
 @pytest.mark.parametrize("name", CALLS)
 def test_a_client_sees_the_same(name: str, tmp_path: Path) -> None:
-    before = seen([str(MCP1), str(SNIPPETS / name)], os.environ, tmp_path, CALLS[name])
+    (original := tmp_path / f"original_{name}").write_text(SNIPPETS[name])
+    before = seen([str(MCP1), str(original)], os.environ, tmp_path, CALLS[name])
     after = seen([sys.executable, str(migrated(name, tmp_path))], os.environ, tmp_path, CALLS[name])
     assert differences(before, after) == []
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
+ROOT = HERE.parents[3]
 REFERENCE = ROOT / ".servers/mcp1/bin/python"
 CAPABILITIES = {
     "elicitation": {"form": {}, "url": {}},

@@ -1,0 +1,174 @@
+"""FastMCP of mcpkit.compat: tool managers, malformed requests, tool names and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit import Client, ProtocolError
+from mcpkit.compat.auth import get_access_token
+from mcpkit.compat.fastmcp import Context, FastMCP
+from mcpkit.compat.fastmcp.exceptions import ToolError
+from mcpkit.compat.fastmcp.tools import Tool, ToolManager
+from mcpkit.compat.shared import McpError, UrlElicitationRequiredError, differs
+from mcpkit.compat.types import ElicitRequestURLParams, ErrorData
+
+pytestmark = pytest.mark.anyio
+
+
+def bakery(**options: Any) -> FastMCP:
+    mcp = FastMCP("bakery", **options)
+
+    @mcp.tool()
+    def bake(kind: str, ctx: Context) -> str:
+        """Bake."""
+        return f"{kind} for {(token := get_access_token()) and token.client_id}"
+
+    @mcp.resource("order://{day}-{number}-{kind}.json")
+    def order(day: str, number: int, kind: str) -> dict[str, Any]:
+        return {"day": day, "number": number, "kind": kind}
+
+    @mcp.prompt()
+    def ask(question: str) -> str:
+        return question
+
+    return mcp
+
+
+def weather(city: str, days: int = 1) -> str:
+    """Tell the weather."""
+    return f"{days} days of rain in {city}"
+
+
+async def test_a_tool_is_called_and_its_result_is_converted():
+    tool = ToolManager().add_tool(weather)
+    content, structured = await tool.run({"city": "Rome", "days": "2", "unknown": 1}, convert_result=True)
+    assert [block.model_dump(exclude_none=True) for block in content] == [
+        {"type": "text", "text": "2 days of rain in Rome"}
+    ]
+    assert structured == {"result": "2 days of rain in Rome"}
+
+
+def test_tools_keep_the_order_in_which_they_were_registered():
+    def opened(where: Path) -> str: ...
+
+    manager = ToolManager()
+    for name, function in enumerate([weather, opened, weather]):
+        manager.add_tool(function, str(name))
+    manager.add_tool(weather, "added")
+    manager.add_tool(weather, "last")
+    assert list(manager._tools) == ["0", "1", "2", "added", "last"]
+
+
+def test_a_name_that_is_taken_is_warned_of_once(caplog):
+    manager = ToolManager()
+    manager.add_tool(weather)
+    manager.add_tool(weather, description="another")
+    assert manager.add_tool(weather).description == "Tell the weather."
+    assert [record.getMessage() for record in caplog.records] == ["Tool already exists: weather"] * 2
+
+
+def test_a_manager_whose_tools_are_added_in_another_way_adds_all_of_them_so():
+    class Named(ToolManager):
+        def add_tool(self, fn, name=None, **said):
+            return super().add_tool(fn, f"my_{fn.__name__}", **said)
+
+    manager = Named()
+    manager.add_tool(weather)
+    manager._tools["more"] = Tool.from_function(weather, name="more")
+    assert list(manager._tools) == ["my_weather", "more"]
+
+
+def test_tools_that_are_replaced_are_those_that_are_there():
+    manager = ToolManager()
+    manager.add_tool(weather)
+    manager._tools = {"other": Tool.from_function(weather, name="other")}
+    assert [tool.name for tool in manager.list_tools()] == ["other"]
+
+
+async def test_an_unknown_tool_is_an_error():
+    with pytest.raises(ToolError, match="Unknown tool: nothing"):
+        await ToolManager().call_tool("nothing", {})
+
+
+async def test_who_changes_what_is_listed_changes_no_tool():
+    server = FastMCP("x")
+    server.add_tool(weather, meta={"a": 1})
+    (listed,) = await server.list_tools()
+    schema = dict(listed.inputSchema)
+    listed.inputSchema["more"] = listed.meta["more"] = True
+    (again,) = await server.list_tools()
+    assert (again.inputSchema, again.meta) == (schema, {"a": 1})
+
+
+REVISIONS = ("2025-11-25", "2026-07-28")
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("resources/read", {"uri": "order://1-x-y.json"}),
+        ("resources/read", {"uri": "\x00"}),
+        ("resources/read", {"uri": 7}),
+        ("prompts/get", {"name": "ask", "arguments": {"question": {"a": 1}}}),
+        ("prompts/get", {"name": "ask", "arguments": {"question": "x", "self": "y", "ctx": "z"}}),
+        ("prompts/get", {"name": "\ud7ff" * 1000, "arguments": {}}),
+        ("prompts/get", {"name": "ask", "arguments": []}),
+        ("completion/complete", {"ref": {"type": "ref/prompt", "name": "ask"}, "argument": {}}),
+    ],
+)
+async def test_what_is_wrong_is_refused_and_the_server_goes_on(
+    revision: str, method: str, params: dict[str, Any]
+) -> None:
+    async with Client(bakery()._mcp_server.served, revision=revision) as client:
+        with pytest.raises(ProtocolError):
+            await asyncio.wait_for(client.request(method, params), 20)
+        (read,) = await client.read("order://monday-3-rye.json")
+        assert json.loads(read["text"]) == {"day": "monday", "number": 3, "kind": "rye"}
+
+
+@pytest.mark.limit("matching of a URI by a template of a FastMCP")
+async def test_a_uri_that_would_take_too_long_to_match_is_unknown() -> None:
+    async with Client(bakery()._mcp_server.served) as client:
+        kind = "k" * (391 - len("order://d-1-.json"))
+        (read,) = await client.read(f"order://d-1-{kind}.json")
+        assert json.loads(read["text"])["kind"] == kind
+        for uri in (f"order://d-1-k{kind}.json", "order://" + "-" * 4000):
+            with pytest.raises(ProtocolError, match="Unknown resource"):
+                await asyncio.wait_for(client.read(uri), 20)
+
+
+PAGE = ElicitRequestURLParams(message="Log in.", url="https://example.org", elicitationId="1")
+
+
+def test_an_error_of_the_protocol_has_its_text():
+    error = McpError(ErrorData(code=-32602, message="No such city.", data={"city": "x"}))
+    assert str(error) == "No such city."
+    assert error.error.code == -32602
+
+
+def test_pages_that_have_to_be_visited_first():
+    error = UrlElicitationRequiredError([PAGE])
+    assert error.error.code == -32042
+    assert str(error) == "URL elicitation required"
+    again = UrlElicitationRequiredError.from_error(error.error)
+    assert again.elicitations == [PAGE]
+    assert str(UrlElicitationRequiredError([PAGE, PAGE])) == "URL elicitations required"
+    assert str(UrlElicitationRequiredError([PAGE], "Log in first.")) == "Log in first."
+    with pytest.raises(ValueError, match="Expected error code -32042, got -32602"):
+        UrlElicitationRequiredError.from_error(ErrorData(code=-32602, message=""))
+
+
+def test_a_difference_is_warned_of_once(caplog):
+    differs("tests: size", "Sizes are rounded up here.")
+    differs("tests: size", "Sizes are rounded up here.")
+    differs("tests: color", "Colors are names here.")
+    assert [(each.name, each.levelname, each.getMessage()) for each in caplog.records] == [
+        ("mcpkit.compat", "WARNING", "Sizes are rounded up here."),
+        ("mcpkit.compat", "WARNING", "Colors are names here."),
+    ]
