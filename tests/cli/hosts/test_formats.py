@@ -1,17 +1,21 @@
-"""What each host is given: entries as its documentation has them, in its place, on each system."""
+"""Entries that mcpkit install writes for each host: format, place, comments, and the page's table."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import tomlkit
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from mcpkit.cli.configurations import places
+from mcpkit.cli import app
+from mcpkit.cli.configurations import jsonc_text, places
 from mcpkit.cli.configurations.reading import entries_in
-from mcpkit.cli.configurations.table import HOSTS
+from mcpkit.cli.configurations.table import HOSTS, Host
 
 STARTED = {
     "claude-desktop": {"command": "npx", "args": ["-y", "shop"], "env": {"A": "1"}},
@@ -35,6 +39,8 @@ STARTED = {
     },
     "qodercli": {"command": "npx", "args": ["-y", "shop"], "env": {"A": "1"}},
 }
+
+
 REACHED = {
     "claude-desktop": None,
     "claude-code": {"type": "http", "url": "https://x.example/mcp", "headers": {"K": "v"}},
@@ -56,9 +62,14 @@ REACHED = {
     },
     "qodercli": {"type": "http", "url": "https://x.example/mcp", "headers": {"K": "v"}},
 }
+
+
 KEYS = {"vscode": "servers", "codex": "mcp_servers", "zed": "context_servers", "goose": "extensions"}
 
+
 SUPPORT = "Library/Application Support"
+
+
 USER = {
     "claude-desktop": (
         ".config/Claude/claude_desktop_config.json",
@@ -84,6 +95,8 @@ USER = {
     ),
     "qodercli": (".qoder/settings.json",) * 3,
 }
+
+
 PROJECT = {
     "claude-code": {"project": ".mcp.json"},
     "cursor": {"project": ".cursor/mcp.json"},
@@ -94,6 +107,8 @@ PROJECT = {
     "zed": {"project": ".zed/settings.json"},
     "qodercli": {"project": ".mcp.json", "local": ".qoder/settings.local.json"},
 }
+
+
 VARIABLES = {
     "claude-code": ("CLAUDE_CONFIG_DIR", ".claude.json"),
     "gemini-cli": ("GEMINI_CLI_HOME", ".gemini/settings.json"),
@@ -102,6 +117,8 @@ VARIABLES = {
     "goose": ("GOOSE_PATH_ROOT", "config/config.yaml"),
     "qodercli": ("QODER_CONFIG_DIR", "settings.json"),
 }
+
+
 XDG = {"claude-desktop", "vscode", "zed", "goose"}
 
 
@@ -163,6 +180,8 @@ args = [
 [sandbox]
 mode = "read-only"
 """
+
+
 GOOSE = """\
 # how it thinks
 GOOSE_MODEL: "m"
@@ -239,3 +258,175 @@ def test_an_entry_that_is_no_table_of_its_own_is_left_to_its_user(mcpkit, home):
         status, _, err = mcpkit(*words)
         assert (status, path.read_text()) == (1, text)
         assert "is written in a way that cannot be changed here" in err
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "commands" / "install.md"
+
+
+MARK = "<!-- the hosts, from mcpkit/cli/configurations/table.py -->"
+
+
+def user_files(host: Host) -> str:
+    place = host.user
+    named = {"macOS": place.macos, "Windows": place.windows}
+    others = [f"{system} `{path}`" for system, path in named.items() if path and path != place.linux]
+    if place.variable:
+        others.append(f"else `${place.variable}/{place.below}`")
+    return "; ".join([f"`{place.linux}`", *others])
+
+
+def project_files(host: Host) -> str:
+    files = [f"`{host.project}`" if host.project else ""]
+    files.append(f"local `{host.local}`" if host.local else "")
+    files.append("local in the user's file" if host.local_keys else "")
+    return "; ".join(filter(None, files)) or "none"
+
+
+def row(host: Host) -> str:
+    urls = [kind for kind, reached in (("HTTP", host.http), ("SSE", host.sse)) if reached is not None]
+    started = [
+        name for name, key in (("`--cwd`", host.started.cwd), ("`--env-file`", host.started.env_file)) if key
+    ]
+    cells = (
+        f"`{host.name}`: [{host.title}]({host.source})",
+        user_files(host),
+        project_files(host),
+        f"{host.format}, `{'.'.join(host.keys)}`",
+        ", ".join(urls) or "none",
+        ", ".join(started) or "neither",
+        f"[{', '.join(f'`{each}`' for each in host.variables) or 'none'}]({host.variables_source})",
+        " ".join(filter(None, (host.remark, host.project_remark and f"Projects: {host.project_remark}"))),
+    )
+    return f"| {' | '.join(cells)} |".replace("|  |", "| |")
+
+
+def test_the_table_of_hosts_is_that_of_the_code() -> None:
+    titles = ("Host", "User", "Project", "Written in", "URLs", "Has a place for", "Replaces", "Then")
+    header = f"| {' | '.join(titles)} |\n{'| --- ' * len(titles)}|\n"
+    table = header + "".join(row(host) + "\n" for host in HOSTS.values())
+    _, _, shown = PAGE.read_text().partition(MARK)
+    assert shown == f"\n\n{table}", f"the page has to end with this table:\n{table}"
+
+
+ENTRY = {"command": "/usr/bin/python", "args": ["-m", "mcpkit", "run", "/a b/ü.py:x"], "env": {"A": '"/*'}}
+
+
+KEYS_JSONC = ("mcpServers",)
+
+
+words = st.sampled_from(["a", "b c", "// no comment", "/* none */", "é", 'q"', "}", ",", "mcp"])
+
+
+scalars = st.sampled_from(["1", "-2.5e3", "true", "null"]) | words.map(json.dumps)
+
+
+@st.composite
+def gaps(draw: st.DrawFn, *, newline: str) -> str:
+    """White space, with comments in it."""
+    part = st.sampled_from(
+        ["", "", " ", "\t", newline, f'// one, {{ "{newline}', "/* some }, */", f"/* over{newline} lines */"]
+    )
+    return "".join(draw(st.lists(part, max_size=3)))
+
+
+@st.composite
+def values(draw: st.DrawFn, newline: str, depth: int = 2) -> str:
+    kind = draw(st.sampled_from(["scalar", "array", "object"] if depth else ["scalar"]))
+    if kind == "scalar":
+        return draw(scalars)
+    if kind == "object":
+        return draw(objects(newline, depth - 1, draw(st.lists(words, max_size=3, unique=True))))
+    items = [draw(values(newline, depth - 1)) for _ in range(draw(st.integers(0, 2)))]
+    return draw(joined(newline, "[", items, "]"))
+
+
+@st.composite
+def joined(draw: st.DrawFn, newline: str, opening: str, items: list[str], closing: str) -> str:
+    gap = gaps(newline=newline)
+    text = opening + draw(gap)
+    for index, item in enumerate(items):
+        is_last = index == len(items) - 1
+        comma = "," if not is_last or draw(st.booleans()) else ""
+        text += item + draw(gap) + comma + draw(gap)
+    return text + closing
+
+
+@st.composite
+def objects(draw: st.DrawFn, newline: str, depth: int, keys: list[str]) -> str:
+    members = [
+        f"{json.dumps(key)}{draw(gaps(newline=newline))}:{draw(gaps(newline=newline))}{draw(values(newline, depth))}"
+        for key in keys
+    ]
+    return draw(joined(newline, "{", members, "}"))
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> str:
+    newline = draw(st.sampled_from(["\n", "\r\n"]))
+    gap = gaps(newline=newline)
+    keys = draw(st.lists(words, max_size=2, unique=True))
+    if draw(st.booleans()):
+        return draw(gap) + draw(objects(newline, 2, keys)) + draw(gap)
+    servers = draw(objects(newline, 1, draw(st.lists(words, max_size=3, unique=True))))
+    rest = [f"{json.dumps(key)}: {draw(values(newline))}" for key in keys]
+    rest.insert(draw(st.integers(0, len(rest))), f'"mcpServers"{draw(gap)}:{draw(gap)}{servers}')
+    return draw(gap) + draw(joined(newline, "{", rest, "}")) + draw(gap)
+
+
+def comments(text: str) -> list[str]:
+    found = re.finditer(r'"(?:[^"\\\n]|\\.)*"|(//[^\n]*|/\*.*?\*/)', text, re.DOTALL)
+    return [each[1].rstrip("\r") for each in found if each[1]]
+
+
+def is_kept(text: str, other: str) -> bool:
+    """Say whether all of a text but white space and commas is in another, in its order."""
+    rest = iter(re.sub(r"[\s,]", "", other))
+    return all(letter in rest for letter in re.sub(r"[\s,]", "", text))
+
+
+@settings(max_examples=100, deadline=None)
+@given(documents())
+def test_an_entry_comes_and_goes_and_all_else_stays(text: str) -> None:
+    before = jsonc_text.read(text)
+    assert isinstance(before, dict)
+    with_it = jsonc_text.with_entry(text, KEYS_JSONC, "shop", ENTRY)
+    assert jsonc_text.read(with_it) == {
+        **before,
+        "mcpServers": {**before.get("mcpServers", {}), "shop": ENTRY},
+    }
+    assert comments(with_it) == comments(text)
+    assert is_kept(text, with_it)
+    other = jsonc_text.with_entry(with_it, KEYS_JSONC, "shop", {"url": "x"})
+    assert jsonc_text.read(other)["mcpServers"]["shop"] == {"url": "x"}
+    assert comments(other) == comments(text)
+    without_it = jsonc_text.without_entry(with_it, KEYS_JSONC, "shop")
+    assert jsonc_text.read(without_it) == {**before, "mcpServers": before.get("mcpServers", {})}
+    assert comments(without_it) == comments(text)
+    assert "\n" not in with_it.replace("\r\n", "") or "\r\n" not in with_it
+
+
+@settings(max_examples=40, deadline=None)
+@given(documents(), st.data())
+def test_any_entry_goes_and_all_else_stays(text: str, data: st.DataObject) -> None:
+    before = jsonc_text.read(text)
+    assert isinstance(before, dict)
+    servers = before.get("mcpServers", {})
+    if not servers:
+        return
+    name = data.draw(st.sampled_from(sorted(servers)))
+    without_it = jsonc_text.without_entry(text, KEYS_JSONC, name)
+    rest = {each: entry for each, entry in servers.items() if each != name}
+    assert jsonc_text.read(without_it) == {**before, "mcpServers": rest}
+    assert is_kept(without_it, text)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(documents(), st.sampled_from([b"", b"\xef\xbb\xbf"]))
+def test_a_file_is_the_same_to_the_byte_once_its_server_has_gone(text: str, mark: bytes) -> None:
+    file = Path.home() / ".cursor" / "mcp.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(mark + text.encode())
+    assert app.run(["install", "cursor", "npx shop", "--name", "shop"]) == 0
+    assert file.read_bytes() != mark + text.encode()
+    assert app.run(["uninstall", "cursor", "shop"]) == 0
+    assert file.read_bytes() == mark + text.encode()

@@ -1,4 +1,4 @@
-"""A server that commands ask, served once for all tests of a module, and what runs a command in this process."""
+"""A server over HTTP, shared by the tests of a module, and a function that runs a command in this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from mcpkit.cli.app import run
 from mcpkit.cli.output import written
 from tests.helpers.serving import in_thread
-from tests.helpers.workbench_server import server
+from tests.integration.cli.workbench_server import server
 
 
 class Ended(NamedTuple):
@@ -39,3 +39,11 @@ def mcpkit(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
         return Ended(int(status), *capsys.readouterr())
 
     return command
+
+
+@pytest.fixture(autouse=True)
+def consoles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the consoles of the test before, and how wide its terminal was."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    for console in (written.results, written.remarks):
+        console.cache_clear()

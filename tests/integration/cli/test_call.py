@@ -1,4 +1,4 @@
-"""`mcpkit call`: what it writes where, and how it ends."""
+"""mcpkit call: results, errors, files, questions, users, and results that deviate from the schema."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mcpkit import Server
 from mcpkit.auth import StaticTokens
-from tests.helpers import workbench_server
 from tests.helpers.serving import in_thread_at
-from tests.helpers.workbench_server import PIXEL
+from tests.integration.cli import workbench_server
+from tests.integration.cli.workbench_server import PIXEL
 
 Run = Callable[..., tuple[int, str, str]]
+
+
 ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 
 
@@ -194,3 +197,143 @@ def test_who_may_not_ask_has_its_status(mcpkit: Run, tmp_path: Path, monkeypatch
         assert (status, out) == (3, ""), err
         assert mcpkit("call", f"{origin}/mcp", "whoami", "--token", f"{token}x")[0] == 3
         assert mcpkit("call", f"{origin}/mcp", "whoami", "--token", token)[:2] == (0, "ada\n")
+
+
+SERVER = """
+import json, sys
+results = json.loads(sys.argv[1])
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method = message["method"]
+    result = results.get(method)
+    if method == "initialize":
+        capabilities = {"tools": {}, "resources": {}, "prompts": {}}
+        info = {"name": "s", "version": "1"}
+        result = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
+    answer = {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+
+LISTS = {
+    "tools/list": {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}]},
+    "prompts/list": {"prompts": [{"name": "plan"}]},
+}
+
+
+IN_LINES = "aVZCT1J3\r\nMEtHZ28="
+
+
+@pytest.mark.parametrize(
+    ("command", "method", "result", "ended"),
+    [
+        (["call", "bake"], "tools/call", {"structuredContent": {"loaves": 3}}, (0, '{\n  "loaves": 3\n}\n', "")),
+        (["call", "bake"], "tools/call", {"content": "bread"}, (0, "bread\n", "")),
+        (["call", "bake"], "tools/call", {"structuredContent": {"code": 7}, "isError": True}, (5, "", '{"code": 7}\n')),
+        (["read", "note://1"], "resources/read", {"contents": [{"text": "bread", "blob": None}]}, (0, "bread\n", "")),
+        (["read", "note://1"], "resources/read", {"contents": [{"text": "bread", "blob": ""}]}, (0, "bread\n", "")),
+        (["prompt", "plan"], "prompts/get", {"messages": "bread"}, (0, "user:\nbread\n", "")),
+        (["prompt", "plan"], "prompts/get", {"messages": {"role": "user", "content": ["a", "b"]}},
+         (0, "user:\na\nuser:\nb\n", "")),
+    ],
+)  # fmt: skip
+def test_a_deviating_result_is_shown(
+    mcpkit: Run, tmp_path: Path, command: list[str], method: str, result: Any, ended: tuple[int, str, str]
+) -> None:
+    target = _configured(tmp_path, {**LISTS, method: result})
+    assert tuple(mcpkit(command[0], target, *command[1:])) == ended
+
+
+def test_a_member_that_cannot_be_read_is_named(mcpkit: Run, tmp_path: Path) -> None:
+    target = _configured(tmp_path, {**LISTS, "tools/call": {"content": [{"type": "image", "data": "?"}]}})
+    status, out, err = mcpkit("call", target, "bake")
+    assert (status, out) == (5, "")
+    assert "base64 as content[0].data" in err
+
+
+def test_base64_in_lines_is_saved_decoded(mcpkit: Run, tmp_path: Path) -> None:
+    picture = {"type": "image", "mimeType": "image/png", "data": IN_LINES}
+    target = _configured(tmp_path, {**LISTS, "tools/call": {"content": [picture]}})
+    assert mcpkit("call", target, "bake", "--out", str(tmp_path / "out"))[0] == 0
+    assert (tmp_path / "out" / "bake.png").read_bytes() == b"iVBORw0KGgo"
+
+
+def _configured(folder: Path, results: dict[str, Any]) -> str:
+    entry = {"command": sys.executable, "args": ["-c", SERVER, json.dumps(results)]}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"deviating": entry}}))
+    return str(folder / "mcp.json")
+
+
+SERVER_AS = '''
+from mcpkit import Context, Server
+from mcpkit.auth import StaticTokens
+
+print("imported")
+server = Server("notes", auth=StaticTokens({StaticTokens.make()[0]: "backup"}))
+
+
+@server.tool(scopes={"write"})
+def write(ctx: Context) -> str:
+    """Write."""
+    return f"{ctx.principal.id}={ctx.principal.subject} {sorted(ctx.principal.scopes)}"
+
+
+@server.resource("notes://mine", visible=lambda principal: principal.id == "ada")
+def mine(ctx: Context) -> str:
+    """The user's own."""
+    return f"of {ctx.principal.id}"
+'''
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes_with_users.py").write_text(SERVER_AS)
+    monkeypatch.delitem(sys.modules, "notes_with_users", raising=False)
+    return "notes_with_users.py"
+
+
+def test_a_user_has_what_is_granted_and_sees_what_is_theirs(
+    mcpkit: Callable[..., tuple[int, str, str]], file: str
+) -> None:
+    status, out, err = mcpkit("call", file, "write", "--as", "ada", "--scopes", "read write")
+    assert (status, out) == (0, "ada=ada ['read', 'write']\n"), err
+    assert "imported" in err
+    status, out, err = mcpkit("call", file, "write", "--as", "ada", "--scopes", "read")
+    assert (status, out) == (5, "")
+    assert "write" in err
+    assert mcpkit("read", file, "notes://mine", "--as", "ada")[:2] == (0, "of ada\n")
+    assert mcpkit("read", file, "notes://mine", "--as", "bob")[0] == 2
+    assert "notes://mine" in mcpkit("list", file, "resources", "--as", "ada")[1]
+    assert "notes://mine" not in mcpkit("list", file, "resources", "--as", "bob")[1]
+    assert (
+        mcpkit("call", file, "write", "--as", "ada", "--scopes", "write", "--all-revisions", "--yes")[0] == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["call", "https://x.example/mcp", "write", "--as", "ada"], "give --token for a URL"),
+        (["call", "npx notes", "write", "--as", "ada"], "is none"),
+        (
+            ["call", "FILE", "write", "--as", "ada", "--token", "x"],
+            "--token is for servers in other processes",
+        ),
+        (["call", "FILE", "write", "--as", "ada", "--login"], "--login is for servers in other processes"),
+        (["call", "FILE", "write", "--as", "ada", "--cwd", "."], "--cwd is for servers in other processes"),
+        (["call", "FILE", "write", "--scopes", "read"], "Add --as USER"),
+        (["call", "FILE", "write", "--as", "ada", "--sse"], "--sse is for servers in other processes"),
+        (["call", "FILE", "write", "--as", ""], "--as has no user"),
+        (["doctor", "FILE", "--as", "ada"], "doctor looks at servers from outside"),
+    ],
+)
+def test_other_targets_and_options_are_refused(
+    words: list[str], told: str, mcpkit: Callable[..., tuple[int, str, str]], file: str
+) -> None:
+    status, out, err = mcpkit(*(file if word == "FILE" else word for word in words))
+    assert (status, out) == (1, "")
+    assert told in err

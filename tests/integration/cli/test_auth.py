@@ -1,4 +1,4 @@
-"""`mcpkit auth`: logins by a browser, used by all commands, renewed, ended; and a look at who could log in."""
+"""mcpkit auth: login, logout, list and check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mcpkit run --reload` under clients that others wrote, and how it ends."""
+"""mcpkit run --reload with clients of other SDKs, over HTTP, and at its end."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from mcp import StdioServerParameters
 from mcpkit import Client
 from tests.helpers.process_client import Host, call
 from tests.helpers.raw_client import text_of
+from tests.helpers.serving import Served
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 
+
 ROOT = Path(__file__).parents[3]
+
 
 SOURCE = """
 import os
@@ -34,7 +37,10 @@ shop = Server("shop")
 def process() -> int:
     return os.getpid()
 """
+
+
 MORE = "\n@shop.tool\ndef stock() -> str:\n    return 'none'\n"
+
 
 OF_ANOTHER_SDK = """
 from mcp.server.mcpserver import MCPServer
@@ -138,3 +144,61 @@ async def test_nothing_is_left_behind(tmp_path: Path, end: Callable[[Host], None
         end(host)
         assert await asyncio.to_thread(host.process.wait, 60) == status
         await until(lambda: not is_alive(process))
+
+
+SOURCE_HTTP = """
+import asyncio, os
+from mcpkit import Server
+shop = Server("shop")
+
+@shop.tool
+def one() -> str:
+    return "first"
+
+@shop.tool
+def end() -> None:
+    os._exit(3)
+"""
+
+
+def command_http(file: Path) -> list[str]:
+    return [sys.executable, "-m", "mcpkit", "run", str(file), "--http", "--port", "0", "--reload"]
+
+
+async def test_a_session_lives_on_and_requests_wait(tmp_path: Path) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(SOURCE_HTTP)
+    with Served(command_http(file)) as served:
+        async with (
+            Client(f"{served.origin}/mcp", revision="2025-11-25") as client,
+            Client(f"{served.origin}/mcp") as stateless,
+        ):
+            both = (client, stateless)
+            async with client.watch(tools=True) as changes:
+                assert [await each.call("one", into=str) for each in both] == ["first", "first"]
+                file.write_text(SOURCE_HTTP.replace("first", "second").replace("def end", "def finish"))
+                served.wait_for("server.py edited")
+                changed = await anext(aiter(changes))
+            assert "tools" in repr(changed)
+            assert [each["name"] for each in await client.list_tools()] == ["one", "finish"]
+            served.wait_for("restarted after")
+            assert [await each.call("one", into=str) for each in both] == ["second", "second"]
+
+            file.write_text("def broken(:\n")
+            served.wait_for("restarted after", times=2)
+            for each in both:
+                result = await each.call("one")
+                assert result.is_error
+                assert "server.py:1: SyntaxError: invalid syntax" in result.text
+            file.write_text(SOURCE_HTTP)
+            served.wait_for("restarted after", times=3)
+            assert [await each.call("one", into=str) for each in both] == ["first", "first"]
+
+            with pytest.raises(ConnectionError):
+                await client.call("end")
+            served.wait_for("the process has ended with status 3")
+            assert "it has ended with status 3" in (await client.call("one")).text
+            file.write_text(SOURCE_HTTP.replace("first", "third"))
+            served.wait_for("restarted after", times=4)
+            assert [await each.call("one", into=str) for each in both] == ["third", "third"]
+        served.stop()

@@ -1,21 +1,145 @@
-"""`mcpkit list, read, prompt, complete, ping, inspect`: what they write where, and how they end."""
+"""The command line: help, statuses, completion, pages; list, read, prompt, complete, ping, inspect and migrate."""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 
 from mcpkit import Server
+from mcpkit.cli.app import run
 from mcpkit.cli.checking.tokens import tokens
+from mcpkit.cli.commands import COMMANDS, overview
 from mcpkit.cli.statuses import Status
 from mcpkit.common.installation import install_command
 from tests.helpers.serving import in_thread
-from tests.helpers.workbench_server import PIXEL
+from tests.integration.cli.workbench_server import PIXEL
+
+WEATHER = Path(__file__).parents[3] / "examples" / "weather" / "server.py"
+
+
+def mcpkit(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mcpkit", *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_help_needs_no_library() -> None:
+    told = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from mcpkit.__main__ import main; main(['--help']); print('click' in sys.modules)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert told == f"{overview()}\nFalse\n"
+
+
+def test_commands_have_an_example_and_a_page() -> None:
+    root = Path(__file__).parents[3]
+    navigation = (root / "mkdocs.yml").read_text()
+    faults = []
+    for name in COMMANDS:
+        command = import_module(f"mcpkit.cli.{COMMANDS[name].place}").command
+        page = (root / "docs" / "commands" / f"{name}.md").read_text()
+        is_complete = (
+            command.name == name
+            and f"Example: mcpkit {name} " in command.epilog
+            and page.startswith(f"# mcpkit {name}\n")
+            and f"mcpkit {name}" in page.split("\n", 1)[1]
+            and f"{name}: commands/{name}.md" in navigation
+        )
+        if not is_complete:
+            faults.append(name)
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        ((), 1, ""),
+        (("--help",), 0, ""),
+        (("list", "--help"), 0, ""),
+        (("lits", "server.py"), 1, "there is no command lits; did you mean list?"),
+        (("list",), 1, "Missing argument 'TARGET'"),
+        (("list", "absent.py"), 2, "there is no absent.py in "),
+        (("list", "nothing"), 2, "nothing is no file, no URL, no command of several words"),
+        (("list", "http://127.0.0.1:1/mcp"), 4, "cannot connect to http://127.0.0.1:1"),
+        (("list", str(WEATHER)), 0, ""),
+    ],
+)
+def test_statuses(arguments: tuple[str, ...], status: int, told: str) -> None:
+    ended = mcpkit(*arguments)
+    assert ended.returncode == status, ended.stderr
+    assert told in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands_and_options(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "_MCPKIT_COMPLETE" in mcpkit("--completion", shell).stdout
+    monkeypatch.setenv("_MCPKIT_COMPLETE", f"{shell}_complete")
+    for typed, place, found in (("mcpkit ca", 1, "call"), ("mcpkit call --all", 2, "--all-revisions")):
+        monkeypatch.setenv("COMP_WORDS", typed)
+        monkeypatch.setenv("COMP_CWORD", typed.rpartition(" ")[2] if shell == "fish" else str(place))
+        assert found in mcpkit().stdout
+
+
+def test_what_the_extra_would_bring_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "rich"]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("rich", "rich.console", "rich.table"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert run(["hosts"]) == 1
+    assert capsys.readouterr().err == f"mcpkit: this command needs rich. Run: {install_command('cli')}\n"
+
+
+def options_of(command: click.Command) -> set[str]:
+    """Return the options of a command, and of the commands below it."""
+    own = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    inner = command.commands.values() if isinstance(command, click.Group) else ()
+    return {"--help", "--debug", *own}.union(*map(options_of, inner))
+
+
+def test_commands_and_options_that_pages_name_are_there() -> None:
+    root = Path(__file__).parents[3]
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    known = {
+        name: options_of(import_module(f"mcpkit.cli.{each.place}").command) for name, each in COMMANDS.items()
+    }
+    wrong: list[str] = []
+    seen = 0
+    for page in pages:
+        if page.name in {"architecture.md", "changelog.md"}:
+            continue
+        for name, rest in re.findall(
+            r"(?:^\$ |`)mcpkit ([a-z]+)\b([^`|\n]*)", page.read_text("utf-8"), re.MULTILINE
+        ):
+            if name not in known:
+                wrong.append(f"{page.name}: there is no mcpkit {name}")
+                continue
+            for option in re.findall(
+                r"(?<=\s)--[a-z][a-z-]*", re.sub(r'"[^"]*"', "", rest).partition(" -- ")[0]
+            ):
+                seen += 1
+                if option not in known[name] and name != "migrate":  # which has a parser of its own
+                    wrong.append(f"{page.name}: mcpkit {name} has no {option}")
+    assert wrong == []
+    assert seen > 30
+
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -180,3 +304,37 @@ def test_list_shows_the_pages_that_came_before_a_cursor_repeats(mcpkit: Run, tmp
     assert status == Status.TOOL_ERROR
     assert out.count("bake") == 2
     assert "repeats the cursor 'again'" in err
+
+
+BEFORE = """from mcp.server.fastmcp import FastMCP
+
+mcp = FastMCP("shop")
+
+
+@mcp.tool()
+def price(item: str) -> float:
+    return 3.5
+"""
+
+
+def test_migrate_shows_checks_and_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(BEFORE)
+    assert run(["migrate", str(file)]) == 0
+    assert '+mcp = Server("shop")' in capfd.readouterr().out
+    assert run(["migrate", "--check", str(file)]) == 1
+    assert file.read_text() == BEFORE
+    assert run(["migrate", str(file), "--write"]) == 0
+    assert "from mcpkit import Server" in file.read_text()
+    assert run(["migrate", "--check", str(file)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [(["--help"], 0), ([], 2), (["--nothing", "x.py"], 2), (["absent.py"], 2)]
+)
+def test_its_own_parser_says_what_there_is(
+    words: list[str], status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["migrate", *words]) == status
+    said = capfd.readouterr()
+    assert "mcpkit migrate" in said.out + said.err or "absent.py" in said.err

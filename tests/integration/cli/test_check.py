@@ -1,4 +1,4 @@
-"""`mcpkit check` and `mcpkit lock` as they are typed: against examples, a server written by hand, and a changed one."""
+"""mcpkit check and mcpkit lock."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from mcpkit.cli.app import run
 from mcpkit.cli.checking.hosts import schema_of
 from mcpkit.cli.checking.settings import Settings, settings
 from mcpkit.cli.checking.sources import sources_of
-
-from .planted import PLANTED, serving, tool
+from tests.cli.planted import PLANTED, serving, tool
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -1,4 +1,4 @@
-"""`mcpkit doctor` at processes: a table of planted faults is found, and nothing else; a sound server has none."""
+"""mcpkit doctor at processes: planted faults are found, a sound server has none."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 
 from mcpkit.cli.app import run
 from mcpkit.cli.doctor.checks import leaving, starting
+from mcpkit.cli.doctor.findings.catalogue import CATALOGUE
 from mcpkit.client.link import negotiation
-from tests.helpers.serving import HELPERS, ROOT
+from tests.helpers.serving import ROOT
 
 WEATHER = f"{sys.executable} {ROOT / 'examples' / 'weather' / 'server.py'} --sample"
 
@@ -26,7 +27,7 @@ def haste(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def faulty(*faults: str) -> str:
-    return f"{sys.executable} -S {HELPERS / 'faulty_process.py'} {' '.join(faults)}"
+    return f"{sys.executable} -S {Path(__file__).with_name('faulty_process.py')} {' '.join(faults)}"
 
 
 def doctor(capfd: pytest.CaptureFixture[str], target: str, *options: str) -> tuple[int, dict[str, Any]]:
@@ -128,3 +129,16 @@ def test_an_entry_of_a_configuration_is_a_target(tmp_path: Path, capfd: pytest.C
     assert doctor(capfd, f"{file}:two")[1]["codes"] == ["crlf", "ping-fails"]
     assert run(["doctor", str(file)]) == 1
     assert "write " in capfd.readouterr().err
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "commands" / "doctor.md"
+
+
+def test_the_page_names_all_that_is_found() -> None:
+    named = [line.split("`")[1] for line in PAGE.read_text().splitlines() if line.startswith("- `")]
+    assert named == list(CATALOGUE)
+
+
+def test_all_that_is_found_is_planted_somewhere() -> None:
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_doctor_*.py"))
+    assert not [code for code in CATALOGUE if f'"{code}"' not in tests and f" {code}: " not in tests]

@@ -1,4 +1,4 @@
-"""Values of a command line, as schemas want them."""
+"""Targets and arguments of commands, and the files that they save."""
 
 from __future__ import annotations
 
@@ -12,7 +12,71 @@ from typing import Any
 import pytest
 
 from mcpkit.cli.asking.values import arguments_of
+from mcpkit.cli.output.files import decoded, name_of, saved
+from mcpkit.cli.output.written import printable
 from mcpkit.cli.statuses import CommandError, Status
+from mcpkit.cli.targets.served import Place, place_of
+from mcpkit.cli.targets.target import target_of
+from mcpkit.common.start import mcpkit_command
+
+RUN = mcpkit_command("run")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__init__.py").touch()
+    (tmp_path / "shop" / "server.py").touch()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "my server.py").touch()
+    (tmp_path / "server.mjs").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("https://example.com/mcp", "https://example.com/mcp"),
+        ("shop/server.py", [*RUN, "shop/server.py"]),
+        ("shop/server.py:tea", [*RUN, "shop/server.py:tea"]),
+        ("shop.server:tea", [*RUN, "shop.server:tea"]),
+        ("my server.py", [*RUN, "my server.py"]),
+        ("shop", [*RUN, "shop/server.py"]),
+        ("other", "other"),
+        ("server.mjs", "server.mjs"),
+        ("npx -y 'a server' --flag", ["npx", "-y", "a server", "--flag"]),
+    ],
+)
+def test_what_is_meant(word: str, meant: object) -> None:
+    found = target_of(word)
+    assert found == meant or [str(Path(each)) for each in found] == meant
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("", "the target is empty"),
+        ("npx 'a", "the command cannot be split into words"),
+        ("nothing", "nothing is no file, no URL"),
+    ],
+)
+def test_what_means_nothing_is_told(word: str, told: str) -> None:
+    with pytest.raises(CommandError, match=told):
+        target_of(word)
+
+
+def test_a_drive_is_no_object() -> None:
+    with pytest.raises(FileNotFoundError):
+        place_of(r"C:\server.py")
+    assert place_of("C:server") is None
+
+
+def test_a_file_in_a_package_is_imported_as_a_part_of_it(folder: Path) -> None:
+    assert place_of("shop/server.py:tea") == Place(folder / "shop" / "server.py", "shop.server", "tea")
+    assert place_of("shop/server.py") == Place(folder / "shop" / "server.py", "shop.server", None)
+
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -43,8 +107,7 @@ def given(*texts: str, **options: Any) -> dict[str, Any]:
     return arguments_of("tool", {**SCHEMA, "required": []}, texts, **options)
 
 
-@pytest.mark.parametrize(
-    ("texts", "value"),
+VALUES: list[tuple[list[str], object]] = (
     [
         (["text=hello"], "hello"),
         (["text=5"], "5"),
@@ -83,10 +146,15 @@ def given(*texts: str, **options: Any) -> dict[str, Any]:
         (['any:={"deep": [1, {"x": null}]}'], {"deep": [1, {"x": None}]}),
     ],
 )
-def test_what_texts_become(texts: list[str], value: object) -> None:
-    [found] = given(*texts).values()
-    assert found == value
-    assert type(found) is type(value)
+
+
+def test_argument_is_parsed_by_the_type_of_its_schema() -> None:
+    faults = []
+    for texts, expected in VALUES:
+        [actual] = given(*texts).values()
+        if (actual, type(actual)) != (expected, type(expected)):
+            faults.append((texts, actual, expected))
+    assert faults == []
 
 
 @pytest.mark.parametrize(
@@ -165,3 +233,69 @@ def test_others_are_taken_where_the_schema_says_so() -> None:
     assert arguments_of("tool", {"type": "object"}, ["x=5"]) == {"x": 5}
     with pytest.raises(CommandError, match=r"x: there is no such argument\ntool takes no arguments"):
         arguments_of("tool", {"type": "object", "properties": {}}, ["x=5"])
+
+
+FILES: list[tuple[str, str | None, str]] = (
+    [
+        ("chart", "image/png", "chart.png"),
+        ("chart.svg", "image/svg+xml", "chart.svg"),
+        ("photo", "image/jpeg; q=1", "photo.jpg"),
+        ("notes", None, "notes.bin"),
+        ("make.order", "image/png", "make.order"),
+        ("../../etc/passwd", "text/plain", "_.._etc_passwd.txt"),
+        ("C:\\windows\\x", "image/png", "C__windows_x.png"),
+        ("..", None, "content.bin"),
+        ("", "audio/wav", "content.wav"),
+        ("CON", "image/png", "_CON.png"),
+        ("nul.txt", None, "_nul.txt"),
+        ("a" * 300, "image/png", "a" * 80 + ".png"),
+        ("snow ☃", "image/png", "snow__.png"),
+        ("x", "no/such-type", "x.bin"),
+    ],
+)
+
+
+def test_saved_file_has_a_safe_name_in_its_folder(tmp_path: Path) -> None:
+    faults = []
+    for number, (name, mime_type, expected) in enumerate(FILES):
+        folder = tmp_path / str(number)
+        path = saved(b"content", folder, name, mime_type)
+        if path != folder / expected or path.read_bytes() != b"content":
+            faults.append((name, mime_type, expected, path))
+    assert faults == []
+
+
+def test_nothing_is_overwritten_and_no_link_is_followed(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    (tmp_path / "chart.png").symlink_to(mine)
+    assert saved(b"1", tmp_path, "chart", "image/png").name == "chart-2.png"
+    assert saved(b"2", tmp_path, "chart", "image/png").name == "chart-3.png"
+    assert mine.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        ("file:///a/b/c.txt", "c.txt"),
+        ("note://hello", "hello"),
+        ("data:abc", "abc"),
+        ("x://h/%2e%2e%2fevil", "../evil"),
+        ("http://[broken", "resource"),
+        ("", "resource"),
+    ],
+)
+def test_resources_give_names(uri: str, name: str) -> None:
+    assert name_of(uri) == name
+
+
+@pytest.mark.parametrize("data", ["***", "abcde", None, 5])
+def test_what_is_no_base64_is_the_servers_fault(data: object) -> None:
+    with pytest.raises(CommandError, match="the picture is no base64") as caught:
+        decoded(data, "the picture")
+    assert caught.value.status == Status.TOOL_ERROR
+
+
+def test_control_characters_do_nothing_to_a_terminal() -> None:
+    assert printable("plain ☃\n\ttext") == "plain ☃\n\ttext"
+    assert printable("\x1b[31mred\x07\r\u202e") == "\\x1b[31mred\\x07\\r\\u202e"

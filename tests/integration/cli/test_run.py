@@ -1,20 +1,26 @@
-"""`mcpkit run`: servers of mcpkit, scripts, servers of other SDKs, several processes, and what is wrong with files."""
+"""mcpkit run: servers of any SDK, functions that make servers, workers, errors in files."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from mcpkit import Client
+from mcpkit.cli.statuses import CommandError
+from mcpkit.cli.targets.served import Found, found
+from mcpkit.common.start import mcpkit_command
 from mcpkit.transports.http.workers import CURE
 from tests.helpers.redis_server import free_port
 from tests.helpers.serving import Served
 
 pytestmark = pytest.mark.anyio
+
 
 NATIVE = """
 import sys
@@ -37,6 +43,7 @@ def modules() -> list[str]:
     return list(sys.modules)
 """
 
+
 SCRIPT = """
 import sys
 from mcp.server.mcpserver import MCPServer
@@ -47,6 +54,7 @@ server = MCPServer("official")
 def given() -> list[str]:
     return [__name__, *sys.argv]
 """
+
 
 OLD = """
 import sys
@@ -61,6 +69,7 @@ def given() -> list[str]:
 if __name__ == "__main__":
     mcp.run()
 """
+
 
 IN_A_FUNCTION = """
 import sys
@@ -216,3 +225,117 @@ async def test_several_processes_serve_one_port_and_share_their_secret(
                 processes.add(await client.call("process", into=int))
         assert served.process.pid not in processes
         served.stop()
+
+
+HEAD = "from __future__ import annotations\nimport mcpkit\nfrom mcpkit import Server\n"
+
+
+BODY = '''
+    server = Server("shop", version="1.0.0")
+
+    @server.tool
+    def price() -> str:
+        """Say what it costs."""
+        return "tea"
+
+    return server
+'''
+
+
+OTHER = """
+from mcp.server.fastmcp import FastMCP
+
+{async_}def create():
+    mcp = FastMCP("shop")
+
+    @mcp.tool()
+    def price() -> str:
+        return "tea"
+
+    return mcp
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def write(source: str) -> str:
+        file = tmp_path / f"served_{tmp_path.name}.py"
+        file.write_text(source)
+        return str(file)
+
+    return write
+
+
+def test_function_is_called_for_its_server(write: Callable[[str], str]) -> None:
+    async def found_in_loop(word: str) -> Found:
+        return found(word)
+
+    for keyword, annotation in product(("def", "async def"), ("", " -> Server", " -> mcpkit.Server")):
+        file = write(f"{HEAD}\n{keyword} create(prefix: str = ''){annotation}:{BODY}")
+        for word in [f"{file}:create", *([file] if annotation else [])]:
+            for named in (found(word), asyncio.run(found_in_loop(word))):
+                assert (named.name, named.server.engine.runtime.name) == ("create", "shop"), word
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "message"),
+    [
+        (f"def create(name) -> Server:{BODY}", ":create", "create() has parameters without defaults. Name a"),
+        ("def create(): return 'tea'", ":create", "create() returns a str, and not a Server"),
+        ("async def create(): return None", ":create", "create() returns a NoneType, and not a Server"),
+        ("def create(): raise OSError('no key')", ":create", "py:4: OSError: no key"),
+        ("async def create(): raise OSError('no key')", ":create", "py:4: OSError: no key"),
+        (f"def one() -> Server:{BODY}\ndef two() -> Server:{BODY}", "", "has 2 servers: write "),
+        (f"def create():{BODY}", "", "has no Server in it"),
+        (f"def create(name) -> Server:{BODY}", "", "has no Server in it"),
+    ],
+)
+def test_a_function_that_makes_no_server_is_an_error(
+    write: Callable[[str], str], source: str, name: str, message: str
+) -> None:
+    with pytest.raises(CommandError) as raised:
+        found(write(HEAD + source) + name)
+    assert message in str(raised.value)
+
+
+def call(*words: str) -> str:
+    done = subprocess.run(mcpkit_command("call", *words), capture_output=True, text=True, check=False)
+    return done.stdout or done.stderr
+
+
+def test_a_function_is_served(write: Callable[[str], str]) -> None:
+    assert call(write(f"{HEAD}\nasync def create() -> Server:{BODY}"), "price") == "tea\n"
+
+
+@pytest.mark.parametrize("async_", ["", "async "])
+def test_a_function_is_served_that_makes_a_server_of_another_sdk(
+    write: Callable[[str], str], async_: str
+) -> None:
+    run = mcpkit_command("run", "--compat", f"{write(OTHER.format(async_=async_))}:create")
+    assert call(" ".join(run), "price") == "tea\n"
+
+
+@pytest.mark.parametrize(
+    ("keyword", "more", "name"),
+    [
+        ("def", "", "create"),
+        ("async def", "", "create"),
+        ("async def", "later = lambda: create()", "later"),
+        ("async def", "class Shop: create = staticmethod(create)", "Shop.create"),
+        ("def", "class Shop: server = create()", "Shop.server"),
+    ],
+)
+def test_a_bundle_starts_the_server_that_a_name_leads_to(
+    write: Callable[[str], str], keyword: str, more: str, name: str, tmp_path: Path
+) -> None:
+    file = write(f"{HEAD}\n{keyword} create() -> Server:{BODY}\n\n{more}\n")
+    bundle = tmp_path / "shop.mcpb"
+    subprocess.run(
+        mcpkit_command("bundle", f"{file}:{name}", "-o", str(bundle)), check=True, capture_output=True
+    )
+    subprocess.run(
+        [sys.executable, "-m", "zipfile", "-e", str(bundle), str(tmp_path / "unpacked")], check=True
+    )
+    assert call(f"{sys.executable} {tmp_path / 'unpacked' / 'mcpb_main.py'}", "price") == "tea\n"

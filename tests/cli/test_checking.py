@@ -1,0 +1,162 @@
+"""Rules of mcpkit check, and the estimate of tokens."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcpkit.cli.checking import tokens as module
+from mcpkit.cli.checking.finding import SEVERITIES, Looked
+from mcpkit.cli.checking.rules.catalogue import RULES, findings
+from mcpkit.cli.checking.tokens import tokens
+from mcpkit.client.contract.changes import changes
+from mcpkit.client.contract.lockfile import contract_of
+from mcpkit.client.contract.surface import Surface
+from tests.cli.planted import AT_EASE, BLOCKING, CLEAN, PLANTED, with_source
+
+PAGE = Path(__file__).parents[2] / "docs" / "commands" / "check.md"
+
+
+def test_a_server_without_a_fault_is_found_so() -> None:
+    assert findings(Looked([CLEAN])) == []
+
+
+def test_each_rule_has_a_planted_fault() -> None:
+    assert {*PLANTED, "blocks-the-loop"} == set(RULES)
+
+
+def test_rule_finds_its_planted_fault_unless_ignored() -> None:
+    faults = []
+    for code, looked in ((code, looked) for code, planted in PLANTED.items() for looked in planted):
+        found = findings(looked)
+        if code not in {finding.code for finding in found}:
+            faults.append((code, "is not found", looked, found))
+        if code in {finding.code for finding in findings(looked, ignored=[code])}:
+            faults.append((code, "is found although it is ignored", looked))
+        for finding in found:
+            if not (finding.where and finding.what and finding.cure):
+                faults.append((code, "lacks a part", finding))
+            if finding.severity != RULES[finding.code].severity:
+                faults.append((code, "has another severity", finding))
+    assert faults == []
+
+
+def test_blocking_call_is_found_with_its_line(tmp_path: Path) -> None:
+    for line, head in BLOCKING:
+        [finding] = findings(with_source(tmp_path, line, head=head))
+        assert (finding.code, finding.where) == ("blocks-the-loop", "server.py:3 slow"), line
+    for line, head in AT_EASE:
+        assert findings(with_source(tmp_path, line, head=head)) == [], line
+
+
+def test_a_function_in_a_thread_may_block(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text("import time\n\ndef slow():\n    time.sleep(1)\n")
+    assert findings(Looked([CLEAN], [tmp_path / "server.py"])) == []
+
+
+def test_what_is_ignored_is_a_rule() -> None:
+    with pytest.raises(ValueError, match="there is no rule name-leters; did you mean name-letters"):
+        findings(Looked(), ignored=["name-leters"])
+
+
+def test_the_worst_comes_first() -> None:
+    found = findings(Looked([each.surfaces[0] for faults in PLANTED.values() for each in faults[:1]]))
+    order = [SEVERITIES.index(finding.severity) for finding in found]
+    assert order == sorted(order)
+
+
+def test_page_lists_each_rule() -> None:
+    page = PAGE.read_text()
+    rows = {code: f"| `{code}` | {rule.severity} | {rule.summary} |" for code, rule in RULES.items()}
+    assert [code for code, row in rows.items() if row not in page] == []
+
+
+NAMES = """
+type properties required items prefixItems enum const anyOf oneOf allOf not if then $ref $defs default examples
+additionalProperties patternProperties minimum maximum multipleOf minLength maxItems minProperties pattern format
+uniqueItems a name description inputSchema outputSchema annotations readOnlyHint execution arguments
+"""
+
+
+KEYS = st.sampled_from(NAMES.split())
+
+
+LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 3), st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["", "string", "object", "array", "integer", "#", "#/$defs/a", "^a", "(", "x"]),
+)  # fmt: skip
+
+
+ANYTHING = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=5)),
+    max_leaves=14,
+)
+
+
+OBJECTS = st.dictionaries(KEYS, ANYTHING, max_size=6)
+
+
+def look(*tools: dict[str, Any], **others: dict[str, Any]) -> None:
+    surfaces = [
+        Surface(
+            tools=[{**tool, "name": "t"}],
+            prompts=[{**others.get("prompt", {}), "name": "p"}],
+            templates=[{**others.get("template", {}), "uriTemplate": "{a}"}],
+        )
+        for tool in tools
+    ]
+    changed = changes(contract_of(surfaces[:1]), contract_of(surfaces[1:]))
+    assert findings(Looked(surfaces, changes=changed, strict_hosts=["openai-strict", "anthropic-strict"]))
+
+
+@settings(max_examples=100, deadline=None, database=None)
+@given(OBJECTS, OBJECTS, OBJECTS, OBJECTS)
+def test_nothing_that_a_server_lists_breaks_a_check(old: Any, new: Any, prompt: Any, template: Any) -> None:
+    look({"inputSchema": {"type": "object", **old}}, {"inputSchema": new}, prompt=prompt, template=template)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": None, "required": None},
+        {"type": "object", "required": [[]]},
+        {"type": "object", "properties": {"a": 5}, "maxProperties": 1},
+    ],
+)
+def test_schemas_that_once_broke_one(schema: Any) -> None:
+    look({"inputSchema": schema}, {"inputSchema": {"type": "object", "minProperties": 1}})
+    look({"inputSchema": {"type": "object"}}, {"inputSchema": schema})
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", 0),
+        ("hello world", 2),
+        ('{"type": "object", "properties": {"city": {"type": "string"}}}', 19),
+        ("Ärzte für 東京", 5),
+        ("<|endoftext|>", 7),
+        ("\ud800", 1),
+    ],
+)
+def test_texts_are_cut_by_the_tables_of_o200k_base(text: str, count: int) -> None:
+    assert tokens(text) == count
+
+
+def test_texts_beyond_what_the_tokenizer_takes_at_a_time_are_counted() -> None:
+    assert tokens("word " * 250_000) == pytest.approx(250_000, rel=0.01)
+
+
+def test_without_the_tokenizer_it_is_a_quarter_of_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bpe_openai", None)
+    module._tokenizer.cache_clear()
+    try:
+        assert [tokens(text) for text in ("", "a", "hello world", "é" * 4)] == [0, 1, 3, 2]
+    finally:
+        module._tokenizer.cache_clear()

@@ -1,0 +1,460 @@
+"""mcpkit run --reload: a client stays connected while the code of its server is edited."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit.cli.reloading import supervisor
+from mcpkit.cli.reloading.stdio import environment
+from mcpkit.cli.reloading.supervisor import Supervisor
+from mcpkit.common.safe_output import SafeOutput
+from mcpkit.protocol.eras import SUBSCRIPTION_ID
+from mcpkit.transports.standard_streams import StandardStreams
+from tests.helpers.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+
+PATIENCE = 60.0
+
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "host", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+}
+
+
+HEAD = """
+import asyncio, os
+from pathlib import Path
+from mcpkit import Context, Server
+shop = Server("shop", secret=None)
+"""
+
+
+class Edited:
+    """A host, and the file of its server.
+
+    Attributes:
+        heard: Notifications and questions that have come, in order.
+        file: The file.
+        serving: The supervisor at work.
+        last: The id of the latest request.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.heard: list[dict[str, Any]] = []
+        self.serving: asyncio.Task[None]
+        self.last = 0
+        self._answers: dict[object, asyncio.Future[dict[str, Any]]] = {}
+        self._edits: asyncio.Queue[list[str]] = asyncio.Queue()
+        self._ids = count(1)
+        self._news = asyncio.Event()
+        self._to_server = -1
+
+    def write(self, body: str, head: str = HEAD) -> None:
+        """Write the file, and say nothing of it."""
+        self.file.write_text(head + body)
+
+    async def edit(self, body: str, head: str = HEAD) -> None:
+        """Edit the file, and return when that has been seen."""
+        self.write(body, head)
+        self._edits.put_nowait([str(self.file)])
+        await self._edits.join()
+
+    def send(self, **message: Any) -> None:
+        """Send a message to the server."""
+        os.write(self._to_server, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    def begin(self, method: str, **params: Any) -> asyncio.Future[dict[str, Any]]:
+        """Send a request, and return what will be its answer."""
+        id_ = self.last = next(self._ids)
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers[id_] = answer
+        self.send(id=id_, method=method, params=params)
+        return answer
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """Send a request, and return its result."""
+        answer = await asyncio.wait_for(self.begin(method, **params), PATIENCE)
+        assert "result" in answer, answer
+        return answer["result"]  # type: ignore[no-any-return]
+
+    async def call(self, tool: str, **rest: Any) -> str:
+        """Call a tool, and return the text of its result; that of an error begins with `error: `."""
+        result = await self.ask("tools/call", name=tool, arguments={}, **rest)
+        return ("error: " if result.get("isError") else "") + "".join(
+            each["text"] for each in result["content"]
+        )
+
+    async def names(self, **rest: Any) -> list[str]:
+        """Return the names of the tools."""
+        return [tool["name"] for tool in (await self.ask("tools/list", **rest))["tools"]]
+
+    async def hear(self, is_wanted: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        """Wait for a notification or question, and return it; it, and all that came before it, is heard no more."""
+        while True:
+            for number, message in enumerate(self.heard):
+                if is_wanted(message):
+                    del self.heard[: number + 1]
+                    return message
+            self._news.clear()
+            await asyncio.wait_for(self._news.wait(), PATIENCE)
+
+    async def hear_of(self, method: str) -> dict[str, Any]:
+        """Wait for a notification or question of a method."""
+        return await self.hear(lambda message: message["method"] == method)
+
+    async def initialize(self, revision: str = "2025-06-18") -> dict[str, Any]:
+        """Open a session."""
+        client = {"name": "host", "version": "1"}
+        result = await self.ask(
+            "initialize", protocolVersion=revision, capabilities={"elicitation": {}}, clientInfo=client
+        )
+        self.send(method="notifications/initialized")
+        return result
+
+    async def told(self) -> AsyncGenerator[list[str]]:
+        """Yield what `edit` has said."""
+        yield []
+        while True:
+            yield await self._edits.get()
+            self._edits.task_done()
+
+    async def read(self, reader: asyncio.StreamReader) -> None:
+        """Take what comes from the server."""
+        while line := await reader.readline():
+            message = json.loads(line)
+            if "method" in message:
+                self.heard.append(message)
+                self._news.set()
+            else:
+                self._answers.pop(message["id"]).set_result(message)
+
+    def at(self, descriptor: int) -> None:
+        """Say where the server reads."""
+        self._to_server = descriptor
+
+    def hang_up(self) -> None:
+        """End the input of the server."""
+        os.close(self._to_server)
+        self._to_server = -1
+
+
+@asynccontextmanager
+async def edited(folder: Path, body: str, head: str = HEAD) -> AsyncIterator[Edited]:
+    """Serve a file to a host, and start it anew when it is edited."""
+    host = Edited(folder / "server.py")
+    host.write(body, head)
+    from_host, to_server = os.pipe()
+    from_server, to_host = os.pipe()
+    host.at(to_server)
+    reader = asyncio.StreamReader(limit=2**24)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_server, "rb", buffering=0)
+    )
+    command = [sys.executable, "-m", "mcpkit", "run", str(host.file)]
+    supervisor = Supervisor(
+        command, environment(), host.told(), StandardStreams(from_host, to_host, SafeOutput())
+    )
+    host.serving = asyncio.ensure_future(supervisor.serve())
+    reading = asyncio.ensure_future(host.read(reader))
+    try:
+        yield host
+        if not host.serving.done():
+            host.hang_up()
+        await asyncio.wait_for(host.serving, PATIENCE)
+    finally:
+        for task in (host.serving, reading):
+            task.cancel()
+        await asyncio.gather(host.serving, reading, return_exceptions=True)
+        transport.close()
+        for descriptor in (from_host, to_host):
+            os.close(descriptor)
+
+
+ONE = """
+@shop.tool
+def one() -> str:
+    return "first"
+"""
+
+
+TALKING = """
+@shop.tool
+async def talk(ctx: Context) -> str:
+    await ctx.debug("heard")
+    shop.resource_updated("data://stock")
+    return "talked"
+
+@shop.resource("data://stock")
+def stock() -> str:
+    return "none"
+"""
+
+
+SLOW = """
+@shop.tool
+async def slow(ctx: Context) -> str:
+    await ctx.info("begun")
+    await asyncio.sleep(3600)
+
+@shop.resource("data://slow")
+async def read(ctx: Context) -> str:
+    await ctx.info("begun")
+    await asyncio.sleep(3600)
+
+@shop.tool
+async def ask(ctx: Context) -> str:
+    return str(await ctx.elicit("How many?", int))
+
+@shop.tool
+async def held(ctx: Context) -> str:
+    await ctx.info("begun")
+    while not Path(__file__).with_name("go").exists():
+        await asyncio.sleep(0.01)
+    return "held"
+"""
+
+
+async def test_ten_edits_reach_a_host_that_has_connected_once(tmp_path: Path) -> None:
+    async with edited(tmp_path, ONE + TALKING) as host:
+        declared = (await host.initialize())["capabilities"]
+        assert declared["prompts"] == {"listChanged": True}
+        assert await host.ask("prompts/list") == {"prompts": []}
+        await host.ask("logging/setLevel", level="debug")
+        await host.ask("resources/subscribe", uri="data://stock")
+        assert await host.names() == ["one", "talk"]
+        for number in range(1, 6):
+            await host.edit(ONE.replace("first", f"edit {number}") + TALKING)
+            await host.hear_of("notifications/resources/updated")
+            assert await host.call("one") == f"edit {number}"
+        assert not [each for each in host.heard if each["method"].endswith("list_changed")]
+
+        assert await host.call("talk") == "talked"  # what has been agreed upon, a new process knows
+        assert (await host.hear_of("notifications/message"))["params"]["level"] == "debug"
+        assert (await host.hear_of("notifications/resources/updated"))["params"] == {"uri": "data://stock"}
+
+        await host.edit(ONE + "\ndef broken(:\n")
+        answer = await host.call("one")
+        assert re.search(r"^error: .*server\.py:11: SyntaxError: invalid syntax", answer), answer
+        assert await host.names() == ["one", "talk"]
+        assert (await host.begin("prompts/get", name="x"))["error"]["code"] == -32603
+
+        await host.edit(ONE + TALKING + "@shop.tool\ndef two() -> int:\n    return 2\n")
+        await host.hear_of("notifications/tools/list_changed")
+        assert await host.names() == ["one", "talk", "two"]
+        await host.edit(ONE + "@shop.prompt\ndef greet() -> str:\n    return 'hello'\n")
+        told = {(await host.hear(lambda each: "list_changed" in each["method"]))["method"] for _ in range(3)}
+        assert told == {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
+        assert [each["name"] for each in (await host.ask("prompts/list"))["prompts"]] == ["greet"]
+        await host.edit("1 / 0\n")
+        assert "server.py:6: ZeroDivisionError: division by zero" in await host.call("one")
+        await host.edit(ONE)
+        await host.hear_of("notifications/prompts/list_changed")
+        assert await host.call("one") == "first"
+
+
+async def test_what_runs_may_finish_for_a_while_and_is_then_answered_and_never_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "DRAIN", 60)
+    async with edited(tmp_path, SLOW) as host:
+        await host.initialize()
+        held = host.begin("tools/call", name="held", arguments={})
+        await host.hear_of("notifications/message")
+        await host.edit(SLOW)
+        later = host.begin("tools/list")
+        assert await host.ask("ping") == {}
+        (tmp_path / "go").touch()
+        assert (await held)["result"]["content"][0]["text"] == "held"
+        assert len((await later)["result"]["tools"]) == 3
+
+        monkeypatch.setattr(supervisor, "DRAIN", 0.1)
+        tool = host.begin("tools/call", name="slow", arguments={})
+        read = host.begin("resources/read", uri="data://slow")
+        asking = host.begin("tools/call", name="ask", arguments={})
+        methods = ["elicitation/create", *["notifications/message"] * 2]  # what has begun, and the question
+        await until(lambda: sorted(each["method"] for each in host.heard) == methods)
+        question = await host.hear_of("elicitation/create")
+        await host.edit(SLOW)
+        for answer in (await tool, await asking):
+            assert answer["result"]["isError"] is True
+            assert "may or may not have happened" in answer["result"]["content"][0]["text"]
+        assert (await read)["error"]["code"] == -32603
+        cancelled = await host.hear_of("notifications/cancelled")
+        assert cancelled["params"]["requestId"] == question["id"]
+
+        again = host.begin("tools/call", name="ask", arguments={})
+        another = await host.hear_of("elicitation/create")
+        assert another["id"] != question["id"]
+        host.send(
+            id=question["id"], result={"action": "accept", "content": {"value": 1}}
+        )  # nobody waits for it
+        host.send(id=another["id"], result={"action": "accept", "content": {"value": 2}})
+        assert "2" in (await again)["result"]["content"][0]["text"]
+
+
+async def test_requests_wait_while_a_process_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with edited(tmp_path, ONE) as host:
+        await host.initialize()
+        assert await host.names() == ["one"]
+        await host.edit(
+            "import time\nPath(__file__).with_name('begun').touch()\n"
+            "while not Path(__file__).with_name('go').exists():\n    time.sleep(0.01)\n"
+            + ONE.replace("first", "second")
+        )
+        await until((tmp_path / "begun").exists)
+        monkeypatch.setattr(supervisor, "WAIT", 0.05)
+        assert "has not been ready for 0.05 s" in await host.call("one")
+        assert await host.names() == ["one"]
+        monkeypatch.undo()
+        waiting = host.begin("tools/call", name="one", arguments={})
+        given_up = host.begin("tools/call", name="one", arguments={})
+        host.send(method="notifications/cancelled", params={"requestId": host.last})
+        assert await host.ask("ping") == {}
+        (tmp_path / "go").touch()
+        assert (await waiting)["result"]["content"][0]["text"] == "second"
+        assert await host.call("one") == "second"
+        assert not given_up.done()
+
+
+async def test_a_process_that_ends_is_answered_for_until_the_next_edit(tmp_path: Path) -> None:
+    ending = ONE + "@shop.tool\ndef end() -> None:\n    os._exit(3)\n"
+    async with edited(tmp_path, ending) as host:
+        await host.initialize()
+        assert await host.names() == ["one", "end"]
+        answer = await host.call("end")
+        assert answer.startswith("error: The server is gone, and this may or may not have happened")
+        assert "it has ended with exit code 3" in await host.call("one")
+        assert await host.names() == ["one", "end"]
+        await host.edit(ONE)
+        await host.hear_of("notifications/tools/list_changed")
+        assert await host.call("one") == "first"
+
+
+async def test_a_host_may_connect_to_a_server_that_is_broken(tmp_path: Path) -> None:
+    async with edited(tmp_path, "def broken(:\n") as host:
+        opened = await host.initialize("2025-03-26")
+        assert opened["protocolVersion"] == "2025-03-26"
+        assert await host.names() == []
+        assert "server.py:6: SyntaxError" in await host.call("one")
+        await host.ask("logging/setLevel", level="debug")
+        await host.edit(ONE + TALKING)
+        await host.hear_of("notifications/tools/list_changed")
+        await host.call("talk")
+        assert (await host.hear_of("notifications/message"))["params"]["level"] == "debug"
+
+
+CACHED = HEAD.replace(
+    "secret=None", "cache={'tools/list': Cache(ttl=300), 'server/discover': Cache(ttl=300)}"
+).replace("import Context", "import Cache, Context")
+
+
+ASKING = """
+@shop.tool
+async def ask(ctx: Context) -> str:
+    return f"EDIT {(await ctx.elicit('How many?', int)).value}"
+
+@shop.tool
+def restock() -> str:
+    shop.resource_updated("data://stock")
+    return "done"
+
+@shop.resource("data://stock")
+def stock() -> str:
+    return "none"
+"""
+
+
+def begin_listening(host: Edited) -> int:
+    wanted = {"toolsListChanged": True, "promptsListChanged": True, "resourceSubscriptions": ["data://stock"]}
+    host.begin("subscriptions/listen", notifications=wanted, _meta=META)
+    return host.last
+
+
+def told(kind: str, id_: int, **params: Any) -> dict[str, Any]:
+    return {
+        "jsonrpc": "2.0",
+        "method": f"notifications/{kind}",
+        "params": {**params, "_meta": {SUBSCRIPTION_ID: id_}},
+    }
+
+
+async def test_open_listens_live_on_under_their_ids(tmp_path: Path) -> None:
+    async with edited(tmp_path, ASKING) as host:
+        id_ = begin_listening(host)
+        honoured = {
+            "toolsListChanged": True,
+            "promptsListChanged": True,
+            "resourceSubscriptions": ["data://stock"],
+        }
+        expected = told("subscriptions/acknowledged", id_, notifications=honoured)
+        assert await host.hear(bool) == expected
+        assert await host.names(_meta=META) == ["ask", "restock"]
+        for body, kinds in (
+            (ASKING + "@shop.tool\ndef more() -> int:\n    return 1\n", ["tools"]),
+            (ASKING + "@shop.prompt\ndef greet() -> str:\n    return 'hello'\n", ["tools", "prompts"]),
+            (ASKING + "# nothing new\n@shop.prompt\ndef greet() -> str:\n    return 'hello'\n", []),
+        ):
+            await host.edit(body)
+            for kind in kinds:
+                assert await host.hear(bool) == told(f"{kind}/list_changed", id_)
+            assert await host.hear(bool) == told("resources/updated", id_, uri="data://stock")
+        assert await host.call("restock", _meta=META) == "done"
+        assert await host.hear(bool) == told(
+            "resources/updated", id_, uri="data://stock"
+        )  # of the new process
+
+        await host.edit("def broken(:\n")
+        assert "SyntaxError" in await host.call("restock", _meta=META)
+        other = begin_listening(host)
+        assert await host.hear(bool) == told("subscriptions/acknowledged", other, notifications=honoured)
+        host.send(method="notifications/cancelled", params={"requestId": id_})
+        await host.edit(ASKING)
+        assert await host.hear(bool) == told("prompts/list_changed", other)
+        assert await host.hear(bool) == told("resources/updated", other, uri="data://stock")
+        assert await host.call("restock", _meta=META) == "done"
+        assert await host.hear(bool) == told("resources/updated", other, uri="data://stock")
+        assert host.heard == []
+
+
+async def test_nothing_may_be_kept_and_states_live_on(tmp_path: Path) -> None:
+    async with edited(tmp_path, ASKING.replace("EDIT", "before"), CACHED) as host:
+        discovered = await host.ask("server/discover", _meta=META)
+        assert discovered["ttlMs"] == 0
+        assert discovered["capabilities"]["prompts"] == {"listChanged": True}
+        listed = await host.ask("tools/list", _meta=META)
+        assert (listed["ttlMs"], listed["cacheScope"]) == (0, "public")
+        asked = await host.ask("tools/call", name="ask", arguments={}, _meta=META)
+        assert asked["resultType"] == "input_required"
+        await host.edit("1 / 0\n")
+        assert "ZeroDivisionError" in await host.call("ask", _meta=META)
+        assert await host.ask("server/discover", _meta=META) == discovered
+        assert await host.ask("tools/list", _meta=META) == listed
+        assert (await host.ask("resources/templates/list", _meta=META))["ttlMs"] == 0
+        await host.edit(ASKING.replace("EDIT", "after"), CACHED)
+        responses = {key: {"action": "accept", "content": {"value": 3}} for key in asked["inputRequests"]}
+        again = await host.ask(
+            "tools/call",
+            name="ask",
+            arguments={},
+            requestState=asked["requestState"],
+            inputResponses=responses,
+            _meta=META,
+        )
+        assert again["content"][0]["text"] == "after 3"
