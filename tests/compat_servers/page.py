@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from migrated import Migrated
-from suites import Passed
+from suites import Migrated, Passed
 
+from tests.compat_servers.peers import Difference, Verdict
 from tests.compat_servers.servers import DIFFERS, INSTALLED, ROOT_FOLDER, SERVERS, Server
-from tests.helpers.published.compare import Difference, Verdict
 
 PAGE = ROOT_FOLDER / "docs" / "reference" / "compat-servers.md"
 

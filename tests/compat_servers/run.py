@@ -18,14 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from migrated import migrate
 from page import Row, keep_migrated, keep_rows, keep_suite, write
-from suites import SUITES, Suite, run_suite
+from suites import SUITES, Suite, migrate, run_suite
 
+from tests.compat_servers.peers import Http, Kit, Plan, Stdio, Step, compare, free_port, travel
 from tests.compat_servers.servers import INSTALLED, SERVERS, Server
-from tests.helpers.published.compare import compare
-from tests.helpers.published.journey import Kit, Plan, Step, travel
-from tests.helpers.published.peers import Http, Stdio, free_port
 
 REVISIONS = ("2025-11-25", "2024-11-05")
 NOWHERE = "http://127.0.0.1:9"  # a proxy that nothing listens at: what looks for the network fails at once

@@ -19,8 +19,7 @@ from pathlib import Path
 import pytest
 from agents import AGENTS, Agent
 from host import Finished, Host
-from installed import PLAIN, SETTINGS, Given, Qodercli, listed, targets
-from logins import at_a_provider, by_a_proxy, logs_in
+from installed import PLAIN, SETTINGS, Given, Qodercli, at_a_provider, by_a_proxy, listed, logs_in, targets
 
 from tests.helpers.browser import browsing
 from tests.helpers.serving import serving
