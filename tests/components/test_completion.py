@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from mcpkit import Complete, Context, ProtocolError, Server
+from mcpkit import Complete, Context, ProtocolError, Server, current_context
 from mcpkit.protocol.revisions import STATELESS
 from mcpkit.testing import Client, connect
 from tests.helpers.tables import each_row
@@ -166,3 +166,26 @@ async def test_context_of_request(server: Server, revision: str) -> None:
     assert ctx.server is server
     assert ctx.state is None
     assert ctx.request_id == 2
+
+
+async def test_context_log_without_declared_logging_is_error() -> None:
+    errors: list[str] = []
+
+    async def log() -> None:
+        try:
+            await current_context().info("hello")
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    silent = Server("silent")
+    silent.tool(log)
+    async with connect(silent, revision="2025-11-25") as client:
+        await client.call("log")
+        assert client.notifications == []
+    assert "does not declare logging" in errors[0]
+
+    outspoken = Server("outspoken", offers={"logging"})
+    outspoken.tool(log)
+    async with connect(outspoken, revision="2025-11-25") as client:
+        await client.call("log")
+        assert [message["params"]["data"] for message in client.notifications] == ["hello"]

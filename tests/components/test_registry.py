@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import ProtocolError, RegistrationError, Registry, Server, prompt, resource, tool
+from mcpkit import Extension, ProtocolError, RegistrationError, Registry, Server, prompt, resource, tool
+from mcpkit.middleware import CallNext, Request
 from mcpkit.testing import Client, connect
 from tests.helpers.tables import each_row
 
@@ -400,3 +401,35 @@ async def test_included_remove_sends_one_notification_per_list(revision: str) ->
         with pytest.raises(ProtocolError, match="Unknown tool: forecast"):
             await client.call("forecast")
         task.cancel()
+
+
+async def test_included_remove_takes_back_extension() -> None:
+    extension = Extension("com.example/notes", {"colour": "red"})
+    extension.tool(lambda: "noted", name="note")
+    seen: list[str] = []
+
+    @extension.middleware
+    async def see(request: Request, call_next: CallNext) -> Any:
+        seen.append(request.method)
+        return await call_next(request)
+
+    inner, outer = Registry(), Server("outer")
+    included = inner.include(extension)
+    outer.include(inner)
+    outer.tool(lambda: "", name="own")
+    async with connect(outer) as client:
+        assert "com.example/notes" in client.server_capabilities["extensions"]
+        await client.call("note")
+        seen.clear()
+        included.remove()
+        await client.call("own")
+        assert seen == []
+        assert "extensions" not in (await client.request("server/discover"))["capabilities"]
+    again = outer.include(extension)
+    other = Registry()
+    other.include(extension)
+    outer_too = outer.include(other, prefix="too")
+    again.remove()
+    assert outer.extensions == {"com.example/notes": extension}
+    outer_too.remove()
+    assert outer.extensions == {}

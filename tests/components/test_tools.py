@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
@@ -305,3 +306,41 @@ def test_tool_wrapper_without_wraps_is_refused(decorator: Callable[..., Any], na
         RegistrationError, match=rf"wrapper: {names} say nothing.* @functools\.wraps\(function\)"
     ):
         register(decorator(lambda a: a))
+
+
+async def test_tool_result_without_promised_data_is_error(server: Server) -> None:
+    @server.tool
+    def f(broken: bool) -> int:
+        return ToolResult("text") if broken else ToolResult("text", structured=1)  # type: ignore[return-value]
+
+    async with connect(server) as client:
+        assert (await client.call("f", {"broken": False})).structured == 1
+        refused = await client.call("f", {"broken": True})
+    assert refused.is_error
+    assert (
+        refused.text == "the tool ran, but its type promises structured data: pass structured= to ToolResult"
+    )
+
+
+@pytest.mark.parametrize("name", ["ctx", "context"])
+def test_tool_untyped_context_parameter_is_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+    namespace: dict[str, Any] = {}
+    exec(f"def look({name}, a=1): return a\ndef lazily(a=1, {name}=None): return a", namespace)
+    server.tool(namespace["look"])
+    server.prompt(namespace["lazily"])
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (
+            logging.WARNING,
+            (
+                f"{kind}: the parameter {name!r} has no type, so it is an argument that the client fills in; "
+                f"if the Context is meant, write `{name}: Context`"
+            ),
+        )
+        for kind in ("tool 'look'", "prompt 'lazily'")
+    ]
+    for uri in ("a://b", "a://{a}"):
+        with pytest.raises(
+            RegistrationError, match=f"the parameter {name!r}: if the Context is meant, write"
+        ):
+            server.resource(uri)(namespace["look"])

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import pytest
 
 from mcpkit import (
+    Cache,
     Complete,
     Context,
     MissingCapabilityError,
@@ -346,3 +347,48 @@ async def test_requires_missing_capability_is_tool_error_in_session(requiring: S
     assert result.is_error
     assert "lacks the capabilit" in result.text
     assert "sampling" in result.text
+
+
+async def test_visible_list_pages_are_cached_privately(server: Server):
+    server.page_size = 1
+    server.engine.runtime.cache["tools/list"] = Cache(300)
+    for principal in (ADMIN, USER):
+        async with connect(server, principal=principal) as client:
+            page = await client.request("tools/list")
+            assert (page["cacheScope"], page["ttlMs"]) == ("private", 300_000)
+            while "nextCursor" in page:
+                page = await client.request("tools/list", {"cursor": page["nextCursor"]})
+                assert (page["cacheScope"], page["ttlMs"]) == ("private", 300_000)
+    server.tools.disable("erase")
+    async with connect(server, principal=USER) as client:
+        assert (await client.request("tools/list"))["cacheScope"] == "public"
+        assert (await client.request("prompts/list"))["cacheScope"] == "private"
+
+
+async def test_visible_resource_read_is_cached_privately():
+    server = Server("s", cache={"resources/read": Cache(60)})
+
+    @server.resource("data://a", visible=is_admin)
+    def a() -> str:
+        return "for admins"
+
+    @server.resource("data://{name}", cache=Cache(60))
+    def any_(name: str) -> str:
+        return f"for all: {name}"
+
+    @server.resource("open://a")
+    def open_() -> str:
+        return "open"
+
+    async def scope(principal: Principal, uri: str) -> tuple[str, str]:
+        async with connect(server, principal=principal) as client:
+            result = await client.request("resources/read", {"uri": uri})
+            return result["contents"][0]["text"], result["cacheScope"]
+
+    assert await scope(ADMIN, "data://a") == ("for admins", "private")
+    assert await scope(USER, "data://a") == ("for all: a", "private")  # others read something else there
+    assert await scope(USER, "data://b") == (
+        "for all: b",
+        "private",
+    )  # or it would tell that there is data://a
+    assert await scope(USER, "open://a") == ("open", "public")

@@ -7,6 +7,7 @@ import collections
 import datetime as dt
 import enum
 import io
+import json
 import types
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -21,8 +22,10 @@ import numpy.typing as npt
 import pandas as pd  # type: ignore[import-untyped]
 import polars as pl
 import pytest
+import sqlalchemy as sa
 from pydantic import BaseModel
-from typing_extensions import TypedDict
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, deferred, mapped_column
+from typing_extensions import Required, TypedDict, Unpack
 
 from mcpkit import ArgumentsError, RegistrationError, Server, json_type
 from mcpkit.content.foreign import encoder
@@ -325,3 +328,59 @@ def test_json_type_wrong_declaration_is_refused(options: Any, message: str) -> N
     with pytest.raises(RegistrationError, match=message):
         json_type(Fresh, **{"encode": str, **options})
     assert declarations.declared(Fresh) is None
+
+
+class Base(DeclarativeBase):
+    """Tables."""
+
+
+class User(Base):
+    __tablename__ = "user"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    note: Mapped[str | None] = deferred(mapped_column(sa.String))
+
+
+def test_foreign_sqlalchemy_rows_are_objects() -> None:
+    engine = sa.create_engine("sqlite://")
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add(User(id=1, name="Ada"))
+        session.commit()
+        row = session.execute(sa.select(User.id, User.name)).one()
+        mapping = session.execute(sa.select(User.id, User.name)).mappings().one()
+        user = session.execute(sa.select(User)).scalar_one()
+        assert encoded(row) == encoded(mapping) == encoded(user) == {"id": 1, "name": "Ada"}
+        session.commit()
+    with pytest.raises(ValueError, match="a User whose column 'id' is not loaded; refresh it"):
+        encoded(user)
+    engine.dispose()
+
+
+class Options(TypedDict, total=False):
+    city: Required[str]
+    days: int
+
+
+async def test_kwargs_of_typed_dict_are_arguments() -> None:
+    server = Server("foreign")
+
+    @server.tool
+    def travel(by: str, **options: Unpack[Options]) -> str:
+        """Travel.
+
+        Args:
+            city: Where to.
+        """
+        return json.dumps({"by": by, **options})
+
+    async with connect(server) as client:
+        (tool,) = await client.list_tools()
+        assert tool["inputSchema"] == {"type": "object", "properties": {"by": {"type": "string"},
+            "city": {"type": "string", "description": "Where to."}, "days": {"type": "integer"}},
+            "required": ["by", "city"], "additionalProperties": False}  # fmt: skip
+        assert (
+            await client.call("travel", {"by": "bus", "city": "Rome"})
+        ).text == '{"by": "bus", "city": "Rome"}'
+        refused = await client.call("travel", {"by": "bus", "city": "Rome", "dayz": 2})
+        assert refused.text == 'dayz: unknown argument; did you mean "days"?'

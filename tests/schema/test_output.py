@@ -7,7 +7,7 @@ import datetime as dt
 import enum
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Union
@@ -28,6 +28,7 @@ from pydantic import (
 )
 
 from mcpkit import Server
+from mcpkit.common import built
 from mcpkit.common.errors import OutputError, RegistrationError
 from mcpkit.protocol.jsonrpc import encode
 from mcpkit.schema import Output
@@ -233,3 +234,37 @@ async def test_output_of_unannotated_serializer_is_sent(annotation: Any, value: 
     assert not result.is_error, result.text
     assert result.structured == data
     Draft202012Validator(tool.get("outputSchema", {})).validate(result.structured)
+
+
+class Thing(BaseModel):
+    type: str
+    cls: int = 1
+    extras_schema: str = "none"
+    schema_like: dict[str, Any] = {"type": "model", "cls": "Thing"}
+
+
+@dataclass
+class Parcel:
+    type: Thing
+    more: dict[str, Any] = field(default_factory=lambda: {"type": "dataclass"})
+
+
+@pytest.mark.parametrize("can_be_told", [True, False], ids=["of pydantic 2.13", "of older ones"])
+async def test_output_fields_named_like_pydantic_schema_keys(
+    can_be_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(built, "_CAN_BE_TOLD", can_be_told and built._CAN_BE_TOLD)
+    server = Server("things")
+
+    @server.tool
+    def echo(box: Parcel) -> Parcel:
+        return box
+
+    sent = {"type": {"type": "model"}}
+    async with connect(server) as client:
+        echoed = await client.call("echo", {"box": sent})
+        assert echoed.structured == {"type": {"type": "model", "cls": 1, "extras_schema": "none",
+            "schema_like": {"type": "model", "cls": "Thing"}},
+            "more": {"type": "dataclass"}}, echoed.text  # fmt: skip
+        refused = await client.call("echo", {"box": {"type": {"type": True}}})
+        assert refused.text == "box.type.type: expected a string, got true"

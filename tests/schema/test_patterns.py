@@ -207,3 +207,14 @@ def test_pattern_mismatch_is_explained_in_linear_time() -> None:
     ):
         with pytest.raises(ArgumentsError, match="expected a string that matches"):
             arguments.validate({"value": "a" * 60 + "!"})
+
+
+def test_pattern_of_property_names_is_bounded() -> None:
+    schema = {
+        "type": "object",
+        "patternProperties": {EXPONENTIAL: {"type": "integer"}},
+        "additionalProperties": False,
+    }
+    checked = explicit.CheckedSchema(schema, "input_schema")
+    assert checked.fits({"a" * 40: 1})
+    assert not checked.fits({"a" * 60 + "b": 1})
