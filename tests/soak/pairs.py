@@ -41,21 +41,21 @@ SCOPES = {
     "odd": Scope("Odd"),
 }
 ISSUERS = ("https://one.example", "https://two.example")
-NOBODY = "nobody"
+ANONYMOUS = "anonymous"
 
 
 def mark_of(who: Principal) -> str:
-    """Return what the server says of who asks: it differs for all of them."""
-    return NOBODY if who.id is None else f"{who.id} by {who.client_id}"
+    """The name of a principal in responses, which differs for each principal and client."""
+    return ANONYMOUS if who.id is None else f"{who.id} by {who.client_id}"
 
 
 def box_of(id_: str | None) -> str:
-    """Return whose updates go by this name: those of a principal, by whichever client."""
+    """The name of the inbox of a principal, the same for all its clients."""
     return hashlib.sha256(str(id_).encode()).hexdigest()[:16]
 
 
 class Readable(TokenVerifier):
-    """Takes tokens that say in JSON whose they are."""
+    """Accepts tokens that are JSON with the principal."""
 
     issuers = ISSUERS
 
@@ -88,7 +88,7 @@ def make_server(shared: Sqlite) -> Server:
         )
 
     @server.resource("inbox://mine", anonymous=True, cache=Cache(60))
-    def mine(ctx: Context) -> str:
+    def own(ctx: Context) -> str:
         return f"who=<{mark_of(ctx.principal)}>"
 
     def entries(who: Principal) -> Iterable[dict[str, Any]]:
@@ -110,25 +110,17 @@ AT_ONCE = 24
 
 
 class LeakedError(AssertionError):
-    """Somebody was told of somebody else."""
+    """A response names another principal."""
 
 
 class _Unkept(list[Answer]):
-    """Keeps nothing."""
+    """A list that stays empty."""
 
     def append(self, answer: Answer, /) -> None: ...
 
 
 class World:
-    """Two workers with one file.
-
-    Args:
-        folder: Where the file is.
-        seed: What everything is drawn from.
-
-    Attributes:
-        counts: What has happened.
-    """
+    """Two servers with one file; everything is drawn from the seed."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -175,19 +167,12 @@ class World:
             for number in range(2):
                 if self.draw.random() < 0.5:
                     await self.restart(number)
-            await asyncio.gather(*(pair.go_on() for pair in batch))
+            await asyncio.gather(*(pair.continue_() for pair in batch))
             self.counts["pairs"] += len(batch)
 
 
 class Actor:
-    """One of a pair.
-
-    Args:
-        world: Where it lives.
-        issuer: Who has said whose the tokens are.
-        subject: Which user it is; None for a client by itself.
-        client_id: The client.
-    """
+    """One principal of a pair; `subject` is None for a client without a user."""
 
     def __init__(self, world: World, issuer: str, subject: str | None, client_id: str) -> None:
         self.world = world
@@ -198,7 +183,7 @@ class Actor:
         make = user(issuer, subject, client_id=client_id) if subject else client_by_itself(issuer, client_id)
         self.id, self.mark, self.box = make.id, mark_of(make), box_of(make.id)
         self.session: Session | None = None
-        self.is_nobodys = False
+        self.is_anonymous = False
         self.state: str | None = None
 
     @property
@@ -216,14 +201,14 @@ class Actor:
 
     # What it does
 
-    async def told(self, answer: Answer, *, mark: str | None = None) -> str:
-        """Return all that an answer says: it names nobody else."""
+    async def check_response(self, answer: Answer, *, mark: str | None = None) -> str:
+        """Return the text of a response; it must name no other principal."""
         await answer.whole()
         self.world.counts["requests"] += 1
         return self.check(answer.body.decode(), self.mark if mark is None else mark)
 
     def check(self, text: str, mark: str) -> str:
-        """Raise where a text names somebody else."""
+        """Raise LeakedError if a text names another principal."""
         if others := set(MARK.findall(text)) - {mark}:
             raise LeakedError(f"{mark} was told of {others}: {text[:500]}")
         if mark == self.mark and (
@@ -232,17 +217,17 @@ class Actor:
             raise LeakedError(f"{mark} was told of {boxes}: {text[:500]}")
         return text
 
-    async def open(self, *, as_nobody: bool) -> None:
+    async def open(self, *, anonymous: bool) -> None:
         """Open a session."""
-        client, token = self.world.any(), {} if as_nobody else self.token
+        client, token = self.world.any(), {} if anonymous else self.token
         answer = client.post(initialize(**ASKING), token, judge=Lenient(client))
-        await self.told(answer)
+        await self.check_response(answer)
         assert answer.status == 200, answer.body
         self.session = Session(client, "2025-11-25", answer.headers["mcp-session-id"], answer.judge)
-        self.is_nobodys = as_nobody
+        self.is_anonymous = anonymous
         ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         assert (await self.at().post(ready, token).whole()).status == 202
-        self.world.counts["sessions of nobody" if as_nobody else "sessions"] += 1
+        self.world.counts["anonymous sessions" if anonymous else "sessions"] += 1
 
     def at(self) -> Session:
         """Return its session at one of the workers."""
@@ -255,24 +240,24 @@ class Actor:
             answer = self.at().call("say", headers=self.token)
         else:
             answer = self._ask("tools/call", {"name": "say", "arguments": {}})
-        assert f"who=<{self.mark}>" in await self.told(answer), (answer.status, answer.body)
+        assert f"who=<{self.mark}>" in await self.check_response(answer), (answer.status, answer.body)
 
     async def read_lists(self) -> None:
         """Request the tools, the resources and a resource of the principal."""
-        tools = json.loads(await self.told(self._ask("tools/list", {})))["result"]
+        tools = json.loads(await self.check_response(self._ask("tools/list", {})))["result"]
         expected = ["say", "ask", *(["odd"] if "odd" in self.scopes else []), f"of_{self.issuer[8:11]}"]
         assert [each["name"] for each in tools["tools"]] == expected
-        resources = await self.told(self._ask("resources/list", {}))
-        content = await self.told(self._ask("resources/read", {"uri": "inbox://mine"}))
+        resources = await self.check_response(self._ask("resources/list", {}))
+        content = await self.check_response(self._ask("resources/read", {"uri": "inbox://mine"}))
         for text in (resources, content):
             assert f"who=<{self.mark}>" in text
             assert '"cacheScope":"private"' in text.replace(" ", "")
 
-    async def be_asked(self) -> None:
+    async def begin_question(self) -> None:
         """Begin a request of the stateless era that has to be gone on with."""
-        result = json.loads(await self.told(self._ask("tools/call", {"name": "ask", "arguments": {}})))[
-            "result"
-        ]
+        result = json.loads(
+            await self.check_response(self._ask("tools/call", {"name": "ask", "arguments": {}}))
+        )["result"]
         self.state = result["requestState"]
 
     def answer(self, state: str) -> Answer:
@@ -299,12 +284,7 @@ class Actor:
 
 
 class Pair:
-    """Two who have nothing in common, or a user and a client, or one user by two clients.
-
-    Args:
-        world: Where they live.
-        number: Which pair it is.
-    """
+    """Two principals that differ in the user, the issuer, the client, or the kind."""
 
     def __init__(self, world: World, number: int) -> None:
         draw = self.draw = world.draw
@@ -328,18 +308,18 @@ class Pair:
     async def begin(self) -> None:
         """Open sessions, and begin what is gone on with after a restart."""
         for each in self.both:
-            await each.open(as_nobody=self.draw.random() < 0.4)
-            await each.be_asked()
+            await each.open(anonymous=self.draw.random() < 0.4)
+            await each.begin_question()
         await self._some_steps()
 
-    async def go_on(self) -> None:
+    async def continue_(self) -> None:
         """Go on with it, at other workers and with other tokens."""
         for each in self.both:
             each.renew()
-        await self._adopt()
+        await self._claim_anonymous_sessions()
         await self._some_steps()
-        await self._intrude()
-        await self._go_on_with_states()
+        await self._use_sessions_of_the_other()
+        await self._continue_questions()
         await self._listen()
         for each in self.both:
             if self.draw.random() < 0.5:
@@ -350,51 +330,51 @@ class Pair:
 
     async def _some_steps(self) -> None:
         for each in self.both:
-            if not each.is_nobodys:
+            if not each.is_anonymous:
                 await each.say()
             await each.read_lists()
 
-    async def _adopt(self) -> None:
+    async def _claim_anonymous_sessions(self) -> None:
         """Let both claim a session of nobody's at once: one of them has it, and nobody else ever."""
         for each in self.both:
-            if not each.is_nobodys:
+            if not each.is_anonymous:
                 continue
             assert each.session is not None
             before = each.at().call("say", headers={})
-            assert f"who=<{NOBODY}>" in await each.told(before, mark=NOBODY)
-            rivals = [each.at().call("say", headers=who.token) for who in self.both]
-            for who, answer in zip(self.both, rivals, strict=True):
-                await who.told(answer)
-            winners = [who for who, answer in zip(self.both, rivals, strict=True) if answer.status == 200]
-            assert len(winners) == 1, [answer.status for answer in rivals]
+            assert f"who=<{ANONYMOUS}>" in await each.check_response(before, mark=ANONYMOUS)
+            answers = [each.at().call("say", headers=who.token) for who in self.both]
+            for who, answer in zip(self.both, answers, strict=True):
+                await who.check_response(answer)
+            winners = [who for who, answer in zip(self.both, answers, strict=True) if answer.status == 200]
+            assert len(winners) == 1, [answer.status for answer in answers]
             assert (await each.at().call("say", headers={}).whole()).status == 404
-            each.is_nobodys = False
+            each.is_anonymous = False
             self.world.counts["adoptions"] += 1
             if winners == [each]:
                 continue
-            await each.open(as_nobody=False)  # somebody else has been faster
+            await each.open(anonymous=False)  # somebody else has been faster
 
-    async def _intrude(self) -> None:
+    async def _use_sessions_of_the_other(self) -> None:
         """Come with the other's id in all ways."""
-        for mine, other in (self.both, self.both[::-1]):
+        for own, other in (self.both, self.both[::-1]):
             session = other.at()
-            for token in (mine.token, {}):
+            for token in (own.token, {}):
                 intrusions = [
                     session.call("say", headers=token),
                     session.listen(headers=token),
                     session.client.open("DELETE", headers=session.headers(token)),
                 ]
                 for each in intrusions:
-                    await mine.told(each)
+                    await own.check_response(each)
                     assert each.status == 404, (each.status, each.body)
                     self.world.counts["intrusions"] += 1
 
-    async def _go_on_with_states(self) -> None:
-        for mine, other in (self.both, self.both[::-1]):
-            assert mine.state is not None
-            stolen = other.answer(mine.state)
-            assert "it belongs to another request" in await other.told(stolen)
-            assert f"me who=<{mine.mark}>" in await mine.told(mine.answer(mine.state))
+    async def _continue_questions(self) -> None:
+        for own, other in (self.both, self.both[::-1]):
+            assert own.state is not None
+            stolen = other.answer(own.state)
+            assert "it belongs to another request" in await other.check_response(stolen)
+            assert f"me who=<{own.mark}>" in await own.check_response(own.answer(own.state))
             self.world.counts["states"] += 1
 
     async def _listen(self) -> None:
@@ -414,26 +394,26 @@ class Pair:
             for number, server in enumerate(self.world.servers):
                 server.resource_updated(f"inbox://{each.box}{number}", to=to)
         for each, stream in zip(self.both, streams, strict=True):
-            heard: set[str] = set()
-            while len(heard) < 2:
+            boxes: set[str] = set()
+            while len(boxes) < 2:
                 message = await within(stream.message())
                 assert message is not None, "the stream has ended"
                 text = each.check(json.dumps(message), each.mark)
-                heard.update(BOX.findall(text))
+                boxes.update(BOX.findall(text))
                 self.world.counts["updates"] += 1
-        for number, (mine, other) in enumerate((self.both, self.both[::-1])):
+        for number, (own, other) in enumerate((self.both, self.both[::-1])):
             event = primed[1 - number]
             assert event is not None
-            back = await mine.at().listen(event.id, headers=mine.token).head()  # a stream of its own, at best
+            back = await own.at().listen(event.id, headers=own.token).head()  # a stream of its own, at best
             assert back.status in {200, 400}
-            for told in back.waiting():  # what is told to mine, whatever the stream is called
-                mine.check(told.data or "", mine.mark)
+            for event_ in back.waiting():  # messages for `mine`, whichever stream
+                own.check(event_.data or "", own.mark)
             back.disconnect()
-            await mine.told(back)
-            assert other is not mine
+            await own.check_response(back)
+            assert other is not own
         for each, stream in zip(self.both, streams, strict=True):
             stream.disconnect()
-            await each.told(stream)
+            await each.check_response(stream)
 
 
 async def main(pairs: int, seed: int) -> None:

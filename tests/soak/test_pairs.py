@@ -22,6 +22,6 @@ async def test_no_response_names_another_principal(tmp_path: Path) -> None:
 def test_check_raises_for_another_principal(tmp_path: Path) -> None:
     ada = Actor(World(tmp_path, 1), "https://one.example", "ada", "c")
     assert ada.check(f"who=<{ada.mark}> inbox://{ada.box}", ada.mark)
-    for leak in ("who=<eve>", "who=<nobody>", "inbox://00ff"):
+    for leak in ("who=<eve>", "who=<anonymous>", "inbox://00ff"):
         with pytest.raises(LeakedError):
             ada.check(leak, ada.mark)

@@ -74,12 +74,12 @@ def test_publish_reaches_every_listener_of_the_topic_in_order(engine):
 
 
 def test_listener_receives_only_messages_published_while_subscribed(engine):
-    heard: list[str] = []
+    messages: list[str] = []
     others: list[str] = []
     engine.subscribe("changes", others.append)
     done(engine.publish("changes", "before"))
-    leave = engine.subscribe("changes", heard.append)
-    stay = engine.subscribe("changes", heard.append)
+    leave = engine.subscribe("changes", messages.append)
+    stay = engine.subscribe("changes", messages.append)
     leave()
     leave()
     done(engine.publish("changes", "once"))
@@ -87,49 +87,49 @@ def test_listener_receives_only_messages_published_while_subscribed(engine):
     stay()
     done(engine.publish("changes", "never"))
     eventually(lambda: "never" in others)
-    assert heard == ["once"]
+    assert messages == ["once"]
 
 
 @pytest.mark.slow
 def test_listener_that_receives_all_messages_is_not_notified_of_a_gap(engine):
     for turn in range(2):
-        heard: list[str] = []
-        leave = engine.subscribe("changes", heard.append, lambda: pytest.fail("it has heard all"))
+        messages: list[str] = []
+        leave = engine.subscribe("changes", messages.append, lambda: pytest.fail("it has heard all"))
         done(engine.listening())
-        messages = [f"{turn}/{number}" for number in range(300)]
-        for message in messages:
+        published = [f"{turn}/{number}" for number in range(300)]
+        for message in published:
             done(engine.publish("changes", message))
-        eventually(lambda: len(heard) == 300)
-        assert heard == messages
+        eventually(lambda: len(messages) == 300)
+        assert messages == published
         leave()
         done(engine.publish("changes", "nobody listens"))
 
 
 def test_listener_may_unsubscribe_and_subscribe_while_called(engine):
-    heard: list[str] = []
+    messages: list[str] = []
 
     def once(message: str) -> None:
         leave()
-        heard.append(message)
-        engine.subscribe("changes", heard.append)
+        messages.append(message)
+        engine.subscribe("changes", messages.append)
 
     leave = engine.subscribe("changes", once)
     done(engine.publish("changes", "a"))
-    eventually(lambda: heard == ["a"])
+    eventually(lambda: messages == ["a"])
     done(engine.publish("changes", "b"))
-    eventually(lambda: heard == ["a", "b"])
+    eventually(lambda: messages == ["a", "b"])
 
 
 def test_failing_listener_is_logged_and_others_receive_the_message(engine, caplog):
     def fail(message: str) -> None:
         raise LookupError(message)
 
-    heard: list[str] = []
+    messages: list[str] = []
     engine.subscribe("changes", fail)
-    engine.subscribe("changes", heard.append)
+    engine.subscribe("changes", messages.append)
     with caplog.at_level(logging.ERROR, "mcpkit"):
         done(engine.publish("changes", "a"))
-        eventually(lambda: heard == ["a"])
+        eventually(lambda: messages == ["a"])
     assert "changes" in caplog.text
     assert "LookupError: a" in caplog.text
 
@@ -239,8 +239,8 @@ def test_concurrent_claims_succeed_once(engine, turns):
 
 @pytest.mark.usefixtures("frequent_switches")
 def test_concurrent_publish_and_subscribe_loses_no_message(engine, turns):
-    heard: list[str] = []
-    engine.subscribe("changes", heard.append)
+    messages: list[str] = []
+    engine.subscribe("changes", messages.append)
 
     def work(number: int) -> None:
         for turn in range(turns):
@@ -249,11 +249,11 @@ def test_concurrent_publish_and_subscribe_loses_no_message(engine, turns):
             leave()
 
     in_threads(work)
-    eventually(lambda: len(heard) == THREADS * turns)
+    eventually(lambda: len(messages) == THREADS * turns)
     for number in range(THREADS):
-        own = [message for message in heard if message.startswith(f"{number} ")]
-        assert own == [f"{number} {turn}" for turn in range(turns)]
-    assert len(heard) == THREADS * turns
+        own_messages = [message for message in messages if message.startswith(f"{number} ")]
+        assert own_messages == [f"{number} {turn}" for turn in range(turns)]
+    assert len(messages) == THREADS * turns
 
 
 # Rate-limit buckets

@@ -142,13 +142,13 @@ def test_values_agree_with_a_model(
     model: dict[str, tuple[Stored, float]] = {}
     versions: list[str] = []
 
-    def held(key: str) -> Stored | None:
+    def current(key: str) -> Stored | None:
         stored, expires = model.get(key, (None, 0.0))
         return stored if expires > clock.now else None
 
     def seen(key: str, number: int) -> str | None:
         """The present version where the number is below 0, else any that has ever been."""
-        present = held(key)
+        present = current(key)
         if number < 0:
             return None if present is None else present.version
         return versions[number % len(versions)] if versions else None
@@ -157,10 +157,10 @@ def test_values_agree_with_a_model(
         if step == "wait":
             clock.now += arguments[0]
         elif step == "sweep":
-            assert size(engine) == sum(held(key) is not None for key in model)
+            assert size(engine) == sum(current(key) is not None for key in model)
         elif step == "put":
             key, number, ttl = arguments
-            version, before = seen(key, number), held(key)
+            version, before = seen(key, number), current(key)
             value = b"%d" % len(versions)
             new = put(engine, key, value, version, ttl)
             assert (new is not None) == (version == (None if before is None else before.version))
@@ -170,10 +170,10 @@ def test_values_agree_with_a_model(
                 model[key] = (Stored(value, new), clock.now + ttl)
         else:
             key, number = arguments
-            version, before = seen(key, number), held(key)
+            version, before = seen(key, number), current(key)
             is_latest = before is not None and version == before.version
             assert delete(engine, key, version or "made up") == is_latest
             if is_latest:
                 del model[key]
-        assert [get(engine, key) for key in "ab"] == [held(key) for key in "ab"]
+        assert [get(engine, key) for key in "ab"] == [current(key) for key in "ab"]
     close(engine)

@@ -59,8 +59,8 @@ async def run_task(server: Server, tool: str, **options: Any) -> dict[str, Any]:
 
 
 def result_text(task: dict[str, Any]) -> str:
-    said: str = task["result"]["content"][0]["text"]
-    return said
+    text_: str = task["result"]["content"][0]["text"]
+    return text_
 
 
 async def test_headers_of_parameters_are_stored(server: Server) -> None:

@@ -246,11 +246,11 @@ async def test_items_takes_one_round_trip_per_batch(redis: Redis, server: RedisS
 async def test_long_messages_are_stored_outside_the_log(redis: Redis, server: RedisServer) -> None:
     messages: list[str] = []
     redis.subscribe("t", messages.append)
-    messages = ["a" * (LONG + 1), "b", "c" * 1_000_000]
-    for message in messages:
+    published = ["a" * (LONG + 1), "b", "c" * 1_000_000]
+    for message in published:
         await redis.publish("t", message)
     await until(lambda: len(messages) == 3)
-    assert messages == messages
+    assert messages == published
     assert server.ask("MEMORY", "USAGE", "own:log") < 10_000
     assert all(0 < server.ask("PTTL", key) <= 30_000 for key in server.ask("KEYS", "own:m:*"))
 
