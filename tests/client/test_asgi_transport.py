@@ -144,11 +144,11 @@ async def test_asgi_exception_before_response_is_transport_error() -> None:
         raise ValueError("no such table")
 
     async with client_of(app) as client:
-        with pytest.raises(TransportError) as told:
+        with pytest.raises(TransportError) as reported:
             await client.get("/")
-    assert str(told.value) == "the app has raised ValueError: no such table, without a response"
-    assert isinstance(told.value.__cause__, ValueError)
-    assert told.value.may_have_begun
+    assert str(reported.value) == "the app has raised ValueError: no such table, without a response"
+    assert isinstance(reported.value.__cause__, ValueError)
+    assert reported.value.may_have_begun
 
 
 @pytest.mark.parametrize("error", [ValueError("no such table"), None])
@@ -272,12 +272,12 @@ async def test_lifespan_runs_with_client() -> None:
 async def test_lifespan_startup_failure_is_error() -> None:
     life = Life(failing="startup")
     for _ in range(2):
-        with pytest.raises(TransportError) as told:
+        with pytest.raises(TransportError) as reported:
             async with life.client():
                 pass
-        assert str(told.value) == "the app could not start: ValueError: no such table"
-        assert isinstance(told.value.__cause__, ValueError)
-        assert not told.value.may_have_begun
+        assert str(reported.value) == "the app could not start: ValueError: no such table"
+        assert isinstance(reported.value.__cause__, ValueError)
+        assert not reported.value.may_have_begun
     assert life.seen == ["starting"] * 2
 
 

@@ -95,7 +95,7 @@ async def test_initialize_is_never_cancelled() -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_log_handler_receives_messages_of_level(revision: str) -> None:
-    server, heard = Server("bakery"), list[tuple[str, Any, str | None]]()
+    server, received = Server("bakery"), list[tuple[str, Any, str | None]]()
 
     @server.tool
     async def bake(ctx: Context) -> str:
@@ -104,14 +104,14 @@ async def test_log_handler_receives_messages_of_level(revision: str) -> None:
         return "bread"
 
     def log(level: str, data: Any, logger: str | None) -> None:
-        heard.append((level, data, logger))
+        received.append((level, data, logger))
 
     async with Client(server, revision=revision, log=log, log_level="warning") as client:
         await client.call("bake")
-        assert [(level, data) for level, data, _ in heard] == [("warning", "hot")]
+        assert [(level, data) for level, data, _ in received] == [("warning", "hot")]
         await client.set_log_level("debug")
         await client.call("bake")
-        assert [level for level, _, _ in heard] == ["warning", "debug", "warning"]
+        assert [level for level, _, _ in received] == ["warning", "debug", "warning"]
 
 
 @pytest.mark.parametrize("answer", [

@@ -194,8 +194,8 @@ def test_verdict_obstacle_names_path() -> None:
         "city": {"type": "string"}}}}}}  # fmt: skip
     new = {"type": "object", "properties": {"stops": {"type": "array", "items": {"type": "object", "properties": {
         "city": {"type": "string", "maxLength": 3}, "day": {"type": "integer"}}, "required": ["day"]}}}}  # fmt: skip
-    told = [f"{found.path}: {found.why}" for found in of_input(old, new).obstacles]
-    assert told == ["stops[].day: it is required", "stops[].city: it has to have at most 3 characters"]
+    reported = [f"{found.path}: {found.why}" for found in of_input(old, new).obstacles]
+    assert reported == ["stops[].day: it is required", "stops[].city: it has to have at most 3 characters"]
 
 
 @pytest.mark.parametrize(
@@ -342,15 +342,15 @@ async def test_lock_file_is_independent_of_order(tmp_path: Path) -> None:
     assert changes(read(path), found) == []
 
 
-@pytest.mark.parametrize(("text", "told"), [
+@pytest.mark.parametrize(("text", "reported"), [
     ("{", "is no JSON"),
     ("[]", "is no contract: write it by `mcpkit lock`"),
     ('{"format": 9}', "has format 9, and this mcpkit knows 1"),
     ('{"format": 1, "tools": [{}]}', "has tools that are none"),
     ('{"format": 1, "prompts": 5}', "has prompts that are none"),
 ])  # fmt: skip
-def test_lock_file_malformed_is_error(tmp_path: Path, text: str, told: str) -> None:
+def test_lock_file_malformed_is_error(tmp_path: Path, text: str, reported: str) -> None:
     path = tmp_path / "mcp.lock.json"
     path.write_text(text)
-    with pytest.raises(LockError, match=told):
+    with pytest.raises(LockError, match=reported):
         read(path)

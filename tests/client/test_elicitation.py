@@ -75,15 +75,15 @@ async def pay(ctx: Context) -> str:
 
 @server.tool
 async def think(ctx: Context) -> str:
-    said = await ctx.sample("Think!", max_tokens=50, system="Be brief", temperature=0.5)
-    return f"{said.text} ({said.model}, {said.stop_reason})"
+    output = await ctx.sample("Think!", max_tokens=50, system="Be brief", temperature=0.5)
+    return f"{output.text} ({output.model}, {output.stop_reason})"
 
 
 @server.tool
 async def act(ctx: Context) -> str:
     tools = [{"name": "look", "inputSchema": {"type": "object"}}]
-    said = await ctx.sample("Act!", max_tokens=50, tools=tools, tool_choice="required")
-    return str(said.content[0]["name"])
+    output = await ctx.sample("Act!", max_tokens=50, tools=tools, tool_choice="required")
+    return str(output.content[0]["name"])
 
 
 @server.tool
@@ -126,16 +126,18 @@ class Tripped(BaseModel):
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-@pytest.mark.parametrize(("answer", "told"), [
+@pytest.mark.parametrize(("answer", "reported"), [
     (Tripped(city="Oslo", pace=Pace.FAST), "Oslo 3 f False"),
     ({"city": "Oslo", "days": None}, "Oslo 3 s False"),
     (Answer("accept", {"city": "Oslo"}), "Oslo 3 s False"),
     (Answer("decline"), "decline"),
     (None, "cancel"),
 ])  # fmt: skip
-async def test_elicit_handler_return_values_become_answers(revision: str, answer: object, told: str) -> None:
+async def test_elicit_handler_return_values_become_answers(
+    revision: str, answer: object, reported: str
+) -> None:
     async with Client(server, revision=revision, elicit=lambda form: answer) as client:
-        assert (await client.call("plan")).text == told
+        assert (await client.call("plan")).text == reported
 
 
 @pytest.mark.parametrize(("answer", "error", "problem"), [
@@ -167,11 +169,11 @@ async def test_elicit_handler_error_is_raised_by_call(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_call_timeout_does_not_run_during_elicitation(revision: str) -> None:
-    asked, told = asyncio.Event(), asyncio.Event()
+    asked, reported = asyncio.Event(), asyncio.Event()
 
     async def think(form: FormRequest) -> str:
         asked.set()
-        await told.wait()
+        await reported.wait()
         return "Ada"
 
     async with Client(server, revision=revision, elicit=think, timeout=5) as client:
@@ -181,7 +183,7 @@ async def test_call_timeout_does_not_run_during_elicitation(revision: str) -> No
         for _ in range(20):
             clock.ahead += 6
             await asyncio.sleep(0)
-        told.set()
+        reported.set()
         assert (await call).text == "Ada"
 
 
@@ -194,8 +196,8 @@ async def test_elicit_url_is_passed_to_handler(revision: str) -> None:
         return [True, False, None][len(seen) - 1]
 
     async with Client(server, revision=revision, elicit_url=visit) as client:
-        told = [(await client.call("pay")).text for _ in range(3)]
-    assert told == ["accept", "decline", "cancel"]
+        reported = [(await client.call("pay")).text for _ in range(3)]
+    assert reported == ["accept", "decline", "cancel"]
     assert (seen[0].message, seen[0].url, seen[0].host) == (
         "Pay, please", "https://pay.example.com/1", "pay.example.com",
     )  # fmt: skip
@@ -240,8 +242,8 @@ async def test_roots_accept_paths_uris_and_functions(revision: str, tmp_path: Pa
         return [tmp_path, "file:///srv", Root("file:///home", "Home")]
 
     async with Client(server, revision=revision, roots=find) as client:
-        told = (await client.call("places")).data["structuredContent"]
-    found = told["result"] if isinstance(told, dict) else told
+        reported = (await client.call("places")).data["structuredContent"]
+    found = reported["result"] if isinstance(reported, dict) else reported
     assert found == [f"{tmp_path.as_uri()} None", "file:///srv None", "file:///home Home"]
 
 

@@ -38,13 +38,13 @@ async def bake(ctx: Context) -> str:
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_call_returns_after_async_progress_and_log_handlers(revision: str) -> None:
-    told: list[float] = []
+    reported: list[float] = []
     logged: list[int] = []
 
     async def tell(done: float, total: float | None, message: str | None) -> None:
         for _ in range(5 - int(done)):  # the first takes longest
             await asyncio.sleep(0)
-        told.append(done)
+        reported.append(done)
 
     async def log(level: str, data: int, logger: str | None) -> None:
         for _ in range(5 - data):
@@ -53,7 +53,7 @@ async def test_call_returns_after_async_progress_and_log_handlers(revision: str)
 
     async with Client(bakery, revision=revision, log=log, log_level="info") as client:
         assert (await client.call("bake", progress=tell)).text == "bread"
-        assert told == [0, 1, 2]
+        assert reported == [0, 1, 2]
         await until(lambda: logged == [0, 1, 2])
 
 
@@ -79,20 +79,20 @@ def speaking(*methods: str) -> ScriptedTransport:
     def answer(_: ScriptedTransport, message: Message) -> list[Message]:
         if message.get("method") == "server/discover":
             return [discovered(message)]
-        said: list[Message] = [{"method": method, "params": {"number": 1}} for method in methods]
-        return [*said, {"method": "notifications/bare"}, {"id": message["id"], "result": {"content": []}}]
+        output: list[Message] = [{"method": method, "params": {"number": 1}} for method in methods]
+        return [*output, {"method": "notifications/bare"}, {"id": message["id"], "result": {"content": []}}]
 
     return ScriptedTransport(answer)
 
 
 async def test_notification_handler_receives_all_notifications() -> None:
-    heard: Heard = []
+    received: Heard = []
     async with Client(
         speaking("notifications/tools/list_changed", "example.com/rang"),
-        notification=lambda *told: heard.append(told),
+        notification=lambda *reported: received.append(reported),
     ) as client:
         await client.call("ring")
-    assert heard == [
+    assert received == [
         ("notifications/tools/list_changed", {"number": 1}),
         ("example.com/rang", {"number": 1}),
         ("notifications/bare", {}),
@@ -140,7 +140,7 @@ def recorded_server() -> Server:
 async def talk(client: Client) -> list[Any]:
     """Ask all kinds of things."""
     steps: list[Any] = []
-    told = [
+    reported = [
         client.revision,
         client.server_info,
         await client.list_tools(),
@@ -152,7 +152,7 @@ async def talk(client: Client) -> list[Any]:
     ]
     with pytest.raises(ProtocolError) as caught:
         await client.read("bread://none")
-    return [*told, steps, str(caught.value)]
+    return [*reported, steps, str(caught.value)]
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -161,10 +161,10 @@ async def test_replay_answers_as_recorded(tmp_path: Path, revision: str) -> None
     async with Client(
         recorded_server(), revision=revision, record=path, elicit=lambda form: {"value": 3}
     ) as client:
-        told = await talk(client)
-    assert told[3:6] == ["rye 1", "rye 2", "wheat 3"]
+        reported = await talk(client)
+    assert reported[3:6] == ["rye 1", "rye 2", "wheat 3"]
     async with Client(Replay(path), revision=revision, elicit=lambda form: {"value": 3}) as client:
-        assert await talk(client) == told
+        assert await talk(client) == reported
         assert (await client.call("bake", {"bread": "rye"})).text == "rye 2"  # the last one from then on
 
 
@@ -292,7 +292,7 @@ async def test_trace_receives_messages_in_order_without_secrets(revision: str) -
         traced_server(),
         revision=revision,
         validate=False,
-        trace=lambda *told: seen.append((told[0], json.loads(told[1]))),
+        trace=lambda *reported: seen.append((reported[0], json.loads(reported[1]))),
     ) as client:
         arguments = {"flour": "rye", "password": "open sesame"}
         await client.call("bake", arguments, progress=lambda *step: None)

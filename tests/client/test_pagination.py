@@ -22,9 +22,9 @@ async def listed(
     async def ask(params: dict[str, Any]) -> dict[str, Any]:
         return answer(params)
 
-    heard = ResultCache() if cache is None else cache
+    received = ResultCache() if cache is None else cache
     whole = await all_pages(
-        "tools/list", "tools", ask, changes=lambda: heard.changes("tools/list"), clock=clock
+        "tools/list", "tools", ask, changes=lambda: received.changes("tools/list"), clock=clock
     )
     return {**whole, "tools": [each["n"] for each in whole["tools"]]}
 
@@ -109,16 +109,16 @@ async def test_all_pages_list_changed_between_pages_starts_over() -> None:
     assert (await listed(answer, cache))["tools"] == [3, 4]
 
 
-@pytest.mark.parametrize(("page", "said"), [
+@pytest.mark.parametrize(("page", "output"), [
     ({}, "an array of objects as tools"),
     ({"tools": None}, "an array of objects as tools"),
     ({"tools": [1]}, "an array of objects as tools"),
     ({"tools": {"a": 1}}, "an array of objects as tools"),
     ({"tools": [], "nextCursor": 1}, "a string as nextCursor"),
 ])  # fmt: skip
-async def test_all_pages_malformed_page_is_error(page: dict[str, Any], said: str) -> None:
+async def test_all_pages_malformed_page_is_error(page: dict[str, Any], output: str) -> None:
     with pytest.raises(
-        ProtocolError, match=f"the server's answer to tools/list is malformed: expected {said}"
+        ProtocolError, match=f"the server's answer to tools/list is malformed: expected {output}"
     ):
         await listed(lambda _: page)
 

@@ -160,20 +160,20 @@ async def test_cached_result_is_copied_for_each_caller() -> None:
     assert server.asked == 1
 
 
-@pytest.mark.parametrize(("told", "stale"), [
+@pytest.mark.parametrize(("reported", "stale"), [
     (LISTED, {"tools/list"}),
     ("notifications/prompts/list_changed", {"prompts/list"}),
     ("notifications/resources/list_changed", {"resources/list", "resources/templates/list"}),
     ("notifications/message", set()),
     ("notifications/resources/updated", set()),
 ])  # fmt: skip
-async def test_list_changed_invalidates_its_lists(told: str, stale: set[str]) -> None:
+async def test_list_changed_invalidates_its_lists(reported: str, stale: set[str]) -> None:
     cache, server = ResultCache(), cacheable()
     lists = ["tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover"]
     for method in lists:
         await number(cache, server, method)
         await number(cache, server, method, params={"cursor": "2"})
-    cache.hear(told, {})
+    cache.hear(reported, {})
     for method in lists:
         for params in ({}, {"cursor": "2"}):
             before = server.asked

@@ -210,20 +210,20 @@ async def test_result_with_one_reading_is_read(result: Message, text: str, value
                 await client.call("bake", into=Any)
 
 
-@pytest.mark.parametrize(("result", "said"), [
+@pytest.mark.parametrize(("result", "output"), [
     ({"structuredContent": {"code": "QUOTA"}}, '{"code": "QUOTA"}'),
     ({"content": "no flour"}, "no flour"),
     ({"content": [{"type": "image", "mimeType": "image/png", "data": "AA=="}]}, '"data": "AA=="'),
     ({}, "the tool failed, and the server sent no reason"),
 ])  # fmt: skip
-async def test_tool_error_text_comes_from_server(result: Message, said: str) -> None:
+async def test_tool_error_text_comes_from_server(result: Message, output: str) -> None:
     listed = {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}]}
     transport = answering({"tools/list": listed, "tools/call": {**result, "isError": True}})
     async with Client(transport) as client:
         for ask in (lambda: client.call("bake", into=str), (await client.tools())["bake"]):
             with pytest.raises(ToolError) as caught:
                 await ask()
-            assert said in str(caught.value)
+            assert output in str(caught.value)
 
 
 @pytest.mark.parametrize(("method", "result", "member"), [

@@ -124,11 +124,11 @@ async def opened(
 
 async def refusal(app: Any, path: str = "/sse", **options: Any) -> TransportError:
     """Return why a transport could not be opened."""
-    with pytest.raises(TransportError) as told:
+    with pytest.raises(TransportError) as reported:
         async with opened(app, path, **options):
             pass
-    assert not told.value.may_have_begun
-    return told.value
+    assert not reported.value.may_have_begun
+    return reported.value
 
 
 async def test_sse_posts_messages_and_reads_stream() -> None:
@@ -204,10 +204,10 @@ async def test_sse_session_gone() -> None:
 
     server.answer = forget
     async with opened(server.app) as (transport, _):
-        with pytest.raises(StatusError) as told:
+        with pytest.raises(StatusError) as reported:
             await transport.send(PING)
-    assert told.value.session_is_gone
-    assert not told.value.may_have_begun
+    assert reported.value.session_is_gone
+    assert not reported.value.may_have_begun
 
 
 async def test_sse_stream_end_is_loss_and_reopens() -> None:
@@ -219,9 +219,9 @@ async def test_sse_stream_end_is_loss_and_reopens() -> None:
     assert str(lost) == f"{ORIGIN} has ended its event stream"
     assert isinstance(lost, TransportError)
     assert lost.may_have_begun
-    with pytest.raises(TransportError) as told:
+    with pytest.raises(TransportError) as reported:
         await transport.send(PING)
-    assert not told.value.may_have_begun
+    assert not reported.value.may_have_begun
     await transport.close()
     server.say("event: endpoint\ndata: /messages\n\n")
     await transport.open(recorder)
@@ -239,9 +239,9 @@ async def test_sse_post_pending_ends_with_stream() -> None:
 
     server.answer = never
     async with opened(server.app) as (transport, recorder):
-        with pytest.raises(TransportError, match="has ended its event stream") as told:
+        with pytest.raises(TransportError, match="has ended its event stream") as reported:
             await within(transport.send(PING))
-        assert told.value.may_have_begun
+        assert reported.value.may_have_begun
         assert isinstance(await within(recorder.losses.get()), TransportError)
 
 

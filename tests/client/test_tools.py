@@ -280,7 +280,7 @@ PAIR = {
 OPTIONAL = {"type": ["string", "null"]}
 
 
-@pytest.mark.parametrize(("schema", "fitting", "other", "told"), [
+@pytest.mark.parametrize(("schema", "fitting", "other", "reported"), [
     ({"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": 1}, {"a": "x"}, 'a: .* got "x"'),
     ({"type": "object", "required": ["a"]}, {"a": None}, {}, "a: .*missing"),
     ({"type": "object", "additionalProperties": False}, {}, {"a": 1}, "a: unknown"),
@@ -305,10 +305,10 @@ OPTIONAL = {"type": ["string", "null"]}
     (False, None, 1, "expected nothing"),
     ({"type": "object", "properties": {"default": {"type": "integer"}}}, {}, {"default": ""}, "default: expected"),
 ])  # fmt: skip
-def test_server_schema_reports_mismatch(schema: Any, fitting: Any, other: Any, told: str) -> None:
+def test_server_schema_reports_mismatch(schema: Any, fitting: Any, other: Any, reported: str) -> None:
 
     assert fitting is None or problem(schema, fitting) == ""
-    assert re.search(told, problem(schema, other))
+    assert re.search(reported, problem(schema, other))
 
 
 @pytest.mark.parametrize(("schema", "value"), [

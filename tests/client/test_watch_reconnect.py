@@ -292,16 +292,16 @@ async def test_watch_ignores_notifications_of_other_streams() -> None:
         assert await next_change(second) == Change("tools")
 
 
-@pytest.mark.parametrize(("honoured", "said"), [
+@pytest.mark.parametrize(("honoured", "output"), [
     ({"toolsListChanged": False}, "the list of tools, x://a"),
     ({"toolsListChanged": True}, "changes of x://a;"),
     ({"toolsListChanged": True, "resourceSubscriptions": "x://a"}, "changes of x://a;"),
     ({"resourceSubscriptions": ["x://a"]}, "changes of the list of tools;"),
 ])  # fmt: skip
-async def test_watch_partial_acknowledgement_is_error(honoured: Any, said: str) -> None:
+async def test_watch_partial_acknowledgement_is_error(honoured: Any, output: str) -> None:
     transport = stateless(lambda _, message: [acknowledged(message, **honoured)])
     async with Client(transport) as client:
-        with pytest.raises(ProtocolError, match=said):
+        with pytest.raises(ProtocolError, match=output):
             async with client.watch(tools=True, resources="x://a"):
                 pass
         await until(lambda: transport.methods()[-1] == "notifications/cancelled")

@@ -27,10 +27,10 @@ def nothing_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_open_browser_without_display_prints_page(capsys: pytest.CaptureFixture[str]) -> None:
     await open_browser(PAGE)
-    out, said = capsys.readouterr()
+    out, output = capsys.readouterr()
     assert out == ""
-    assert PAGE in said
-    assert "ssh" not in said
+    assert PAGE in output
+    assert "ssh" not in output
 
 
 async def test_open_browser_over_ssh_prints_port_forwarding(

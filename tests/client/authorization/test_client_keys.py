@@ -72,9 +72,9 @@ def test_dpop_invalid_nonce_is_ignored(nonce: str) -> None:
     proofs = PROOFS
     proofs.heard(SERVER, "before")
     proofs.heard(SERVER, nonce)
-    said = read(proofs.proof("POST", SERVER))[1]["nonce"]
+    output = read(proofs.proof("POST", SERVER))[1]["nonce"]
     is_nonce = bool(nonce) and all("!" <= char <= "~" and char not in '"\\' for char in nonce)
-    assert said == (nonce if is_nonce else "before")
+    assert output == (nonce if is_nonce else "before")
 
 
 PROOFS = Proofs()

@@ -124,9 +124,9 @@ async def test_storage_renewing_is_exclusive_per_resource(storage: TokenStorage)
 
 
 def test_storage_repr_has_no_secret() -> None:
-    shown = f"{TOKENS!r} {TOKENS} {REGISTRATION!r} {MemoryTokens()!r} {FileTokens('x')!r}"
-    assert "SECRET" not in shown
-    assert "notes:read" in shown
+    displayed = f"{TOKENS!r} {TOKENS} {REGISTRATION!r} {MemoryTokens()!r} {FileTokens('x')!r}"
+    assert "SECRET" not in displayed
+    assert "notes:read" in displayed
 
 
 @pytest.mark.usefixtures("backend")

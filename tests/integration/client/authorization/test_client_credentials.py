@@ -35,8 +35,8 @@ REVISIONS = ["2025-11-25", "2026-07-28"]
 async def whoami(url: str, auth: Any, times: int = 1, **options: Any) -> str:
     async with Client(url, auth=auth, **options) as client:
         for _ in range(times):
-            said = (await client.call("whoami")).text
-        return said
+            output = (await client.call("whoami")).text
+        return output
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

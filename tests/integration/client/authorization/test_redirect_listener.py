@@ -143,25 +143,25 @@ def coming_back(uri: str) -> str:
 
 
 async def test_loopback_function_opens_page() -> None:
-    shown: list[tuple[str, str]] = []
+    displayed: list[tuple[str, str]] = []
 
     def browse(url: str) -> None:
         with urlopen(coming_back(landing.redirect_uri), timeout=30) as answer:
-            shown.append((url, answer.read().decode()))
+            displayed.append((url, answer.read().decode()))
 
     async with Loopback(open_browser=browse).landing() as landing:
         assert await landing.visit(PAGE, STATE) == {"code": "c", "state": STATE}
-    assert shown[0][0] == PAGE
-    assert "You can close this page" in shown[0][1]
+    assert displayed[0][0] == PAGE
+    assert "You can close this page" in displayed[0][1]
 
 
 @pytest.mark.parametrize("page", ["file:///etc/passwd"])
 async def test_loopback_other_url_is_not_opened(page: str) -> None:
-    shown: list[str] = []
-    async with Loopback(open_browser=shown.append).landing() as landing:
+    displayed: list[str] = []
+    async with Loopback(open_browser=displayed.append).landing() as landing:
         with pytest.raises(AuthorizationFailedError, match="no URL that a browser may be given"):
             await landing.visit(page, STATE)
-    assert not shown
+    assert not displayed
 
 
 async def test_loopback_reuses_registered_redirect_uri() -> None:
@@ -230,8 +230,8 @@ async def test_file_tokens_renewed_by_one_of_several_processes(path: Path) -> No
         assert process.stdin is not None
         process.stdin.write("x")
         process.stdin.flush()
-    said = [process.communicate(timeout=60)[0].split() for process in processes]
-    assert sorted(said) == [["new"], ["new"], ["new"], ["renewed", "new"]]
+    output = [process.communicate(timeout=60)[0].split() for process in processes]
+    assert sorted(output) == [["new"], ["new"], ["new"], ["renewed", "new"]]
 
 
 DISPLAYS = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION")

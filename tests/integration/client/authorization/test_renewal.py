@@ -145,15 +145,15 @@ async def test_secrets_are_in_no_output(
             with pytest.raises(TransportError) as failed:
                 await client.call("whoami")
             errors.append(failed.value)
-        shown = [repr(auth), repr(client), repr(auth.authorizer(server.url).tokens)]
+        displayed = [repr(auth), repr(client), repr(auth.authorizer(server.url).tokens)]
     # What it has sent itself: the browser of the test logs where it was sent back to.
     ours = [each.getMessage() for each in caplog.records if "authorize" not in each.getMessage()]
-    told = "".join(line for line in ours if "/callback" not in line)
-    told += "".join(capsys.readouterr()) + record.read_text() + "".join(shown)
+    reported = "".join(line for line in ours if "/callback" not in line)
+    reported += "".join(capsys.readouterr()) + record.read_text() + "".join(displayed)
     for error in errors:
         each: BaseException | None = error
         while each is not None:
-            told += f"{each} {each!r}"
+            reported += f"{each} {each!r}"
             each = each.__cause__ or each.__context__
     secrets = {
         value
@@ -164,7 +164,7 @@ async def test_secrets_are_in_no_output(
     secrets |= {str(each).removeprefix("Bearer ") for each in server.authorizations if each}
     secrets.add("very secret secret")
     assert len(secrets) > 6
-    assert [secret for secret in secrets if secret in told] == []
+    assert [secret for secret in secrets if secret in reported] == []
 
 
 async def test_token_error_repeating_secret_is_masked(server: Granting) -> None:
@@ -172,8 +172,8 @@ async def test_token_error_repeating_secret_is_masked(server: Granting) -> None:
         """Says what it was asked for."""
 
         async def __call__(self, scope: object, receive: object, send: object) -> None:
-            said = f"{server.of('token')[-1]['code_verifier']} was used before"
-            answer = JSONResponse({"error": "invalid_grant", "error_description": said}, 400)
+            output = f"{server.of('token')[-1]['code_verifier']} was used before"
+            answer = JSONResponse({"error": "invalid_grant", "error_description": output}, 400)
             await answer(scope, receive, send)  # type: ignore[arg-type]
 
     server.answers["token"] = [Repeated()]
@@ -195,6 +195,6 @@ async def test_server_error_repeating_token_is_masked(server: Granting, status: 
         with pytest.raises(TransportError) as failed:
             await client.call("whoami")
     tokens = {str(each).removeprefix("Bearer ") for each in server.authorizations if each}
-    told = f"{failed.value} {getattr(failed.value, 'challenge', '')} {failed.value.__cause__}"
-    assert "..." in told
-    assert [token for token in tokens if token in told] == []
+    reported = f"{failed.value} {getattr(failed.value, 'challenge', '')} {failed.value.__cause__}"
+    assert "..." in reported
+    assert [token for token in tokens if token in reported] == []

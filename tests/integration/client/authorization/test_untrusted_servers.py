@@ -71,9 +71,9 @@ async def test_resource_metadata_unusable_is_refused(
 async def test_issuer_url_invalid_is_refused(server: Granting, issuer: str, wrong: str) -> None:
     document = {"resource": server.url, "authorization_servers": [issuer]}
     server.answers[RESOURCE] = [JSONResponse(document)]
-    said = await refused(server)
-    assert wrong in said
-    assert "hunter2" not in said
+    output = await refused(server)
+    assert wrong in output
+    assert "hunter2" not in output
 
 
 @pytest.mark.parametrize(("named", "wrong"), [
@@ -122,11 +122,11 @@ async def test_authorization_response_of_other_issuer_is_refused(
 ) -> None:
     server.metadata = {"authorization_response_iss_parameter_supported": advertised}
     own = {"slash": server.origin + "/", "upper": server.origin.upper()}
-    said = own.get(iss, iss) if iss else None
+    output = own.get(iss, iss) if iss else None
 
-    def back(told: dict[str, str]) -> dict[str, str]:
-        rest = {name: text for name, text in told.items() if name != "iss"}
-        return rest if said is None else {**rest, "iss": said}
+    def back(reported: dict[str, str]) -> dict[str, str]:
+        rest = {name: text for name, text in reported.items() if name != "iss"}
+        return rest if output is None else {**rest, "iss": output}
 
     server.back = back
     assert wrong in await refused(server)
@@ -134,23 +134,23 @@ async def test_authorization_response_of_other_issuer_is_refused(
 
 
 async def test_authorization_error_of_other_issuer_is_not_shown(server: Granting) -> None:
-    server.back = lambda told: {
+    server.back = lambda reported: {
         "error": "call_this_number",
         "error_description": "0900 123456",
-        "state": told["state"],
+        "state": reported["state"],
         "iss": ELSEWHERE,
     }
-    said = await refused(server)
-    assert "0900" not in said
-    assert "call_this_number" not in said
+    output = await refused(server)
+    assert "0900" not in output
+    assert "call_this_number" not in output
 
 
 @pytest.mark.parametrize("state", [None, "another"])
 async def test_authorization_response_with_wrong_state_is_refused(
     server: Granting, state: str | None
 ) -> None:
-    server.back = lambda told: {
-        **{name: text for name, text in told.items() if name != "state"},
+    server.back = lambda reported: {
+        **{name: text for name, text in reported.items() if name != "state"},
         **({} if state is None else {"state": state}),
     }
     assert "another `state`" in await refused(server)
@@ -171,9 +171,9 @@ async def test_token_response_malformed_is_refused(
     server: Granting, answer: Callable[[], Response], wrong: str
 ) -> None:
     server.answers["token"] = [answer()]
-    said = await refused(server)
-    assert wrong.strip("'") in said
-    assert "\x1b" not in said
+    output = await refused(server)
+    assert wrong.strip("'") in output
+    assert "\x1b" not in output
 
 
 class Asked:
@@ -203,10 +203,10 @@ async def found(url: str, answers: dict[str, Any]) -> list[str]:
 async def test_metadata_of_remote_server_does_not_lead_to_this_machine(issuer: str) -> None:
     url = "https://mcp.example.com/mcp"
     near = {"resource": url, "authorization_servers": [issuer]}
-    said, *asked = await found(
+    output, *asked = await found(
         url, {"https://mcp.example.com/.well-known/oauth-protected-resource/mcp": near}
     )
-    assert "is of this machine" in said
+    assert "is of this machine" in output
     assert asked == ["https://mcp.example.com/.well-known/oauth-protected-resource/mcp"]
 
 

@@ -242,11 +242,11 @@ async def accept(asked: Asked, reply: Reply) -> None:
         await reply.send(202)
 
 
-async def sent(heard: Heard, *messages: Outgoing) -> list[Asked]:
+async def sent(received: Heard, *messages: Outgoing) -> list[Asked]:
     """Return the requests that messages have become."""
     async with scripted(accept) as server:
         transport = HttpTransport(server.url)
-        await transport.open(heard)
+        await transport.open(received)
         for message in messages:
             await transport.send(message)
         await transport.close()
@@ -267,8 +267,8 @@ async def sent(heard: Heard, *messages: Outgoing) -> list[Asked]:
 async def test_stateless_request_has_method_and_name_headers(
     method: str, params: dict[str, Any], name: str | None
 ) -> None:
-    heard = Heard(STATELESS)
-    [asked] = await sent(heard, heard.wire.request(method, params))
+    received = Heard(STATELESS)
+    [asked] = await sent(received, received.wire.request(method, params))
     assert asked.headers["mcp-method"] == method
     assert asked.headers.get("mcp-name") == name
     assert "x-other" not in asked.headers
@@ -405,18 +405,18 @@ async def test_tools_with_invalid_header_rules_are_left_out(
 URL = "http://127.0.0.1:9/mcp"
 
 
-@pytest.mark.parametrize(("options", "environment", "said"), [
+@pytest.mark.parametrize(("options", "environment", "output"), [
     ({"proxy": "http://127.0.0.1:9"}, {}, "by the proxy that proxy= names: "),
     ({}, {"http_proxy": URL}, r"by the proxy that the environment names \(http_proxy; trust_env=False goes without"),
     ({"trust_env": False}, {"http_proxy": URL}, "to http://server.invalid: "),
 ])  # fmt: skip
 async def test_connection_failure_names_proxy(
-    options: dict[str, Any], environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], environment: dict[str, str], output: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(TransportError, match=said):
+    with pytest.raises(TransportError, match=output):
         async with Client("http://server.invalid/mcp", tries=1, **options):
             pass

@@ -47,10 +47,10 @@ def replies(number: int, body: bytes = b"", **headers: str) -> Script:
 
 
 def rpc_error(
-    number: int, code: int, said: str, headers: dict[str, str] | None = None, **more: Any
+    number: int, code: int, output: str, headers: dict[str, str] | None = None, **more: Any
 ) -> Script:
     async def script(asked: Asked, reply: Reply) -> None:
-        await reply.error(number, code, said, headers, **more)
+        await reply.error(number, code, output, headers, **more)
 
     return script
 
@@ -108,7 +108,7 @@ async def test_status_429_has_not_begun(body: bytes) -> None:
 NOW = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 
-@pytest.mark.parametrize(("said", "date", "seconds"), [
+@pytest.mark.parametrize(("output", "date", "seconds"), [
     ("0", None, 0),
     (format_datetime(NOW + timedelta(seconds=90), usegmt=True), format_datetime(NOW, usegmt=True), 90),
     (format_datetime(NOW - timedelta(seconds=90), usegmt=True), format_datetime(NOW, usegmt=True), 0),
@@ -120,8 +120,8 @@ NOW = datetime(2020, 1, 1, tzinfo=timezone.utc)
     ("Wed, 99 Foo 2020", None, None),
     ("", None, None),
 ])  # fmt: skip
-async def test_retry_after_is_parsed(said: str, date: str | None, seconds: float | None) -> None:
-    headers = {"retry_after": said} | ({"date": date} if date else {})
+async def test_retry_after_is_parsed(output: str, date: str | None, seconds: float | None) -> None:
+    headers = {"retry_after": output} | ({"date": date} if date else {})
     assert (await failure(replies(429, **headers))).retry_after == seconds
 
 
@@ -131,9 +131,9 @@ async def test_status_404_with_session_means_session_gone() -> None:
     assert "session" in str(error)
 
 
-@pytest.mark.parametrize("said", ["Bad Request: No valid session ID provided", "unknown Mcp-Session-Id"])
-async def test_status_400_about_session_means_session_gone(said: str) -> None:
-    error = await failure(rpc_error(400, -32000, said), "2025-11-25")
+@pytest.mark.parametrize("output", ["Bad Request: No valid session ID provided", "unknown Mcp-Session-Id"])
+async def test_status_400_about_session_means_session_gone(output: str) -> None:
+    error = await failure(rpc_error(400, -32000, output), "2025-11-25")
     assert (error.session_is_gone, error.may_have_begun) == (True, False)
 
 
@@ -182,17 +182,17 @@ PAGE = b"""<!DOCTYPE html><html><head><script>var secret = 1</script><title>Log 
 
 
 @EVERY
-@pytest.mark.parametrize(("page", "said"), [
+@pytest.mark.parametrize(("page", "output"), [
     (PAGE, "'Log in & on'"),
     (b"<html><style>p {}</style><p>Please\n<b>log</b> in</p>", "'Please log in'"),
     (b"<" * 60_000, None),
 ])  # fmt: skip
-async def test_web_page_is_named(revision: str, page: bytes, said: str | None) -> None:
+async def test_web_page_is_named(revision: str, page: bytes, output: str | None) -> None:
     error = await failure(replies(200, page, content_type="text/html; charset=utf-8"), revision)
     assert isinstance(error, StatusError)
     assert error.may_have_begun
     assert "with a web page, perhaps one to log in at" in str(error)
-    assert said is None or str(error).endswith(said)
+    assert output is None or str(error).endswith(output)
     assert len(str(error)) < 400
 
 
@@ -267,8 +267,8 @@ async def call_failure(script: Script, revision: str = "2026-07-28", **options: 
 
 def sends(body: bytes, **headers: str) -> Script:
     async def script(asked: Asked, reply: Reply) -> None:
-        told = {name.replace("_", "-"): value for name, value in headers.items()}
-        await reply.send(200, body, {"Content-Type": "application/json", **told})
+        reported = {name.replace("_", "-"): value for name, value in headers.items()}
+        await reply.send(200, body, {"Content-Type": "application/json", **reported})
 
     return script
 

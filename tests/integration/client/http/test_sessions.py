@@ -92,14 +92,14 @@ async def test_session_id_invalid_is_refused(id_: str) -> None:
 async def test_session_stream_delivers_notifications() -> None:
     listening = Listening(stays)
     async with scripted(greeting(call_done, stream=listening)) as server:
-        heard: list[str] = []
+        received: list[str] = []
         client = over(server.url)[1]
-        client._link.listeners.add(lambda method, params: heard.append(method))
+        client._link.listeners.add(lambda method, params: received.append(method))
         async with client:
-            await until(lambda: heard)
+            await until(lambda: received)
             assert (await client.call("bake")).text == "done"
         await until(lambda: not server.open)
-    assert heard == [CHANGED["method"]]
+    assert received == [CHANGED["method"]]
     assert listening.asked[0].headers["accept"] == "text/event-stream"
 
 
@@ -150,8 +150,8 @@ async def test_session_stream_not_resumable_begins_anew(status: int) -> None:
             await until(lambda: len(listening.asked) == 3)
             assert (await client.call("bake")).text == "done"
     is_passing = status == 409
-    told = [asked.headers.get("last-event-id") for asked in listening.asked]
-    assert told == [None, "a", "a" if is_passing else None]
+    reported = [asked.headers.get("last-event-id") for asked in listening.asked]
+    assert reported == [None, "a", "a" if is_passing else None]
     assert len(missed) == (0 if is_passing else 1)
 
 
@@ -189,8 +189,8 @@ async def test_session_reopened_uses_new_id() -> None:
             assert (await client.call("bake")).text == "done"
             await until(lambda: len(server.of("GET")) == 2)
         await until(lambda: not server.open)
-    told = [asked.headers.get("mcp-session-id") for asked in server.of("POST", "initialize")]
-    assert told == [None, None]
+    reported = [asked.headers.get("mcp-session-id") for asked in server.of("POST", "initialize")]
+    assert reported == [None, None]
     assert [asked.headers["mcp-session-id"] for asked in server.of("GET")] == ["first", "second"]
 
 
@@ -232,8 +232,8 @@ class Stream:
         await self._steps.pop(0)(self, reply)
         self.times.append(time.monotonic())
 
-    def answer(self, said: str = "done") -> Any:
-        return {"jsonrpc": "2.0", "id": self.message["id"], "result": text(said)}
+    def answer(self, output: str = "done") -> Any:
+        return {"jsonrpc": "2.0", "id": self.message["id"], "result": text(output)}
 
     def script(self, **options: Any) -> Script:
         return greeting(self.post, stream=self.get, **options)

@@ -97,9 +97,9 @@ async def test_http_calls_are_answered(url: str, revision: str) -> None:
 @EVERY
 async def test_http_progress_precedes_result(url: str, revision: str) -> None:
     async with client(url, revision) as asked:
-        heard: list[float] = []
-        result = await asked.call("report", {"times": 3}, progress=lambda done, *_: heard.append(done))
-        assert (heard, result.text) == ([1, 2, 3], "reported")
+        received: list[float] = []
+        result = await asked.call("report", {"times": 3}, progress=lambda done, *_: received.append(done))
+        assert (received, result.text) == ([1, 2, 3], "reported")
 
 
 @EVERY
