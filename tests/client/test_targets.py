@@ -17,6 +17,7 @@ from mcpkit.client.targets.reached import Process
 from mcpkit.client.targets.targets import transports_of
 from mcpkit.client.transports.memory import MemoryTransport
 from mcpkit.common.start import module_command
+from tests.helpers.table_rows import table_rows
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ class OfAnotherFramework:
         return app
 
 
-@pytest.mark.parametrize(("target", "message"), [
+@table_rows(("target", "message"), [
     (None, "the target is None: give a server object"),
     (Server, "Server is a class: give an object of it"),
     (App, "App is a class: give an object of it"),
@@ -102,7 +103,7 @@ def test_target_wrong_type_is_error(target: object, message: str) -> None:
     assert str(raised.value).startswith(message)
 
 
-@pytest.mark.parametrize(("target", "message"), [
+@table_rows(("target", "message"), [
     ("", "the target is empty"),
     ("  ", "the target is empty"),
     ('{"mcpServers": {}}', "the text of a configuration is no target"),
@@ -149,7 +150,7 @@ def everything(target: Any, **options: Any) -> None:
     transports_of(target, **options)
 
 
-@pytest.mark.parametrize(("target", "options", "message"), [
+@table_rows(("target", "options", "message"), [
     (server, {"env": {}}, "env= is nothing that a server object has; "),
     (MemoryTransport(server), {"headers": {}}, "headers= is nothing that a transport has; it has no options"),
     (["uvx", "it"], {"headers": {"A": "b"}},
@@ -176,7 +177,7 @@ def test_documented_host_configurations_have_transports(monkeypatch: pytest.Monk
         assert all(entry.transports for entry in transports_of(path)), path
 
 
-@pytest.mark.parametrize(("target", "names"), [
+@table_rows(("target", "names"), [
     ("https://example.com/mcp", ["HttpTransport", "SseTransport"]),
     ("https://example.com/sse", ["SseTransport", "HttpTransport"]),
     ("https://example.com/sse/a?b", ["SseTransport", "HttpTransport"]),

@@ -1,4 +1,4 @@
-"""A transport whose server is a function of the test's."""
+"""A transport whose server is a function of the test, and a channel that keeps the messages of a detached call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 from mcpkit import TransportError
 from mcpkit.client.link.transport import Receiver
+from mcpkit.middleware import ToolCall
 from mcpkit.protocol.client import Outgoing
+from mcpkit.transports import OpenQuestions
 
 Message = dict[str, Any]
 Script = Callable[["ScriptedTransport", Message], "Iterable[Message] | None"]
@@ -96,3 +98,29 @@ def text(message: Message, said: str) -> Message:
 def error(message: Message, code: int, said: str = "no", data: Any = None) -> Message:
     """Return an error."""
     return {"id": message["id"], "error": {"code": code, "message": said, "data": data}}
+
+
+class Mailbox:
+    """The channel of a call that continues without its client.
+
+    Attributes:
+        messages: The messages that the call has sent.
+    """
+
+    def __init__(self, request: ToolCall) -> None:
+        channel = request.ctx.call.channel
+        self.principal = channel.principal
+        self.request_headers = channel.request_headers
+        self.caller = channel.caller
+        self.questions = OpenQuestions()
+        self.messages: list[dict[str, Any]] = []
+
+    def send(self, message: bytes) -> None:
+        """Keep a message."""
+        self.messages.append(json.loads(message))
+
+    async def ready(self) -> None:
+        """Accept the next message at once."""
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to close."""

@@ -15,7 +15,7 @@ from mcpkit import Context, ElicitUrl, Extension, Principal, ProtocolError, Serv
 from mcpkit.common.errors import BusyError
 from mcpkit.middleware import CallNext, Detached, Request, Result
 from mcpkit.testing import Client, connect
-from tests.helpers.mailbox import Mailbox
+from tests.helpers.scripted_transport import Mailbox
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio

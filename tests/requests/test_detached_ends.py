@@ -16,8 +16,8 @@ from mcpkit import Context, ProtocolError, Server
 from mcpkit.middleware import CallNext, Detached, Request
 from mcpkit.testing import Client, connect
 from mcpkit.transports import Connection
-from tests.helpers.mailbox import Mailbox
 from tests.helpers.pipe import stateless_meta
+from tests.helpers.scripted_transport import Mailbox
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio

@@ -11,9 +11,9 @@ import pytest
 
 from mcpkit import Context, Server
 from mcpkit.middleware import Detached
-from tests.helpers.mailbox import Mailbox
 from tests.helpers.pipe import META
 from tests.helpers.raw_client import LATER, Client, Serve, lifespan
+from tests.helpers.scripted_transport import Mailbox
 from tests.helpers.waiting import until
 from tests.helpers.work import Work
 

@@ -23,6 +23,7 @@ from mcpkit import (
     MemoryTokens,
     WorkloadIdentity,
 )
+from tests.helpers.table_rows import table_rows
 from tests.helpers.token_site import TokenRequest, TokenSite
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +108,7 @@ async def test_client_credentials_refusal_has_no_secret(
     assert raised.value.status == 401
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
+@table_rows(("arguments", "message"), [
     ({}, "give either secret=, private_key= or assertion="),
     ({"secret": "a", "private_key": KEY.as_dict(private=True)}, "give either"),
     ({"secret": "a", "assertion": "b"}, "give either"),

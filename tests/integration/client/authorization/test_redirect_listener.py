@@ -20,6 +20,7 @@ from mcpkit.client.authorization.file_tokens import FileTokens
 from mcpkit.client.authorization.loopback import Loopback
 from mcpkit.client.authorization.redirect_listener import RedirectListener, is_loopback_redirect
 from mcpkit.client.authorization.tokens import Tokens
+from tests.helpers.table_rows import table_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -123,7 +124,7 @@ async def test_redirect_second_is_gone() -> None:
         assert (await receiver.redirect())["code"] == "first"
 
 
-@pytest.mark.parametrize("uri", [
+@table_rows("uri", [
     "https://127.0.0.1:8080/callback", "http://example.com/callback", "http://127.0.0.2/callback",
     "com.example.app:/callback", "http://127.0.0.1:0/callback", "http://127.0.0.1:99999/callback",
     "http://127.0.0.1/callback?a=b", "http://127.0.0.1/callback#a", "http://user@127.0.0.1/callback",
