@@ -1,4 +1,4 @@
-"""The server that the stdio tests start: tools that misbehave in every way a tool can."""
+"""Server over stdio with tools that block, print, fork, leak threads or ignore cancellation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_LINE = int(os.environ.get("MAX_LINE", str(64 * 1024 * 1024)))
 
 
 def note(text: str) -> None:
-    """Write to standard error in one piece, whatever the state of the process."""
+    """Write a line to standard error at once."""
     os.write(2, f"{text}\n".encode())
 
 
@@ -84,7 +84,7 @@ async def close_stdout() -> str:
 
 @server.tool
 def child_descriptors() -> list[str]:
-    """What a child process can reach, standard output and error (which are asked with) left out."""
+    """Return the open descriptors of a child process, without standard output and error."""
     child = subprocess.run(
         ["ls", "-l", "/proc/self/fd"], check=True, capture_output=True, text=True, close_fds=False
     )
@@ -104,7 +104,7 @@ def own_input() -> str:
 
 @server.tool
 def fork() -> int:
-    """Leave a forked child behind that lives until a signal ends it."""
+    """Fork a child that runs until it gets a signal."""
     child = os.fork()
     if child == 0:
         while True:
@@ -149,7 +149,7 @@ async def block_default_executor(seconds: float) -> str:
 
 @server.tool
 async def leave_thread(seconds: float) -> str:
-    """Leave a thread behind that Python waits for at exit."""
+    """Start a thread that Python waits for at exit."""
     threading.Thread(target=time.sleep, args=(seconds,)).start()
     return "started"
 
@@ -180,13 +180,13 @@ async def flood(messages: int, size: int, ctx: Context) -> str:
 
 @server.tool
 def peak_memory() -> int:
-    """The most memory that this process has ever had, in KiB."""
+    """Return the peak memory of the process in KiB."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(status["VmHWM"].split()[0])
 
 
 def standing() -> list[object]:
-    """What must be the same before and after a run."""
+    """Return process state that a run must restore."""
     files = [os.path.realpath(f"/proc/self/fd/{number}") for number in (0, 1, 2)]
     wakeup = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(wakeup)

@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from mcpkit import Memory, Server
+from mcpkit import Memory, Server, Sqlite
 from mcpkit.common.errors import RegistrationError
 from mcpkit.transports.http.options import OPTIONS, Settings
 from tests.helpers.clock import Clock
@@ -357,3 +357,13 @@ async def test_presence_counts_replicas(serve: Serve, monkeypatch: pytest.Monkey
         await until(lambda: one.engine.runtime.replicas() == 1)
     assert one.engine.runtime.replicas() == 1
     assert not one.engine.runtime.presences
+
+
+async def test_readiness_reports_unopenable_file(tmp_path: Path, serve: Serve, clock: Clock) -> None:
+    folder = tmp_path / "not there yet"
+    with closing(Sqlite(folder / "shared.db")) as shared:
+        async with serve_with_store(serve, shared) as client:
+            assert await probe(client) == (503, NOT_READY)
+            folder.mkdir()
+            clock.now += 1
+            assert await probe(client) == (200, READY)

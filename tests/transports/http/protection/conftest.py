@@ -39,13 +39,13 @@ def table() -> Table:
 
 @pytest.fixture
 def done() -> list[str]:
-    """What the functions of the server have done."""
+    """Effects of the tools."""
     return []
 
 
 @pytest.fixture
 def make(table: Table, done: list[str]) -> Callable[..., Server]:
-    """Make a server that is protected by the table."""
+    """Factory of servers that accept the tokens of the table."""
 
     def server(**options: Any) -> Server:
         made = Server(
@@ -54,15 +54,15 @@ def make(table: Table, done: list[str]) -> Callable[..., Server]:
 
         @made.tool
         async def whoami(ctx: Context) -> str:
-            """Say who asks."""
+            """Return the caller."""
             return f"{ctx.principal.subject} {sorted(ctx.principal.scopes)}"
 
         @made.tool(scopes="notes:write", may_need="notes:admin")
         async def add(
-            ctx: Context, pinned: bool = False, tell: bool = False, once: bool = False, late: bool = False
+            ctx: Context, pinned: bool = False, progress: bool = False, once: bool = False, late: bool = False
         ) -> str:
             """Add a note."""
-            if tell:
+            if progress:
                 await ctx.progress(1, 2)
             if once:
                 await ctx.once("add", lambda: done.append("once"))

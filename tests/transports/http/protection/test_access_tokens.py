@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections import Counter
@@ -282,3 +283,48 @@ async def test_two_authorization_headers_are_refused(jwt_server: Server, serve: 
                     400,
                     True,
                 )
+
+
+class ClosingVerifier(TokenVerifier):
+    def __init__(self, problem: Exception | None = None) -> None:
+        self.closed: list[asyncio.AbstractEventLoop] = []
+        self._problem = problem
+
+    async def verify(self, token: str, audience: str) -> Grant:
+        return Grant(Principal(token))
+
+    async def aclose(self) -> None:
+        self.closed.append(asyncio.get_running_loop())
+        if self._problem is not None:
+            raise self._problem
+
+
+async def test_verifier_is_closed_in_event_loop_of_server(serve: Serve) -> None:
+    verifier = ClosingVerifier()
+    async with serve(Server("notes", auth=verifier)) as client:
+        answer = await client.post(initialize(), {"authorization": "Bearer ada"}).whole()
+        assert (answer.status, verifier.closed) == (200, [])
+
+    assert verifier.closed == [asyncio.get_running_loop()]
+
+
+async def test_verifier_close_failure_is_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, "mcpkit"):
+        async with serve(Server("notes", auth=ClosingVerifier(OSError("no")))):
+            pass
+
+    assert "what verifies access tokens could not be closed" in caplog.text
+
+
+async def test_verifier_without_principal_id_is_500(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    class Nameless(TokenVerifier):
+        """Forgets to say who it is."""
+
+        async def verify(self, token: str, audience: str) -> Grant:
+            return Grant(Principal(scopes={"notes:read"}))
+
+    server = Server("s", auth=Nameless())
+    server.tool(lambda: "open", name="open", anonymous=True)
+    async with serve(server) as client:
+        assert (await client.call("open", headers=bearer("ada")).whole()).status == 500
+        assert "a principal has an id there" in caplog.text

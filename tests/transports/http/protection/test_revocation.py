@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from mcpkit import Context, Memory, Principal, Server
-from mcpkit.state.revocations import MOST_HEARD, Revocations
+from mcpkit.state.owner import digest_of
+from mcpkit.state.revocations import MOST_HEARD, Revocation, Revocations
+from mcpkit.state.store import Stored
 from tests.helpers.clock import Clock
 from tests.helpers.engines import LossyMemory, make_engine
 from tests.helpers.protected import listening, session_of, status_of
@@ -299,3 +301,42 @@ async def test_revocation_is_found_after_lost_message(
         assert {(await remaining.message())["method"] for _ in lists} == lists
         there.tools.disable("whoami")
         assert (await remaining.message())["method"] == "notifications/tools/list_changed"
+
+
+class UnavailableStore(LossyMemory):
+    times = 0
+
+    async def items(self, prefix: str) -> AsyncIterator[tuple[str, Stored]]:
+        if self.times:
+            self.times -= 1
+            raise ConnectionError("away")
+        async for each in super().items(prefix):
+            yield each
+
+
+async def test_revocation_read_is_retried(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("mcpkit.state.revocations._AGAIN", 0)
+    shared, revocations = UnavailableStore(), list[Revocation]()
+    here, there, other = (Revocations(shared, name) for name in ("s", "s", "other"))
+    end = there.listen(revocations.append)
+    await here.revoke("ada")
+    assert [each.digest for each in revocations] == [digest_of("ada")]
+    shared.loses_messages, shared.times = True, 3
+    await here.revoke("eve")
+    await here.revoke("eve", 60)
+    await other.revoke("bob")
+    shared.report_gap()
+    await until(lambda: len(revocations) == 2)
+    assert revocations[1].digest == digest_of("eve")
+    assert shared.times == 0
+    assert caplog.text.count("is looked for again") == 3
+    shared.loses_messages, shared.times = True, 10**9
+    await here.revoke("ada")
+    shared.report_gap()
+    await until(lambda: shared.times < 10**9)
+    end()
+    shared.times = 0
+    shared.report_gap()
+    assert len(revocations) == 2

@@ -76,7 +76,7 @@ async def test_require_challenges_for_all_scopes_at_once(client: Client, done: l
     assert done == ["added"]
 
 
-@pytest.mark.parametrize("arguments", [{"tell": True}, {"once": True}])
+@pytest.mark.parametrize("arguments", [{"progress": True}, {"once": True}])
 async def test_require_after_output_is_error_result(
     client: Client, done: list[str], arguments: dict[str, bool]
 ) -> None:

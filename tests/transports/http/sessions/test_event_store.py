@@ -275,3 +275,18 @@ async def test_shutdown_is_reported_in_other_process(
         assert texts_of(messages[:1]) == ["one"]
         assert (messages[-1]["id"], messages[-1]["error"]["code"]) == ("cut", -32603)
         assert "ended before the call was finished" in messages[-1]["error"]["message"]
+
+
+@pytest.mark.long
+async def test_evicted_events_are_refused(text_server: Server, serve: Serve) -> None:
+    async with serve(text_server, max_kept=LIMIT) as client:
+        early, late = await client.initialize(), await client.initialize()
+        first, _ = await call_give(early, 1000)
+        for _ in range(SHARE + 1):
+            _, response = await call_give(await client.initialize(), MOST - 2 * _BESIDES)
+            assert "result" in response
+        last, response = await call_give(late, 1000)
+        answer = await early.listen(after=first).whole()
+        assert answer.status == 400
+        assert "not kept any more; send the request again" in answer.error()["message"]
+        assert (await late.listen(after=last).messages())[-1] == response

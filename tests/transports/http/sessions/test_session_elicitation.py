@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -260,3 +261,45 @@ async def test_question_during_store_failure_is_503(
         call = session.call("colour")
         await respond_to(session, (await next_message(call))["id"])
         assert "result" in await next_message(call)
+
+
+def make_asking_server(seconds: float, broker: Memory | None = None) -> Server:
+    server = Server("curious", secret=SECRET, question_timeout=seconds, shared=broker)
+
+    @server.tool
+    async def name(ctx: Context) -> str:
+        return (await ctx.elicit("Name?", str)).value
+
+    return server
+
+
+@pytest.mark.anyio
+async def test_response_to_other_process_is_logged_once(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serve(make_asking_server(60)) as one, serve(make_asking_server(60)) as other:
+        session = await open_eliciting_session(one)
+        call = session.call("name")
+        question = await call.message()
+        for _ in range(2):
+            assert (await respond(session.at(other), question["id"], accept("Ada"))).status == 400
+        assert (await respond(session.at(other), "of nobody", accept("Ada"))).status == 400
+        warnings = [each for each in caplog.records if each.levelno == logging.WARNING]
+        assert ["a question that another process has asked" in each.getMessage() for each in warnings] == [
+            True
+        ]
+        assert "sticky sessions" in warnings[0].getMessage()
+        await respond(session, question["id"], accept("Ada"))
+        assert text_of(await call.message()) == "Ada"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_question_timeout_names_possible_cause(serve: Serve, is_shared: bool) -> None:
+    async with serve(make_asking_server(0.05, Memory() if is_shared else None)) as client:
+        session = await open_eliciting_session(client)
+        call = session.call("name")
+        messages: list[dict[str, Any]] = [await call.message() for _ in range(3)]
+        text = text_of(messages[-1])
+        assert text.startswith("The client did not answer within 0.05 s")
+        assert ("may have reached another one, whose log says what to do" in text) is not is_shared

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Memory, Server
+from mcpkit.transports.http.sessions.record import Record
 from tests.helpers.pipe import settle
 from tests.helpers.raw_client import (
     Answer,
@@ -68,6 +69,11 @@ async def two_processes(serve: Serve, broker: Memory) -> AsyncIterator[tuple[Ser
     async with serve(make_server(shared=broker)) as there, serve(server) as here:
         session = await here.initialize()
         yield server, session, session.at(there)
+
+
+async def publish_change(broker: Memory, record: Record) -> None:
+    """Publish a change of a session as another process does."""
+    await Memory.publish(broker, "weather/sessions", f"elsewhere 1 {record.token.id} changed ")
 
 
 async def settle_stream(stream: Answer) -> None:
@@ -334,3 +340,42 @@ async def test_missed_messages_notify_listeners_of_all(serve: Serve, slow_broker
             ("notifications/resources/updated", "towns://{town}"),
             ("notifications/tools/list_changed", ""),
         ]
+
+
+async def test_unpublished_change_is_read_with_next_request(
+    broker: Shared, serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with two_processes(serve, broker) as (server, here, there):
+        stream = await open_stream(here)
+        publish, broker.publish = broker.publish, refuse  # type: ignore[method-assign]  # it fails
+        await subscribe(there, "oslo")
+        broker.publish = publish  # type: ignore[method-assign]  # as it was
+        assert "others do not hear" in caplog.text
+        await here.ask("ping").whole()
+        server.resource_updated("towns://oslo")
+        assert uri_of(await stream.message()) == "oslo"
+
+
+async def refuse(_topic: str, _message: str) -> None:
+    raise ConnectionError("the store is down")
+
+
+async def test_store_failure_ends_no_stream(
+    broker: Shared, serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = make_server(shared=broker)
+    async with serve(server) as here:
+        session = await here.initialize()
+        await subscribe(session, "oslo")
+        stream = await open_stream(session)
+        record = here.app.door()._begin().sessions._by_id[session.id].record
+        broker.refuses = True
+        await publish_change(broker, record)
+        await settle_stream(stream)
+        assert "what others do to a session is not heard of" in caplog.text
+        broker.refuses = False
+        server.resource_updated("towns://oslo")
+        assert uri_of(await stream.message()) == "oslo"
+        await broker.erase(record.key)
+        await publish_change(broker, record)
+        assert await stream.messages() == [], "it is followed still"
