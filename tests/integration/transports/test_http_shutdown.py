@@ -76,7 +76,7 @@ def start_server(runner: str, loop: str = "asyncio", parser: str = "h11", **sett
 
 class StreamThread:
     def __init__(self, method: str, url: str, **request: Any) -> None:
-        self.heard: list[str] = []
+        self.lines: list[str] = []
         self.status: int | None = None
         self.has_ended_well = False
         self._has_heard = threading.Event()
@@ -97,7 +97,7 @@ class StreamThread:
             with httpx2.Client(timeout=PATIENCE) as http, http.stream(method, url, **request) as response:
                 self.status = response.status_code
                 for line in response.iter_lines():
-                    self.heard.append(line.removeprefix("data:").strip())
+                    self.lines.append(line.removeprefix("data:").strip())
                     self._has_heard.set()
             self.has_ended_well = True
         except httpx2.TransportError:
@@ -107,7 +107,7 @@ class StreamThread:
 
     @property
     def messages(self) -> list[Any]:
-        return [json.loads(line) for line in self.heard if line.startswith("{")]
+        return [json.loads(line) for line in self.lines if line.startswith("{")]
 
 
 @contextmanager
@@ -435,7 +435,7 @@ def start_uvicorn(app: Any, **options: Any) -> tuple[uvicorn.Server, threading.T
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", **options))
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
-    while not server.started:  # an old uvicorn that is told to stop before that does not
+    while not server.started:  # old versions of uvicorn ignore an earlier stop
         time.sleep(0.005)
     return server, thread, listening.getsockname()
 

@@ -40,14 +40,14 @@ def ask_round(
 
 
 @pytest.mark.parametrize(
-    ("method", "params", "told"),
+    ("method", "params", "text"),
     [
         ("tools/call", {"name": "ask_name", "arguments": {}}, "Ada"),
         ("prompts/get", {"name": "greet"}, "Greet Ada"),
         ("resources/read", {"uri": "notes://day"}, "day of Ada"),
     ],
 )
-async def test_input_required_is_json(method: str, params: dict[str, Any], told: str, client: Client) -> None:
+async def test_input_required_is_json(method: str, params: dict[str, Any], text: str, client: Client) -> None:
     answer = await ask_round(client, method, params).whole()
     assert answer.status == 200
     result = answer.json()["result"]
@@ -57,7 +57,7 @@ async def test_input_required_is_json(method: str, params: dict[str, Any], told:
     more = {"inputResponses": {key: accept("Ada")}, "requestState": result["requestState"]}
     result = (await ask_round(client, method, {**params, **more}).whole()).json()["result"]
     assert result["resultType"] == "complete"
-    assert told in json.dumps(result)
+    assert text in json.dumps(result)
 
 
 async def test_input_required_ends_stream(server: Server, serve: Serve) -> None:

@@ -99,7 +99,7 @@ async def test_notification_before_response_starts_stream(client: Client, work: 
     assert answer.status == 200
     assert answer.headers["x-accel-buffering"] == "no"
     assert "no-cache" in answer.headers["cache-control"]
-    assert not answer.is_over, "it is told while the handler runs"
+    assert not answer.is_over, "sent while the handler runs"
     work.gate.set()
     progress, response = await answer.messages()
     assert progress["params"]["progressToken"] == "p"

@@ -54,7 +54,7 @@ async def test_bad_tokens_are_limited_per_address(
         assert await status("bad", ADA) == 401
         assert (
             await client.post(initialize(), **EVE).whole()
-        ).status == 401  # who has none is told where to get one
+        ).status == 401  # a request without a token is challenged
         assert [await status(f"bad{number}", {}) for number in range(9)] == [401] * 9  # perhaps a proxy's
 
 

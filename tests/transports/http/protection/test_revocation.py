@@ -293,7 +293,7 @@ async def test_revocation_is_found_after_lost_message(
         stream, remaining = await listening(session, ADA_TOKEN), await listening(other, EVE_TOKEN)
         shared.loses_messages = True
         await here.revoke(Principal(f"{ISSUER}#sub=ada"))
-        assert (await app.call("whoami", headers=ADA_TOKEN).whole()).status == 200  # nobody has told it
+        assert (await app.call("whoami", headers=ADA_TOKEN).whole()).status == 200  # the message was lost
         shared.report_gap()
         lists = {f"notifications/{name}/list_changed" for name in ("tools", "prompts", "resources")}
         assert {each["method"] for each in await stream.messages()} <= lists  # and then it has ended

@@ -100,7 +100,7 @@ async def call_give(session: Session, size: int) -> tuple[str, Any]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", [MOST])
-@pytest.mark.parametrize("is_there", [True, False], ids=["heard", "gone"])
+@pytest.mark.parametrize("is_there", [True, False], ids=["connected", "disconnected"])
 async def test_large_response_is_not_stored_and_resumption_says_so(
     text_server: Server, serve: Serve, size: int, is_there: bool
 ) -> None:
@@ -160,7 +160,7 @@ async def three_processes(
         yield Processes(session, session.at(clients[1]), session.at(clients[2]), servers)
         for client in clients:
             await client.aclose()
-        await until(lambda: asyncio.all_tasks() <= before)  # what is told of the end of streams has been told
+        await until(lambda: asyncio.all_tasks() <= before)  # end of streams is published
 
 
 def environment(client: Client) -> Any:

@@ -239,7 +239,7 @@ async def test_changes_without_stream_are_sent_once(server: Server, client: Clie
         server.resource_updated("towns://a")
         server.resource_updated("towns://b")
     server.tools.remove("step")
-    await session.ask("ping").whole()  # the changes have been heard
+    await session.ask("ping").whole()  # changes are processed
     stream = session.listen()
     methods = [(await stream.message())["method"].removeprefix("notifications/") for _ in range(3)]
     assert methods == ["resources/updated", "resources/updated", "tools/list_changed"]
@@ -256,7 +256,7 @@ async def test_too_many_changes_are_summarized(server: Server, client: Client) -
     await subscribe(session, "rome")
     server.resource_updated("towns://rome")
     server.tools.remove("step")
-    await session.ask("ping").whole()  # the changes have been heard
+    await session.ask("ping").whole()  # changes are processed
     stream = session.listen()
     found = [await stream.message() for _ in range(259)]
     assert stream.waiting() == []

@@ -54,7 +54,7 @@ async def session_server(counting_store: CountingStore, work: Work) -> Server:
 
     @session_server.tool
     async def wait(ctx: Context) -> str:
-        await ctx.log("debug", "not told")
+        await ctx.log("debug", "not sent")
         await work.wait()
         return "waited"
 
@@ -77,7 +77,7 @@ async def test_session_ttl_restarts_with_each_request(
     async with serve(session_server, session_ttl=TTL) as client:
         session = await client.initialize()
         for _ in range(3):
-            clock.ahead += SPACING - 1  # a request that the counting_store is not told of
+            clock.ahead += SPACING - 1  # not written to the store
             assert await is_alive(session)
             clock.ahead += TTL - 1
             assert await is_alive(session)
@@ -376,7 +376,7 @@ async def test_session_record_is_not_read_per_request(
             await pass_time(clock, 0.2)
             for _ in range(5):
                 assert await ping_session(here) == 200
-        assert remote_store.looks - before <= 1, "until it is known that all is heard"
+        assert remote_store.looks - before <= 1, "before the bus is known to work"
 
 
 async def test_remote_end_is_noticed_within_a_second(
