@@ -79,7 +79,7 @@ class StreamThread:
         self.lines: list[str] = []
         self.status: int | None = None
         self.has_ended_well = False
-        self._has_heard = threading.Event()
+        self._has_received = threading.Event()
         self._thread = threading.Thread(target=self._listen, args=(method, url, request))
 
     def __enter__(self) -> StreamThread:
@@ -90,7 +90,7 @@ class StreamThread:
         self._thread.join(PATIENCE)
 
     def wait(self) -> None:
-        assert self._has_heard.wait(PATIENCE), f"nothing came; the status is {self.status}"
+        assert self._has_received.wait(PATIENCE), f"no data; status {self.status}"
 
     def _listen(self, method: str, url: str, request: dict[str, Any]) -> None:
         try:
@@ -98,12 +98,12 @@ class StreamThread:
                 self.status = response.status_code
                 for line in response.iter_lines():
                     self.lines.append(line.removeprefix("data:").strip())
-                    self._has_heard.set()
+                    self._has_received.set()
             self.has_ended_well = True
         except httpx2.TransportError:
             pass
         finally:
-            self._has_heard.set()
+            self._has_received.set()
 
     @property
     def messages(self) -> list[Any]:

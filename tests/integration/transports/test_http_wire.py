@@ -25,7 +25,7 @@ from mcpkit.transports.http.options import Settings
 from mcpkit.transports.http.sessions import events
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.process_client import site
-from tests.helpers.raw_client import Answer, Serve, initialize
+from tests.helpers.raw_client import Answer, initialize
 from tests.helpers.servers.full import make_server
 from tests.helpers.serving import in_thread
 from tests.helpers.waiting import until
@@ -397,8 +397,8 @@ def test_result_of_any_size_arrives(
 
 @pytest.mark.long
 @pytest.mark.anyio
-async def test_sse_client_that_does_not_read_gets_503(serve: Serve) -> None:
-    async with serve(make_text_server()) as client:
+async def test_sse_client_that_does_not_read_gets_503(schema_dir: Path) -> None:
+    async with serving(make_text_server(), schema_dir) as client:
         stream = client.open("GET", "/sse")
         stream.judge.revision = "2024-11-05"
         first = await stream.event()

@@ -363,10 +363,10 @@ def test_outside_route_is_served_behind_proxy_prefix(outside_server: Server) -> 
 
 
 def test_outside_route_is_guarded_without_principal(outside_server: Server) -> None:
-    def nobody(scope: Any) -> Principal:
-        raise AssertionError("nobody is asked")
+    def refuse(scope: Any) -> Principal:
+        raise AssertionError("no principal is needed")
 
-    app = outside_server.asgi(principal=nobody)
+    app = outside_server.asgi(principal=refuse)
     client = site_client(app.around(mounted(app)))
     assert client.get(WELL_KNOWN, headers={"Host": "evil.example"}).status_code == 421
     assert client.get(WELL_KNOWN, headers={"Origin": "https://evil.example"}).status_code == 403

@@ -170,7 +170,7 @@ async def test_anonymous_subscription_needs_anonymous_resource(open_server: Serv
 
 
 async def test_anonymous_listener_gets_lists_and_open_resources(open_server: Server, serve: Serve) -> None:
-    # Nobody serves the one, and nobody may see the other: to wait for them tells nothing.
+    # One does not exist and one is hidden: both subscriptions are accepted.
     uris = (OPEN, "nowhere://1", "secret://1")
     async with serve(open_server) as client:
         stream = await listen(client, ANONYMOUS, *uris)
