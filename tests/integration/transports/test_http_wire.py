@@ -25,7 +25,7 @@ from mcpkit.transports.http.options import Settings
 from mcpkit.transports.http.sessions import events
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.process_client import site
-from tests.helpers.raw_client import Answer, initialize
+from tests.helpers.raw_client import Answer, initialize, serving
 from tests.helpers.servers.full import make_server
 from tests.helpers.serving import in_thread
 from tests.helpers.waiting import until
