@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("npx -y 'a server' --flag", ["npx", "-y", "a server", "--flag"]),
     ],
 )
-def test_what_is_meant(word: str, meant: object) -> None:
+def test_target_of_word_returns_url_file_or_command(word: str, meant: object) -> None:
     found = target_of(word)
     assert found == meant or [str(Path(each)) for each in found] == meant
 
@@ -62,18 +62,18 @@ def test_what_is_meant(word: str, meant: object) -> None:
         ("nothing", "nothing is no file, no URL"),
     ],
 )
-def test_what_means_nothing_is_told(word: str, told: str) -> None:
+def test_target_of_invalid_word_raises(word: str, told: str) -> None:
     with pytest.raises(CommandError, match=told):
         target_of(word)
 
 
-def test_a_drive_is_no_object() -> None:
+def test_place_of_windows_drive_is_no_object() -> None:
     with pytest.raises(FileNotFoundError):
         place_of(r"C:\server.py")
     assert place_of("C:server") is None
 
 
-def test_a_file_in_a_package_is_imported_as_a_part_of_it(folder: Path) -> None:
+def test_place_of_file_in_package_is_part_of_package(folder: Path) -> None:
     assert place_of("shop/server.py:tea") == Place(folder / "shop" / "server.py", "shop.server", "tea")
     assert place_of("shop/server.py") == Place(folder / "shop" / "server.py", "shop.server", None)
 
@@ -175,7 +175,7 @@ def test_argument_is_parsed_by_the_type_of_its_schema() -> None:
         (["txt=a"], "txt: there is no such argument; did you mean text?"),
     ],
 )
-def test_what_does_not_fit_is_told_with_what_is_taken(texts: list[str], told: str) -> None:
+def test_argument_mismatch_raises_with_expected_type(texts: list[str], told: str) -> None:
     with pytest.raises(CommandError) as caught:
         given(*texts)
     assert caught.value.status == Status.TOOL_ERROR
@@ -185,13 +185,15 @@ def test_what_does_not_fit_is_told_with_what_is_taken(texts: list[str], told: st
     assert "count    integer = 1" in message
 
 
-def test_what_is_missing_is_told() -> None:
+def test_argument_missing_raises() -> None:
     with pytest.raises(CommandError, match=r"^text is missing\ntool takes:") as caught:
         arguments_of("tool", SCHEMA, ["count=1"])
     assert caught.value.status == Status.TOOL_ERROR
 
 
-def test_files_are_text_or_bytes_as_the_schema_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_argument_from_file_is_text_or_base64_by_schema(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text, data, json_file = tmp_path / "text.txt", tmp_path / "data.bin", tmp_path / "point.json"
     text.write_text("Blåbær\n", encoding="utf-8")
     data.write_bytes(b"\xff\x00\xfe")
@@ -208,7 +210,7 @@ def test_files_are_text_or_bytes_as_the_schema_wants(tmp_path: Path, monkeypatch
     assert caught.value.status == Status.NO_SUCH_THING
 
 
-def test_all_at_once_is_sent_as_it_is_with_others_on_top(tmp_path: Path) -> None:
+def test_args_option_is_sent_unchanged_with_overrides(tmp_path: Path) -> None:
     path = tmp_path / "all.json"
     path.write_text(json.dumps({"unknown": 1, "text": "a"}), encoding="utf-8")
     for written in (f"@{path}", path.read_text(encoding="utf-8")):
@@ -221,13 +223,13 @@ def test_all_at_once_is_sent_as_it_is_with_others_on_top(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["hello", "=5", ":=5", ""])
-def test_what_is_no_argument_is_wrong_usage(text: str) -> None:
+def test_argument_without_key_is_usage_error(text: str) -> None:
     with pytest.raises(CommandError, match="an argument is written as key=value") as caught:
         given(text)
     assert caught.value.status == Status.USAGE
 
 
-def test_others_are_taken_where_the_schema_says_so() -> None:
+def test_additional_arguments_are_accepted_by_schema() -> None:
     schema = {"type": "object", "properties": {}, "additionalProperties": {"type": "integer"}}
     assert arguments_of("tool", schema, ["x=5"]) == {"x": 5}
     assert arguments_of("tool", {"type": "object"}, ["x=5"]) == {"x": 5}
@@ -265,7 +267,7 @@ def test_saved_file_has_a_safe_name_in_its_folder(tmp_path: Path) -> None:
     assert faults == []
 
 
-def test_nothing_is_overwritten_and_no_link_is_followed(tmp_path: Path) -> None:
+def test_saved_file_overwrites_nothing_and_follows_no_link(tmp_path: Path) -> None:
     mine = tmp_path / "mine.txt"
     mine.write_text("mine")
     (tmp_path / "chart.png").symlink_to(mine)
@@ -285,17 +287,17 @@ def test_nothing_is_overwritten_and_no_link_is_followed(tmp_path: Path) -> None:
         ("", "resource"),
     ],
 )
-def test_resources_give_names(uri: str, name: str) -> None:
+def test_name_of_resource_is_last_part_of_uri(uri: str, name: str) -> None:
     assert name_of(uri) == name
 
 
 @pytest.mark.parametrize("data", ["***", "abcde", None, 5])
-def test_what_is_no_base64_is_the_servers_fault(data: object) -> None:
+def test_decoded_invalid_base64_is_tool_error(data: object) -> None:
     with pytest.raises(CommandError, match="the picture is no base64") as caught:
         decoded(data, "the picture")
     assert caught.value.status == Status.TOOL_ERROR
 
 
-def test_control_characters_do_nothing_to_a_terminal() -> None:
+def test_printable_escapes_control_characters() -> None:
     assert printable("plain ☃\n\ttext") == "plain ☃\n\ttext"
     assert printable("\x1b[31mred\x07\r\u202e") == "\\x1b[31mred\\x07\\r\\u202e"

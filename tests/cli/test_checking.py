@@ -22,11 +22,11 @@ from tests.cli.planted import AT_EASE, BLOCKING, CLEAN, PLANTED, with_source
 PAGE = Path(__file__).parents[2] / "docs" / "commands" / "check.md"
 
 
-def test_a_server_without_a_fault_is_found_so() -> None:
+def test_findings_of_clean_server_are_empty() -> None:
     assert findings(Looked([CLEAN])) == []
 
 
-def test_each_rule_has_a_planted_fault() -> None:
+def test_rules_have_a_planted_fault_each() -> None:
     assert {*PLANTED, "blocks-the-loop"} == set(RULES)
 
 
@@ -54,17 +54,17 @@ def test_blocking_call_is_found_with_its_line(tmp_path: Path) -> None:
         assert findings(with_source(tmp_path, line, head=head)) == [], line
 
 
-def test_a_function_in_a_thread_may_block(tmp_path: Path) -> None:
+def test_blocking_call_in_thread_is_not_found(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text("import time\n\ndef slow():\n    time.sleep(1)\n")
     assert findings(Looked([CLEAN], [tmp_path / "server.py"])) == []
 
 
-def test_what_is_ignored_is_a_rule() -> None:
+def test_ignored_unknown_rule_raises_with_suggestion() -> None:
     with pytest.raises(ValueError, match="there is no rule name-leters; did you mean name-letters"):
         findings(Looked(), ignored=["name-leters"])
 
 
-def test_the_worst_comes_first() -> None:
+def test_findings_are_sorted_by_severity() -> None:
     found = findings(Looked([each.surfaces[0] for faults in PLANTED.values() for each in faults[:1]]))
     order = [SEVERITIES.index(finding.severity) for finding in found]
     assert order == sorted(order)
@@ -117,7 +117,7 @@ def look(*tools: dict[str, Any], **others: dict[str, Any]) -> None:
 
 @settings(max_examples=100, deadline=None, database=None)
 @given(OBJECTS, OBJECTS, OBJECTS, OBJECTS)
-def test_nothing_that_a_server_lists_breaks_a_check(old: Any, new: Any, prompt: Any, template: Any) -> None:
+def test_findings_of_random_surfaces_do_not_raise(old: Any, new: Any, prompt: Any, template: Any) -> None:
     look({"inputSchema": {"type": "object", **old}}, {"inputSchema": new}, prompt=prompt, template=template)
 
 
@@ -129,7 +129,7 @@ def test_nothing_that_a_server_lists_breaks_a_check(old: Any, new: Any, prompt: 
         {"type": "object", "properties": {"a": 5}, "maxProperties": 1},
     ],
 )
-def test_schemas_that_once_broke_one(schema: Any) -> None:
+def test_findings_of_malformed_schemas_do_not_raise(schema: Any) -> None:
     look({"inputSchema": schema}, {"inputSchema": {"type": "object", "minProperties": 1}})
     look({"inputSchema": {"type": "object"}}, {"inputSchema": schema})
 
@@ -145,15 +145,15 @@ def test_schemas_that_once_broke_one(schema: Any) -> None:
         ("\ud800", 1),
     ],
 )
-def test_texts_are_cut_by_the_tables_of_o200k_base(text: str, count: int) -> None:
+def test_tokens_equal_o200k_base(text: str, count: int) -> None:
     assert tokens(text) == count
 
 
-def test_texts_beyond_what_the_tokenizer_takes_at_a_time_are_counted() -> None:
+def test_tokens_of_long_text_are_counted() -> None:
     assert tokens("word " * 250_000) == pytest.approx(250_000, rel=0.01)
 
 
-def test_without_the_tokenizer_it_is_a_quarter_of_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_without_tokenizer_are_a_quarter_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bpe_openai", None)
     module._tokenizer.cache_clear()
     try:

@@ -41,7 +41,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_files_that_git_ignores_are_left_out(tmp_path: Path) -> None:
+def test_project_files_equal_those_that_git_does_not_ignore(tmp_path: Path) -> None:
     chance = random.Random(11)
     for number in range(EXAMPLES // 4):
         repository = tmp_path / str(number)
@@ -66,7 +66,7 @@ def test_files_that_git_ignores_are_left_out(tmp_path: Path) -> None:
         ]
 
 
-def test_a_project_that_the_repository_ignores_is_packed(tmp_path: Path) -> None:
+def test_project_files_of_ignored_project_are_packed(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".gitignore").write_text("/scratch/\n*.csv\n")
     project = tmp_path / "scratch" / "shop"
@@ -75,7 +75,7 @@ def test_a_project_that_the_repository_ignores_is_packed(tmp_path: Path) -> None
     assert ProjectFiles(project).paths == [Path("server.py")]
 
 
-def test_large_files_are_left_out_unless_they_are_asked_for(tmp_path: Path) -> None:
+def test_project_files_omit_large_files_by_default(tmp_path: Path) -> None:
     for name, size in {
         "server.py": 1,
         "model.bin": LARGE + 1,
@@ -91,7 +91,7 @@ def test_large_files_are_left_out_unless_they_are_asked_for(tmp_path: Path) -> N
     assert Path("model.bin") in ProjectFiles(tmp_path, takes_large=True).paths
 
 
-def test_a_link_to_a_folder_above_is_not_followed(tmp_path: Path) -> None:
+def test_project_files_follow_no_link_to_parent_folder(tmp_path: Path) -> None:
     (folder := tmp_path / "shop" / "data").mkdir(parents=True)
     (folder / "tea.csv").touch()
     (folder / "up").symlink_to("..")
@@ -143,7 +143,7 @@ LINKS = {
 }
 
 
-def test_undeclared_imports_are_found_wherever_the_server_comes_to(tmp_path: Path) -> None:
+def test_undeclared_finds_reachable_imports(tmp_path: Path) -> None:
     chance = random.Random(723)
     for number in range(EXAMPLES):
         entry_name, helper_name, links = LINKS[chance.choice(list(LINKS))]
@@ -170,7 +170,7 @@ def test_undeclared_imports_are_found_wherever_the_server_comes_to(tmp_path: Pat
         assert {(each.module, each.distribution) for each in found} == wanted, texts
 
 
-def test_a_dependency_that_is_not_installed_may_bring_a_module_that_is_not(tmp_path: Path) -> None:
+def test_undeclared_ignores_modules_of_uninstalled_dependencies(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text("import no_such_module\nimport redis\nimport __main__\n")
     found = undeclared(file, tmp_path, [file], ["no-such-distribution"])

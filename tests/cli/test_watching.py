@@ -31,7 +31,7 @@ async def told(edits: AsyncGenerator[list[str]]) -> list[str]:
     return [Path(each).name for each in await asyncio.wait_for(anext(edits), 30)]
 
 
-async def test_files_are_written_renamed_and_removed(
+async def test_edits_report_written_renamed_and_removed_files(
     tmp_path: Path, edits: AsyncGenerator[list[str]]
 ) -> None:
     server = tmp_path / "server.py"
@@ -46,7 +46,7 @@ async def test_files_are_written_renamed_and_removed(
     assert await told(edits) == ["prices.py"]
 
 
-async def test_folders_that_come_later_are_watched(tmp_path: Path, edits: AsyncGenerator[list[str]]) -> None:
+async def test_edits_report_files_in_new_folders(tmp_path: Path, edits: AsyncGenerator[list[str]]) -> None:
     (tmp_path / "later").mkdir()
     (tmp_path / "later" / "one.py").write_text("one")
     assert await told(edits) == ["one.py"]
@@ -54,9 +54,7 @@ async def test_folders_that_come_later_are_watched(tmp_path: Path, edits: AsyncG
     assert await told(edits) == ["one.py"]
 
 
-async def test_what_is_no_code_of_the_project_is_not_seen(
-    tmp_path: Path, edits: AsyncGenerator[list[str]]
-) -> None:
+async def test_edits_ignore_files_that_are_no_code(tmp_path: Path, edits: AsyncGenerator[list[str]]) -> None:
     for ignored in (
         *(".venv/lib/other.py", "node_modules/other.py", "__pycache__/other.py", ".git/other.py"),
         *("notes.txt", ".#server.py", "#server.py#", "server.py~", ".server.py.swp", "4913"),
@@ -67,7 +65,7 @@ async def test_what_is_no_code_of_the_project_is_not_seen(
     assert await told(edits) == ["a.py"]
 
 
-async def test_edits_in_quick_succession_are_told_together(
+async def test_edits_in_quick_succession_are_grouped(
     tmp_path: Path, edits: AsyncGenerator[list[str]]
 ) -> None:
     for number in range(20):
@@ -80,7 +78,7 @@ async def test_edits_in_quick_succession_are_told_together(
     assert len(several) > 1
 
 
-def test_what_is_watched_is_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roots_of_server_are_its_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = tmp_path / "project" / "src" / "shop"
     inner.mkdir(parents=True)
     (inner / "__init__.py").write_text("")

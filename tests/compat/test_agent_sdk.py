@@ -57,7 +57,7 @@ def returning(value: object) -> SdkMcpTool[Any]:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_a_server_of_tools(revision: str) -> None:
+async def test_sdk_server_lists_and_calls_tools(revision: str) -> None:
     config = create_sdk_mcp_server("greeter", "1.2.3", tools=[greet])
     assert (config["type"], config["name"]) == ("sdk", "greeter")
     async with connect(config["instance"].server, revision=revision) as client:
@@ -73,14 +73,14 @@ async def test_a_server_of_tools(revision: str) -> None:
             assert (result.is_error, result.text) == (True, said)
 
 
-async def test_over_stdio(tmp_path: Any) -> None:
+async def test_sdk_server_runs_over_stdio(tmp_path: Any) -> None:
     program = tmp_path / "greeter.py"
     program.write_text(PROGRAM)
     async with Client([sys.executable, str(program)]) as client:
         assert (await client.call("greet", {"name": "Ann"})).text == "Hello, Ann!"
 
 
-async def test_what_else_mcpkit_has_stands_beside() -> None:
+async def test_sdk_server_accepts_mcpkit_components() -> None:
     server = create_sdk_mcp_server("greeter", tools=[greet])["instance"].server
 
     @server.tool
@@ -94,7 +94,7 @@ async def test_what_else_mcpkit_has_stands_beside() -> None:
         assert (await client.read("data://x"))[0]["text"] == "data"
 
 
-async def test_a_server_without_tools() -> None:
+async def test_sdk_server_without_tools_connects() -> None:
     async with connect(create_sdk_mcp_server("empty")["instance"].server) as client:
         assert client.server_info["version"] == "1.0.0"
 
@@ -113,19 +113,19 @@ async def test_a_server_without_tools() -> None:
         (text("it is broken", is_error=True), "it is broken"),
     ],
 )
-async def test_what_is_no_result_can_be_read_by_the_model(returned: object, said: str) -> None:
+async def test_sdk_tool_malformed_result_is_error_text(returned: object, said: str) -> None:
     async with connect(create_sdk_mcp_server("s", tools=[returning(returned)])["instance"].server) as client:
         result = await client.call("give")
         assert (result.is_error, result.text) == (True, said)
 
 
 @pytest.mark.parametrize("returned", [{}, {"is_error": False}, {"content": []}])
-async def test_nothing_is_a_result(returned: object) -> None:
+async def test_sdk_tool_empty_result_is_accepted(returned: object) -> None:
     async with connect(create_sdk_mcp_server("s", tools=[returning(returned)])["instance"].server) as client:
         assert (await client.call("give")).content == []
 
 
-async def test_the_signal_is_set_when_the_call_is_cancelled() -> None:
+async def test_sdk_tool_cancelled_call_sets_signal() -> None:
     begun, seen = asyncio.Event(), asyncio.get_running_loop().create_future()
 
     @tool("watch", "Watch.", {})
@@ -146,7 +146,7 @@ async def test_the_signal_is_set_when_the_call_is_cancelled() -> None:
         assert await asyncio.wait_for(seen, 10) is True
 
 
-async def test_a_tool_with_two_parameters_answers_and_fails() -> None:
+async def test_sdk_tool_with_context_parameter_returns_and_raises() -> None:
     @tool("two", "Two.", {"fail": bool})
     async def two(args: dict[str, Any], extra: ToolInvocationContext) -> dict[str, Any]:
         if args["fail"]:
@@ -159,7 +159,7 @@ async def test_a_tool_with_two_parameters_answers_and_fails() -> None:
         assert (result.is_error, result.text) == (True, "as it should")
 
 
-def test_annotations_have_both_spellings() -> None:
+def test_tool_annotations_accept_both_spellings() -> None:
     hints = ToolAnnotations(read_only_hint=True, destructiveHint=False, max_result_size_chars=5, shade="red")
     assert hints == {"readOnlyHint": True, "destructiveHint": False, "maxResultSizeChars": 5, "shade": "red"}
     assert hints.readOnlyHint is hints.read_only_hint is True
@@ -178,7 +178,7 @@ def test_annotations_have_both_spellings() -> None:
         {"title": "T", "max_result_size_chars": 5, "shade": "red"},
     ],
 )
-async def test_annotations_on_the_wire(annotations: object) -> None:
+async def test_tool_annotations_are_serialized(annotations: object) -> None:
     declared = tool("t", "T.", {}, annotations)(greet.handler)
     async with connect(create_sdk_mcp_server("s", tools=[declared])["instance"].server) as client:
         (listed,) = await client.list_tools()
@@ -193,12 +193,12 @@ async def test_annotations_on_the_wire(annotations: object) -> None:
         (lambda: create_sdk_mcp_server("s", tools=[tool("a b", "T.", {})(greet.handler)]), "a tool name is"),
     ],
 )
-def test_what_cannot_be_served_is_refused(make: Callable[[], object], said: str) -> None:
+def test_sdk_server_rejects_duplicate_and_invalid_tools(make: Callable[[], object], said: str) -> None:
     with pytest.raises(RegistrationError, match=said):
         make()
 
 
-def test_without_other_packages() -> None:
+def test_sdk_server_runs_without_other_packages() -> None:
     script = f"""
 import asyncio, json, sys
 

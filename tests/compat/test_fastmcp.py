@@ -44,7 +44,7 @@ def weather(city: str, days: int = 1) -> str:
     return f"{days} days of rain in {city}"
 
 
-async def test_a_tool_is_called_and_its_result_is_converted():
+async def test_tool_run_converts_result():
     tool = ToolManager().add_tool(weather)
     content, structured = await tool.run({"city": "Rome", "days": "2", "unknown": 1}, convert_result=True)
     assert [block.model_dump(exclude_none=True) for block in content] == [
@@ -53,7 +53,7 @@ async def test_a_tool_is_called_and_its_result_is_converted():
     assert structured == {"result": "2 days of rain in Rome"}
 
 
-def test_tools_keep_the_order_in_which_they_were_registered():
+def test_tool_manager_keeps_registration_order():
     def opened(where: Path) -> str: ...
 
     manager = ToolManager()
@@ -64,7 +64,7 @@ def test_tools_keep_the_order_in_which_they_were_registered():
     assert list(manager._tools) == ["0", "1", "2", "added", "last"]
 
 
-def test_a_name_that_is_taken_is_warned_of_once(caplog):
+def test_tool_manager_duplicate_name_logs_warning(caplog):
     manager = ToolManager()
     manager.add_tool(weather)
     manager.add_tool(weather, description="another")
@@ -72,7 +72,7 @@ def test_a_name_that_is_taken_is_warned_of_once(caplog):
     assert [record.getMessage() for record in caplog.records] == ["Tool already exists: weather"] * 2
 
 
-def test_a_manager_whose_tools_are_added_in_another_way_adds_all_of_them_so():
+def test_tool_manager_subclass_add_tool_is_used():
     class Named(ToolManager):
         def add_tool(self, fn, name=None, **said):
             return super().add_tool(fn, f"my_{fn.__name__}", **said)
@@ -83,19 +83,19 @@ def test_a_manager_whose_tools_are_added_in_another_way_adds_all_of_them_so():
     assert list(manager._tools) == ["my_weather", "more"]
 
 
-def test_tools_that_are_replaced_are_those_that_are_there():
+def test_tool_manager_replaced_tools_are_listed():
     manager = ToolManager()
     manager.add_tool(weather)
     manager._tools = {"other": Tool.from_function(weather, name="other")}
     assert [tool.name for tool in manager.list_tools()] == ["other"]
 
 
-async def test_an_unknown_tool_is_an_error():
+async def test_tool_manager_unknown_tool_raises():
     with pytest.raises(ToolError, match="Unknown tool: nothing"):
         await ToolManager().call_tool("nothing", {})
 
 
-async def test_who_changes_what_is_listed_changes_no_tool():
+async def test_list_tools_returns_copies():
     server = FastMCP("x")
     server.add_tool(weather, meta={"a": 1})
     (listed,) = await server.list_tools()
@@ -122,7 +122,7 @@ REVISIONS = ("2025-11-25", "2026-07-28")
         ("completion/complete", {"ref": {"type": "ref/prompt", "name": "ask"}, "argument": {}}),
     ],
 )
-async def test_what_is_wrong_is_refused_and_the_server_goes_on(
+async def test_malformed_request_is_error_and_server_continues(
     revision: str, method: str, params: dict[str, Any]
 ) -> None:
     async with Client(bakery()._mcp_server.served, revision=revision) as client:
@@ -133,7 +133,7 @@ async def test_what_is_wrong_is_refused_and_the_server_goes_on(
 
 
 @pytest.mark.limit("matching of a URI by a template of a FastMCP")
-async def test_a_uri_that_would_take_too_long_to_match_is_unknown() -> None:
+async def test_resource_uri_too_long_to_match_is_unknown() -> None:
     async with Client(bakery()._mcp_server.served) as client:
         kind = "k" * (391 - len("order://d-1-.json"))
         (read,) = await client.read(f"order://d-1-{kind}.json")
@@ -146,13 +146,13 @@ async def test_a_uri_that_would_take_too_long_to_match_is_unknown() -> None:
 PAGE = ElicitRequestURLParams(message="Log in.", url="https://example.org", elicitationId="1")
 
 
-def test_an_error_of_the_protocol_has_its_text():
+def test_mcp_error_has_text_and_code():
     error = McpError(ErrorData(code=-32602, message="No such city.", data={"city": "x"}))
     assert str(error) == "No such city."
     assert error.error.code == -32602
 
 
-def test_pages_that_have_to_be_visited_first():
+def test_url_elicitation_required_error_round_trips():
     error = UrlElicitationRequiredError([PAGE])
     assert error.error.code == -32042
     assert str(error) == "URL elicitation required"
@@ -164,7 +164,7 @@ def test_pages_that_have_to_be_visited_first():
         UrlElicitationRequiredError.from_error(ErrorData(code=-32602, message=""))
 
 
-def test_a_difference_is_warned_of_once(caplog):
+def test_difference_is_logged_once(caplog):
     differs("tests: size", "Sizes are rounded up here.")
     differs("tests: size", "Sizes are rounded up here.")
     differs("tests: color", "Colors are names here.")

@@ -69,9 +69,7 @@ async def nothing(_: Any) -> str:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_lists_calls_and_capabilities_are_those_of_the_handlers(
-    lab: Lab, revision: str, schema_dir: Path
-):
+async def test_capabilities_follow_registered_handlers(lab: Lab, revision: str, schema_dir: Path):
     lab.do = nothing
     async with open_pipe(lab.server.served, revision, schema_dir, initialize=False) as pipe:
         said = await (pipe.initialize() if revision in HANDSHAKE else pipe.result("server/discover"))
@@ -86,7 +84,7 @@ async def test_lists_calls_and_capabilities_are_those_of_the_handlers(
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", *STATELESS])
-async def test_a_handler_asks_in_each_era(lab: Lab, revision: str, schema_dir: Path):
+async def test_handler_elicits_in_each_era(lab: Lab, revision: str, schema_dir: Path):
     async def ask(ctx: Any) -> str:
         answer = await ctx.session.elicit_form("Where?", FORM)
         roots = await ctx.session.list_roots()
@@ -110,7 +108,7 @@ async def test_a_handler_asks_in_each_era(lab: Lab, revision: str, schema_dir: P
     assert asked == [form if revision == "2025-06-18" else {"mode": "form", **form}, {}]
 
 
-async def test_a_page_to_visit_is_shown_as_the_revision_has_it(lab: Lab):
+async def test_elicit_url_params_follow_revision(lab: Lab):
     async def ask(ctx: Any) -> str:
         return str((await ctx.session.elicit_url("Log in", "https://example.com/", "e1")).action)
 
@@ -128,7 +126,7 @@ async def test_a_page_to_visit_is_shown_as_the_revision_has_it(lab: Lab):
     assert asked == [{**page, "elicitationId": "e1"}, page]
 
 
-async def test_who_cannot_be_asked_is_not_asked(lab: Lab, schema_dir: Path):
+async def test_sampling_without_capability_is_error(lab: Lab, schema_dir: Path):
     codes = []
 
     async def ask(ctx: Any) -> str:
@@ -151,7 +149,7 @@ async def test_who_cannot_be_asked_is_not_asked(lab: Lab, schema_dir: Path):
         assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": {"sampling": {}}})
 
 
-async def test_tools_are_for_models_that_know_them(lab: Lab, schema_dir: Path):
+async def test_sampling_tools_without_capability_is_error(lab: Lab, schema_dir: Path):
     async def ask(ctx: Any) -> str:
         tools = [types.Tool(name="t", inputSchema={"type": "object"})]
         message = types.SamplingMessage(role="user", content=text("a")[0])
@@ -164,7 +162,7 @@ async def test_tools_are_for_models_that_know_them(lab: Lab, schema_dir: Path):
         assert result["content"][0]["text"] == "Client does not support sampling tools capability"
 
 
-async def test_what_the_client_says_of_its_refusal_is_an_mcp_error(lab: Lab, schema_dir: Path):
+async def test_client_error_raises_mcp_error(lab: Lab, schema_dir: Path):
     async def ask(ctx: Any) -> Any:
         with pytest.raises(McpError) as refused:
             await ctx.session.list_roots()
@@ -179,7 +177,7 @@ async def test_what_the_client_says_of_its_refusal_is_an_mcp_error(lab: Lab, sch
 
 
 @pytest.mark.parametrize(("level", "heard"), [(None, []), ("error", ["loud"]), ("debug", ["quiet", "loud"])])
-async def test_a_stateless_client_hears_the_log_messages_that_it_wants(
+async def test_stateless_log_level_filters_messages(
     lab: Lab, schema_dir: Path, level: str | None, heard: list[str]
 ):
     async def log(ctx: Any) -> str:
@@ -194,7 +192,7 @@ async def test_a_stateless_client_hears_the_log_messages_that_it_wants(
         assert [message["params"]["data"] for message in said] == heard
 
 
-async def test_stateless_clients_that_listen_hear_of_changes(lab: Lab, schema_dir: Path):
+async def test_subscriptions_listen_receives_changes(lab: Lab, schema_dir: Path):
     async def change(ctx: Any) -> str:
         await ctx.session.send_tool_list_changed()
         await ctx.session.send_resource_updated("file:///a")
@@ -220,7 +218,7 @@ async def test_stateless_clients_that_listen_hear_of_changes(lab: Lab, schema_di
         pipe.cancel(listening)
 
 
-async def test_changes_are_told_to_the_client_of_the_session_alone(lab: Lab, schema_dir: Path):
+async def test_list_changed_is_sent_to_own_session_only(lab: Lab, schema_dir: Path):
     async def change(ctx: Any) -> str:
         await ctx.session.send_tool_list_changed()
         return "changed"
@@ -238,7 +236,7 @@ async def test_changes_are_told_to_the_client_of_the_session_alone(lab: Lab, sch
         await other.quiet()
 
 
-async def test_a_session_is_kept_for_as_long_as_its_client_is_there(lab: Lab, schema_dir: Path):
+async def test_session_is_usable_until_client_disconnects(lab: Lab, schema_dir: Path):
     lab.do = nothing
     async with open_pipe(lab.server.served, "2025-11-25", schema_dir, capabilities=ABLE) as pipe:
         await pipe.call("do it")
@@ -259,7 +257,7 @@ async def test_a_session_is_kept_for_as_long_as_its_client_is_there(lab: Lab, sc
         await session.list_roots()
 
 
-async def test_two_clients_have_two_sessions(lab: Lab, schema_dir: Path):
+async def test_sessions_of_two_clients_differ(lab: Lab, schema_dir: Path):
     lab.do = nothing
     served = lab.server.served
     async with (
@@ -272,7 +270,7 @@ async def test_two_clients_have_two_sessions(lab: Lab, schema_dir: Path):
         assert lab.session is not first
 
 
-async def test_one_client_is_told_from_the_request_of_another(lab: Lab, schema_dir: Path):
+async def test_session_sends_from_request_of_other_client(lab: Lab, schema_dir: Path):
     lab.do = nothing
     served = lab.server.served
     async with (
@@ -292,7 +290,7 @@ async def test_one_client_is_told_from_the_request_of_another(lab: Lab, schema_d
         await other.quiet()
 
 
-async def test_a_request_that_is_cancelled_is_stopped_and_not_answered(lab: Lab, schema_dir: Path):
+async def test_cancelled_request_is_stopped_without_response(lab: Lab, schema_dir: Path):
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     async def wait(_: Any) -> str:
@@ -335,7 +333,7 @@ async def test_notifications_reach_their_handlers(lab: Lab, schema_dir: Path):
         assert await pipe.result("ping") == {}
 
 
-async def test_handlers_that_a_server_writes_itself_are_used_and_may_return_dicts(lab: Lab, schema_dir: Path):
+async def test_request_handlers_may_return_dicts_and_raise_mcp_error(lab: Lab, schema_dir: Path):
     async def tools(request: types.ListToolsRequest) -> Any:
         return {"tools": [{"name": "own", "inputSchema": {"type": "object"}}]}
 
@@ -361,7 +359,7 @@ async def test_handlers_that_a_server_writes_itself_are_used_and_may_return_dict
         ("tools/list", {"cursor": []}),
     ],
 )
-async def test_params_that_do_not_fit_are_refused(
+async def test_invalid_params_are_rejected(
     lab: Lab, schema_dir: Path, revision: str, method: str, params: dict[str, Any]
 ):
     async with open_pipe(lab.server.served, revision, schema_dir) as pipe:
@@ -370,7 +368,7 @@ async def test_params_that_do_not_fit_are_refused(
 
 
 @pytest.mark.parametrize("answer", [None, 3, "text", {"a": object()}, [object()], ([], {"a": object()})])
-async def test_what_is_no_result_is_an_error_and_the_server_goes_on(lab: Lab, schema_dir: Path, answer: Any):
+async def test_invalid_tool_result_is_error_and_server_continues(lab: Lab, schema_dir: Path, answer: Any):
     @lab.server.call_tool(validate_input=False)
     async def call(name: str, arguments: dict[str, Any]) -> Any:
         return answer if name == "wrong" else text("right")
@@ -382,7 +380,7 @@ async def test_what_is_no_result_is_an_error_and_the_server_goes_on(lab: Lab, sc
             assert await pipe.text("do it") == "right"
 
 
-async def test_the_tasks_of_mcp_are_refused_with_their_cure(lab: Lab, schema_dir: Path):
+async def test_experimental_tasks_raise_with_alternative(lab: Lab, schema_dir: Path):
     async def look(ctx: Any) -> str:
         assert (ctx.experimental.is_task, ctx.experimental.client_supports_tasks) == (False, False)
         for owner in (ctx.experimental, ctx.session.experimental, lab.server.experimental):
@@ -475,7 +473,7 @@ def test_tool_schema_problems_equal_jsonschema_messages() -> None:
     assert deviations == []
 
 
-def test_the_package_is_needed_for_what_is_wrong_alone(monkeypatch: pytest.MonkeyPatch):
+def test_tool_schema_needs_jsonschema_for_problems_only(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "jsonschema", None)
     schema = ToolSchema(PERSON)
     assert schema.problem({"name": "Ada"}) is None

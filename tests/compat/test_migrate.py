@@ -45,7 +45,7 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_diff_is_shown_and_nothing_written(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_migrate_prints_diff_and_writes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(file)]) == 0
     shown = capsys.readouterr()
     assert shown.out.startswith(f"--- {file}\n+++ {file}\n@@")
@@ -54,7 +54,7 @@ def test_a_diff_is_shown_and_nothing_written(file: Path, capsys: pytest.CaptureF
     assert file.read_text() == OLD
 
 
-def test_write_shows_the_diff_and_writes(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_migrate_write_prints_diff_and_writes(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.chmod(0o750)
     assert main([str(file), "--write"]) == 0
     assert "+from mcpkit import Server" in capsys.readouterr().out
@@ -63,7 +63,7 @@ def test_write_shows_the_diff_and_writes(file: Path, capsys: pytest.CaptureFixtu
     assert [each.name for each in file.parent.iterdir()] == ["app.py"], "nothing is left beside it"
 
 
-def test_a_second_run_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_migrate_second_run_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([str(file), "--write"])
     before = file.stat().st_mtime_ns
     capsys.readouterr()
@@ -72,7 +72,7 @@ def test_a_second_run_changes_nothing(file: Path, capsys: pytest.CaptureFixture[
     assert file.stat().st_mtime_ns == before
 
 
-def test_check_says_by_its_status_whether_something_would_change(file: Path) -> None:
+def test_migrate_check_status_reports_changes(file: Path) -> None:
     assert main([str(file), "--check"]) == 1
     assert file.read_text() == OLD
     main([str(file), "--write"])
@@ -81,14 +81,16 @@ def test_check_says_by_its_status_whether_something_would_change(file: Path) -> 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_encoding_and_line_endings_are_kept(file: Path, encoding: str, ending: str) -> None:
+def test_migrate_keeps_encoding_and_line_endings(file: Path, encoding: str, ending: str) -> None:
     head = "# -*- coding: latin-1 -*-\n" if encoding == "latin-1" else ""
     file.write_bytes((head + OLD + "# Käse\n").replace("\n", ending).encode(encoding))
     assert main([str(file), "--write"]) == 0
     assert file.read_bytes() == (head + NEW + "# Käse\n").replace("\n", ending).encode(encoding)
 
 
-def test_what_is_no_python_is_named_and_others_go_on(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_migrate_invalid_files_are_reported_and_skipped(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     wrong = file.with_name("wrong.py")
     wrong.write_text("import mcp\ndef f(:\n")
     odd = file.with_name("odd.py")
@@ -102,7 +104,7 @@ def test_what_is_no_python_is_named_and_others_go_on(file: Path, capsys: pytest.
     assert file.read_text() == NEW
 
 
-def test_marks_are_listed_with_their_lines(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_migrate_marks_are_listed_with_lines(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(OLD.replace('"a"', '"a", dependencies=["httpx"]'))
     assert main([str(file), "--write"]) == 0
     where, _, text = capsys.readouterr().err.strip().partition(": ")
@@ -111,7 +113,7 @@ def test_marks_are_listed_with_their_lines(file: Path, capsys: pytest.CaptureFix
     assert where == f"{file}:{lines.index(next(line for line in lines if line.startswith('# mcpkit: '))) + 1}"
 
 
-def test_a_folder_is_searched_but_for_what_others_wrote(file: Path) -> None:
+def test_migrate_folder_skips_installed_packages(file: Path) -> None:
     for name in ("inner/app.py", ".venv/app.py", "node_modules/app.py"):
         other = file.parent / name
         other.parent.mkdir()
@@ -124,7 +126,7 @@ def test_a_folder_is_searched_but_for_what_others_wrote(file: Path) -> None:
 
 
 @pytest.mark.parametrize("first", ["app.py", "part.py"])
-def test_servers_of_other_files_are_known(file: Path, first: str) -> None:
+def test_migrate_knows_servers_of_other_files(file: Path, first: str) -> None:
     part = file.with_name("part.py")
     part.write_text(PART)
     assert main([str(file.with_name(first)), "--write"]) == 0
@@ -133,7 +135,7 @@ def test_servers_of_other_files_are_known(file: Path, first: str) -> None:
     assert part.read_text() == PART.replace('("p")', '(name="p")')
 
 
-def test_a_server_comes_by_way_of_other_modules_and_functions(tmp_path: Path) -> None:
+def test_migrate_follows_servers_through_modules_and_functions(tmp_path: Path) -> None:
     (tmp_path / "pkg").mkdir()
     making = "from mcp.server.fastmcp import FastMCP\n\n\ndef make() -> FastMCP:\n    return FastMCP()\n"
     making += "\n\nmcp = make()\n"
@@ -145,7 +147,7 @@ def test_a_server_comes_by_way_of_other_modules_and_functions(tmp_path: Path) ->
     assert other.read_text() == 'from pkg import server\n\nserver.run("http")\n'
 
 
-def test_content_of_helpers_belongs_to_the_server_in_their_folder(file: Path) -> None:
+def test_migrate_converts_content_of_helper_modules(file: Path) -> None:
     helper = file.with_name("helper.py")
     helper.write_text('from mcp.types import TextContent\n\nHELLO = TextContent(type="text", text="hello")\n')
     main([str(helper), "--write"])
@@ -154,7 +156,7 @@ def test_content_of_helpers_belongs_to_the_server_in_their_folder(file: Path) ->
     assert helper.read_text() == 'from mcpkit import Text\n\nHELLO = Text("hello")\n'
 
 
-def test_a_context_is_known_where_it_is_kept_in_another_file(file: Path) -> None:
+def test_migrate_finds_context_kept_in_another_file(file: Path) -> None:
     service = file.with_name("service.py")
     service.write_text(
         "class Service(Base):\n"
@@ -175,7 +177,7 @@ def test_a_context_is_known_where_it_is_kept_in_another_file(file: Path) -> None
         ("from fastmcp import FastMCP\n\nserver = FastMCP('a')\n", "package fastmcp"),
     ],
 )
-def test_what_is_not_rewritten_is_left_and_said(
+def test_migrate_other_servers_are_left_with_message(
     file: Path, capsys: pytest.CaptureFixture[str], source: str, said: str
 ) -> None:
     file.write_text(source)
@@ -196,13 +198,15 @@ def test_what_is_not_rewritten_is_left_and_said(
         "",
     ],
 )
-def test_what_needs_nothing_is_left(file: Path, capsys: pytest.CaptureFixture[str], source: str) -> None:
+def test_migrate_unrelated_files_are_left(
+    file: Path, capsys: pytest.CaptureFixture[str], source: str
+) -> None:
     file.write_text(source)
     assert main([str(file), "--check"]) == 0
     assert capsys.readouterr() == ("", "")
 
 
-def test_without_libcst_it_says_what_to_install(file: Path) -> None:
+def test_migrate_without_libcst_names_the_extra(file: Path) -> None:
     program = (
         "import sys; sys.modules['libcst'] = None; from mcpkit.compat.migrate.command import main; "
         f"sys.exit(main([{str(file)!r}]))"
@@ -212,7 +216,7 @@ def test_without_libcst_it_says_what_to_install(file: Path) -> None:
     assert done.stderr == f"mcpkit.compat.migrate needs libcst. Run: {install_command('migrate')}\n"
 
 
-def test_it_is_a_module_to_run(file: Path) -> None:
+def test_migrate_runs_as_module(file: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mcpkit.compat.migrate", "--check", file.name],
         cwd=file.parent,
@@ -225,7 +229,7 @@ def test_it_is_a_module_to_run(file: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0 if hasattr(os, "geteuid") else True, reason="root may write anywhere")
-def test_what_cannot_be_written_is_said(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_migrate_unwritable_file_is_reported(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.parent.chmod(0o500)
     try:
         assert main([str(file), "--write"]) == 2

@@ -57,7 +57,7 @@ def shop() -> FastMCP:
     return mcp
 
 
-async def test_a_client_of_the_server_gets_what_tools_return():
+async def test_client_returns_results_of_tools():
     async with Client(shop()) as client:
         assert client.is_connected()
         assert await client.ping()
@@ -77,7 +77,7 @@ async def test_a_client_of_the_server_gets_what_tools_return():
         assert prompt.messages[0].content.text == "What is this?"
 
 
-async def test_a_server_is_asked_without_a_client():
+async def test_server_methods_work_without_client():
     mcp = shop()
     assert (await mcp.call_tool("add", {"a": 1})).structured_content == {"result": 3}
     assert [part.content for part in await mcp.read_resource("data://a")] == ["a"]
@@ -108,7 +108,7 @@ async def test_decorators_return_the_function():
 @pytest.mark.parametrize(
     ("behavior", "found"), [("warn", "second"), ("replace", "second"), ("ignore", "first"), ("error", None)]
 )
-async def test_two_of_a_name(behavior, found, caplog):
+async def test_duplicate_names_follow_on_duplicate(behavior, found, caplog):
     mcp = FastMCP(on_duplicate_tools=behavior)
     mcp.tool(lambda: "first", name="one")
     if found is None:
@@ -120,7 +120,7 @@ async def test_two_of_a_name(behavior, found, caplog):
     assert ("already exists" in caplog.text) is (behavior == "warn")
 
 
-async def test_details_are_masked_but_for_what_is_said_on_purpose():
+async def test_mask_error_details_hides_unexpected_errors():
     mcp = FastMCP(mask_error_details=True, strict_input_validation=True)
 
     @mcp.tool
@@ -136,7 +136,7 @@ async def test_details_are_masked_but_for_what_is_said_on_purpose():
             await client.call_tool("fail", {"on_purpose": True, "count": "1"})
 
 
-async def test_sampling_and_roots_are_asked_of_the_client():
+async def test_context_sample_and_list_roots_request_the_client():
     mcp = FastMCP("asks")
 
     @mcp.tool
@@ -154,7 +154,7 @@ async def test_sampling_and_roots_are_asked_of_the_client():
         }
 
 
-async def test_over_http_with_own_routes_and_middleware():
+async def test_http_app_has_own_routes_and_middleware():
     mcp = shop()
     seen: list[str] = []
 
@@ -196,7 +196,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "cure"), REFUSED)
-def test_what_is_not_here_is_refused_with_its_cure(options, cure):
+def test_unsupported_options_raise_with_alternative(options, cure):
     with pytest.raises(NotImplementedError, match=f"{next(iter(options))}=.*{re.escape(cure)}"):
         FastMCP("x", **options)
     FastMCP("x", **dict.fromkeys(options))
@@ -210,14 +210,14 @@ def test_what_is_not_here_is_refused_with_its_cure(options, cure):
         ("add_middleware", "@server.middleware"),
     ],
 )
-def test_attributes_that_are_not_here_say_so(name, cure):
+def test_unsupported_attributes_raise_with_alternative(name, cure):
     with pytest.raises(AttributeError, match=f"{name}.*{cure}"):
         getattr(FastMCP("x"), name)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         FastMCP("x").nonsense
 
 
-def test_unknown_words_are_refused():
+def test_unknown_keywords_raise():
     mcp = FastMCP("x")
     with pytest.raises(TypeError, match=r"FastMCP\(\) got an unexpected keyword argument 'nonsense'"):
         FastMCP("x", nonsense=1)
@@ -240,7 +240,7 @@ def test_unknown_words_are_refused():
         Client(mcp, sampling_handler=print)
 
 
-def test_what_is_not_used_is_warned_of_once(caplog, monkeypatch):
+def test_unused_option_is_logged_once(caplog, monkeypatch):
     monkeypatch.setattr(shared, "_said", set(), raising=False)
     with caplog.at_level(logging.WARNING, "mcpkit.compat"):
         FastMCP("x", dependencies=["a"])
@@ -257,7 +257,7 @@ def test_what_is_not_used_is_warned_of_once(caplog, monkeypatch):
         (lambda: 1, "name for lambda"),
     ],
 )
-def test_functions_that_cannot_be_called_by_name_are_refused(function, problem):
+def test_functions_with_unnamed_parameters_are_rejected(function, problem):
     with pytest.raises(ValueError, match=problem):
         FastMCP("x").tool(function)
 
@@ -270,12 +270,12 @@ def test_functions_that_cannot_be_called_by_name_are_refused(function, problem):
         ("data://{a}{?b}", lambda a, b: a, "default values"),
     ],
 )
-def test_templates_whose_function_does_not_fit_are_refused(uri, function, problem):
+def test_templates_with_mismatched_parameters_are_rejected(uri, function, problem):
     with pytest.raises(ValueError, match=problem):
         FastMCP("x").resource(uri, name="r")(function)
 
 
-def test_results_that_say_nothing_are_refused():
+def test_invalid_tool_results_are_rejected():
     with pytest.raises(ValueError, match="Either content or structured_content"):
         ToolResult()
     with pytest.raises(ValueError, match="must be a dict"):

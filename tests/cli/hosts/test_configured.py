@@ -38,7 +38,7 @@ def write(path: Path, content: object) -> Path:
 
 
 @pytest.mark.anyio
-async def test_what_was_installed_is_reached_by_its_name(mcpkit, home, project):
+async def test_target_of_reads_the_entry_that_install_wrote(mcpkit, home, project):
     for host in ("cursor", "codex", "goose", "vscode"):
         assert mcpkit("install", host, "server.py", "--name", "shop")[0] == 0
     for name in (
@@ -55,9 +55,7 @@ async def test_what_was_installed_is_reached_by_its_name(mcpkit, home, project):
         assert (await client.call("price", {"item": "tea"})).text == "3.5"
 
 
-def test_the_files_of_a_project_count_from_its_folder_and_go_before_those_of_the_user(
-    home, project, monkeypatch
-):
+def test_target_of_project_file_precedes_user_file(home, project, monkeypatch):
     write(
         home / ".cursor/mcp.json",
         {"mcpServers": {"shop": {"command": "old"}, "far": {"url": "https://x.example"}}},
@@ -76,7 +74,7 @@ def test_the_files_of_a_project_count_from_its_folder_and_go_before_those_of_the
     }  # fmt: skip
 
 
-def test_servers_of_codex_and_goose_are_read_as_theirs(home, monkeypatch):
+def test_target_of_reads_codex_and_goose_formats(home, monkeypatch):
     write(
         home / ".codex/config.toml",
         '[mcp_servers.far]\nurl = "https://x.example"\nbearer_token_env_var = "TOKEN"\ntool_timeout_sec = 5\n'
@@ -111,7 +109,7 @@ def test_servers_of_codex_and_goose_are_read_as_theirs(home, monkeypatch):
             target_of(name)
 
 
-def test_the_same_server_at_several_hosts_is_one_and_others_have_to_be_told_apart(home):
+def test_target_of_equal_entries_are_one_and_different_entries_are_ambiguous(home):
     write(home / ".cursor/mcp.json", {"mcpServers": {"shop": {**NPX, "type": "stdio", "env": {}}}})
     write(home / ".config/Code/User/mcp.json", {"servers": {"shop": {**NPX, "cwd": "/"}}})
     assert target_of("shop") == {**NPX, "type": "stdio", "env": {}}
@@ -136,7 +134,7 @@ def test_the_same_server_at_several_hosts_is_one_and_others_have_to_be_told_apar
         ("empty.toml:x", "empty.toml has no server x$"),
     ],
 )
-def test_a_name_that_is_known_to_nobody(home, project, name, told):
+def test_target_of_unknown_name_raises_with_suggestion(home, project, name, told):
     write(home / ".cursor/mcp.json", {"mcpServers": {"shop": NPX}})
     write(project / "mcp.json", {"mcpServers": {"shop": NPX}})
     write(project / "broken.json", "{")
@@ -145,14 +143,14 @@ def test_a_name_that_is_known_to_nobody(home, project, name, told):
         target_of(name)
 
 
-def test_a_module_of_this_folder_goes_before_a_host(home, project):
+def test_target_of_module_precedes_host(home, project):
     write(home / ".codex/config.toml", '[mcp_servers.shop]\ncommand = "x"\n')
     assert target_of("codex:shop") == {"command": "x"}
     (project / "codex.py").touch()
     assert target_of("codex:shop") == start.mcpkit_command("run", "codex:shop")
 
 
-def test_a_host_whose_file_is_broken_keeps_nobody_from_the_others(home, caplog):
+def test_target_of_skips_host_with_broken_file(home, caplog):
     write(home / ".cursor/mcp.json", "{")
     write(home / ".qwen/settings.json", {"mcpServers": {"shop": NPX}})
     with caplog.at_level(logging.WARNING):
@@ -169,7 +167,7 @@ def test_a_host_whose_file_is_broken_keeps_nobody_from_the_others(home, caplog):
         (["hosts", "z"], ["zed"]),
     ],
 )
-def test_shells_complete_hosts_and_their_servers(home, words, offered):
+def test_shell_completion_offers_hosts_and_their_servers(home, words, offered):
     write(home / ".cursor/mcp.json", {"mcpServers": {"shop": NPX, "shoe": NPX, "other": NPX}})
     write(home / ".qwen/settings.json", "{")
     *before, incomplete = words
@@ -177,7 +175,7 @@ def test_shells_complete_hosts_and_their_servers(home, words, offered):
     assert [item.value for item in completing.get_completions(before, incomplete)] == offered
 
 
-def test_hosts_are_listed_with_their_files_and_servers(mcpkit, home, project):
+def test_hosts_lists_files_and_servers(mcpkit, home, project):
     write(home / ".cursor/mcp.json", {"mcpServers": {"shop": NPX}})
     write(project / ".cursor/mcp.json", "{")
     status, out, _ = mcpkit("hosts", "cursor", "windsurf", "--json")
@@ -250,7 +248,7 @@ def read_back(name: str, folder: Path) -> Process | Remote:
 
 
 @pytest.mark.parametrize("name", list(HOSTS))
-def test_a_value_is_read_as_its_host_reads_it(name, home, project, monkeypatch) -> None:
+def test_value_is_read_as_the_host_reads_it(name, home, project, monkeypatch) -> None:
     monkeypatch.setenv("SET", "value of $SET")
     monkeypatch.delenv("UNSET", raising=False)
     chance = random.Random(name)
@@ -310,7 +308,7 @@ def test_a_value_is_read_as_its_host_reads_it(name, home, project, monkeypatch) 
         (["cursor", "--cwd", "."], "--cwd"),
     ],
 )
-def test_install_refuses_what_the_host_would_replace(mcpkit, home, words, told) -> None:
+def test_install_rejects_values_that_the_host_would_replace(mcpkit, home, words, told) -> None:
     host, *options = words
     status, _, err = mcpkit("install", host, "npx shop", "--name", "shop", *options)
     assert (status, told in err) == (1, True), err
@@ -318,14 +316,14 @@ def test_install_refuses_what_the_host_would_replace(mcpkit, home, words, told) 
     assert not list(home.rglob("*.json"))
 
 
-def test_install_has_the_host_replace_variables_where_that_is_wanted(mcpkit, home) -> None:
+def test_install_expand_keeps_variables(mcpkit, home) -> None:
     words = ("install", "claude-code", "npx shop", "--name", "shop", "-e", "KEY=${KEY}", "--expand")
     assert mcpkit(*words)[0] == 0
     entry = json.loads((home / ".claude.json").read_text())["mcpServers"]["shop"]
     assert entry["env"] == {"KEY": "${KEY}"}
 
 
-def test_goose_replaces_variables_of_the_entry_in_headers(home, project, monkeypatch) -> None:
+def test_goose_headers_replace_variables_of_the_entry(home, project, monkeypatch) -> None:
     monkeypatch.setenv("SET", "1")
     file = home / ".config/goose/config.yaml"
     file.parent.mkdir(parents=True)
@@ -340,7 +338,7 @@ def test_goose_replaces_variables_of_the_entry_in_headers(home, project, monkeyp
 
 
 @pytest.mark.anyio
-async def test_an_entry_that_cannot_be_read_harms_no_other_of_its_file(mcpkit, project, caplog) -> None:
+async def test_client_skips_entries_that_cannot_be_read(mcpkit, project, caplog) -> None:
     mcpkit("install", "cursor", "server.py", "--scope", "project", "--name", "shop")
     file = project / ".cursor" / "mcp.json"
     content = json.loads(file.read_text())

@@ -130,7 +130,7 @@ def parsed(path: Path) -> object:
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_a_new_file_holds_what_the_host_documents(mcpkit, home, name):
+def test_install_writes_new_file_in_the_documented_format(mcpkit, home, name):
     path = home / USER[name][0]
     key = KEYS.get(name, "mcpServers")
     assert mcpkit("install", name, "npx -y shop", "--name", "shop", "-e", "A=1")[0] == 0
@@ -147,7 +147,7 @@ def test_a_new_file_holds_what_the_host_documents(mcpkit, home, name):
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_files_are_where_the_host_has_them(home, project, name, monkeypatch):
+def test_files_of_host_are_at_the_documented_paths(home, project, name, monkeypatch):
     host = HOSTS[name]
     for platform, path in zip(("linux", "darwin", "win32"), USER[name], strict=True):
         assert places.user_file(host.user, platform) == home / path
@@ -199,7 +199,7 @@ GOOSE_MODE: smart
 
 @pytest.mark.parametrize(("name", "text"), [("codex", CODEX), ("goose", GOOSE)])
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_comments_and_all_else_in_toml_and_yaml_stay(mcpkit, home, name, text, newline):
+def test_install_keeps_comments_in_toml_and_yaml(mcpkit, home, name, text, newline):
     path = home / USER[name][0]
     path.parent.mkdir(parents=True)
     text = text.replace("\n", newline)
@@ -231,7 +231,7 @@ def test_comments_and_all_else_in_toml_and_yaml_stay(mcpkit, home, name, text, n
         "extensions: {a: {type: builtin}}\n",
     ],
 )
-def test_yaml_that_has_no_block_of_extensions_gets_an_entry_all_the_same(mcpkit, home, text):
+def test_install_adds_yaml_entry_without_block_of_extensions(mcpkit, home, text):
     path = home / USER["goose"][0]
     path.parent.mkdir(parents=True)
     path.write_text(text)
@@ -246,7 +246,7 @@ def test_yaml_that_has_no_block_of_extensions_gets_an_entry_all_the_same(mcpkit,
         assert YAML(typ="safe").load(path.read_text()) == {**before, "extensions": {}}
 
 
-def test_an_entry_that_is_no_table_of_its_own_is_left_to_its_user(mcpkit, home):
+def test_install_rejects_toml_with_inline_table(mcpkit, home):
     path = home / ".codex/config.toml"
     path.parent.mkdir()
     text = 'mcp_servers = { other = { command = "x" } }\n'
@@ -300,7 +300,7 @@ def row(host: Host) -> str:
     return f"| {' | '.join(cells)} |".replace("|  |", "| |")
 
 
-def test_the_table_of_hosts_is_that_of_the_code() -> None:
+def test_page_table_of_hosts_equals_code() -> None:
     titles = ("Host", "User", "Project", "Written in", "URLs", "Has a place for", "Replaces", "Then")
     header = f"| {' | '.join(titles)} |\n{'| --- ' * len(titles)}|\n"
     table = header + "".join(row(host) + "\n" for host in HOSTS.values())
@@ -386,7 +386,7 @@ def is_kept(text: str, other: str) -> bool:
 
 @settings(max_examples=100, deadline=None)
 @given(documents())
-def test_an_entry_comes_and_goes_and_all_else_stays(text: str) -> None:
+def test_jsonc_with_entry_and_without_entry_keep_all_else(text: str) -> None:
     before = jsonc_text.read(text)
     assert isinstance(before, dict)
     with_it = jsonc_text.with_entry(text, KEYS_JSONC, "shop", ENTRY)
@@ -407,7 +407,7 @@ def test_an_entry_comes_and_goes_and_all_else_stays(text: str) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(documents(), st.data())
-def test_any_entry_goes_and_all_else_stays(text: str, data: st.DataObject) -> None:
+def test_jsonc_without_entry_removes_any_entry_only(text: str, data: st.DataObject) -> None:
     before = jsonc_text.read(text)
     assert isinstance(before, dict)
     servers = before.get("mcpServers", {})
@@ -422,7 +422,7 @@ def test_any_entry_goes_and_all_else_stays(text: str, data: st.DataObject) -> No
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(documents(), st.sampled_from([b"", b"\xef\xbb\xbf"]))
-def test_a_file_is_the_same_to_the_byte_once_its_server_has_gone(text: str, mark: bytes) -> None:
+def test_uninstall_restores_jsonc_file_to_the_byte(text: str, mark: bytes) -> None:
     file = Path.home() / ".cursor" / "mcp.json"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(mark + text.encode())

@@ -24,9 +24,7 @@ def file(home: Path) -> Path:
     return home / CURSOR
 
 
-def test_a_server_is_given_to_a_host_by_absolute_paths_and_taken_away_to_the_byte(
-    mcpkit, file, home, project
-):
+def test_install_writes_absolute_paths_and_uninstall_restores_the_file(mcpkit, file, home, project):
     file.write_bytes(b"\xef\xbb\xbf" + OTHERS.replace("\n", "\r\n").encode())
     before = file.read_bytes()
     status, out, err = mcpkit("install", "cursor", "server.py", "-e", "TOKEN=secret")
@@ -51,7 +49,7 @@ def test_a_server_is_given_to_a_host_by_absolute_paths_and_taken_away_to_the_byt
     assert not (home / f"{CURSOR}.bak").exists()
 
 
-def test_what_others_have_written_since_stays(mcpkit, file):
+def test_uninstall_keeps_later_edits(mcpkit, file):
     file.write_text(OTHERS)
     mcpkit("install", "cursor", "server.py", "--name", "shop")
     file.write_text(file.read_text().replace("// mine", "// mine and more"))
@@ -60,7 +58,7 @@ def test_what_others_have_written_since_stays(mcpkit, file):
     assert "all else in it is as it was" in err
 
 
-def test_a_file_and_its_folder_are_made_and_go_again(mcpkit, home, monkeypatch):
+def test_uninstall_removes_file_and_folder_that_install_created(mcpkit, home, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda _: None)
     status, _, err = mcpkit("install", "cursor", "server.py", "--name", "shop")
     assert status == 0
@@ -70,7 +68,7 @@ def test_a_file_and_its_folder_are_made_and_go_again(mcpkit, home, monkeypatch):
     assert not (home / ".cursor").exists()
 
 
-def test_the_same_again_changes_nothing_and_something_else_is_told_apart(mcpkit, file):
+def test_install_again_changes_nothing_or_replaces_own_entry(mcpkit, file):
     mcpkit("install", "cursor", "server.py", "--name", "shop")
     before = file.read_bytes()
     status, _, err = mcpkit("install", "cursor", "server.py", "--name", "shop")
@@ -83,7 +81,7 @@ def test_the_same_again_changes_nothing_and_something_else_is_told_apart(mcpkit,
     assert not file.exists()
 
 
-def test_a_server_of_somebody_else_is_neither_replaced_nor_taken(mcpkit, file):
+def test_install_and_uninstall_need_force_for_entries_of_others(mcpkit, file):
     file.write_text(OTHERS)
     status, _, err = mcpkit("install", "cursor", "server.py", "--name", "other")
     assert (status, file.read_text()) == (1, OTHERS)
@@ -99,7 +97,7 @@ def test_a_server_of_somebody_else_is_neither_replaced_nor_taken(mcpkit, file):
     assert file.with_name("mcp.json.bak").read_text() == OTHERS
 
 
-def test_an_older_backup_that_differs_is_kept(mcpkit, file):
+def test_install_keeps_older_backup(mcpkit, file):
     file.write_text(OTHERS)
     backup = file.with_name("mcp.json.bak")
     backup.write_text("of another day")
@@ -111,7 +109,7 @@ def test_an_older_backup_that_differs_is_kept(mcpkit, file):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
-def test_links_are_followed_and_modes_are_kept(mcpkit, file, tmp_path):
+def test_install_follows_links_and_keeps_modes(mcpkit, file, tmp_path):
     kept = tmp_path / "dotfiles.json"
     kept.write_text(OTHERS)
     kept.chmod(0o640)
@@ -138,7 +136,7 @@ def test_links_are_followed_and_modes_are_kept(mcpkit, file, tmp_path):
         ("goose", "a: 1\n b: 2\n", "line 2 column"),
     ],
 )
-def test_a_broken_file_is_refused_with_its_place_and_left_as_it_is(mcpkit, home, host, text, told):
+def test_install_broken_file_is_rejected_with_position_and_kept(mcpkit, home, host, text, told):
     path = places.user_file(HOSTS[host].user)
     path.parent.mkdir(parents=True)
     data = text.encode() if isinstance(text, str) else text
@@ -150,7 +148,7 @@ def test_a_broken_file_is_refused_with_its_place_and_left_as_it_is(mcpkit, home,
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_a_dry_run_shows_the_difference_and_writes_nothing(mcpkit, file):
+def test_install_dry_run_prints_diff_and_writes_nothing(mcpkit, file):
     file.write_text(OTHERS)
     status, out, _ = mcpkit("install", "cursor", "https://x.example/mcp", "--name", "far", "--dry-run")
     assert (status, file.read_text()) == (0, OTHERS)
@@ -208,14 +206,14 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(mcpkit, file):
         (("uninstall", "cursor", "shop"), 2, "Cursor has no server shop"),
     ],
 )
-def test_what_cannot_be_done_is_said(mcpkit, monkeypatch, words, status, told):
+def test_install_invalid_options_exit_with_message(mcpkit, monkeypatch, words, status, told):
     monkeypatch.setattr("shutil.which", lambda _: None)
     ended, out, err = mcpkit(*words)
     assert (ended, out) == (status, "")
     assert told in err
 
 
-def test_a_command_goes_as_it_is_and_is_asked_for_its_name(mcpkit, file, project):
+def test_install_command_takes_name_from_the_server(mcpkit, file, project):
     server = project / "asked.py"
     server.write_text((project / "server.py").read_text() + "\nmcp.run()\n")
     assert mcpkit("install", "cursor", f"{sys.executable} {server}")[0] == 0
@@ -223,7 +221,7 @@ def test_a_command_goes_as_it_is_and_is_asked_for_its_name(mcpkit, file, project
     assert entry == {"type": "stdio", "command": sys.executable, "args": [str(server)]}
 
 
-def test_variables_of_a_file_go_by_its_path_where_the_host_reads_it(mcpkit, home, project):
+def test_install_env_file_is_written_by_path_or_by_value(mcpkit, home, project):
     (project / ".env").write_text("TOKEN=secret\nA=0\n")
     (project / "server.py").write_text(
         "import os\nfrom mcpkit import Server\ns = Server(os.environ['TOKEN'][0])\n"
@@ -236,7 +234,7 @@ def test_variables_of_a_file_go_by_its_path_where_the_host_reads_it(mcpkit, home
     assert servers["s"]["env"] == {"TOKEN": "secret", "A": "1"}
 
 
-def test_uv_runs_a_server_in_the_environment_of_its_project(mcpkit, file, project, monkeypatch):
+def test_install_uv_runs_in_the_environment_of_the_project(mcpkit, file, project, monkeypatch):
     (project / "pyproject.toml").write_text("[project]\nname = 'shop'\n")
     monkeypatch.setattr("shutil.which", lambda name: f"/opt/{Path(name).name}")
     assert mcpkit("install", "cursor", "server.py:mcp", "--uv", "--name", "shop")[0] == 0
@@ -246,14 +244,14 @@ def test_uv_runs_a_server_in_the_environment_of_its_project(mcpkit, file, projec
     assert command == ["/opt/uv", "run", "--directory", str(project), *run]
 
 
-def test_a_server_can_be_started_so_that_its_code_may_be_edited(mcpkit, file, project):
+def test_install_reload_is_written_to_the_entry(mcpkit, file, project):
     status, _, err = mcpkit("install", "cursor", "server.py", "--reload")
     assert (status, "watches" in err) == (0, False)  # to ask for its name it is not watched
     entry = json.loads(file.read_text())["mcpServers"]["The-shop"]
     assert entry["args"] == ["run", str(project / "server.py"), "--reload"]
 
 
-def test_a_module_is_written_as_its_file(mcpkit, file, project):
+def test_install_module_is_written_as_file(mcpkit, file, project):
     (project / "shop_package").mkdir()
     (project / "shop_package" / "__init__.py").touch()
     (project / "server.py").rename(project / "shop_package" / "serving.py")
@@ -262,7 +260,7 @@ def test_a_module_is_written_as_its_file(mcpkit, file, project):
     assert entry["args"][-1] == f"{project / 'shop_package' / 'serving.py'}:mcp"
 
 
-def test_claude_code_has_what_is_the_users_own_of_a_project_in_the_users_file(mcpkit, home, project):
+def test_install_claude_code_local_scope_is_in_the_user_file(mcpkit, home, project):
     assert mcpkit("install", "claude-code", "server.py", "--scope", "local")[0] == 0
     content = json.loads((home / ".claude.json").read_text())
     assert list(content["projects"][str(project)]["mcpServers"]) == ["The-shop"]
@@ -275,7 +273,7 @@ def test_claude_code_has_what_is_the_users_own_of_a_project_in_the_users_file(mc
     assert (project / ".mcp.json").exists()
 
 
-def test_claude_code_knows_a_project_by_the_folder_of_its_repository(mcpkit, home, project, monkeypatch):
+def test_install_claude_code_project_is_the_repository_folder(mcpkit, home, project, monkeypatch):
     (project / ".git").mkdir()
     (project / "below").mkdir()
     monkeypatch.chdir(project / "below")
@@ -285,7 +283,7 @@ def test_claude_code_knows_a_project_by_the_folder_of_its_repository(mcpkit, hom
     assert content["projects"][str(project)]["mcpServers"]["shop"]["args"][-1] == str(project / "server.py")
 
 
-def test_notes_that_are_broken_are_told_of(mcpkit, file, home):
+def test_install_broken_record_of_installed_servers_is_rejected(mcpkit, file, home):
     notes = home / ".local/state/mcpkit/installed.json"
     notes.parent.mkdir(parents=True)
     notes.write_text("{")
@@ -295,7 +293,7 @@ def test_notes_that_are_broken_are_told_of(mcpkit, file, home):
 
 
 @pytest.mark.parametrize("host", list(HOSTS))
-def test_hosts_and_install_agree_on_whether_a_host_is_installed(mcpkit, home, monkeypatch, host):
+def test_hosts_and_install_agree_whether_host_is_installed(mcpkit, home, monkeypatch, host):
     monkeypatch.setattr(places.shutil, "which", lambda name: None)
 
     def is_found() -> bool:

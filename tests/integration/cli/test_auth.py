@@ -36,7 +36,7 @@ def server() -> Iterator[Granting]:
         yield served
 
 
-def test_after_a_login_commands_need_no_option_until_the_logout(
+def test_auth_login_is_used_by_commands_until_logout(
     server: Granting, home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["list", server.url, "tools"]) == 3
@@ -70,7 +70,7 @@ def test_after_a_login_commands_need_no_option_until_the_logout(
     assert "nobody has logged in at" in capfd.readouterr().err
 
 
-def test_a_login_that_has_ended_opens_no_browser_unasked(
+def test_auth_expired_login_opens_no_browser_by_itself(
     server: Granting, capfd: pytest.CaptureFixture[str]
 ) -> None:
     server.may_refresh = False
@@ -83,7 +83,7 @@ def test_a_login_that_has_ended_opens_no_browser_unasked(
     assert run(["list", server.url, "tools"]) == 0
 
 
-def test_dev_auth_ends_the_tokens_of_who_logs_out(
+def test_auth_logout_revokes_tokens_of_dev_auth(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     keys = MemoryKeyring()
@@ -106,7 +106,7 @@ def test_dev_auth_ends_the_tokens_of_who_logs_out(
         keyring.set_keyring(before)
 
 
-def test_a_client_that_was_registered_by_hand_keeps_its_secret_with_the_tokens(
+def test_auth_client_secret_is_stored_with_tokens(
     server: Granting, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MCPKIT_CLIENT_SECRET", "the secret of the editor")
@@ -120,7 +120,7 @@ def test_a_client_that_was_registered_by_hand_keeps_its_secret_with_the_tokens(
     assert "the secret of the editor" not in (home / "tokens").read_text()
 
 
-def test_without_a_browser_the_page_is_said(server: Granting) -> None:
+def test_auth_login_no_browser_prints_the_url(server: Granting) -> None:
     """The page is read from standard error while the command waits, as a person would."""
     reading, writing = os.pipe()
     visited: list[str] = []
@@ -155,27 +155,27 @@ def test_without_a_browser_the_page_is_said(server: Granting) -> None:
         (["chekc"], 1, "No such command 'chekc'"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_auth_invalid_options_exit_with_message(
     words: list[str], status: int, told: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["auth", *words]) == status
     assert told in capfd.readouterr().err
 
 
-def test_logins_that_cannot_be_read_are_said(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_auth_list_unreadable_logins_is_error(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     home.mkdir(parents=True)
     (home / "logins.json").write_text('{"version": 99}')
     assert run(["auth", "list"]) == 1
     assert "logins.json holds no logins that this version reads" in capfd.readouterr().err
 
 
-def test_nobody_logs_in_where_everybody_is_let_in(capfd: pytest.CaptureFixture[str]) -> None:
+def test_auth_login_at_open_server_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     with in_thread(Server("open").asgi()) as origin:
         assert run(["auth", "login", f"{origin}/mcp"]) == 0
     assert "lets everybody in" in capfd.readouterr().out
 
 
-def test_check_tells_who_could_not_log_in(capfd: pytest.CaptureFixture[str]) -> None:
+def test_auth_check_reports_findings_and_hosts(capfd: pytest.CaptureFixture[str]) -> None:
     with in_thread(Site(challenge=None).app()) as origin:
         assert run(["auth", "check", f"{origin}/mcp", "--json"]) == 6
         assert "no-challenge" in {each["code"] for each in json.loads(capfd.readouterr().out)}

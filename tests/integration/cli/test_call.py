@@ -42,7 +42,7 @@ ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
         (["add", "first=1", "--revision", "2020-01-01"], 1, "", "mcpkit: "),
     ],
 )  # fmt: skip
-def test_results_errors_and_statuses(
+def test_call_writes_results_and_errors_with_status(
     mcpkit: Run, url: str, arguments: list[str], status: int, out: str, err: str
 ) -> None:
     ended = mcpkit("call", url, *arguments)
@@ -51,7 +51,7 @@ def test_results_errors_and_statuses(
     assert err or not ended[2]
 
 
-def test_the_whole_result_is_json_also_of_an_error(mcpkit: Run, url: str) -> None:
+def test_call_json_prints_whole_result(mcpkit: Run, url: str) -> None:
     status, out, err = mcpkit("call", url, "add", "first=1", "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)["content"] == [{"type": "text", "text": "2"}]
@@ -60,7 +60,7 @@ def test_the_whole_result_is_json_also_of_an_error(mcpkit: Run, url: str) -> Non
     assert json.loads(out)["isError"] is True
 
 
-def test_pictures_and_sounds_are_saved_over_nothing(mcpkit: Run, url: str, tmp_path: Path) -> None:
+def test_call_saves_media_without_overwriting(mcpkit: Run, url: str, tmp_path: Path) -> None:
     (tmp_path / "draw.png").write_bytes(b"mine")
     status, out, err = mcpkit("call", url, "draw", "--out", str(tmp_path))
     assert status == 0
@@ -75,7 +75,7 @@ def test_pictures_and_sounds_are_saved_over_nothing(mcpkit: Run, url: str, tmp_p
 
 
 @ERAS
-def test_questions_are_answered_beforehand(mcpkit: Run, url: str, revision: str) -> None:
+def test_call_answer_option_answers_elicitation(mcpkit: Run, url: str, revision: str) -> None:
     plan = ("call", url, "plan", "--revision", revision)
     status, out, _ = mcpkit(*plan, "--answer", "city=Oslo", "--answer", "is_paid=true", "--answer", "days=5")
     assert status == 0
@@ -86,9 +86,7 @@ def test_questions_are_answered_beforehand(mcpkit: Run, url: str, revision: str)
 
 
 @ERAS
-def test_without_a_terminal_questions_are_cancelled_with_what_would_answer_them(
-    mcpkit: Run, url: str, revision: str
-) -> None:
+def test_call_without_terminal_cancels_elicitation_with_hint(mcpkit: Run, url: str, revision: str) -> None:
     status, out, err = mcpkit("call", url, "plan", "--revision", revision, "--answer", "city=Oslo")
     assert (status, out) == (0, "no trip: cancel\n")
     assert err == (
@@ -102,7 +100,7 @@ def test_without_a_terminal_questions_are_cancelled_with_what_would_answer_them(
 
 
 @ERAS
-def test_models_and_roots_are_there_where_they_are_given(
+def test_call_sample_text_and_root_options_answer_requests(
     mcpkit: Run, url: str, revision: str, tmp_path: Path
 ) -> None:
     to = ("--revision", revision)
@@ -114,7 +112,7 @@ def test_models_and_roots_are_there_where_they_are_given(
 
 
 @ERAS
-def test_a_task_is_waited_for_and_what_it_asks_is_answered(mcpkit: Run, url: str, revision: str) -> None:
+def test_call_waits_for_task_and_answers_its_elicitation(mcpkit: Run, url: str, revision: str) -> None:
     report = ("call", url, "report", "--revision", revision)
     assert mcpkit(*report, "--answer", "value=Ada") == (0, "a report for Ada\n", "")
     status, out, err = mcpkit(*report, "-v")
@@ -124,7 +122,7 @@ def test_a_task_is_waited_for_and_what_it_asks_is_answered(mcpkit: Run, url: str
     assert (status, out) == (5, "")
 
 
-def test_all_revisions_show_what_differs(mcpkit: Run, url: str) -> None:
+def test_call_all_revisions_prints_differences(mcpkit: Run, url: str) -> None:
     status, out, err = mcpkit("call", url, "add", "first=1", "--all-revisions", "--json")
     assert (status, err) == (0, "")
     told = json.loads(out)
@@ -146,7 +144,7 @@ def test_all_revisions_show_what_differs(mcpkit: Run, url: str) -> None:
     )
 
 
-def test_what_may_do_things_five_times_is_called_so_by_permission_alone(mcpkit: Run, url: str) -> None:
+def test_call_all_revisions_of_unsafe_tool_needs_yes(mcpkit: Run, url: str) -> None:
     workbench_server.made.clear()
     status, out, err = mcpkit("call", url, "make.order", "item=tea", "--all-revisions")
     assert (status, out, workbench_server.made) == (1, "", [])
@@ -156,7 +154,7 @@ def test_what_may_do_things_five_times_is_called_so_by_permission_alone(mcpkit: 
     assert workbench_server.made == ["tea"] * 5
 
 
-def test_a_way_that_is_named_is_the_only_one(mcpkit: Run, url: str) -> None:
+def test_call_transport_option_allows_no_other_transport(mcpkit: Run, url: str) -> None:
     assert mcpkit("call", url, "add", "first=1", "--http")[:2] == (0, "2\n")
     status, out, err = mcpkit("call", url, "add", "first=1", "--sse")
     assert (status, out) == (4, ""), err
@@ -164,7 +162,7 @@ def test_a_way_that_is_named_is_the_only_one(mcpkit: Run, url: str) -> None:
     assert (status, err) == (1, "mcpkit: --sse says how a URL is reached; the target is a process\n")
 
 
-def test_an_own_server_finds_the_shells_environment_and_a_hosts_what_hosts_give(
+def test_call_environment_of_process_depends_on_target(
     mcpkit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = Path(str(workbench_server.__file__))
@@ -182,7 +180,9 @@ def test_an_own_server_finds_the_shells_environment_and_a_hosts_what_hosts_give(
     assert mcpkit("call", str(file), "variable", "name=MORE", "-e", "MORE=x=y")[1] == "x=y\n"
 
 
-def test_who_may_not_ask_has_its_status(mcpkit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_unauthorized_exits_with_status_3(
+    mcpkit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # where nobody has logged in
     token, _ = StaticTokens.make()
     closed = Server("closed", auth=StaticTokens({token: "ada"}))
@@ -239,21 +239,21 @@ IN_LINES = "aVZCT1J3\r\nMEtHZ28="
          (0, "user:\na\nuser:\nb\n", "")),
     ],
 )  # fmt: skip
-def test_a_deviating_result_is_shown(
+def test_commands_print_malformed_results(
     mcpkit: Run, tmp_path: Path, command: list[str], method: str, result: Any, ended: tuple[int, str, str]
 ) -> None:
     target = _configured(tmp_path, {**LISTS, method: result})
     assert tuple(mcpkit(command[0], target, *command[1:])) == ended
 
 
-def test_a_member_that_cannot_be_read_is_named(mcpkit: Run, tmp_path: Path) -> None:
+def test_call_invalid_base64_names_the_member(mcpkit: Run, tmp_path: Path) -> None:
     target = _configured(tmp_path, {**LISTS, "tools/call": {"content": [{"type": "image", "data": "?"}]}})
     status, out, err = mcpkit("call", target, "bake")
     assert (status, out) == (5, "")
     assert "base64 as content[0].data" in err
 
 
-def test_base64_in_lines_is_saved_decoded(mcpkit: Run, tmp_path: Path) -> None:
+def test_call_base64_with_line_breaks_is_decoded(mcpkit: Run, tmp_path: Path) -> None:
     picture = {"type": "image", "mimeType": "image/png", "data": IN_LINES}
     target = _configured(tmp_path, {**LISTS, "tools/call": {"content": [picture]}})
     assert mcpkit("call", target, "bake", "--out", str(tmp_path / "out"))[0] == 0
@@ -296,7 +296,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "notes_with_users.py"
 
 
-def test_a_user_has_what_is_granted_and_sees_what_is_theirs(
+def test_as_option_applies_scopes_and_visibility_of_user(
     mcpkit: Callable[..., tuple[int, str, str]], file: str
 ) -> None:
     status, out, err = mcpkit("call", file, "write", "--as", "ada", "--scopes", "read write")
@@ -331,7 +331,7 @@ def test_a_user_has_what_is_granted_and_sees_what_is_theirs(
         (["doctor", "FILE", "--as", "ada"], "doctor looks at servers from outside"),
     ],
 )
-def test_other_targets_and_options_are_refused(
+def test_as_option_rejects_other_targets_and_options(
     words: list[str], told: str, mcpkit: Callable[..., tuple[int, str, str]], file: str
 ) -> None:
     status, out, err = mcpkit(*(file if word == "FILE" else word for word in words))

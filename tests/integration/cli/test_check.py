@@ -33,13 +33,13 @@ def command_of(path: Path) -> str:
 @pytest.mark.parametrize(
     "example", ["weather/server.py", "quickstart/weather_on_mcpkit.py", "notes/server.py"]
 )
-def test_examples_have_no_faults(capsys: pytest.CaptureFixture[str], example: str) -> None:
+def test_check_examples_find_nothing(capsys: pytest.CaptureFixture[str], example: str) -> None:
     status = run(["check", str(EXAMPLES / example), "--strict"])
     assert capsys.readouterr().out == "nothing found\n"
     assert status == 0
 
 
-def test_the_first_server_of_the_readme_and_a_new_project_have_no_faults(
+def test_check_readme_server_and_new_project_find_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
@@ -52,9 +52,7 @@ def test_the_first_server_of_the_readme_and_a_new_project_have_no_faults(
         assert capsys.readouterr().out == "nothing found\n"
 
 
-def test_a_server_of_others_is_checked_through_its_process(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_process_finds_planted_faults(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     codes = [
         "name-letters",
         "annotations-contradict",
@@ -82,7 +80,7 @@ def test_a_server_of_others_is_checked_through_its_process(
     assert "OpenAI's strict mode wants each property to be required [strict-mode]" in capsys.readouterr().out
 
 
-def test_several_servers_of_a_configuration_are_told_apart(
+def test_check_and_lock_several_servers_of_configuration(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     servers: dict[str, Any] = {}
@@ -102,7 +100,7 @@ def test_several_servers_of_a_configuration_are_told_apart(
     assert run(["lock", "mcp.json"]) == 0
 
 
-def test_a_lock_is_written_compared_and_updated(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lock_writes_compares_and_updates(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = folder / "planted.py"
     path.write_text(serving(tools=[tool()]))
     target = command_of(path)
@@ -140,7 +138,7 @@ def test_a_lock_is_written_compared_and_updated(folder: Path, capsys: pytest.Cap
     assert "mcp.lock.json is no contract: write it by `mcpkit lock`" in capsys.readouterr().err
 
 
-def test_the_files_of_a_server_are_its_own_modules(folder: Path) -> None:
+def test_sources_of_server_are_its_own_modules(folder: Path) -> None:
     package = folder / "shop"
     (package / "inner").mkdir(parents=True)
     for name, text in {
@@ -159,7 +157,7 @@ def test_the_files_of_a_server_are_its_own_modules(folder: Path) -> None:
     assert sources_of("https://example.com/mcp") == []
 
 
-def test_settings_are_those_of_the_project(folder: Path) -> None:
+def test_settings_are_read_from_pyproject(folder: Path) -> None:
     assert settings(folder) == Settings()
     (folder / "pyproject.toml").write_text(
         "[tool.mcpkit.check]\nbudget = 5\nstrict = true\ntool-budget = 7\n"
@@ -179,15 +177,13 @@ def test_settings_are_those_of_the_project(folder: Path) -> None:
         ("=", "pyproject.toml: "),
     ],
 )
-def test_settings_that_are_none_are_told(folder: Path, text: str, told: str) -> None:
+def test_settings_invalid_values_raise(folder: Path, text: str, told: str) -> None:
     (folder / "pyproject.toml").write_text(f"[tool.mcpkit.check]\n{text}\n")
     with pytest.raises(ValueError, match=told):
         settings(folder)
 
 
-def test_a_contract_lies_beside_the_project_wherever_it_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lock_file_is_beside_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     (project / "shop").mkdir(parents=True)
     elsewhere.mkdir()

@@ -31,7 +31,7 @@ def mcpkit(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_help_needs_no_library() -> None:
+def test_help_imports_no_library() -> None:
     told = subprocess.run(
         [
             sys.executable,
@@ -78,7 +78,7 @@ def test_commands_have_an_example_and_a_page() -> None:
         (("list", str(WEATHER)), 0, ""),
     ],
 )
-def test_statuses(arguments: tuple[str, ...], status: int, told: str) -> None:
+def test_commands_exit_with_documented_status(arguments: tuple[str, ...], status: int, told: str) -> None:
     ended = mcpkit(*arguments)
     assert ended.returncode == status, ended.stderr
     assert told in ended.stderr
@@ -86,7 +86,7 @@ def test_statuses(arguments: tuple[str, ...], status: int, told: str) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_commands_and_options(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shell_completion_offers_commands_and_options(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "_MCPKIT_COMPLETE" in mcpkit("--completion", shell).stdout
     monkeypatch.setenv("_MCPKIT_COMPLETE", f"{shell}_complete")
     for typed, place, found in (("mcpkit ca", 1, "call"), ("mcpkit call --all", 2, "--all-revisions")):
@@ -95,7 +95,7 @@ def test_shells_complete_commands_and_options(shell: str, monkeypatch: pytest.Mo
         assert found in mcpkit().stdout
 
 
-def test_what_the_extra_would_bring_is_told(
+def test_hosts_without_rich_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -114,7 +114,7 @@ def options_of(command: click.Command) -> set[str]:
     return {"--help", "--debug", *own}.union(*map(options_of, inner))
 
 
-def test_commands_and_options_that_pages_name_are_there() -> None:
+def test_pages_name_existing_commands_and_options() -> None:
     root = Path(__file__).parents[3]
     pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
     known = {
@@ -144,7 +144,7 @@ def test_commands_and_options_that_pages_name_are_there() -> None:
 Run = Callable[..., tuple[int, str, str]]
 
 
-def test_lists_are_tables(mcpkit: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_prints_tables(mcpkit: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     status, out, err = mcpkit("list", url)
     assert (status, err) == (0, "")
@@ -159,7 +159,7 @@ def test_lists_are_tables(mcpkit: Run, url: str, monkeypatch: pytest.MonkeyPatch
     assert [line for line in out.splitlines() if not line.startswith(" ")] == ["1 prompt", "1 template"]
 
 
-def test_lists_are_json(mcpkit: Run, url: str) -> None:
+def test_list_json_prints_counts(mcpkit: Run, url: str) -> None:
     status, out, _ = mcpkit("list", url, "--json")
     assert status == 0
     assert {kind: len(items) for kind, items in json.loads(out).items()} == {
@@ -167,7 +167,7 @@ def test_lists_are_json(mcpkit: Run, url: str) -> None:
     }  # fmt: skip
 
 
-def test_a_server_without_prompts_is_no_error(mcpkit: Run) -> None:
+def test_list_without_prompts_is_no_error(mcpkit: Run) -> None:
     bare = Server("bare")
 
     @bare.tool
@@ -187,7 +187,7 @@ def test_a_server_without_prompts_is_no_error(mcpkit: Run) -> None:
         assert mcpkit("read", f"{origin}/mcp", "any://thing")[0] == 2
 
 
-def test_resources_are_read(mcpkit: Run, url: str, tmp_path: Path) -> None:
+def test_read_prints_and_saves_resources(mcpkit: Run, url: str, tmp_path: Path) -> None:
     assert mcpkit("read", url, "note://of/Ada") == (0, "Hello, Ada\n", "")
     status, out, _ = mcpkit("read", url, "note://hello", "--json")
     assert json.loads(out) == {
@@ -209,7 +209,7 @@ def test_resources_are_read(mcpkit: Run, url: str, tmp_path: Path) -> None:
     assert (status, err) == (1, f"mcpkit: there is a file {path} already, which is left as it is\n")
 
 
-def test_prompts_show_their_messages(mcpkit: Run, url: str) -> None:
+def test_prompt_prints_messages(mcpkit: Run, url: str) -> None:
     assert mcpkit("prompt", url, "greet", "name=5", "tone=cold") == (0, "user:\nGreet 5 in a cold tone\n", "")
     status, out, _ = mcpkit("prompt", url, "greet", "name=Ada", "--json")
     assert [message["role"] for message in json.loads(out)["messages"]] == ["user"]
@@ -222,7 +222,7 @@ def test_prompts_show_their_messages(mcpkit: Run, url: str) -> None:
     assert (status, err) == (2, "mcpkit: there is no prompt gret; did you mean greet?\n")
 
 
-def test_arguments_are_completed(mcpkit: Run, url: str) -> None:
+def test_complete_prints_values(mcpkit: Run, url: str) -> None:
     assert mcpkit("complete", url, "greet", "tone=") == (0, "warm\ncold\n", "")
     assert mcpkit("complete", url, "greet", "tone=c", "name=Ada", "--revision", "2024-11-05")[1] == "cold\n"
     assert json.loads(mcpkit("complete", url, "greet", "tone=w", "--json")[1]) == {"values": ["warm"]}
@@ -230,7 +230,7 @@ def test_arguments_are_completed(mcpkit: Run, url: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_a_ping_tells_the_time(mcpkit: Run, url: str, revision: str) -> None:
+def test_ping_prints_times(mcpkit: Run, url: str, revision: str) -> None:
     status, out, err = mcpkit("ping", url, "--revision", revision)
     assert (status, err) == (0, "")
     assert re.fullmatch(
@@ -241,7 +241,7 @@ def test_a_ping_tells_the_time(mcpkit: Run, url: str, revision: str) -> None:
     assert told["answered"] > 0
 
 
-def test_a_server_is_inspected(mcpkit: Run, url: str) -> None:
+def test_inspect_prints_report_and_tokens(mcpkit: Run, url: str) -> None:
     status, out, err = mcpkit("inspect", url, "--json")
     assert (status, err) == (0, "")
     report = json.loads(out)
@@ -257,7 +257,7 @@ def test_a_server_is_inspected(mcpkit: Run, url: str) -> None:
     assert f"about {costs['total']:,} tokens in all with its instructions: an estimate" in out
 
 
-def test_what_cannot_be_reached_has_its_status(mcpkit: Run, tmp_path: Path) -> None:
+def test_list_unreachable_server_exits_with_status_4(mcpkit: Run, tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("import sys\nsys.exit('it is Monday')\n")
     status, out, err = mcpkit("list", "no-such-program --now")
@@ -268,9 +268,7 @@ def test_what_cannot_be_reached_has_its_status(mcpkit: Run, tmp_path: Path) -> N
     assert mcpkit("list", "http://127.0.0.1:1/mcp")[0] == 4
 
 
-def test_without_rich_tables_say_what_to_install_and_texts_need_none(
-    mcpkit: Run, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_without_rich_name_the_extra(mcpkit: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [*sys.modules]:
         if name.partition(".")[0] == "rich":
             monkeypatch.delitem(sys.modules, name)
@@ -298,7 +296,7 @@ for line in sys.stdin:
 """
 
 
-def test_list_shows_the_pages_that_came_before_a_cursor_repeats(mcpkit: Run, tmp_path: Path) -> None:
+def test_list_repeated_cursor_prints_previous_pages(mcpkit: Run, tmp_path: Path) -> None:
     (script := tmp_path / "circular.py").write_text(CIRCULAR, encoding="utf-8")
     status, out, err = mcpkit("list", str(script), "tools")
     assert status == Status.TOOL_ERROR
@@ -317,7 +315,7 @@ def price(item: str) -> float:
 """
 
 
-def test_migrate_shows_checks_and_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_migrate_command_prints_checks_and_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "server.py"
     file.write_text(BEFORE)
     assert run(["migrate", str(file)]) == 0
@@ -332,7 +330,7 @@ def test_migrate_shows_checks_and_writes(tmp_path: Path, capfd: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("words", "status"), [(["--help"], 0), ([], 2), (["--nothing", "x.py"], 2), (["absent.py"], 2)]
 )
-def test_its_own_parser_says_what_there_is(
+def test_migrate_command_parses_its_own_options(
     words: list[str], status: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["migrate", *words]) == status

@@ -38,7 +38,7 @@ def doctor(capfd: pytest.CaptureFixture[str], target: str, *options: str) -> tup
     return status, report
 
 
-def test_the_weather_example_has_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_weather_example_has_no_findings(capfd: pytest.CaptureFixture[str]) -> None:
     status, report = doctor(capfd, WEATHER, "--call")
     assert (status, report["findings"]) == (0, [])
     seen = {each["step"]: each["seen"] for each in report["steps"]}
@@ -75,7 +75,9 @@ def test_the_weather_example_has_nothing(capfd: pytest.CaptureFixture[str]) -> N
         ("orphans", ["orphans"]),
     ],
 )
-def test_planted_faults(faults: str, found: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_finds_planted_faults(
+    faults: str, found: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
     status, report = doctor(capfd, faulty(*faults.split()), "--call")
     assert report["codes"] == found, report
     assert status == (6 if found else 0)
@@ -93,14 +95,14 @@ def test_planted_faults(faults: str, found: list[str], capfd: pytest.CaptureFixt
         ("sigterm-ignored", ["sigterm-ignored"], 6),
     ],
 )
-def test_what_does_not_come(
+def test_doctor_finds_missing_responses(
     faults: str, found: list[str], status: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ended, report = doctor(capfd, faulty(*faults.split()), "--timeout", "2")
     assert (report["codes"], ended) == (found, status), report
 
 
-def test_what_is_seen_is_said_with_its_cure(
+def test_doctor_prints_observation_and_fix(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(starting, "_SLOW", 0.0)
@@ -114,14 +116,14 @@ def test_what_is_seen_is_said_with_its_cure(
     assert "with the exit status 1 before it answered: DATABASE_URL is not set" in capfd.readouterr().out
 
 
-def test_a_program_that_is_not_there_is_a_finding(capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_missing_program_is_finding(capfd: pytest.CaptureFixture[str]) -> None:
     status, report = doctor(capfd, "no-such-program --serve")
     assert (status, report["codes"]) == (4, ["not-started"])
     assert "it is not on PATH" in report["findings"][0]["seen"]
     assert "absolute path" in report["findings"][0]["cure"]
 
 
-def test_an_entry_of_a_configuration_is_a_target(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_configuration_entry_is_target(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     [program, *arguments] = faulty("crlf", "$FAULT").split()
     entry = {"command": program, "args": [*arguments[:-1], "ping"]}
     file = tmp_path / "mcp.json"
@@ -134,11 +136,11 @@ def test_an_entry_of_a_configuration_is_a_target(tmp_path: Path, capfd: pytest.C
 PAGE = Path(__file__).parents[3] / "docs" / "commands" / "doctor.md"
 
 
-def test_the_page_names_all_that_is_found() -> None:
+def test_doctor_page_lists_catalogue() -> None:
     named = [line.split("`")[1] for line in PAGE.read_text().splitlines() if line.startswith("- `")]
     assert named == list(CATALOGUE)
 
 
-def test_all_that_is_found_is_planted_somewhere() -> None:
+def test_doctor_catalogue_codes_are_all_tested() -> None:
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_doctor_*.py"))
     assert not [code for code in CATALOGUE if f'"{code}"' not in tests and f" {code}: " not in tests]

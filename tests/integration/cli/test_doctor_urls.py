@@ -144,7 +144,7 @@ def doctor(capfd: pytest.CaptureFixture[str], target: str, *options: str) -> tup
     return status, report
 
 
-def test_the_weather_example_has_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_weather_example_has_no_findings_over_http(capfd: pytest.CaptureFixture[str]) -> None:
     from server import server  # the example
 
     with in_thread(server.asgi()) as origin:
@@ -173,7 +173,9 @@ def test_the_weather_example_has_nothing(capfd: pytest.CaptureFixture[str]) -> N
         ("content-type", ["content-type"]),
     ],
 )
-def test_planted_faults(faults: str, found: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_finds_planted_http_faults(
+    faults: str, found: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
     with in_thread(faulty_app(faults.split()), date_header=False) as origin:
         status, report = doctor(capfd, f"{origin}/mcp")
     assert report["codes"] == found, report
@@ -190,7 +192,7 @@ def test_planted_faults(faults: str, found: list[str], capfd: pytest.CaptureFixt
         ("buffered-events", "/sse", "buffered-events", 6),
     ],
 )
-def test_there_is_no_way_on_from_some(
+def test_doctor_stops_at_fatal_http_faults(
     faults: str, path: str, found: str, status: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with in_thread(faulty_app(faults.split())) as origin:
@@ -198,7 +200,7 @@ def test_there_is_no_way_on_from_some(
     assert (report["codes"], ended) == ([found], status)
 
 
-def test_a_server_that_hangs_up_is_found(capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_finds_closed_connection(capfd: pytest.CaptureFixture[str]) -> None:
     def hang_up() -> None:
         listener.accept()[0].close()
 
@@ -225,7 +227,7 @@ COMPRESSED = "gzip on; gzip_proxied any; gzip_types text/event-stream; gzip_min_
 IGNORING = "proxy_buffering on; proxy_ignore_headers X-Accel-Buffering;"
 
 
-def test_a_proxy_that_buffers_events_is_found(
+def test_doctor_finds_proxy_that_buffers_events(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "_OPENING", 2.0)
@@ -243,7 +245,7 @@ def test_a_proxy_that_buffers_events_is_found(
             assert (report["codes"], status) == (found, 6 if found else 0), report
 
 
-def test_instances_that_do_not_know_each_others_sessions_are_found(
+def test_doctor_finds_instances_without_shared_sessions(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for folder, secrets, found in (
@@ -274,7 +276,7 @@ REDIRECTS = """
 """
 
 
-def test_redirects_certificates_and_machines(
+def test_doctor_finds_redirects_certificates_and_unreachable_hosts(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ports = free_ports()
@@ -302,7 +304,7 @@ def test_redirects_certificates_and_machines(
         assert (report["codes"], status) == ([code], 4)
 
 
-def test_a_protected_server_is_seen_whole_by_who_has_logged_in(
+def test_doctor_protected_server_is_inspected_after_login(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -319,7 +321,7 @@ def test_a_protected_server_is_seen_whole_by_who_has_logged_in(
         assert "no-pkce" in doctor(capfd, server.url)[1]["codes"]
 
 
-def test_a_server_that_names_no_authorization_server_is_looked_at_with_a_token(
+def test_doctor_protected_server_without_metadata_is_inspected_with_token(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     token = StaticTokens.make()[0]

@@ -204,7 +204,7 @@ def test_command_output_and_status_with_servers_of_other_sdks(
 
 
 @pytest.mark.parametrize("name", ["everything", "mcp", "fastmcp"])
-def test_the_same_call_is_made_in_all_revisions(
+def test_call_all_revisions_of_other_servers(
     mcpkit: Run, targets: dict[tuple[str, str], str], name: str
 ) -> None:
     arguments = ["echo", "message=Hi"] if name == "everything" else ["add", "first=1", "second=2"]
@@ -220,9 +220,7 @@ def test_the_same_call_is_made_in_all_revisions(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for another process")
 @pytest.mark.parametrize(("name", "uri"), [("everything", "demo://resource/dynamic/text/1"), ("mcp", None)])
-def test_a_server_is_listened_to_until_an_interrupt(
-    targets: dict[tuple[str, str], str], name: str, uri: str | None
-) -> None:
+def test_listen_runs_until_interrupt(targets: dict[tuple[str, str], str], name: str, uri: str | None) -> None:
     command = [sys.executable, "-m", "mcpkit", "listen", targets[name, "http"], *([uri] if uri else [])]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as listening:
         assert listening.stderr is not None

@@ -93,7 +93,7 @@ def manifest_of(bundle: Path) -> dict[str, object]:
     return found
 
 
-def test_a_file_is_packed_for_uv(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bundle_for_uv_is_valid(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bundle", "server.py", "--secret", "API_KEY", "--setting", "REGION=eu"]) == 0
     bundle = folder / "tea-shop-1.2.0.mcpb"
     assert capsys.readouterr().out.startswith("tea-shop-1.2.0.mcpb  ")
@@ -121,7 +121,7 @@ def test_a_file_is_packed_for_uv(folder: Path, capsys: pytest.CaptureFixture[str
     assert 'dependencies = ["mcpkit"]' in told
 
 
-def test_what_has_all_along_starts_without_what_is_installed_here(folder: Path) -> None:
+def test_bundle_vendor_starts_without_installed_packages(folder: Path) -> None:
     assert run(["bundle", "server.py:shop", "--vendor", "--setting", "CURRENCY", "-o", "shop.mcpb"]) == 0
     mcpb("unpack", "shop.mcpb", "unpacked")
     mcpb("validate", "unpacked/manifest.json")
@@ -136,7 +136,7 @@ def test_what_has_all_along_starts_without_what_is_installed_here(folder: Path) 
         assert client.call("price", {"item": "tea"}).text == "tea: 3.5 EUR"
 
 
-def test_a_project_says_who_and_what(folder: Path) -> None:
+def test_bundle_takes_metadata_and_files_of_project(folder: Path) -> None:
     (folder / "pyproject.toml").write_text(PROJECT)
     package = folder / "src" / "tea"
     package.mkdir(parents=True)
@@ -167,7 +167,7 @@ def test_a_project_says_who_and_what(folder: Path) -> None:
     mcpb("validate", str(folder / "unpacked" / "manifest.json"))
 
 
-def test_the_same_gives_the_same_bytes(folder: Path) -> None:
+def test_bundle_is_reproducible(folder: Path) -> None:
     for name in ("a.mcpb", "b.mcpb"):
         assert run(["bundle", "server.py", "-o", name]) == 0
     assert (folder / "a.mcpb").read_bytes() == (folder / "b.mcpb").read_bytes()
@@ -185,7 +185,7 @@ def test_the_same_gives_the_same_bytes(folder: Path) -> None:
         (["--registry", "io.x/shop", "--remote", "ftp://x"], "server.json: remotes.0.url: "),
     ],
 )
-def test_what_is_wrong_is_told(
+def test_bundle_invalid_options_exit_with_message(
     arguments: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["bundle", "server.py", *arguments]) == 1
@@ -200,7 +200,7 @@ def test_what_is_wrong_is_told(
         (["mcpkit", "!"], 1, "'!' is no requirement"),
     ],
 )
-def test_what_is_not_installed_cannot_be_taken_along(
+def test_bundle_vendor_uninstalled_dependency_is_error(
     dependencies: list[str], status: int, told: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "server.py").write_text(SERVER.replace('["mcpkit"]', json.dumps(dependencies)))
@@ -209,7 +209,7 @@ def test_what_is_not_installed_cannot_be_taken_along(
     assert not list(folder.glob("*.mcpb"))
 
 
-def test_the_registry_is_told(folder: Path) -> None:
+def test_bundle_registry_writes_server_json(folder: Path) -> None:
     (folder / "pyproject.toml").write_text(PROJECT)
     assert run([
         "bundle", "server.py", "--secret", "API_KEY", "--registry", "io.github.ada/tea", "--pypi", "tea-shop",
@@ -247,7 +247,7 @@ def test_the_registry_is_told(folder: Path) -> None:
     }
 
 
-def test_a_server_that_does_not_start_here_is_packed_all_the_same(
+def test_bundle_server_that_fails_to_start_is_packed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "server.py").write_text(
@@ -260,7 +260,7 @@ def test_a_server_that_does_not_start_here_is_packed_all_the_same(
     assert manifest_of(folder / "x-1.0.0.mcpb")["tools_generated"] is True
 
 
-def test_a_file_without_a_name_that_can_be_imported_is_refused(
+def test_bundle_file_that_cannot_be_imported_is_rejected(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "server.py").rename(folder / "tea-server.py")
@@ -268,7 +268,7 @@ def test_a_file_without_a_name_that_can_be_imported_is_refused(
     assert "tea-server.py cannot be imported by its name" in capsys.readouterr().err
 
 
-def test_what_others_will_not_have_is_warned_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bundle_warns_of_undeclared_and_large_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "server.py").write_text(f"import hypothesis\n{SERVER}")
     (folder / "pyproject.toml").write_text(
         PROJECT.replace('["mcpkit"]', '["mcpkit @ file:///opt/mcpkit"]').replace("[project.urls]", "[x]")
@@ -294,7 +294,7 @@ def folder_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "description", [None, 'Says "good" \'day\' \\ and """bye""", to whoever asks ' + "politely " * 8]
 )
-def test_a_project_is_formatted_typed_and_tested(description: str | None, folder_new: Path) -> None:
+def test_new_project_is_formatted_typed_and_tested(description: str | None, folder_new: Path) -> None:
     told = [] if description is None else ["--description", description]
     assert run(["new", "Good Day", *told]) == 0
     project = folder_new / "Good Day"
@@ -326,7 +326,7 @@ def test_a_project_is_formatted_typed_and_tested(description: str | None, folder
         ("taken", "taken is there already, and is not an empty folder"),
     ],
 )
-def test_other_names_are_refused(
+def test_new_invalid_names_are_rejected(
     name: str, told: str, folder_new: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder_new / "taken").mkdir()
@@ -336,14 +336,14 @@ def test_other_names_are_refused(
     assert [path.name for path in folder_new.iterdir()] == ["taken"]
 
 
-def test_an_empty_folder_is_taken(folder_new: Path) -> None:
+def test_new_uses_empty_folder(folder_new: Path) -> None:
     (folder_new / "deep" / "tea").mkdir(parents=True)
     assert run(["new", "deep/tea"]) == 0
     assert (folder_new / "deep" / "tea" / "tea" / "server.py").is_file()
 
 
 @pytest.mark.parametrize("recorded", [None, {"url": "https://example.com/mcpkit.whl", "archive_info": {}}])
-def test_dependencies_name_mcpkit_as_it_was_installed(
+def test_new_dependencies_name_mcpkit_as_installed(
     recorded: dict[str, object] | None, folder_new: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metadata = folder_new / "site" / "mcpkit-0.1.0.dist-info"

@@ -231,7 +231,7 @@ async def held(ctx: Context) -> str:
 """
 
 
-async def test_ten_edits_reach_a_host_that_has_connected_once(tmp_path: Path) -> None:
+async def test_reload_ten_edits_reach_connected_client(tmp_path: Path) -> None:
     async with edited(tmp_path, ONE + TALKING) as host:
         declared = (await host.initialize())["capabilities"]
         assert declared["prompts"] == {"listChanged": True}
@@ -269,7 +269,7 @@ async def test_ten_edits_reach_a_host_that_has_connected_once(tmp_path: Path) ->
         assert await host.call("one") == "first"
 
 
-async def test_what_runs_may_finish_for_a_while_and_is_then_answered_and_never_repeated(
+async def test_reload_drains_running_requests_and_never_repeats_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "DRAIN", 60)
@@ -309,7 +309,9 @@ async def test_what_runs_may_finish_for_a_while_and_is_then_answered_and_never_r
         assert "2" in (await again)["result"]["content"][0]["text"]
 
 
-async def test_requests_wait_while_a_process_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reload_requests_wait_for_starting_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with edited(tmp_path, ONE) as host:
         await host.initialize()
         assert await host.names() == ["one"]
@@ -333,7 +335,7 @@ async def test_requests_wait_while_a_process_starts(tmp_path: Path, monkeypatch:
         assert not given_up.done()
 
 
-async def test_a_process_that_ends_is_answered_for_until_the_next_edit(tmp_path: Path) -> None:
+async def test_reload_ended_process_is_reported_until_next_edit(tmp_path: Path) -> None:
     ending = ONE + "@shop.tool\ndef end() -> None:\n    os._exit(3)\n"
     async with edited(tmp_path, ending) as host:
         await host.initialize()
@@ -347,7 +349,7 @@ async def test_a_process_that_ends_is_answered_for_until_the_next_edit(tmp_path:
         assert await host.call("one") == "first"
 
 
-async def test_a_host_may_connect_to_a_server_that_is_broken(tmp_path: Path) -> None:
+async def test_reload_client_connects_to_broken_server(tmp_path: Path) -> None:
     async with edited(tmp_path, "def broken(:\n") as host:
         opened = await host.initialize("2025-03-26")
         assert opened["protocolVersion"] == "2025-03-26"
@@ -395,7 +397,7 @@ def told(kind: str, id_: int, **params: Any) -> dict[str, Any]:
     }
 
 
-async def test_open_listens_live_on_under_their_ids(tmp_path: Path) -> None:
+async def test_reload_stateless_listen_continues_after_edit(tmp_path: Path) -> None:
     async with edited(tmp_path, ASKING) as host:
         id_ = begin_listening(host)
         honoured = {
@@ -433,7 +435,7 @@ async def test_open_listens_live_on_under_their_ids(tmp_path: Path) -> None:
         assert host.heard == []
 
 
-async def test_nothing_may_be_kept_and_states_live_on(tmp_path: Path) -> None:
+async def test_reload_stateless_results_are_not_cached_and_state_continues(tmp_path: Path) -> None:
     async with edited(tmp_path, ASKING.replace("EDIT", "before"), CACHED) as host:
         discovered = await host.ask("server/discover", _meta=META)
         assert discovered["ttlMs"] == 0

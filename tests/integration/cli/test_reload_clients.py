@@ -68,7 +68,7 @@ def is_alive(process: int) -> bool:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_our_client_hears_of_edits(tmp_path: Path, revision: str) -> None:
+async def test_reload_client_receives_list_changed(tmp_path: Path, revision: str) -> None:
     file = tmp_path / "server.py"
     file.write_text(SOURCE)
     async with Client(command(file), revision=revision) as client, client.watch(tools=True) as changes:
@@ -80,7 +80,7 @@ async def test_our_client_hears_of_edits(tmp_path: Path, revision: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_the_official_client_stays_connected_to_servers_of_any_sdk(tmp_path: Path, mode: Any) -> None:
+async def test_reload_official_client_stays_connected(tmp_path: Path, mode: Any) -> None:
     file = tmp_path / "server.py"
     file.write_text(OF_ANOTHER_SDK)
     run = command(file)
@@ -103,7 +103,7 @@ async def test_the_official_client_stays_connected_to_servers_of_any_sdk(tmp_pat
 
 
 @pytest.mark.parametrize(("environment", "kind"), [("mcp1", "mcp"), ("fastmcp", "fastmcp")])
-def test_clients_of_others_hear_of_edits(tmp_path: Path, environment: str, kind: str) -> None:
+def test_reload_clients_of_other_sdks_receive_edits(tmp_path: Path, environment: str, kind: str) -> None:
     python = ROOT / ".servers" / environment / "bin" / "python"
     if not python.exists():
         pytest.skip("`make setup` makes the environments of other SDKs")
@@ -135,7 +135,7 @@ def test_clients_of_others_hear_of_edits(tmp_path: Path, environment: str, kind:
     ids=["input", "SIGTERM", "SIGINT", "SIGKILL"],
 )
 @pytest.mark.usefixtures("hear_interrupts")
-async def test_nothing_is_left_behind(tmp_path: Path, end: Callable[[Host], None], status: int) -> None:
+async def test_reload_ends_child_process(tmp_path: Path, end: Callable[[Host], None], status: int) -> None:
     file = tmp_path / "server.py"
     file.write_text(SOURCE)
     with Host(command=command(file)) as host:
@@ -165,7 +165,7 @@ def command_http(file: Path) -> list[str]:
     return [sys.executable, "-m", "mcpkit", "run", str(file), "--http", "--port", "0", "--reload"]
 
 
-async def test_a_session_lives_on_and_requests_wait(tmp_path: Path) -> None:
+async def test_reload_http_session_continues_and_requests_wait(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text(SOURCE_HTTP)
     with Served(command_http(file)) as served:

@@ -105,7 +105,7 @@ def command(*words: str | Path) -> list[str]:
     ],
     ids=["native", "runs-when-imported", "script", "object", "in-a-function", "compat"],
 )
-async def test_any_server_is_run_with_its_own_arguments(
+async def test_run_passes_arguments_to_any_server(
     tmp_path: Path, source: str, options: Sequence[str], expected: list[str]
 ) -> None:
     file = tmp_path / "server.py"
@@ -115,7 +115,7 @@ async def test_any_server_is_run_with_its_own_arguments(
     assert given == [str(file) if word == "FILE" else word for word in expected]
 
 
-async def test_nothing_is_imported_that_serving_does_not_need(tmp_path: Path) -> None:
+async def test_run_imports_only_what_serving_needs(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text(NATIVE + "\nif __name__ == '__main__':\n    shop.run()\n")
     async with Client(command(file)) as client, Client([sys.executable, str(file)]) as plain:
@@ -172,7 +172,7 @@ async def test_nothing_is_imported_that_serving_does_not_need(tmp_path: Path) ->
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(
+def test_run_errors_are_one_line(
     tmp_path: Path, source: str, options: Sequence[str], status: int, told: str
 ) -> None:
     file = tmp_path / "server.py"
@@ -192,14 +192,14 @@ def test_what_is_wrong_is_said_in_a_line(
     assert ended.stdout == ""
 
 
-def test_debug_shows_where_an_error_comes_from(tmp_path: Path) -> None:
+def test_run_debug_prints_traceback(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text("1 / 0\n")
     ended = subprocess.run(command(file, "--debug"), capture_output=True, text=True, check=False, timeout=60)
     assert "Traceback" in ended.stderr
 
 
-async def test_a_server_is_served_at_a_port(tmp_path: Path) -> None:
+async def test_run_http_serves_at_port(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text(NATIVE)
     with Served(command(file, "--http", "--port", "0")) as served:
@@ -210,9 +210,7 @@ async def test_a_server_is_served_at_a_port(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="uvicorn's workers are told to end by signals")
 @pytest.mark.parametrize("settings", [{}, {"WEB_CONCURRENCY": 2}], ids=["option", "environment"])
-async def test_several_processes_serve_one_port_and_share_their_secret(
-    tmp_path: Path, settings: dict[str, int]
-) -> None:
+async def test_run_workers_share_port_and_secret(tmp_path: Path, settings: dict[str, int]) -> None:
     file = tmp_path / "server.py"
     file.write_text(NATIVE)
     options = [] if settings else ["--workers", "2"]
@@ -292,7 +290,7 @@ def test_function_is_called_for_its_server(write: Callable[[str], str]) -> None:
         (f"def create(name) -> Server:{BODY}", "", "has no Server in it"),
     ],
 )
-def test_a_function_that_makes_no_server_is_an_error(
+def test_function_without_server_raises(
     write: Callable[[str], str], source: str, name: str, message: str
 ) -> None:
     with pytest.raises(CommandError) as raised:
@@ -305,14 +303,12 @@ def call(*words: str) -> str:
     return done.stdout or done.stderr
 
 
-def test_a_function_is_served(write: Callable[[str], str]) -> None:
+def test_run_serves_function(write: Callable[[str], str]) -> None:
     assert call(write(f"{HEAD}\nasync def create() -> Server:{BODY}"), "price") == "tea\n"
 
 
 @pytest.mark.parametrize("async_", ["", "async "])
-def test_a_function_is_served_that_makes_a_server_of_another_sdk(
-    write: Callable[[str], str], async_: str
-) -> None:
+def test_run_compat_serves_function(write: Callable[[str], str], async_: str) -> None:
     run = mcpkit_command("run", "--compat", f"{write(OTHER.format(async_=async_))}:create")
     assert call(" ".join(run), "price") == "tea\n"
 
@@ -327,7 +323,7 @@ def test_a_function_is_served_that_makes_a_server_of_another_sdk(
         ("def", "class Shop: server = create()", "Shop.server"),
     ],
 )
-def test_a_bundle_starts_the_server_that_a_name_leads_to(
+def test_bundle_starts_named_server(
     write: Callable[[str], str], keyword: str, more: str, name: str, tmp_path: Path
 ) -> None:
     file = write(f"{HEAD}\n{keyword} create() -> Server:{BODY}\n\n{more}\n")

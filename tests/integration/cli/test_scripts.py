@@ -101,7 +101,7 @@ def log(folder: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("is_in_project", [False, True], ids=["alone", "in-a-project"])
 @pytest.mark.parametrize("source", [SERVER, SERVER + GUARD], ids=["served", "guarded"])
-def test_a_script_is_run_and_installed_with_what_it_declares(
+def test_script_is_run_and_installed_with_its_dependencies(
     source: str, is_in_project: bool, folder: Path
 ) -> None:
     if is_in_project:
@@ -134,7 +134,7 @@ def test_a_script_is_run_and_installed_with_what_it_declares(
         assert json.loads(shown.stdout)["mcpServers"]["cow"]["args"] == entry
 
 
-def test_a_script_gets_its_arguments_and_options(folder: Path) -> None:
+def test_script_gets_arguments_and_options(folder: Path) -> None:
     (folder / "cow.py").write_text(BLOCK.format("") + SERVER)
     [program] = mcpkit_command()
     called = mcpkit("call", f"{program} run cow.py -- --city Oslo", "say", "--json")
@@ -143,7 +143,7 @@ def test_a_script_gets_its_arguments_and_options(folder: Path) -> None:
     assert log(folder)[1][-6:] == ["mcpkit", "run", "--http", "--port=8123", "cow.py:no_such", "--"]
 
 
-def test_a_script_whose_dependencies_are_installed_needs_no_uv(folder: Path) -> None:
+def test_script_with_installed_dependencies_needs_no_uv(folder: Path) -> None:
     (folder / "cow.py").write_text(
         '# /// script\n# dependencies = ["click", "no-such; python_version < \'3\'"]\n# ///\n'
         + SERVER.replace("import cowsay", "import click as cowsay\ncowsay.WORD = 'click'")
@@ -152,7 +152,7 @@ def test_a_script_whose_dependencies_are_installed_needs_no_uv(folder: Path) -> 
     assert log(folder) == []
 
 
-def test_without_uv_the_missing_dependencies_are_named(folder: Path) -> None:
+def test_script_without_uv_names_missing_dependencies(folder: Path) -> None:
     (folder.parent / "bin" / "uv").unlink()
     (folder / "cow.py").write_text(BLOCK.format("") + SERVER)
     for words in (("run", "cow.py"), ("install", "claude-code", "cow.py", "--print")):
@@ -162,7 +162,7 @@ def test_without_uv_the_missing_dependencies_are_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [".", ""])  # as on Windows, where the current folder is on every PATH
-def test_a_uv_in_the_current_folder_is_never_started(
+def test_script_never_starts_uv_of_current_folder(
     folder: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder.parent / "bin" / "uv").rename(folder / "uv")
@@ -176,7 +176,7 @@ def test_a_uv_in_the_current_folder_is_never_started(
     assert log(folder) == []
 
 
-def test_settings_of_uv_need_a_script_that_runs_itself(folder: Path) -> None:
+def test_script_with_uv_settings_must_run_itself(folder: Path) -> None:
     file = folder / "cow.py"
     settings = '# [tool.uv.sources]\n# cowsay = { path = "../cowsay" }\n'
     file.write_text(BLOCK.format(settings) + SERVER)
@@ -208,7 +208,7 @@ def test_settings_of_uv_need_a_script_that_runs_itself(folder: Path) -> None:
         ("# /// script\n# ///\n\n# /// script\n# ///\n", "has 2 `# /// script` blocks. Keep one"),
     ],
 )
-def test_the_block_of_a_script_is_read(text: str, found: Inline | str | None, tmp_path: Path) -> None:
+def test_script_block_is_parsed(text: str, found: Inline | str | None, tmp_path: Path) -> None:
     file = tmp_path / "script.py"
     file.write_bytes(text.encode())
     if isinstance(found, str):
@@ -318,7 +318,7 @@ def bundled(author: Path) -> list[str]:
     ],
     ids=["installed", "reloading", "without-a-script", "package", "bundle", "compat", "compat-module"],
 )
-async def test_a_process_for_a_host_executes_nothing_of_its_folder(
+async def test_process_for_host_executes_no_code_of_current_folder(
     command: Callable[[Path], list[str]], author: Path, hostile: Path
 ) -> None:
     async with Client(command(author)) as client:
@@ -327,7 +327,7 @@ async def test_a_process_for_a_host_executes_nothing_of_its_folder(
 
 
 @pytest.mark.parametrize("options", [("--workers", "2"), ("--reload",)], ids=" ".join)
-async def test_processes_at_a_port_execute_nothing_of_their_folder(
+async def test_process_at_port_executes_no_code_of_current_folder(
     options: tuple[str, ...], author: Path, hostile: Path
 ) -> None:
     command = mcpkit_command("run", str(author / "server.py"), "--http", "--port", str(free_port()), *options)
@@ -339,7 +339,7 @@ async def test_processes_at_a_port_execute_nothing_of_their_folder(
     assert executed(hostile) == ""
 
 
-def test_a_call_executes_nothing_of_the_current_folder(author: Path, hostile: Path) -> None:
+def test_call_executes_no_code_of_current_folder(author: Path, hostile: Path) -> None:
     called = subprocess.run(
         mcpkit_command("call", str(author / "server.py"), "price"),
         capture_output=True,
@@ -349,14 +349,14 @@ def test_a_call_executes_nothing_of_the_current_folder(author: Path, hostile: Pa
     assert (called.stdout, executed(hostile)) == ("tea\n", ""), called.stderr
 
 
-def test_a_worker_executes_nothing_of_its_folder(author: Path, hostile: Path) -> None:
+def test_worker_executes_no_code_of_current_folder(author: Path, hostile: Path) -> None:
     with Served(mcpkit_command("worker", str(author / "server.py"))) as served:
         served.wait_for("a worker of shop is ready")
         served.stop()
     assert executed(hostile) == ""
 
 
-def test_a_module_of_the_server_s_own_folder_replaces_that_of_python(author: Path) -> None:
+def test_module_of_server_folder_replaces_standard_module(author: Path) -> None:
     (author / "colorsys.py").write_text("NAME = 'own'\n")
     (author / "server.py").write_text(SERVER_CURRENT_FOLDER.replace("wares", "colorsys"))
     called = subprocess.run(

@@ -109,7 +109,7 @@ def mcpkit(*arguments: str, **env: str) -> Iterator[PseudoTerminal]:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_a_form_is_filled_in_field_by_field(url: str, revision: str) -> None:
+def test_terminal_form_is_filled_field_by_field(url: str, revision: str) -> None:
     with mcpkit("call", url, "plan", "--revision", revision) as terminal:
         terminal.shows("workbench asks: Where shall it go?\n(Ctrl+D declines, Ctrl+C cancels)\n")
         terminal.shows("City (string, at least 2 characters): Where to\ncity> ")
@@ -134,7 +134,7 @@ def test_a_form_is_filled_in_field_by_field(url: str, revision: str) -> None:
     assert json.loads(answer) == {"city": "Tromsø", "days": 3, "style": "museums", "is_paid": True}
 
 
-def test_an_end_of_input_declines_and_an_interrupt_cancels(url: str) -> None:
+def test_terminal_end_of_input_declines_and_interrupt_cancels(url: str) -> None:
     with mcpkit("call", url, "plan", "--answer", "city=Oslo") as terminal:
         terminal.shows("days [3]> ")
         terminal.press("\x04")
@@ -147,7 +147,7 @@ def test_an_end_of_input_declines_and_an_interrupt_cancels(url: str) -> None:
         assert terminal.end() == 130
 
 
-def test_a_page_is_shown_and_opened_by_consent_alone(url: str) -> None:
+def test_terminal_url_elicitation_opens_browser_after_consent(url: str) -> None:
     with mcpkit("call", url, "pay", BROWSER="echo opened %s") as terminal:
         terminal.shows("It wants a page visited at pay.example.com:\n  https://pay.example.com/7\n")
         terminal.shows("Open it in the browser? [y/n] ")
@@ -159,7 +159,7 @@ def test_a_page_is_shown_and_opened_by_consent_alone(url: str) -> None:
         assert terminal.end() == 0
 
 
-def test_progress_is_a_bar_that_goes_and_log_messages_stay(url: str) -> None:
+def test_terminal_progress_bar_is_erased_and_log_messages_remain(url: str) -> None:
     with mcpkit("call", url, "work", "--log-level", "info") as terminal:
         assert terminal.end() == 0
     assert "━" in terminal.screen
@@ -170,7 +170,7 @@ def test_progress_is_a_bar_that_goes_and_log_messages_stay(url: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_an_interrupt_ends_a_call_without_a_traceback_and_cancels_a_task(url: str, revision: str) -> None:
+def test_terminal_interrupt_cancels_call_and_task(url: str, revision: str) -> None:
     with mcpkit("call", url, "wait", "--revision", revision) as terminal:
         terminal.shows("1/2 waiting")
         terminal.press("\x03")
@@ -185,13 +185,13 @@ def test_an_interrupt_ends_a_call_without_a_traceback_and_cancels_a_task(url: st
     assert "Traceback" not in terminal.screen
 
 
-def test_bytes_are_not_written_to_a_terminal(url: str) -> None:
+def test_terminal_receives_no_bytes(url: str) -> None:
     with mcpkit("read", url, "picture://pixel") as terminal:
         assert terminal.end() == 1
     assert "picture://pixel is no text (image/png, 69 bytes): save it by --out" in terminal.screen
 
 
-def test_changes_are_shown_until_an_interrupt(url: str) -> None:
+def test_terminal_listen_prints_changes_until_interrupt(url: str) -> None:
     with mcpkit("listen", url, "note://hello", "--json") as listening:
         listening.shows("listening (2026-07-28), until Ctrl+C\n")
         with mcpkit("call", url, "change") as changing:

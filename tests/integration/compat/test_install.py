@@ -32,7 +32,7 @@ def said(code, *, python=sys.executable, cwd=None):
     return done.stdout.splitlines()
 
 
-def test_parts_of_mcp_are_ours_however_they_are_imported():
+def test_install_replaces_parts_of_mcp():
     assert said("""
         import importlib, importlib.util, pkgutil, sys
         import mcpkit.compat
@@ -62,7 +62,7 @@ def test_parts_of_mcp_are_ours_however_they_are_imported():
     """) == ["1"]
 
 
-def test_it_does_not_matter_whether_mcp_is_installed(tmp_path):
+def test_install_works_without_and_with_installed_mcp(tmp_path):
     (tmp_path / "mcp").mkdir()
     (tmp_path / "mcp" / "__init__.py").write_text("raise RuntimeError('the one that is installed')")
     (tmp_path / "mcp" / "of_old.py").write_text("")
@@ -112,7 +112,7 @@ CURES = [
 ]
 
 
-def test_what_is_not_there_names_what_to_do_instead():
+def test_install_missing_names_raise_with_alternative():
     outcomes = said(f"""
         import mcpkit.compat
         mcpkit.compat.install()
@@ -129,7 +129,7 @@ def test_what_is_not_there_names_what_to_do_instead():
         assert cure in outcome, code
 
 
-def test_servers_may_look_whether_something_is_there_and_name_it():
+def test_install_missing_names_can_be_tested_and_annotated():
     assert said("""
         import typing
         import mcpkit.compat
@@ -153,7 +153,7 @@ def test_servers_may_look_whether_something_is_there_and_name_it():
     ]
 
 
-def test_who_imported_mcp_before_is_named(tmp_path):
+def test_install_after_import_of_mcp_names_the_importers(tmp_path):
     (tmp_path / "mcp").mkdir()
     (tmp_path / "mcp" / "__init__.py").write_text("class Tool: ...\ntool = Tool()")
     (tmp_path / "first.py").write_text("import mcp")
@@ -176,7 +176,7 @@ def test_who_imported_mcp_before_is_named(tmp_path):
     )
 
 
-def test_an_import_that_nobody_holds_is_refused_as_well(tmp_path):
+def test_install_after_import_without_reference_is_rejected(tmp_path):
     (tmp_path / "mcp.py").write_text("")
     code = """
         import mcpkit.compat
@@ -193,7 +193,7 @@ def test_an_import_that_nobody_holds_is_refused_as_well(tmp_path):
     )
 
 
-def test_every_name_of_the_table_is_there():
+def test_install_table_names_exist_in_mcpkit():
     (found,) = said("""
         import json
         from importlib import import_module
@@ -215,7 +215,7 @@ def test_every_name_of_the_table_is_there():
     assert json.loads(found) == []
 
 
-def test_the_table_names_what_mcp_1_has():
+def test_install_table_names_exist_in_mcp_1():
     if not MCP1.exists():
         pytest.skip("mcp 1.x is not installed here: `make setup` puts it into .servers")
     (table,) = said("""
@@ -285,7 +285,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_file_runs_as_under_python(folder):
+def test_compat_module_runs_file_as_python_does(folder):
     script = "scripts/script.py"
     assert told(script, "--port", "3", cwd=folder) == {
         "name": "__main__",
@@ -298,7 +298,7 @@ def test_a_file_runs_as_under_python(folder):
 
 
 @pytest.mark.parametrize("arguments", [["-m", "package.server"], ["package.server"]], ids=" ".join)
-def test_a_module_runs_as_under_python(folder, arguments):
+def test_compat_module_runs_module_as_python_does(folder, arguments):
     assert told(*arguments, "x", cwd=folder) == {
         "name": "__main__",
         "argv": [str(folder / "package" / "server.py"), "x"],
@@ -309,7 +309,7 @@ def test_a_module_runs_as_under_python(folder, arguments):
     }
 
 
-def test_a_command_of_an_installed_package_runs(folder):
+def test_compat_module_runs_installed_command(folder):
     done = run("published-server", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     seen = json.loads(done.stdout)
@@ -343,13 +343,13 @@ def test_a_command_of_an_installed_package_runs(folder):
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",
 )
-def test_wrong_command_lines_are_told_so(folder, arguments, error):
+def test_compat_module_invalid_arguments_exit_with_message(folder, arguments, error):
     done = run(*arguments, cwd=folder)
     assert done.returncode == 2
     assert done.stderr.strip() == f"python -m mcpkit.compat: {error}"
 
 
-def test_mcp_that_was_imported_before_ends_it(folder):
+def test_compat_module_rejects_earlier_import_of_mcp(folder):
     (folder / "mcp.py").write_text("")
     (folder / "sitecustomize.py").write_text("import mcp")
     done = run("scripts/script.py", cwd=folder)
@@ -361,14 +361,14 @@ def test_mcp_that_was_imported_before_ends_it(folder):
     assert "Traceback" not in done.stderr
 
 
-def test_help_says_how_it_is_used(folder):
+def test_compat_module_prints_help(folder):
     done = run("--help", cwd=folder)
     assert done.returncode == 0
     assert "python -m mcpkit.compat server.py [ARGUMENTS]" in done.stdout
     assert run(cwd=folder).returncode == 2
 
 
-def test_errors_of_the_script_are_its_own(folder):
+def test_compat_module_keeps_errors_of_script(folder):
     (folder / "broken.py").write_text("from mcp.server.websocket import websocket_server\n")
     done = run("broken.py", cwd=folder)
     assert done.returncode == 1
@@ -415,18 +415,18 @@ async def listed(folder, *arguments):
         ("weather", "", ["served:weather"]),
     ],
 )
-async def test_servers_are_served_whether_they_run_themselves_or_not(tmp_path, name, more, arguments):
+async def test_compat_module_serves_objects_and_scripts(tmp_path, name, more, arguments):
     (tmp_path / "served.py").write_text(SERVER.format(name=name, more=more))
     assert await listed(tmp_path, *arguments) == (["measure"], 1)
 
 
-def test_a_server_that_has_run_is_not_run_again(tmp_path):
+def test_compat_module_runs_server_once(tmp_path):
     (tmp_path / "served.py").write_text(SERVER.format(name="mcp", more="mcp.run()\nprint('over')"))
     done = run("served.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "over\n")
 
 
-def test_the_tests_of_a_server_run(tmp_path):
+def test_compat_module_runs_tests_of_server(tmp_path):
     (tmp_path / "test_server.py").write_text(
         "import asyncio\n"
         "from mcp.server.fastmcp import FastMCP\n"
@@ -450,12 +450,12 @@ print(json.dumps({"frozen": frozen > 10_000, "more": gc.get_freeze_count() > fro
 """
 
 
-def test_what_is_imported_is_kept_from_the_garbage_collector_which_looks_at_all_else(tmp_path):
+def test_compat_module_freezes_imported_objects(tmp_path):
     (tmp_path / "server.py").write_text(COLLECTED)
     assert told("server.py", cwd=tmp_path) == {"frozen": True, "more": False, "enabled": True}
 
 
-def test_a_process_that_stands_in_for_itself_keeps_its_garbage_collector_as_it_is(tmp_path):
+def test_install_leaves_garbage_collector_unchanged(tmp_path):
     (tmp_path / "alone.py").write_text("import mcpkit.compat\nmcpkit.compat.install()\n" + COLLECTED)
     done = subprocess.run(
         [sys.executable, "alone.py"],
@@ -482,7 +482,7 @@ print(json.dumps([name for name in sys.modules if name.startswith("mcpkit.compat
 """
 
 
-def test_classes_of_content_wait_until_there_is_some(tmp_path):
+def test_content_classes_are_imported_on_first_use(tmp_path):
     (tmp_path / "server.py").write_text(IDLE)
     assert set(told("server.py", cwd=tmp_path)) == {
         "mcpkit.compat.types.basic",

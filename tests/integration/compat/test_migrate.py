@@ -67,7 +67,7 @@ def shown() -> dict[str, str]:
     return {re.match(r"--- (\S+)\n", block)[1]: block for block in blocks}  # type: ignore[index]
 
 
-def test_diffs_of_the_page_equal_the_output_of_migrate(
+def test_page_diffs_equal_output_of_migrate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -83,7 +83,7 @@ def test_diffs_of_the_page_equal_the_output_of_migrate(
 
 @pytest.mark.skipif(not MCP1.exists(), reason="the environment of mcp 1 is not installed")
 @pytest.mark.parametrize("name", CALLS)
-def test_a_client_sees_the_same(name: str, tmp_path: Path) -> None:
+def test_migrated_server_responses_equal_those_before(name: str, tmp_path: Path) -> None:
     (original := tmp_path / f"original_{name}").write_text(SNIPPETS[name])
     before = seen([str(MCP1), str(original)], os.environ, tmp_path, CALLS[name])
     after = seen([sys.executable, str(migrated(name, tmp_path))], os.environ, tmp_path, CALLS[name])
@@ -91,9 +91,7 @@ def test_a_client_sees_the_same(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not MCP1.exists(), reason="the environment of mcp 1 is not installed")
-def test_the_quick_start_is_migrated_without_a_mark(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_migrated_quick_start_has_no_marks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "weather.py"
     file.write_bytes(QUICK_START.read_bytes())
     assert main([str(file), "--write"]) == 0
@@ -105,7 +103,7 @@ def test_the_quick_start_is_migrated_without_a_mark(
     assert differences(before, after) == []
 
 
-def test_the_app_is_served_below_its_prefix(tmp_path: Path) -> None:
+def test_migrated_app_is_served_below_its_prefix(tmp_path: Path) -> None:
     file = migrated("site.py", tmp_path)
     asks = """
 import sys
@@ -126,7 +124,7 @@ print(http.get("/echo/health").json()["status"])
     assert done.stdout.split() == ["hi", "ok"], done.stderr
 
 
-def test_what_a_person_must_decide_stops_the_server(tmp_path: Path) -> None:
+def test_migrated_server_with_marks_fails_to_start(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(migrated("library.py", tmp_path))], capture_output=True, text=True, input=""
     )

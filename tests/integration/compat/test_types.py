@@ -175,12 +175,12 @@ def common(schema):
     }
 
 
-def test_every_public_name_is_there_or_deliberately_left_out(theirs):
+def test_public_names_exist_or_are_omitted_on_purpose(theirs):
     parametrized = {name for name in theirs["public"] if "[" in name}
     assert set(theirs["public"]) - parametrized - set(dir(types)) == LEFT_OUT
 
 
-def test_the_schemas_of_all_models_are_the_same(theirs, ours):
+def test_schemas_equal_those_of_mcp_1(theirs, ours):
     assert len(ours["schemas"]) > 110
     for side in (ours, theirs):
         for schema in side["schemas"]["ServerRequest"].values():
@@ -188,7 +188,7 @@ def test_the_schemas_of_all_models_are_the_same(theirs, ours):
     assert common(ours["schemas"]) == common(theirs["schemas"])
 
 
-def test_fields_have_the_same_order_aliases_and_defaults(theirs, ours):
+def test_fields_have_order_aliases_and_defaults_of_mcp_1(theirs, ours):
     assert ours["fields"] == theirs["fields"]
 
 
@@ -200,7 +200,7 @@ def test_descriptions_of_public_schemas_equal_those_of_mcp_1(theirs, ours):
     assert descriptions[0] == descriptions[1]
 
 
-def test_constants_and_unions_are_the_same(theirs, ours):
+def test_constants_and_unions_equal_those_of_mcp_1(theirs, ours):
     kept = {
         name: [each for each in value if each.strip("'") not in LEFT_OUT]
         if isinstance(value, list)
@@ -220,18 +220,18 @@ def test_samples_are_parsed_and_serialized_as_by_mcp_1(theirs, ours):
     assert deviations == []
 
 
-def test_a_class_is_made_once():
+def test_class_is_created_once():
     assert types.CallToolRequest is types.CallToolRequest
     assert types.CallToolRequest.model_fields["params"].annotation is types.CallToolRequestParams
 
 
-def test_what_is_not_there_is_no_attribute():
+def test_missing_name_raises_import_error():
     assert not hasattr(types, "CallToolRequests")
     with pytest.raises(ImportError, match="cannot import name 'GetTaskRequests'"):
         from mcpkit.compat.types import GetTaskRequests  # noqa: F401
 
 
-def test_a_request_of_ones_own_is_parametrized():
+def test_own_request_class_is_parametrized():
     from typing import Literal
 
     class Params(types.RequestParams):
@@ -245,7 +245,7 @@ def test_a_request_of_ones_own_is_parametrized():
     assert issubclass(types.PingRequest, types.Request)
 
 
-def test_the_blocks_of_a_message_are_a_list():
+def test_sampling_message_content_is_a_list():
     block = types.TextContent(type="text", text="a")
     assert types.SamplingMessage(role="user", content=block).content_as_list == [block]
     assert types.SamplingMessage(role="user", content=[block]).content_as_list == [block]

@@ -14,7 +14,7 @@ DOCUMENTED = Path(__file__).parent / "documented.py"
 
 
 @pytest.mark.parametrize("environment", AGENTS, ids=str)
-def test_the_agent_sees_the_same(environment: Environment) -> None:
+def test_sdk_tools_and_calls_equal_those_of_the_sdk(environment: Environment) -> None:
     outcomes = environment.outcomes(DOCUMENTED)
     theirs, ours = outcomes["theirs"], outcomes["ours"]
     for one, other in zip(theirs["calls"], ours["calls"], strict=True):
@@ -23,7 +23,7 @@ def test_the_agent_sees_the_same(environment: Environment) -> None:
 
 
 @pytest.mark.anyio
-async def test_it_is_the_same_over_stdio() -> None:
+async def test_sdk_tools_and_calls_over_stdio_equal_those_of_the_sdk() -> None:
     expected = Environment("claude", 2).outcomes(DOCUMENTED)["ours"]
     root = str(Path(__file__).parents[4])
     command = {"command": sys.executable, "args": [str(DOCUMENTED), "stdio"], "env": {"PYTHONPATH": root}}

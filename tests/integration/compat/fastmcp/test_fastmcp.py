@@ -96,7 +96,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=st.lists(cases(), min_size=3, max_size=6))
-def test_drawn_functions_are_the_same_tools(theirs, ours, drawn):
+def test_tool_of_generated_functions_equals_that_of_mcp_1(theirs, ours, drawn):
     answer = theirs(drawn)
     assert ours(drawn) == answer()
 
@@ -273,7 +273,7 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Account]:
     return {library: account(library, "direct.py", folder) for library in ("mcp", "mcpkit")}
 
 
-def test_all_that_is_asked_without_a_client_is_answered_alike(accounts: dict[str, Account]) -> None:
+def test_direct_method_results_equal_those_of_mcp_1(accounts: dict[str, Account]) -> None:
     mcp, mcpkit = accounts["mcp"], accounts["mcpkit"]
     assert list(mcpkit) == list(mcp)
     different = {name for name in mcp if mcpkit[name] != mcp[name]}
@@ -293,7 +293,7 @@ EXPLAINED_OVER_HTTP = {
 }
 
 
-def test_apps_over_http_answer_alike(tmp_path: Path) -> None:
+def test_http_app_responses_equal_those_of_mcp_1(tmp_path: Path) -> None:
     """Routes, sessions, mounts, middleware, custom routes, refusals and access tokens."""
     mcp, mcpkit = (account(library, "over_http.py", tmp_path) for library in ("mcp", "mcpkit"))
     assert list(mcpkit) == list(mcp)
@@ -331,7 +331,7 @@ ASKED: tuple[tuple[str, Message | None], ...] = (
 )
 
 
-def test_servers_that_change_what_fastmcp_does_are_the_same(tmp_path: Path) -> None:
+def test_subclassed_server_responses_equal_those_of_mcp_1(tmp_path: Path) -> None:
     said: dict[str, list[list[Message]]] = {}
     with ExitStack() as stack:
         for library in ("mcp", "mcpkit"):
@@ -368,14 +368,14 @@ def outcome(request: pytest.FixtureRequest) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def test_its_context_is_a_context(outcome):
+def test_installed_mcp_context_is_accepted(outcome):
     for name in ("told", "perhaps"):
         context, said, structured = outcome[name]
         assert (context, structured) == ("ctx", {"result": "1 C"})
         assert said == [*SAID, {"type": "text", "text": "1 C"}]
 
 
-def test_its_content_is_content(outcome):
+def test_installed_mcp_content_is_accepted(outcome):
     _, said, structured = outcome["text"]
     assert said == [*SAID, TEXT]
     assert [each["text"] for each in structured["result"]] == ["hi"]
@@ -393,10 +393,10 @@ def test_its_content_is_content(outcome):
     assert outcome["resources"] == [None, [*SAID, *resources], None]
 
 
-def test_its_whole_results_are_results(outcome):
+def test_installed_mcp_results_are_accepted(outcome):
     result = {"content": [TEXT], "structuredContent": {"a": 1}, "isError": True}
     assert outcome["whole"] == [None, [*SAID, result], None]
 
 
-def test_its_error_that_asks_for_a_visit_is_raised_as_it_is(outcome):
+def test_installed_mcp_url_elicitation_error_is_raised(outcome):
     assert outcome["visit"] == ["UrlElicitationRequiredError", "URL elicitation required"]

@@ -42,7 +42,7 @@ async def used(client: Client, path: str) -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_clients_of_both_eras_are_served_over_stdio(command: list[str], revision: str) -> None:
+async def test_run_stdio_serves_both_eras(command: list[str], revision: str) -> None:
     async with Client(command, revision=revision, elicit=lambda form: {"name": "Ada"}) as client:
         await used(client, "None")
 
@@ -56,12 +56,12 @@ def streamable(command: list[str]) -> Any:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_clients_of_both_eras_are_served_over_http(streamable: str, revision: str) -> None:
+async def test_run_streamable_http_serves_both_eras(streamable: str, revision: str) -> None:
     async with Client(f"{streamable}/mcp", revision=revision, elicit=lambda form: {"name": "Ada"}) as client:
         await used(client, "/mcp")
 
 
-async def test_clients_of_2024_11_05_are_served_by_sse(command: list[str]) -> None:
+async def test_run_sse_serves_2024_11_05(command: list[str]) -> None:
     with Served([*command, "sse", "0"]) as served:
         async with Client(f"{served.origin}/sse", elicit=lambda form: {"name": "Ada"}) as client:
             await used(client, "/messages/")
@@ -69,9 +69,7 @@ async def test_clients_of_2024_11_05_are_served_by_sse(command: list[str]) -> No
 
 
 @pytest.mark.parametrize("transport", ["streamable-http", "sse"])
-async def test_calls_that_run_when_the_process_is_told_to_end_are_answered(
-    command: list[str], transport: str
-) -> None:
+async def test_run_http_sigterm_answers_running_calls(command: list[str], transport: str) -> None:
     with Served([*command, transport, "0"]) as served:
         url = served.origin + ("/mcp" if transport == "streamable-http" else "/sse")
         async with Client(url) as client:
@@ -83,7 +81,7 @@ async def test_calls_that_run_when_the_process_is_told_to_end_are_answered(
     assert "Traceback" not in served.notes
 
 
-def test_over_stdio_calls_that_run_at_the_end_of_input_are_answered(command: list[str]) -> None:
+def test_run_stdio_end_of_input_answers_running_calls(command: list[str]) -> None:
     with Conversation(command, {}) as talk:
         talk.begin({})
         talk.send({"id": 7, "method": "tools/call", "params": {"name": "wait", "arguments": {}}})
@@ -93,14 +91,14 @@ def test_over_stdio_calls_that_run_at_the_end_of_input_are_answered(command: lis
         assert talk.notes().endswith("over\n")
 
 
-def test_a_signal_ends_a_server_over_stdio_and_its_status_says_so(command: list[str]) -> None:
+def test_run_stdio_signal_sets_exit_status(command: list[str]) -> None:
     with Conversation(command, {}) as talk:
         talk.begin({})
         talk.process.send_signal(signal.SIGTERM)
         assert talk.wait() == 128 + signal.SIGTERM
 
 
-async def test_who_listens_hears_of_a_tool_that_is_added(streamable: str) -> None:
+async def test_added_tool_is_listed(streamable: str) -> None:
     async with Client(f"{streamable}/mcp") as client:
         await client.call("add", {"name": "one_more"})
         assert "one_more" in [tool["name"] for tool in await client.list_tools(fresh=True)]
@@ -112,7 +110,7 @@ class Bakers:
 
 
 @pytest.mark.parametrize("prefix", [None, "/bakery"])
-async def test_an_sse_app_can_be_mounted_with_or_without_being_told_where(prefix: str | None) -> None:
+async def test_sse_app_is_mounted_with_or_without_prefix(prefix: str | None) -> None:
     app = Starlette(routes=[Mount("/bakery", bakery().sse_app(prefix))])
     with in_thread(app) as url:
         async with Client(f"{url}/bakery/sse") as client:
@@ -120,12 +118,12 @@ async def test_an_sse_app_can_be_mounted_with_or_without_being_told_where(prefix
 
 
 @pytest.mark.parametrize("transport", ["stdio", "sse", "streamable-http"])
-async def test_where_a_loop_runs_already_the_error_says_what_to_write(transport: Any) -> None:
+async def test_run_in_running_loop_raises_with_alternative(transport: Any) -> None:
     with pytest.raises(RuntimeError, match=f"await mcp.run_{transport.replace('-', '_')}_async"):
         bakery().run(transport)
 
 
-async def test_over_sse_each_call_has_the_token_of_its_own_message() -> None:
+async def test_sse_call_has_token_of_its_own_request() -> None:
     auth = AuthSettings(issuer_url="https://issuer.example.com", resource_server_url=None)  # type: ignore[arg-type]
     mcp = bakery(auth=auth, token_verifier=Bakers())
     with in_thread(mcp.sse_app()) as url:

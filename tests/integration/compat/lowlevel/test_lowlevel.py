@@ -120,7 +120,7 @@ def test_responses_equal_those_of_mcp_1(reference: Talk, ours: Talk) -> None:
     assert deviations == []
 
 
-def test_an_old_client_is_told_all_as_by_mcp():
+def test_responses_to_2024_11_05_equal_those_of_mcp_1():
     talks = [lab("mcp"), lab("mcpkit")]
     said = []
     for talk in talks:
@@ -131,7 +131,7 @@ def test_an_old_client_is_told_all_as_by_mcp():
     assert said[0] == said[1]
 
 
-def test_the_beginning_is_as_by_mcp():
+def test_initialize_result_equals_that_of_mcp_1():
     talks = [lab("mcp"), lab("mcpkit")]
     begun = [talk.begin() for talk in talks]
     assert begun[0] == begun[1]
@@ -193,7 +193,7 @@ async def accept(question: Any) -> dict[str, Any]:
 HEADERS = {"x-own": "mine"}
 
 
-async def test_http_and_sse_serve_where_they_are_mounted(caplog: pytest.LogCaptureFixture):
+async def test_mounted_http_and_sse_apps_serve_clients(caplog: pytest.LogCaptureFixture):
     with in_thread(site()) as url:
         for path, seen, of in (
             ("/server/", "/server/", "lab"),
@@ -206,7 +206,7 @@ async def test_http_and_sse_serve_where_they_are_mounted(caplog: pytest.LogCaptu
     assert "Traceback" not in caplog.text
 
 
-async def test_two_clients_of_sse_have_two_streams():
+async def test_sse_clients_have_separate_streams():
     with in_thread(site()) as url:
         async with (
             Client(f"{url}/api/sse", headers=HEADERS) as one,
@@ -220,7 +220,7 @@ async def test_two_clients_of_sse_have_two_streams():
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_what_a_handler_asks_travels_over_http(revision: str):
+async def test_handler_elicits_over_http(revision: str):
     with in_thread(site()) as url:
         async with Client(f"{url}/server/", revision=revision, headers=HEADERS, elicit=accept) as client:
             assert (await client.call("ask")).text == "accept"
@@ -244,7 +244,7 @@ LOOK = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "l
 BOTH = {"accept": "application/json, text/event-stream", **HEADERS}
 
 
-async def test_without_sessions_there_is_no_id_and_answers_in_json_are_json():
+async def test_stateless_json_response_has_no_session_id():
     with in_thread(site(stateless=True, json_response=True)) as url:
         async with httpx2.AsyncClient(headers=BOTH) as http:
             begun = await http.post(f"{url}/server/", json=INITIALIZE)
@@ -258,7 +258,7 @@ async def test_without_sessions_there_is_no_id_and_answers_in_json_are_json():
             assert "/server/ mine" in looked.json()["result"]["content"][0]["text"]
 
 
-async def test_hosts_and_origins_are_checked_where_settings_say_so():
+async def test_security_settings_check_hosts_and_origins():
     def status(response: httpx2.Response) -> int:
         return response.status_code
 
@@ -281,7 +281,7 @@ async def test_hosts_and_origins_are_checked_where_settings_say_so():
             assert status(await http.get(f"{url}/api/sse", headers=other)) == 403
 
 
-async def test_a_manager_runs_once_and_serves_only_then(caplog: pytest.LogCaptureFixture):
+async def test_session_manager_runs_once(caplog: pytest.LogCaptureFixture):
     manager = StreamableHTTPSessionManager(make_server(), event_store=object())
     assert "event_store" in caplog.text
     with pytest.raises(RuntimeError, match=r"use run\(\)"):
@@ -296,7 +296,7 @@ async def test_a_manager_runs_once_and_serves_only_then(caplog: pytest.LogCaptur
 @pytest.mark.parametrize(
     "endpoint", ["https://example.com/messages", "//example.com", "/messages?a", "/messages#a"]
 )
-def test_an_endpoint_is_a_path(endpoint: str):
+def test_sse_endpoint_must_be_a_path(endpoint: str):
     with pytest.raises(ValueError, match="path"):
         SseServerTransport(endpoint)
 
@@ -309,7 +309,7 @@ def streams() -> Iterator[Any]:
         stream.close()
 
 
-async def test_a_pair_of_streams_is_served(streams: Any):
+async def test_run_serves_memory_streams(streams: Any):
     (say, read), (write, hear) = streams
     server = make_server()
     running = asyncio.create_task(server.run(read, write, server.create_initialization_options()))
@@ -329,7 +329,7 @@ async def test_a_pair_of_streams_is_served(streams: Any):
     await hear.aclose()
 
 
-async def test_a_session_of_the_installed_library_is_answered_in_its_own_classes():
+async def test_run_serves_client_session_of_installed_mcp():
     from mcp import ClientSession
     from mcp.shared.memory import create_client_server_memory_streams
 
@@ -358,7 +358,7 @@ async def test_a_session_of_the_installed_library_is_answered_in_its_own_classes
 
 
 @pytest.mark.skipif(not REFERENCE.exists(), reason="mcp 1.x is not there: `make setup` installs it")
-def test_the_client_of_mcp_1_talks_to_a_server_whose_side_alone_is_stood_in_for():
+def test_server_side_alone_serves_client_of_mcp_1():
     script = """
 import anyio, server_side
 from mcp.server.fastmcp import FastMCP
@@ -401,7 +401,7 @@ anyio.run(main)
     ], done.stderr
 
 
-async def test_what_run_does_not_do_is_warned_of_once(streams: Any, caplog: pytest.LogCaptureFixture):
+async def test_run_unused_option_is_logged(streams: Any, caplog: pytest.LogCaptureFixture):
     (say, read), (write, _) = streams
     server = make_server()
     say.close()
@@ -409,7 +409,7 @@ async def test_what_run_does_not_do_is_warned_of_once(streams: Any, caplog: pyte
     assert "raise_exceptions" in caplog.text
 
 
-async def test_streams_of_ours_carry_no_messages():
+async def test_stdio_server_streams_carry_no_messages():
     async with stdio_server() as (read, _):
         with pytest.raises(AttributeError, match="run"):
             await read.receive()  # type: ignore[operator]
@@ -418,7 +418,7 @@ async def test_streams_of_ours_carry_no_messages():
             pass
 
 
-async def test_what_a_lifespan_raises_comes_out_of_run(streams: Any):
+async def test_run_raises_error_of_lifespan(streams: Any):
     (_, read), (write, _) = streams
 
     @asynccontextmanager
@@ -431,7 +431,7 @@ async def test_what_a_lifespan_raises_comes_out_of_run(streams: Any):
         await server.run(read, write, server.create_initialization_options())
 
 
-def test_hostile_lines_over_stdio_are_answered_and_the_server_goes_on():
+def test_malformed_stdio_lines_are_answered_and_server_continues():
     talk = lab("mcpkit")
     assert talk.process.stdin is not None
     for line in (
@@ -449,7 +449,7 @@ def test_hostile_lines_over_stdio_are_answered_and_the_server_goes_on():
     assert talk.close() == 0
 
 
-def test_a_call_that_is_cancelled_over_stdio_ends_and_the_server_with_its_input():
+def test_cancelled_stdio_call_ends():
     talk = lab("mcpkit")
     talk.begin()
     talk.send({"id": "w", "method": "tools/call", "params": {"name": "waits", "arguments": {}}})
@@ -460,7 +460,7 @@ def test_a_call_that_is_cancelled_over_stdio_ends_and_the_server_with_its_input(
 
 
 @pytest.mark.parametrize("by", ["mcp", "mcpkit"])
-def test_what_is_kept_of_a_session_tells_and_asks_later(by: str):
+def test_session_sends_after_its_request(by: str):
     talk = lab(by)
     talk.begin()
     for expected in ("True", "True"):
@@ -477,7 +477,7 @@ def test_what_is_kept_of_a_session_tells_and_asks_later(by: str):
     talk.close()
 
 
-def test_a_refusal_is_told_as_by_mcp(reference: Any, ours: Any):
+def test_client_error_equals_that_of_mcp_1(reference: Any, ours: Any):
     for talk in (reference, ours):
         talk.refuses = True
     try:

@@ -38,7 +38,7 @@ def plain(answer: Any) -> Any:
     return {**answer, "result": {name: each for name, each in result.items() if name not in ADDED}}
 
 
-def test_all_components_are_listed_in_the_same_order(theirs, ours):
+def test_components_are_listed_in_registration_order(theirs, ours):
     for member in LISTS:
         assert ours[f"names of {member}"] == theirs[f"names of {member}"]
         assert theirs[f"names of {member}"]
@@ -84,7 +84,7 @@ ROOT = HERE.parents[3]
 REFERENCE = ROOT / ".servers/fastmcp/bin/python"
 
 
-def test_each_name_of_fastmcp_is_there_or_refused_by_name() -> None:
+def test_names_of_fastmcp_exist_or_are_rejected_by_name() -> None:
     done = subprocess.run(
         [sys.executable, str(HERE / "names_here.py"), str(NAMES)],
         capture_output=True,
@@ -100,7 +100,7 @@ def test_each_name_of_fastmcp_is_there_or_refused_by_name() -> None:
     assert found["options"] > 300
 
 
-def test_the_names_are_those_of_the_installed_fastmcp() -> None:
+def test_names_equal_those_of_installed_fastmcp() -> None:
     if not REFERENCE.exists():
         pytest.skip("`make setup` makes the environment with fastmcp")
     done = subprocess.run(
@@ -146,7 +146,7 @@ def names_after(mount: Any) -> list[str]:
         lambda main, sub: main.import_server(server=sub, prefix="x"),
     ],
 )
-def test_servers_are_mounted_in_the_orders_of_all_versions(mount: Any) -> None:
+def test_mount_accepts_argument_orders_of_all_versions(mount: Any) -> None:
     assert names_after(mount) == ["x_add"]
 
 
@@ -171,7 +171,7 @@ def test_servers_are_mounted_in_the_orders_of_all_versions(mount: Any) -> None:
         (lambda main, sub: FastMCP.no_such_thing, "type object 'FastMCP' has no attribute 'no_such_thing'"),
     ],
 )
-def test_other_orders_and_what_is_not_there_are_refused_in_words(use: Any, said: str) -> None:
+def test_unsupported_arguments_are_rejected_with_message(use: Any, said: str) -> None:
     with pytest.raises((TypeError, ValueError, NotImplementedError, AttributeError), match=said):
         names_after(use)
 
@@ -190,7 +190,7 @@ def said(code: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_what_servers_import_is_ours():
+def test_imports_of_servers_are_from_mcpkit():
     assert said("""
 import fastmcp, json, sys
 from fastmcp import Client, Context, FastMCP
@@ -237,7 +237,7 @@ assert not {"uvicorn", "starlette", "httpx", "jsonschema"} & sys.modules.keys()
         ("from fastmcp_tasks.client import ToolTask", "task=True"),
     ],
 )
-def test_all_else_is_refused_with_its_cure(statement, cure):
+def test_unsupported_imports_raise_with_alternative(statement, cure):
     told = json.dumps(cure)
     [text] = said(f"""
 try:
@@ -250,7 +250,7 @@ except (ImportError, NotImplementedError) as error:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("transport", ["http", "streamable-http", "sse"])
-async def test_run_serves_http_where_it_is_told_to(transport, tmp_path):
+async def test_run_serves_http_at_given_path(transport, tmp_path):
     source = f"""
 import sys
 from fastmcp import Context, FastMCP
