@@ -129,3 +129,12 @@ async def test_failing_store_reports_no_process_as_gone_and_is_logged_once(
     await until(lambda: here.is_gone("b"))
     await here.leave()
     await over(tasks[0])
+
+
+def test_process_that_resumes_is_present_again(processes):
+    one, _, three = processes
+    beat(one, times=MISSED)
+    assert one.is_gone("c")
+    beat(three)
+    beat(one)
+    assert not one.is_gone("c")

@@ -200,3 +200,15 @@ async def test_server_start_logs_unreadable_records_once(
     assert "1 records of Sqlite(" in caplog.text
     assert "later version of mcpkit" in caplog.text
     assert OLD not in caplog.text
+
+
+async def test_get_returns_the_record_if_reencryption_fails(
+    store: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await sealed_with(store, OLD).put("a", RECORD, version=None, ttl=60)
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("it is read-only")
+
+    monkeypatch.setattr(store, "put", refuse)
+    assert await sealed_with(store, NEW, OLD).get("a") == (RECORD, first)

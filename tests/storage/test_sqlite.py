@@ -367,3 +367,12 @@ def test_synchronous_sets_the_pragma(synchronous: str | None, level: int, path: 
 def test_invalid_synchronous_is_refused(synchronous: object, path: Path) -> None:
     with pytest.raises(ValueError, match="synchronous must be 'normal' or 'full', got"):
         Sqlite(path, synchronous=synchronous)  # type: ignore[arg-type]  # that is what is tested
+
+
+@pytest.mark.parametrize("kind", ["nfs", "smb3", "fuse.sshfs", "ext4", "fuse.lxcfs"])
+def test_network_of_uses_the_last_mount(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"1 0 0:1 / / rw - ext4 a rw\n2 1 0:2 / / rw - {kind} b rw\n")
+    monkeypatch.setattr(disks, "_MOUNTS", mounts)
+    is_local = kind in {"ext4", "tmpfs", "overlay", "fuse.lxcfs"}
+    assert network_of(Path("/a.db").absolute()) == (None if is_local else kind)

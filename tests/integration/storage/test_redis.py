@@ -296,3 +296,24 @@ async def test_concurrent_listening_calls_share_one_request(server: RedisServer)
         calls = server.calls()
         assert calls.get("xinfo|stream", calls.get("xinfo")) == 1
         assert server.calls()["info"] <= 2, "that of the test's own is not counted yet"
+
+
+async def test_wrong_password_is_refused_without_being_quoted(tmp_path: Path) -> None:
+    started = RedisServer(tmp_path / "redis", "--requirepass", "hushhush")
+    started.password = "hushhush"
+    with started:
+        with closing(Redis(started.url.replace("//", "//:hushhush@"))) as trusted:
+            assert await trusted.claim("a", 60)
+        with (
+            closing(Redis(started.url.replace("//", "//default:wrongwrong@"))) as stranger,
+            pytest.raises(PermissionError, match="refuses the user or the password") as error,
+        ):
+            await stranger.claim("b", 60)
+        with (
+            closing(Redis(started.url)) as anonymous,
+            pytest.raises(OSError, match="refuse") as anonymous_error,
+        ):
+            await anonymous.claim("b", 60)
+    for each in (error.value, anonymous_error.value):
+        assert "wrongwrong" not in repr(each)
+        assert each.__cause__ is None
