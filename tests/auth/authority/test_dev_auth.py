@@ -285,21 +285,6 @@ async def test_dev_auth_start_logs_users(caplog):
     assert record.getMessage() == (f"notes: whoever opens {ORIGIN} on this machine may log in as ada, bob")
 
 
-async def test_store_file_holds_no_plain_secrets(tmp_path):
-    file = tmp_path / "shared.db"
-    server = AuthServer([DevUser("ada-lovelace", claims={"org_id": "analytical"})], shared=Sqlite(file))
-    login = await server.login(scope="notes:write", state="a state of the client")
-    code = await server.code(login, "ada-lovelace")
-    tokens = (await server.post("/token", login.form(code))).json()
-    tokens = (await server.refreshed(tokens, login)).json()
-    assert await server.granted(tokens)
-    stored = b"".join(each.read_bytes() for each in tmp_path.iterdir())
-    assert len(stored) > 1000
-    values = (login.verifier, login.query["code_challenge"], login.client_id, "ada-lovelace", "analytical")
-    for text in (*values, code, tokens["access_token"], tokens["refresh_token"], "notes:write"):
-        assert text.encode() not in stored
-
-
 async def test_store_file_is_useless_without_secret(tmp_path):
     server = AuthServer(shared=Sqlite(tmp_path / "shared.db"))
     login = await server.login()

@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from mcpkit.state.memory import Memory
 from tests.auth.proxy.world import EDITOR, EVIL, MCP, ORIGIN, World, answer, consented, logged_in
 from tests.helpers.oauth_flow import Login
 
@@ -24,24 +23,6 @@ pytestmark = pytest.mark.anyio
 
 
 METADATA = {"redirect_uris": [EVIL], "token_endpoint_auth_method": "none"}
-
-
-async def stored_keys(shared: Memory) -> list[str]:
-    """What is in a store."""
-    return [key async for key, _ in shared.items("")]
-
-
-async def test_unfinished_logins_store_nothing():
-    from tests.auth.proxy.world import consented
-
-    shared = Memory()
-    world = World(shared=shared)
-    login = await world.client(EVIL)
-    before = await stored_keys(shared)
-    for _ in range(5):
-        async with world.browser("mallory") as attacker:
-            assert (await consented(attacker, login)).status_code == 303
-    assert await stored_keys(shared) == before
 
 
 @pytest.mark.parametrize("size", [40_000, 1_000_000])

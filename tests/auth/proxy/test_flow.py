@@ -179,29 +179,6 @@ async def at(file: Path, upstream: FakeUpstream | None = None, **kept: Any) -> A
         yield ProxyServer(upstream, kept={"shared": shared, **kept}, token_lifetime=100_000.0)
 
 
-async def test_proxy_login_survives_restart(tmp_path):
-    file = tmp_path / "notes.db"
-    async with at(file) as first:
-        flow = first.flow()
-        tokens = await flow.tokens()
-        upstream = first.upstream
-    async with at(file, upstream) as second:
-        flow.browser = flow.client = second.browser()
-        assert await second.token_for(tokens) in upstream.live
-        assert (await flow.refreshed(tokens)).status_code == 200
-
-
-async def test_proxy_store_file_holds_no_plain_secrets(tmp_path):
-    async with at(tmp_path / "notes.db") as proxy:
-        flow = proxy.flow()
-        tokens = await flow.tokens()
-        await flow.refreshed(tokens)
-        stored = b"".join(each.read_bytes() for each in tmp_path.iterdir())
-    assert len(stored) > 1000
-    secrets = [*proxy.upstream.handed_out, tokens["access_token"], tokens["refresh_token"], "#sub=ada"]
-    assert not [secret for secret in secrets if secret.encode() in stored]
-
-
 async def test_proxy_login_survives_secret_rotation(tmp_path):
     file = tmp_path / "notes.db"
     async with at(file, secret=OLD) as first:

@@ -85,30 +85,6 @@ async def test_refresh_lease_of_dead_process_expires():
     assert found[0] in proxy.upstream.live
 
 
-async def test_processes_with_different_clocks_refresh_once():
-    proxy, _flow, tokens = await logged_in()
-    early = ProxyServer(
-        proxy.upstream, clock=Clock(proxy.clock.now + 3600), kept={"shared": proxy.site.shared}
-    )
-    proxy.clock.now += 3600 + 45
-    proxy.upstream.open.clear()
-    principal, found = (await proxy.granted(tokens)).principal, list[str]()
-
-    async def ask(proxied: ProxyServer) -> None:
-        found.append(await proxied.proxy.token_for(principal, "example", proxied.ground))
-
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as group:
-            group.start_soon(ask, early)
-            while "refresh" not in proxy.upstream.asked:
-                await anyio.sleep(0.01)
-            group.start_soon(ask, proxy)
-            await anyio.sleep(0.3)
-            proxy.upstream.open.set()
-    assert len(set(found)) == 1
-    assert proxy.upstream.asked.count("refresh") == 1
-
-
 async def test_aclose_waits_for_refresh():
     proxy, _flow, tokens = await logged_in()
     proxy.clock.now += 3600

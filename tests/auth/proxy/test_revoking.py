@@ -65,16 +65,6 @@ async def test_refresh_reuse_ends_login_at_provider(proxy):
     assert (await flow.refreshed(again)).json()["error"] == "invalid_grant"
 
 
-async def test_code_reuse_ends_login_at_provider(proxy, flow):
-    code = await flow.code()
-    tokens = (await flow.redeemed(code)).json()
-    proxy.clock.now += GRACE + 1
-    assert (await flow.redeemed(code)).json()["error"] == "invalid_grant"
-    assert proxy.upstream.live == {}
-    with pytest.raises(InvalidTokenError):
-        await proxy.granted(tokens)
-
-
 async def test_revoke_principal_ends_all_logins(proxy):
     flows = [proxy.flow() for _ in range(3)]
     for flow in flows:

@@ -14,7 +14,7 @@ import anyio
 import httpx2
 import pytest
 
-from mcpkit import AuthorizationError, Client, Loopback, MemoryTokens, OAuth, SyncClient
+from mcpkit import AuthorizationError, Client, Loopback, MemoryTokens, OAuth
 from tests.helpers.browser import DENY, LOG_IN, OUR_ALLOW, OUR_DENY, Browser, Login
 from tests.helpers.oauth_flow import PageForms
 from tests.integration.auth.clients import (
@@ -138,15 +138,6 @@ SDK_1, CLIENT_2 = "authorized_sdk_1.mjs", "authorized_client_2.mjs"
 WAYS = [(SDK_1, (), HANDSHAKE), (CLIENT_2, ("auto",), STATELESS)]
 
 
-def test_sdk_1_with_refresh_token_does_not_step_up(jwt_server, user):
-    with pytest.raises(AssertionError, match="Server returned 403 after trying upscoping"):
-        typescript_journey(SDK_1, jwt_server.url, (), user.log_in)
-    assert jwt_server.notes == []
-    assert len(user.logins) == 1
-    refused = (403, "tools/call add_note", True)
-    assert jwt_server.challenges == [(401, "initialize", False), refused, refused]
-
-
 @pytest.mark.parametrize(("driver", "arguments", "revision"), WAYS)
 def test_typescript_client_refreshes_without_user(
     jwt_server, identity_provider, user, driver, arguments, revision
@@ -165,11 +156,6 @@ def test_typescript_client_refreshes_without_user(
 
 
 FIRST, MORE = ["notes:read"], ["notes:read", "notes:write"]
-
-
-def test_sync_client_logs_in(proxy, page):
-    with SyncClient(proxy.url, auth=ClientUser(page.log_in).auth()) as client:
-        assert client.call("whoami").structured == {"subject": "bob", "scopes": ["notes:read"]}
 
 
 @pytest.mark.anyio

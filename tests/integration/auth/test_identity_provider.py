@@ -15,7 +15,6 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OKPKey
 
 from mcpkit import (
-    AuthorizationError,
     Client,
     ClientCredentials,
     Context,
@@ -29,7 +28,7 @@ from mcpkit import (
 from mcpkit.auth import Grant, Introspection, InvalidTokenError, Jwt, TokenVerifier, VerifierUnavailableError
 from mcpkit.client.authorization.dpop import Proofs
 from tests.helpers.clock import Clock
-from tests.helpers.identity_provider import RESOURCE_SERVER, SERVICE, IdentityProvider, providing
+from tests.helpers.identity_provider import SERVICE, providing
 from tests.helpers.serving import in_thread_at
 from tests.helpers.signed_tokens import NOW
 
@@ -41,21 +40,10 @@ RESOURCE = "https://mcp.example.com/mcp"
 HOUR = 3600.0
 
 
-def introspection(provider: IdentityProvider, **options: str) -> Introspection:
-    id_, secret = RESOURCE_SERVER
-    return Introspection(provider.issuer, **{"client_id": id_, "client_secret": secret, **options})
-
-
 async def rejection(verifier: Jwt | Introspection, token: str) -> str:
     with pytest.raises(InvalidTokenError) as caught:
         await verifier.verify(token, RESOURCE)
     return caught.value.description
-
-
-def of_service(provider: IdentityProvider) -> str:
-    form = {"grant_type": "client_credentials", "scope": "notes:read", "resource": RESOURCE}
-    answer = httpx2.post(f"{provider.issuer}/token", data=form, auth=SERVICE)
-    return str(answer.raise_for_status().json()["access_token"])
 
 
 def identity_of(grant: Grant) -> tuple[str | None, str | None, set[str]]:
@@ -88,36 +76,6 @@ async def test_jwt_of_real_issuer_with_key_rotation_and_downtime():
         await jwt.aclose()
 
 
-async def test_introspection_at_real_issuer():
-    with providing(opaque=True) as provider:
-        verifier = introspection(provider)
-        ada = provider.token("ada", "notes:read", RESOURCE)
-        assert "." not in ada
-
-        assert identity_of(await verifier.verify(ada, RESOURCE)) == ("ada", "public", {"notes:read"})
-        assert identity_of(await verifier.verify(of_service(provider), RESOURCE)) == (
-            None,
-            "service",
-            {"notes:read"},
-        )
-        other = provider.token("ada", "notes:read", "https://other.example.com/mcp")
-        assert "another audience" in await rejection(verifier, other)
-        assert "not active" in await rejection(verifier, provider.token("ada", "", RESOURCE, seconds=-60))
-        assert "not active" in await rejection(verifier, "nothing")
-
-        provider.revoke("ada")
-        assert "not active" in await rejection(verifier, ada)
-
-        for how in ("refusing", "failing", "hanging"):
-            with provider.down(how), pytest.raises(VerifierUnavailableError):
-                await introspection(provider, timeout=0.5).verify(ada, RESOURCE)
-        wrong = introspection(provider, client_secret="another")
-        with pytest.raises(VerifierUnavailableError, match="look at client_id, client_secret"):
-            await wrong.verify(ada, RESOURCE)
-        for verifier in (verifier, wrong):
-            await verifier.aclose()
-
-
 REVISIONS = ["2025-11-25", "2026-07-28"]
 
 
@@ -143,22 +101,6 @@ def serve_whoami(issuer: str) -> Iterator[str]:
 async def whoami(url: str, auth: ClientCredentials, revision: str) -> str:
     async with Client(url, auth=auth, revision=revision) as client:
         return (await client.call("whoami")).text
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_client_credentials_with_secret(identity_provider, revision):
-    client_id, secret = SERVICE
-    with serve_whoami(identity_provider.issuer) as url:
-        auth = ClientCredentials(client_id, secret, issuer=identity_provider.issuer)
-        assert await whoami(url, auth, revision) == "service may notes:read"
-
-
-async def test_client_credentials_wrong_secret_raises(identity_provider):
-    with serve_whoami(identity_provider.issuer) as url:
-        auth = ClientCredentials(SERVICE[0], "guessed-secret", issuer=identity_provider.issuer)
-        with pytest.raises(AuthorizationError, match="invalid_client") as raised:
-            await whoami(url, auth, REVISIONS[1])
-    assert "guessed" not in str(raised.value)
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
@@ -231,15 +173,6 @@ async def test_check_authorization_of_mcpkit_server(identity_provider):
     assert [each.why.partition("read: ")[2] for each in findings if each.code == "cors"] == [
         "the registration_endpoint."
     ]
-
-
-async def test_check_authorization_without_registration():
-    with (
-        providing(registers=False, reads_documents=False) as provider,
-        serve_no_token(provider.issuer) as url,
-    ):
-        findings = await finding_codes(url)
-    assert findings["no-registration"] == "error"
 
 
 async def test_check_authorization_issuer_down_or_without_metadata():

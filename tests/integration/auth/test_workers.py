@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx2
 import pytest
 
 from tests.helpers.redis_server import RedisServer
-from tests.helpers.waiting import PATIENCE, until
-from tests.integration.auth.workers import SECRET, HeldProvider, Journey, Workers
+from tests.helpers.waiting import PATIENCE
+from tests.integration.auth.workers import HeldProvider, Journey, Workers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
@@ -43,21 +41,6 @@ async def test_login_survives_kill_of_worker_after_each_step(workers, openid_pro
         await user.be_refused()
     assert openid_provider.latest.is_over, "the provider has not heard of the revocation"
     assert len(openid_provider.revoked) > before
-
-
-async def test_revoked_user_is_rejected_by_all_workers(workers, openid_provider):
-    async with Journey(workers) as user, Journey(workers) as elsewhere:
-        await user.to_tokens()
-        await elsewhere.to_tokens()
-        logins = openid_provider.logins[-2:]
-        await user.call("leave")  # which ends with all else that is theirs
-        await until(lambda: all(login.is_over for login in logins))
-        for _ in workers.processes:
-            await user.be_refused()
-            await elsewhere.be_refused()
-        await asyncio.sleep(1)  # tokens say in whole seconds when they were issued
-        await user.to_tokens()  # who was sent away may come again
-        await user.ask_provider()
 
 
 async def test_login_survives_restart_of_redis(workers):
@@ -228,57 +211,3 @@ async def test_refresh_of_killed_worker_is_repeated(due_user, workers, openid_pr
     assert not openid_provider.latest.is_over
     await due_user.refresh()
     await due_user.ask_provider()
-
-
-NEW_SECRET = "another secret of the tests, as long"
-
-
-STEPS = ("register", "open_page", "allow", "log_in", "come_back", "redeem", "refresh", "ask_provider")
-
-
-@pytest.fixture
-async def under_way(workers: Workers, openid_provider: HeldProvider) -> AsyncIterator[dict[str, Journey]]:
-    journeys = {}
-    async with AsyncExitStack() as stack:
-        for count, last in enumerate(STEPS, 1):
-            journey = journeys[last] = await stack.enter_async_context(Journey(workers))
-            for step in STEPS[:count]:
-                await run_step(journey, step)
-        yield journeys
-    await workers.restart(SECRETS=json.dumps([SECRET]))
-
-
-def run_step(journey: Journey, step: str) -> Awaitable[None]:
-    method: Callable[[], Awaitable[None]] = getattr(journey, step)
-    return method()
-
-
-async def test_login_steps_survive_secret_rotation(workers, under_way):
-    await workers.restart(SECRETS=json.dumps([NEW_SECRET, SECRET]))
-    for last, journey in under_way.items():
-        for step in (*STEPS[STEPS.index(last) + 1 :], "whoami", "refresh", "ask_provider"):
-            await run_step(journey, step)
-    assert b"none of the secrets opens" not in workers.notes()
-
-
-async def test_new_secret_alone_requires_new_logins(workers, under_way):
-    await workers.restart(SECRETS=json.dumps([NEW_SECRET]))
-    page = await under_way["register"].page()
-    assert (page.status_code, page.headers.get("location")) == (400, None)
-    assert "register" in page.text
-    form = {"request": "of another secret", "answer": "allow"}
-    page = await under_way["open_page"].browser.post("/authorize", data=form)
-    assert (page.status_code, page.headers.get("location")) == (400, None)
-    page = await under_way["log_in"].browser.get(under_way["log_in"].callback_url)
-    assert (page.status_code, page.headers.get("location")) == (400, None)
-    assert "begin anew" in page.text
-    for answer in (
-        await under_way["come_back"].redeemed(under_way["come_back"].got),
-        await under_way["redeem"].refreshed(under_way["redeem"].held),
-    ):
-        # By which clients know that they have to register anew.
-        assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
-    assert (await under_way["redeem"].call("whoami")).status_code == 401
-    for journey in under_way.values():
-        await journey.to_tokens()
-        await journey.ask_provider()
