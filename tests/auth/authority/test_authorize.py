@@ -1,11 +1,18 @@
-"""Requests to /authorize: the consent page, its form, and refused requests."""
+"""Requests to /authorize: pages, forms, and refused requests."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
+from mcpkit import Scope
+from mcpkit.auth import DevClient
+from mcpkit.auth.authority.look import Look, look_of
+from mcpkit.auth.authority.pages import error_page, page
 from tests.helpers.clock import Clock
 from tests.helpers.oauth_flow import (
     CALLBACK,
@@ -200,3 +207,189 @@ async def test_authorize_form_of_another_secret_is_rejected():
         form = await open_form(server, login, browser)
         assert (await stranger.post("/authorize", data=form)).status_code == 400
         assert (await submit_login(browser, login)).status_code == 303
+
+
+async def open_page(server: AuthServer, login: Login) -> str:
+    async with server.browser() as browser:
+        page = await browser.get("/authorize", params=login.query)
+    assert page.status_code == 200, page.text
+    return page.text
+
+
+async def page_of_client(server: AuthServer, name: str = "Cursor", uri: str = CALLBACK, **query: Any) -> str:
+    found = await server.registered(client_name=name, redirect_uris=[uri])
+    return await open_page(server, Login(found["client_id"], uri, **query))
+
+
+def heading(page: str) -> str:
+    [found] = re.findall("<h1>(.*)</h1>", page)
+    return str(found)
+
+
+async def test_consent_page_title_is_heading():
+    page = await page_of_client(AuthServer())
+    assert heading(page) == "Allow \u201c\u2068Cursor\u2069\u201d to use notes?"
+    assert f"<title>{heading(page)}</title>" in page
+    assert page.startswith('<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>')
+    assert "<script" not in page
+
+
+@each_row(
+    ("name", "expected"),
+    [
+        ("<b>Cursor</b> & \u201cco\u201d", "&lt;b&gt;Cursor&lt;/b&gt; &amp; 'co'"),
+        ('Cursor" is safe. "', "Cursor&#x27; is safe. &#x27;"),
+        ("Cursor\u201d, checked by \u201cnotes", "Cursor&#x27;, checked by &#x27;notes"),
+        ("\u00abCursor\u00bb", "&#x27;Cursor&#x27;"),
+        ("Cur\u202esor\u2066\u200b\u200d", "Cursor"),
+        ("Cursor\n\tand\r more\x00", "Cursorand more"),
+        ("\u3164Cur\u2800sor\u115f", "Cursor"),
+        ("Cu\u0301\u0301\u0301\u0301\u0301\u0301r", "C\u00fa\u0301\u0301\u0301r"),
+        ("\u05e7\u05e8\u05e1\u05d5\u05e8", "\u05e7\u05e8\u05e1\u05d5\u05e8"),
+        ("\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940"),
+        ("\u3164\u202e", "A client without a name"),
+    ],
+)
+async def test_consent_page_cleans_client_name(name, expected):
+    page = await page_of_client(AuthServer(), name)
+    expected = expected.replace("'", "&#x27;")
+    assert heading(page) == f"Allow \u201c\u2068{expected}\u2069\u201d to use notes?"
+    assert f"<strong><bdi>{expected}</bdi></strong>" in page
+
+
+@each_row(
+    ("uri", "host", "where"),
+    [
+        (CALLBACK, "127.0.0.1:3000", "A program on this device"),
+        ("http://localhost/cb", "localhost", "A program on this device"),
+        ("http://[::1]:7/cb", "[::1]:7", "A program on this device"),
+        ("cursor://vendor.x/cb", "cursor:", "Whatever opens cursor: links on this device"),
+        ("https://claude.com/cb", "claude.com", "Whoever runs that site"),
+        ("https://app.example:8443/cb", "app.example:8443", "Whoever runs that site"),
+        ("https://cIaude.ai/cb", "ciaude.ai", "Whoever runs that site"),
+        ("https://xn--80ak6aa92e.com/cb", "xn--80ak6aa92e.com", "Whoever runs that site"),
+        ("https://claude.ai.evil.example/cb", "claude.ai.evil.example", "Whoever runs that site"),
+    ],
+)
+async def test_consent_page_shows_redirect_host(uri, host, where):
+    page = await page_of_client(AuthServer(), uri=uri)
+    assert f'<strong class="host">{host}</strong><small>{where}' in page
+    assert ("Have you just started this yourself?" in page) == ("on this device" in where)
+
+
+async def test_consent_page_says_how_the_client_is_known():
+    assert "nobody has checked it" in await page_of_client(AuthServer())
+    by_hand = AuthServer(clients=[DevClient("ci", redirect_uris=[CALLBACK])])
+    assert "Whoever runs this server vouches" in await open_page(by_hand, Login("ci"))
+    url = "https://cIient.example/client.json"
+    document = {"client_id": url, "client_name": "Cursor", "redirect_uris": [CALLBACK]}
+    web = httpx2.MockTransport(lambda _: httpx2.Response(200, json=document))
+    by_document = AuthServer(documents=lambda: httpx2.AsyncClient(transport=web))
+    page = await open_page(by_document, Login(url))
+    assert "<b>ciient.example</b> vouches for that name" in page
+    assert (
+        "Have you just started this yourself?" in page
+    )  # a document does not make this machine's programs others'
+
+
+async def test_consent_page_describes_scopes():
+    page = await page_of_client(AuthServer(), scope="notes:write notes:admin")
+    for expected in ("Change notes", "Administer all notes", "(notes:admin)"):
+        assert expected in page
+    marked = AuthServer(scopes={"a": Scope("Read <all>", default=True)})
+    assert "Read &lt;all&gt; <small>(a)</small>" in await page_of_client(marked, scope=None)
+    assert "it may use notes in your name" in await page_of_client(AuthServer(scopes={}), scope=None)
+
+
+@pytest.mark.limit("pages of logins in one browser")
+async def test_consent_page_keeps_ten_cookies(server):
+    logins = [await server.login() for _ in range(25)]
+    async with server.browser() as browser:
+        pages = [await browser.get("/authorize", params=login.query) for login in logins]
+        assert len(browser.cookies) == 10
+        answers = [
+            await browser.post("/authorize", data=PageForms(page.text).forms[0]) for page in pages[-10:]
+        ]
+        assert all(map(code_of, answers))
+        refused = await browser.post("/authorize", data=PageForms(pages[0].text).forms[0])
+    assert (refused.status_code, "another browser" in refused.text) == (403, True)
+
+
+async def test_consent_page_removes_only_its_own_cookies(server):
+    async with server.browser() as browser:
+        for name in ("session", "mcpkit-remembered-12345678", "mcpkit-login-" + "x" * 22, "mcpkit-x"):
+            browser.cookies.set(name, "1", domain="127.0.0.1", path="/")
+        for _ in range(20):
+            page = await browser.get("/authorize", params=(await server.login()).query)
+        names = [each.partition("=")[0] for each in page.headers.get_list("set-cookie")]
+    assert len(names) == 2  # the new one, and the oldest
+    assert all(re.fullmatch(r"mcpkit-[A-Za-z0-9_-]{35}", each) for each in names)
+
+
+PNG = b"\x89PNG\r\n\x1a\n and so on"
+
+
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (PNG, "png"),
+        (b"\xff\xd8\xff\xe0", "jpeg"),
+        (b"GIF89a", "gif"),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "webp"),
+        (SVG, "svg+xml"),
+        (b"<?xml version='1.0'?>" + SVG, "svg+xml"),
+    ],
+)
+def test_page_picture_is_data_url_by_format(data, kind, tmp_path):
+    look = look_of("Notes", data)
+    assert look.picture is not None
+    assert look.picture.startswith(f"data:image/{kind};base64,")
+    (tmp_path / "picture").write_bytes(data)
+    assert look_of("Notes", tmp_path / "picture") == look_of("Notes", str(tmp_path / "picture")) == look
+    for response in (page("A title", "", look=look), error_page("no", look=look)):
+        text = bytes(response.body).decode()
+        assert f'<img src="{look.picture}" alt="">' in text
+        assert "<p>Notes</p></header>" in text
+        assert "img-src data:;" in response.headers["content-security-policy"]
+
+
+def test_page_without_picture_allows_no_images():
+    for look in (Look(), look_of("Notes", None)):
+        response = page("A title", "", look=look)
+        assert b"<img" not in response.body
+        assert "img-src" not in response.headers["content-security-policy"]
+
+
+@pytest.mark.limit("picture on the pages of `OAuthProxy`")
+def test_page_picture_size_limit():
+    look_of("Notes", PNG.ljust(256 * 1024, b"x"))
+    with pytest.raises(ValueError, match="make it smaller"):
+        look_of("Notes", PNG.ljust(256 * 1024 + 1, b"x"))
+
+
+@pytest.mark.parametrize(
+    ("title", "picture", "error"),
+    [
+        ("", None, ValueError),
+        (" ", None, ValueError),
+        ("x" * 101, None, ValueError),
+        ("a\nb", None, ValueError),
+        (7, None, TypeError),
+        ("Notes", b"", ValueError),
+        ("Notes", b"<html>", ValueError),
+        ("Notes", b"RIFF\x00\x00\x00\x00WAVE", ValueError),
+        ("Notes", Path("/nowhere/at/all.png"), OSError),
+    ],
+)
+def test_page_title_or_picture_invalid_raises(title, picture, error):
+    with pytest.raises(error):
+        look_of(title, picture)
+
+
+def test_page_title_is_escaped():
+    response = page("<b>", "", look=Look("<i>&"))
+    assert b"<title>&lt;b&gt;</title>" in response.body
+    assert b"<p>&lt;i&gt;&amp;</p>" in response.body

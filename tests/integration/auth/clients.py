@@ -51,12 +51,16 @@ class User:
         self.logins.append(self._page.log_in(url, self._name, answers=True))
         return self.logins[-1]
 
+    def visit(self, url: str) -> None:
+        """Log in for a client that listens."""
+        self.logins.append(self._page.log_in(url, self._name))
+
     @contextmanager
     def answering(self, launched: Launched) -> Iterator[None]:
 
         def run() -> None:
             while (url := launched.next()) is not None:
-                self.logins.append(self._page.log_in(url, self._name))
+                self.visit(url)
 
         thread = threading.Thread(target=run)
         thread.start()

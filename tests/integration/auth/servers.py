@@ -7,7 +7,9 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, quote_plus
 
 import httpx2
 from starlette.requests import Request
@@ -18,7 +20,6 @@ from mcpkit.auth import AuditEvent, DevAuth, Jwt, OAuthProxy, TokenVerifier, Ups
 from tests.helpers.browser import Profile
 from tests.helpers.identity_provider import CONFIDENTIAL, IdentityProvider, confidential, providing
 from tests.helpers.serving import in_thread_at
-from tests.integration.auth.traffic import Wire, contains
 
 
 class Exchange(NamedTuple):
@@ -263,3 +264,74 @@ def serve_dev_auth() -> Iterator[ProtectedServer]:
     server = make_server(DevAuth(users=["ada", "bob"]), notes)
     with in_thread_at(lambda origin: Recorder(server.asgi(public_url=f"{origin}/mcp"), exchanges)) as origin:
         yield ProtectedServer(f"{origin}/mcp", exchanges, notes)
+
+
+@dataclass
+class RecordedRequest:
+    method: str
+    path: str
+    query: str
+    sent: bytes = b""
+    status: int | None = None
+    answered: bytes = b""
+
+    @property
+    def asked(self) -> dict[str, str]:
+        return dict(parse_qsl(self.query or self.sent.rpartition(b"\n")[2].decode()))
+
+    @property
+    def said(self) -> Any:
+        return json.loads(self.answered.rpartition(b"\n")[2])
+
+
+class Wire:
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self.passed: list[RecordedRequest] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        one = RecordedRequest(scope["method"], path, scope["query_string"].decode())
+        one.sent = _head(scope["headers"])
+        self.passed.append(one)
+
+        async def received() -> Any:
+            event = await receive()
+            one.sent += event.get("body", b"")
+            return event
+
+        async def sent(event: Any) -> None:
+            if event["type"] == "http.response.start":
+                one.status = event["status"]
+                one.answered = _head(event["headers"])
+            one.answered += event.get("body", b"")
+            await send(event)
+
+        return await self._app(scope, received, sent)
+
+    def seen(self, path: str, method: str = "GET") -> list[RecordedRequest]:
+        return [each for each in self.passed if (each.path, each.method) == (path, method)]
+
+    def text(self) -> bytes:
+        return b"\n".join(
+            part for each in self.passed for part in (each.query.encode(), each.sent, each.answered)
+        )
+
+
+def contains(text: bytes, secret: str) -> bool:
+    return any(form in text for form in _forms(secret))
+
+
+def _head(headers: Any) -> bytes:
+    return b"".join(name + b": " + value + b"\n" for name, value in headers) + b"\n"
+
+
+def _forms(secret: str) -> Iterator[bytes]:
+    for form in (secret, quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]):
+        yield form.encode()
+    for before in range(3):  # how many bytes of three stand before it
+        begin, end = (0, 2, 3)[before], (before + len(secret.encode())) * 8 // 6
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            yield encode(bytes(before) + secret.encode() + bytes(2))[begin:end]

@@ -38,11 +38,11 @@ from tests.integration.auth.servers import (
     ProtectedServer,
     ProxyServer,
     Recorder,
+    Wire,
     make_proxy_server,
     serve_provider,
     upstream_of,
 )
-from tests.integration.auth.traffic import Wire
 
 ROOT = "/.well-known/oauth-protected-resource"
 
