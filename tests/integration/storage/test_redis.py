@@ -14,7 +14,8 @@ import pytest
 from mcpkit import Redis, Server
 from mcpkit.state.redis_log import LONG
 from mcpkit.testing import connect
-from tests.helpers.redis_server import RedisServer
+from tests.helpers.redis_server import RedisServer, free_port
+from tests.helpers.signed_tokens import CertificateAuthority
 from tests.helpers.waiting import until
 
 pytest.importorskip("redis", reason='redis-py is not installed: pip install "mcpkit[redis]"')
@@ -317,3 +318,20 @@ async def test_wrong_password_is_refused_without_being_quoted(tmp_path: Path) ->
     for each in (error.value, anonymous_error.value):
         assert "wrongwrong" not in repr(each)
         assert each.__cause__ is None
+
+
+async def test_tls_requires_a_trusted_certificate(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path)
+    certificate, key = authority.certificate("localhost")
+    port = free_port()
+    options = ["--tls-port", str(port), "--tls-auth-clients", "no", "--tls-cert-file", str(certificate)]
+    options += ["--tls-key-file", str(key), "--tls-ca-cert-file", str(authority.file)]
+    with RedisServer(tmp_path / "redis", *options):
+        messages: list[str] = []
+        url = f"rediss://localhost:{port}"
+        with closing(Redis(f"{url}?ssl_ca_certs={authority.file}")) as trusted:
+            trusted.subscribe("t", messages.append)
+            await trusted.publish("t", "m")
+            await until(lambda: messages == ["m"])
+        with closing(Redis(url)) as untrusted, pytest.raises(ConnectionError, match="cannot be reached"):
+            await untrusted.read("a")
