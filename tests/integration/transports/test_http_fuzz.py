@@ -24,7 +24,7 @@ from tests.helpers.servers.full import make_server
 pytestmark = pytest.mark.long
 
 PATIENCE = 10.0
-EXAMPLES = int(os.environ.get("MCPKIT_EDGE_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "25"))
 SESSION = "(session)"
 """Placeholder of the session id."""
 COMMON = {
