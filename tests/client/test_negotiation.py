@@ -213,22 +213,3 @@ async def test_connect_timeout_limits_opening() -> None:
     with pytest.raises(TimeoutError, match=r"has not answered within 0\.05 s"):
         async with Client(ScriptedTransport(lambda transport, message: []), connect_timeout=0.05):
             pass
-
-
-async def test_reconnect_to_other_server_negotiates_again() -> None:
-    newer = False
-
-    def script(transport: ScriptedTransport, message: Message) -> list[Message]:
-        if newer:
-            is_probe = message["method"] == "server/discover"
-            return [discovered(message) if is_probe else error_result(message, -32601)]
-        return legacy_server(transport, message)
-
-    transport = ScriptedTransport(script)
-    async with Client(transport) as client:
-        assert client.revision == "2025-11-25"
-        newer = True
-        transport.die()
-        with pytest.raises(ProtocolError):
-            await client.request("tools/list")
-        assert client.revision == "2026-07-28"

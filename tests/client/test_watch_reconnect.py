@@ -203,13 +203,6 @@ async def _breaks_and_joins(way: Restarted, changes: Watch) -> bool:
         return False
 
 
-async def test_watch_reconnects_after_session_loss_seen_by_call() -> None:
-    async with watching("2025-11-25") as (way, client, changes):
-        way.is_forgotten = True
-        await client.call("a")
-        assert [await next_change(changes) for _ in range(2)] == MISSED
-
-
 async def test_watch_reconnect_exhausted_raises_last_error(revision: str) -> None:
     async with watching(revision) as (way, _, changes):
         way.failures = 1000

@@ -13,7 +13,7 @@ from typing import Any
 
 import keyring
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpkit.client.authorization.file_tokens import FileTokens
@@ -242,6 +242,7 @@ FIELDS = st.dictionaries(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(FIELDS, JSON_VALUES)
 def test_token_records_of_any_form_are_read_or_none(changed: dict[str, Any], value: object) -> None:
     for record in ({**FILE_TOKENS.record(), **changed}, changed, value):

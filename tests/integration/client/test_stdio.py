@@ -212,22 +212,6 @@ async def test_stdio_client_restarts_server_after_death(revision: str | None, tm
     assert note.read_text() == "x", "it has not been called twice"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-@pytest.mark.slow
-@pytest.mark.parametrize("revision", [None, LATEST_HANDSHAKE])
-async def test_stdio_client_cancellation_reaches_server(revision: str | None, tmp_path: Path) -> None:
-    note = tmp_path / "note"
-    has_begun = asyncio.Event()
-    async with Client(stdio_transport(), revision=revision) as client:
-        arguments = {"note": str(note)}
-        call = asyncio.ensure_future(client.call("wait", arguments, progress=lambda *_: has_begun.set()))
-        await has_begun.wait()
-        call.cancel()
-        await asyncio.wait([call])
-        await client.call("add", {"a": 1, "b": 2})
-    assert note.read_text() == "cancelled"
-
-
 TELL_PLACE = """
 import json, os
 print(json.dumps({"environment": dict(os.environ), "cwd": os.getcwd()}), flush=True)
