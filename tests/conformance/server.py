@@ -10,20 +10,28 @@ import asyncio
 import base64
 import io
 import wave
-from typing import Annotated, Any
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal
 
-from asking import asking
-from task_tools import tasks
+from pydantic import BaseModel, Field
 
 from mcpkit import (
+    Ask,
     Audio,
     Context,
+    Elicit,
     EmbeddedResource,
     Header,
     Image,
+    ListRoots,
     Message,
     Prompt,
+    ProtocolError,
+    Registry,
+    Sample,
     Server,
+    Task,
     Tool,
     ToolError,
     user,
@@ -247,6 +255,246 @@ def test_prompt_with_embedded_resource(resourceUri: str) -> list[Message]:
 def test_prompt_with_image() -> list[Message]:
     """Ask about an image that comes along."""
     return [user(Image(data=PIXEL)), user("What does the image show?")]
+
+
+# Requests to the client: elicitation, sampling and roots
+
+asking = Registry()
+
+
+@dataclass
+class Account:
+    username: str
+    email: str
+
+
+@dataclass
+class Profile:
+    name: str = "John Doe"
+    age: int = 30
+    score: float = 95.5
+    status: Literal["active", "inactive", "pending"] = "active"
+    verified: bool = True
+
+
+class Titled(Enum):
+    ONE = "value1"
+    TWO = "value2"
+    THREE = "value3"
+
+    @property
+    def label(self) -> str:
+        return self.name.capitalize()
+
+
+Option = Literal["option1", "option2", "option3"]
+
+
+class Choices(BaseModel):
+    untitledSingle: Option
+    titledSingle: Titled
+    legacyEnum: Annotated[
+        Literal["opt1", "opt2", "opt3"],
+        Field(json_schema_extra={"enumNames": ["Option One", "Option Two", "Option Three"]}),
+    ]
+    untitledMulti: list[Option]
+    titledMulti: list[Titled]
+
+
+@dataclass
+class Name:
+    name: str
+
+
+@dataclass
+class Color:
+    color: str
+
+
+@dataclass
+class Sure:
+    ok: bool
+
+
+@asking.tool
+async def test_sampling(prompt: str, ctx: Context) -> str:
+    """Have the client's model answer.
+
+    Args:
+        prompt: What it is asked.
+    """
+    return f"LLM response: {(await ctx.sample(prompt, max_tokens=100)).text}"
+
+
+@asking.tool
+async def test_elicitation(message: str, ctx: Context) -> str:
+    """Ask the user who they are.
+
+    Args:
+        message: What the user reads.
+    """
+    answer = await ctx.elicit(message, Account)
+    return f"{answer.action}: {answer.value if answer else None}"
+
+
+@asking.tool
+async def test_elicitation_sep1034_defaults(ctx: Context) -> str:
+    """Ask with a form that is filled in already."""
+    answer = await ctx.elicit("Check your profile", Profile)
+    return f"{answer.action}: {answer.value if answer else None}"
+
+
+@asking.tool
+async def test_elicitation_sep1330_enums(ctx: Context) -> str:
+    """Ask to choose, in each way there is."""
+    answer = await ctx.elicit("Choose", Choices)
+    return f"{answer.action}: {answer.value if answer else None}"
+
+
+@asking.tool
+async def test_input_required_result_elicitation(ctx: Context) -> str:
+    """Ask for a name."""
+    return f"Hello, {(await ctx.elicit('What is your name?', Name, key='user_name')).value.name}!"
+
+
+@asking.tool
+async def test_input_required_result_sampling(ctx: Context) -> str:
+    """Have the client's model answer."""
+    return (await ctx.sample("What is the capital of France?", max_tokens=100)).text
+
+
+@asking.tool
+async def test_input_required_result_list_roots(ctx: Context) -> str:
+    """Ask for the roots."""
+    return ", ".join(root.uri for root in await ctx.list_roots())
+
+
+@asking.tool
+async def test_input_required_result_request_state(ctx: Context) -> str:
+    """Ask for consent."""
+    return "state-ok" if (await ctx.elicit("Are you sure?", Sure)).value.ok else "refused"
+
+
+@asking.tool
+async def test_input_required_result_multiple_inputs(ctx: Context) -> str:
+    """Ask three things at once."""
+    name, greeting, roots = await ctx.ask(
+        Elicit("What is your name?", Name), Sample("Say hello", max_tokens=50), ListRoots()
+    )
+    return f"{name.value.name}: {greeting.text} ({len(roots)} roots)"
+
+
+@asking.tool
+async def test_input_required_result_multi_round(ctx: Context) -> str:
+    """Ask one thing after the other."""
+    name = (await ctx.elicit("Step 1: your name?", Name, key="step1")).value.name
+    color = (await ctx.elicit("Step 2: your colour?", Color, key="step2")).value.color
+    return f"{name} likes {color}"
+
+
+@asking.tool
+async def test_input_required_result_tampered_state(ctx: Context) -> str:
+    """Ask for consent, and find out whether the state has been changed on its way."""
+    return str((await ctx.elicit("Go on?", Sure)).value.ok)
+
+
+@asking.tool
+async def test_input_required_result_capabilities(ctx: Context) -> str:
+    """Ask what the client can be asked."""
+    questions: list[Any] = []
+    if ctx.client.supports("elicitation"):
+        questions.append(Elicit("What is your name?", Name))
+    if ctx.client.supports("sampling"):
+        questions.append(Sample("Say hello", max_tokens=50))
+    return f"{len(await ctx.ask(*questions))} answers"
+
+
+@asking.prompt
+async def test_input_required_result_prompt(ctx: Context) -> str:
+    """Ask for the context of a prompt."""
+
+    @dataclass
+    class Setting:
+        context: str
+
+    return f"Given {(await ctx.elicit('Which context?', Setting)).value.context}, answer."
+
+
+# Tasks
+
+tasks = Registry()
+
+JOB_TIME = 1.0  # seconds until a job fails, so that a client sees it working before
+
+
+@dataclass
+class Confirmation:
+    confirm: bool
+
+
+@dataclass
+class Signature:
+    name: str
+    confirm: bool
+
+
+@tasks.tool
+def greet(name: str) -> str:
+    """Greet somebody at once.
+
+    Args:
+        name: Whom.
+    """
+    return f"Hello, {name}!"
+
+
+@tasks.tool(task=True)
+async def slow_compute(seconds: float, label: str = "") -> str:
+    """Take some time.
+
+    Args:
+        seconds: How many seconds.
+        label: What the result is called.
+    """
+    await asyncio.sleep(seconds)
+    return f"{label or 'It'} took {seconds:g} s."
+
+
+@tasks.tool(task=Task(required=True))
+async def failing_job() -> None:
+    """Work for a while, and fail."""
+    await asyncio.sleep(JOB_TIME)
+    raise ToolError("This job always fails.")
+
+
+@tasks.tool(task=True)
+async def protocol_error_job() -> None:
+    """End with an error of the protocol."""
+    raise ProtocolError(-32603, "This job always ends with an error of the protocol.")
+
+
+@tasks.tool(task=True)
+async def confirm_delete(filename: str, ctx: Context) -> str:
+    """Delete nothing, after asking whether to.
+
+    Args:
+        filename: What would be deleted.
+    """
+    answer = await ctx.elicit(f"Delete {filename}?", Confirmation)
+    return f"{filename} is {'deleted' if answer and answer.value.confirm else 'kept'}."
+
+
+@tasks.tool(task=True)
+async def multi_input(ctx: Context) -> str:
+    """Ask two people at once."""
+    signatures = await ctx.ask(Elicit("Who signs first?", Signature), Elicit("Who signs second?", Signature))
+    return f"Signed by {' and '.join(each.value.name for each in signatures)}."
+
+
+@tasks.tool(task=Task(required=True))
+async def test_tool_with_task(user: Annotated[Name, Ask("What is your name?", key="user_name")]) -> str:
+    """Ask for a name before there is a task."""
+    return f"Hello from the task, {user.name}!"
 
 
 server.include(asking)
