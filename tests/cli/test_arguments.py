@@ -107,45 +107,43 @@ def given(*texts: str, **options: Any) -> dict[str, Any]:
     return arguments_of("tool", {**SCHEMA, "required": []}, texts, **options)
 
 
-VALUES: list[tuple[list[str], object]] = (
-    [
-        (["text=hello"], "hello"),
-        (["text=5"], "5"),
-        (["text=null"], "null"),
-        (["text="], ""),
-        (["text=a=b==c"], "a=b==c"),
-        (['text:="@ada"'], "@ada"),
-        (["text=a:=b"], "a:=b"),
-        (["count=-5"], -5),
-        (["count:=7"], 7),
-        (["size=2"], 2),
-        (["size=2.5e3"], 2500.0),
-        (["limited=4"], 4),
-        (["is-on=true"], True),
-        (["is-on=False"], False),
-        (["kind=tea"], "tea"),
-        (["kind=3"], 3),
-        (["kind=null"], None),
-        (["one=fixed"], "fixed"),
-        (["tags=a"], ["a"]),
-        (["tags=a", "tags=b"], ["a", "b"]),
-        (['tags=["a", "b"]'], ["a", "b"]),
-        (["tags="], []),
-        (["counts=1", "counts=null"], [1, None]),
-        (['point={"x": 1}'], {"x": 1}),
-        (['a.b={"x": 1}'], {"x": 1}),
-        (["maybe=null"], None),
-        (["maybe=nul"], "nul"),
-        (["either=5"], 5),
-        (["either=true"], True),
-        (["either=five"], "five"),
-        (["loose=1", "loose=2"], [1, 2]),
-        (["loose=abc"], "abc"),
-        (["any=5"], 5),
-        (["any=abc"], "abc"),
-        (['any:={"deep": [1, {"x": null}]}'], {"deep": [1, {"x": None}]}),
-    ],
-)
+VALUES: list[tuple[list[str], object]] = [
+    (["text=hello"], "hello"),
+    (["text=5"], "5"),
+    (["text=null"], "null"),
+    (["text="], ""),
+    (["text=a=b==c"], "a=b==c"),
+    (['text:="@ada"'], "@ada"),
+    (["text=a:=b"], "a:=b"),
+    (["count=-5"], -5),
+    (["count:=7"], 7),
+    (["size=2"], 2),
+    (["size=2.5e3"], 2500.0),
+    (["limited=4"], 4),
+    (["is-on=true"], True),
+    (["is-on=False"], False),
+    (["kind=tea"], "tea"),
+    (["kind=3"], 3),
+    (["kind=null"], None),
+    (["one=fixed"], "fixed"),
+    (["tags=a"], ["a"]),
+    (["tags=a", "tags=b"], ["a", "b"]),
+    (['tags=["a", "b"]'], ["a", "b"]),
+    (["tags="], []),
+    (["counts=1", "counts=null"], [1, None]),
+    (['point={"x": 1}'], {"x": 1}),
+    (['a.b={"x": 1}'], {"x": 1}),
+    (["maybe=null"], None),
+    (["maybe=nul"], "nul"),
+    (["either=5"], 5),
+    (["either=true"], True),
+    (["either=five"], "five"),
+    (["loose=1", "loose=2"], [1, 2]),
+    (["loose=abc"], "abc"),
+    (["any=5"], 5),
+    (["any=abc"], "abc"),
+    (['any:={"deep": [1, {"x": null}]}'], {"deep": [1, {"x": None}]}),
+]
 
 
 def test_argument_is_parsed_by_the_type_of_its_schema() -> None:
@@ -237,24 +235,22 @@ def test_additional_arguments_are_accepted_by_schema() -> None:
         arguments_of("tool", {"type": "object", "properties": {}}, ["x=5"])
 
 
-FILES: list[tuple[str, str | None, str]] = (
-    [
-        ("chart", "image/png", "chart.png"),
-        ("chart.svg", "image/svg+xml", "chart.svg"),
-        ("photo", "image/jpeg; q=1", "photo.jpg"),
-        ("notes", None, "notes.bin"),
-        ("make.order", "image/png", "make.order"),
-        ("../../etc/passwd", "text/plain", "_.._etc_passwd.txt"),
-        ("C:\\windows\\x", "image/png", "C__windows_x.png"),
-        ("..", None, "content.bin"),
-        ("", "audio/wav", "content.wav"),
-        ("CON", "image/png", "_CON.png"),
-        ("nul.txt", None, "_nul.txt"),
-        ("a" * 300, "image/png", "a" * 80 + ".png"),
-        ("snow ☃", "image/png", "snow__.png"),
-        ("x", "no/such-type", "x.bin"),
-    ],
-)
+FILES: list[tuple[str, str | None, str]] = [
+    ("chart", "image/png", "chart.png"),
+    ("chart.svg", "image/svg+xml", "chart.svg"),
+    ("photo", "image/jpeg; q=1", "photo.jpg"),
+    ("notes", None, "notes.bin"),
+    ("make.order", "image/png", "make.order"),
+    ("../../etc/passwd", "text/plain", "_.._etc_passwd.txt"),
+    ("C:\\windows\\x", "image/png", "C__windows_x.png"),
+    ("..", None, "content.bin"),
+    ("", "audio/wav", "content.wav"),
+    ("CON", "image/png", "_CON.png"),
+    ("nul.txt", None, "_nul.txt"),
+    ("a" * 300, "image/png", "a" * 80 + ".png"),
+    ("snow ☃", "image/png", "snow__.png"),
+    ("x", "no/such-type", "x.bin"),
+]
 
 
 def test_saved_file_has_a_safe_name_in_its_folder(tmp_path: Path) -> None:

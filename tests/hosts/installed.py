@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from host import Finished, Host
+from host import TIME_OUT, Finished, Host
 from models import app
 
 from mcpkit.cli.configurations.table import HOSTS as KNOWN
@@ -144,9 +144,6 @@ def targets(origin: str, folder: Path) -> Iterator[tuple[str, list[str]]]:
     yield "file", [str(file), "--name", "weather"]
     yield "command", [f"{sys.executable} {file} --sample", "--name", "weather"]
     yield "URL", [f"{origin}/mcp", "--name", "weather"]
-
-
-TIME_OUT = 120.0
 
 
 CLAUDE_CODE = "https://claude.ai/oauth/claude-code-client-metadata"
