@@ -33,8 +33,6 @@ async def test_redis_log_is_trimmed_and_long_messages_expire(tmp_path: Path) -> 
 async def test_redis_that_does_not_answer_gets_503_after_patience(
     tmp_path: Path, schema_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.state.redis_link.PATIENCE", 0.1)
-
     async def wait_for_answer(shared: Redis) -> None:
         for _ in range(100):
             with suppress(OSError):
@@ -46,7 +44,9 @@ async def test_redis_that_does_not_answer_gets_503_after_patience(
         async with serving(Server("s", shared=shared, secret="s" * 32), schema_dir) as client:
             redis.pause()
             try:
-                assert (await client.post(initialize()).whole()).status == 503
+                with monkeypatch.context() as patch:
+                    patch.setattr("mcpkit.state.redis_link.PATIENCE", 0.1)
+                    assert (await client.post(initialize()).whole()).status == 503
             finally:
                 redis.resume()
             await wait_for_answer(shared)

@@ -450,7 +450,6 @@ async def test_sqlite_messages_above_number_or_age_are_deleted(tmp_path: Path) -
 async def test_locked_sqlite_gets_503_after_patience(
     tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.state.database.PATIENCE", 0.1)
     with (
         closing(Sqlite(tmp_path / "shared.db")) as shared,
         closing(sqlite3.connect(tmp_path / "shared.db", isolation_level=None)) as other,
@@ -458,6 +457,8 @@ async def test_locked_sqlite_gets_503_after_patience(
         await shared.erase("nothing")
         async with serve(Server("s", shared=shared, secret="s" * 32)) as client:
             other.execute("BEGIN EXCLUSIVE")
-            assert (await client.post(initialize()).whole()).status == 503
+            with monkeypatch.context() as patch:
+                patch.setattr("mcpkit.state.database.PATIENCE", 0.1)
+                assert (await client.post(initialize()).whole()).status == 503
             other.execute("ROLLBACK")
             await client.initialize()
