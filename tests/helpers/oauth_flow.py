@@ -422,9 +422,9 @@ class ProxyServer:
         self.upstream = upstream or FakeUpstream(self.clock)
         self.origin = origin
         self.site = site(origin=origin, **(kept or {}))
-        self.proxy = OAuthProxy(self.upstream, clock=self.clock, **options)
-        self.proxy.enter(self.site)
-        self.app = Starlette(routes=[*self.proxy.routes()])
+        self.auth = OAuthProxy(self.upstream, clock=self.clock, **options)
+        self.auth.enter(self.site)
+        self.app = Starlette(routes=[*self.auth.routes()])
 
     @property
     def ground(self) -> Ground:
@@ -437,11 +437,11 @@ class ProxyServer:
         return ProxyFlow(browser or self.browser(), more.pop("visit", self.upstream.visit), **more)
 
     async def granted(self, tokens: dict[str, Any]) -> Grant:
-        return await self.proxy.verify(tokens["access_token"], f"{self.origin}/mcp")
+        return await self.auth.verify(tokens["access_token"], f"{self.origin}/mcp")
 
     async def token_for(self, tokens: dict[str, Any], provider: str = "example") -> str:
         principal = (await self.granted(tokens)).principal
-        return await self.proxy.token_for(principal, provider, self.ground)
+        return await self.auth.token_for(principal, provider, self.ground)
 
 
 @contextmanager

@@ -302,7 +302,7 @@ async def test_revoke_principal_from_another_process():
     tokens = await flow.tokens()
     secrets = ["the second secret of the tests", "the first secret of the tests"]
     other = ProxyServer(proxy.upstream, kept={"shared": proxy.site.shared, "secret": secrets})
-    fresh: Any = type(other.proxy)(proxy.upstream, clock=proxy.clock)
+    fresh: Any = type(other.auth)(proxy.upstream, clock=proxy.clock)
     await fresh.revoke(Principal(ADA), other.ground)
     assert proxy.upstream.live == {}
     assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"

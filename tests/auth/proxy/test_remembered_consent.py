@@ -295,7 +295,8 @@ async def test_remembered_consent_ends_with_revocation():
     assert "code" in await program.back(await program.opened())
 
 
-async def test_remembered_consent_with_store_down_denies(proxy, program, monkeypatch):
+async def test_remembered_consent_with_store_down_denies(proxy, monkeypatch):
+    program = Program(proxy)
     await program.allowed()
 
     async def away(*_: object) -> float:
