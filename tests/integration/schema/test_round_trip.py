@@ -366,7 +366,7 @@ def test_round_trip_of_each_type_in_each_container(entry: Supported, judge: Node
         run()
 
 
-@settings(QUICKLY, max_examples=250)
+@settings(QUICKLY, max_examples=100)
 @given(TYPES, st.data(), st.sampled_from(REVISIONS))
 def test_round_trip_of_nested_types(
     judge: NodeJudge, entry: Supported, data: st.DataObject, revision: str
@@ -375,7 +375,7 @@ def test_round_trip_of_nested_types(
     check(entry, Echo(entry.annotation), value, revision, judge)
 
 
-@settings(QUICKLY, max_examples=100)
+@settings(QUICKLY, max_examples=50)
 @given(TYPES)
 def test_value_allowed_by_schema_is_accepted(judge: NodeJudge, entry: Supported) -> None:
     accepted(entry, judge, 3)
