@@ -259,7 +259,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], st
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def write(source: str) -> str:
-        file = tmp_path / f"served_{tmp_path.name}.py"
+        file = tmp_path / f"served_{tmp_path.name}_{len(list(tmp_path.iterdir()))}.py"
         file.write_text(source)
         return str(file)
 
