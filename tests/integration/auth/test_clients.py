@@ -139,7 +139,7 @@ def test_client_logs_in_and_steps_up(server, account, client, arguments, revisio
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 
 
-FIRST = {HANDSHAKE: "initialize", STATELESS: "server/discover"}
+FIRST_REQUEST = {HANDSHAKE: "initialize", STATELESS: "server/discover"}
 
 
 SDK_1, CLIENT_2 = "authorized_sdk_1.mjs", "authorized_client_2.mjs"
@@ -152,7 +152,7 @@ WAYS = [(SDK_1, (), HANDSHAKE), (CLIENT_2, ("auto",), STATELESS)]
 def test_typescript_client_refreshes_without_user(
     jwt_server, identity_provider, user, driver, arguments, revision
 ):
-    stored = typescript_journey(CLIENT_2, jwt_server.url, ("auto",), user.log_in)["stored"]
+    stored = typescript_journey(CLIENT_2, jwt_server.url, ("auto",), user.log_in)["kept"]
     expired = identity_provider.token("bob", "notes:read", jwt_server.url, seconds=-60)
     stored["tokens"]["access_token"] = expired
     before = len(jwt_server.exchanges)
@@ -161,11 +161,8 @@ def test_typescript_client_refreshes_without_user(
     assert result["seen"]["revision"] == revision
     assert len(user.logins) == 2, "both in the first run"
     [refusal] = [each for each in jwt_server.exchanges[before:] if each.status != 200 and each.status != 202]
-    assert (refusal.status, refusal.message, refusal.has_token) == (401, FIRST[revision], True)
+    assert (refusal.status, refusal.message, refusal.has_token) == (401, FIRST_REQUEST[revision], True)
     assert 'error="invalid_token"' in refusal.challenge
-
-
-FIRST, MORE = ["notes:read"], ["notes:read", "notes:write"]
 
 
 @pytest.mark.anyio
