@@ -110,6 +110,7 @@ async def attack_client() -> tuple[str | None, list[dict[str, str]], Exception]:
         return found, attacker.got, caught.value
 
 
+@pytest.mark.anyio
 async def test_client_rejects_code_of_another_issuer(monkeypatch):
     found, received, error = await attack_client()
     assert (found, received) == (None, [])
