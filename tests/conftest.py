@@ -21,7 +21,7 @@ from tests.helpers.identity_provider import IdentityProvider, providing
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 
-_ELSEWHERE = ("cli", "compat", "conformance", "docs", "hosts", "interop", "weather")
+_ELSEWHERE = ("cli", "compat", "docs", "hosts", "interop", "weather")
 _OTHERS = re.compile(
     r"^\s*(?:from|import) (?:django|fastapi|litestar|matplotlib|mcp|PIL|sentry_sdk)\b", re.MULTILINE
 )
