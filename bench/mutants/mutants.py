@@ -45,11 +45,19 @@ OPERATORS = {ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.FloorDiv: "*", ast.M
 
 def changes(source: str) -> Iterator[tuple[int, int, str, str]]:
     """Yield each possible fault: its line, its place in the source, its text, and what that becomes."""
-    starts = list(accumulate((len(line) for line in source.splitlines(keepends=True)), initial=0))
+    lines = source.splitlines(keepends=True)
+    starts = list(accumulate(map(len, lines), initial=0))
+
+    def place(line: int, column: int) -> int:
+        return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
+
     for node in ast.walk(ast.parse(source)):
-        text = ast.get_source_segment(source, node) if isinstance(node, (ast.expr, ast.stmt)) else None
-        if text is None:
+        if not isinstance(node, ast.expr | ast.stmt):
             continue
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        at = place(node.lineno, node.col_offset)
+        text = source[at : place(node.end_lineno, node.end_col_offset)]
         new: str | None = None
         match node:
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
@@ -72,8 +80,6 @@ def changes(source: str) -> Iterator[tuple[int, int, str, str]]:
             case ast.Continue():
                 new = "break"
         if new is not None and new != text:
-            line = source[starts[node.lineno - 1] :].encode()
-            at = starts[node.lineno - 1] + len(line[: node.col_offset].decode())
             yield node.lineno, at, text, new
 
 
