@@ -256,8 +256,8 @@ def test_token_of_one_server_is_rejected_at_the_other(two_servers, issued_by, fo
     refused = two_servers.web.call("/b/mcp", "whoami", token)
     assert refused.status_code == 401
     assert 'error="invalid_token"' in refused.headers["www-authenticate"]
-    assert why in (two_servers.web.told[-1].detail or "")
-    assert token not in str(two_servers.web.told)
+    assert why in (two_servers.web.events[-1].detail or "")
+    assert token not in str(two_servers.web.events)
 
 
 FETCH = """

@@ -332,12 +332,12 @@ def stored_seconds(workers: Workers) -> dict[str, float]:
 async def test_unfinished_logins_store_nothing(workers):
     async with Journey(workers) as user:
         await user.register()
-        before = stored_seconds(workers)
+        before = stored_seconds(workers).keys()
         for _ in range(MANY):
             await user.register()
             await user.open_page()
             await user.allow()
-        assert stored_seconds(workers) == before
+        assert stored_seconds(workers).keys() == before
 
 
 async def test_unredeemed_code_expires_after_two_minutes(workers):

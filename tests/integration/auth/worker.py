@@ -13,6 +13,8 @@ from mcpkit import Context, Redis, Server, Sqlite
 from mcpkit.auth import OAuthProxy, Upstream
 from tests.integration.auth.workers import CLIENT_ID
 
+logging.basicConfig(level=logging.DEBUG)
+
 PROVIDER, SHARED = os.environ["PROVIDER"], os.environ["SHARED"]
 
 
