@@ -1,0 +1,621 @@
+"""Questions to the client: forms, pages, sampling and roots, in both kinds of revisions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, field_validator
+
+from mcpkit import (
+    AnswerError,
+    Complete,
+    Context,
+    Elicit,
+    ListRoots,
+    MissingCapabilityError,
+    ProtocolError,
+    Sample,
+    Server,
+    ToolError,
+    user,
+)
+from mcpkit.calls.asking.pending import MOST_OPEN
+from mcpkit.calls.asking.roots import Root, file_path
+from mcpkit.engine.connection import Connection
+from mcpkit.testing import connect
+from tests.helpers.clock import Clock
+from tests.helpers.elicitation import (
+    ALL_REVISIONS,
+    REVISIONS,
+    City,
+    ScriptedAnswers,
+    call_tool,
+    make_server,
+    sampling_result,
+)
+from tests.helpers.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+
+class Guest(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def is_welcome(cls, name: str) -> str:
+        if name == "Bob":
+            raise ValueError("Bob is banned")
+        if name == "Eve":
+            raise ValueError("Eve " * 1000)
+        return name
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The time of day; a page is looked at once for each acceptance."""
+    clock = Clock()
+    monkeypatch.setattr("time.time", clock)
+    monkeypatch.setattr("mcpkit.calls.asking.api._POLLS", ())
+    return clock
+
+
+def handshake(
+    server: Server, receive: Any, capabilities: dict[str, Any], **options: Any
+) -> tuple[Connection, Any]:
+    """Open a connection of 2025-11-25; return it and the function that sends it a message."""
+    connection = Connection(server, receive, **options)
+
+    def send(method: str, params: dict[str, Any], **id_: int) -> None:
+        connection.receive(json.dumps({"jsonrpc": "2.0", "method": method, "params": params, **id_}).encode())
+
+    info = {"clientInfo": {"name": "test", "version": "1"}, "capabilities": capabilities}
+    send("initialize", {"protocolVersion": "2025-11-25", **info}, id=0)
+    return connection, send
+
+
+# Answers
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_questions_one_after_another_use_earlier_answers(revision: str) -> None:
+    orders: list[str] = []
+
+    async def plan(ctx: Context) -> str:
+        city = (await ctx.elicit("Which city?", City)).value
+        number = await ctx.once("order", lambda: orders.append(city.name) or len(orders))
+        warmth = (await ctx.elicit(f"How warm is it in {city.name}?", float)).value
+        words = await ctx.sample([user(f"{warmth} degrees")], max_tokens=50, system="Be brief.")
+        return f"{city.days} days in {city.name} at {warmth}: {words.text}, order {number}"
+
+    answers = ScriptedAnswers({"name": "Paris", "days": 3}, {"value": 21.5}, sampling_result("mild"))
+    assert await call_tool(make_server(plan), answers, revision) == "3 days in Paris at 21.5: mild, order 1"
+    assert orders == ["Paris"]
+    methods = ["elicitation/create", "elicitation/create", "sampling/createMessage"]
+    assert [method for method, _ in answers.requests] == methods
+    assert answers.requests[1][1]["message"] == "How warm is it in Paris?"
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_sync_context_asks_from_a_thread(revision: str) -> None:
+    orders: list[str] = []
+
+    def plan(ctx: Context) -> str:
+        city = ctx.sync.elicit("Which city?", City).value
+        number = ctx.sync.once("order", lambda: orders.append(city.name) or len(orders))
+        words, roots = ctx.sync.ask(Sample(city.name, max_tokens=5), ListRoots())
+        assert ctx.sync.list_roots(key="again") == []
+        assert ctx.sync.sample("more", max_tokens=5).text == "more"
+        assert not ctx.sync.elicit_url("Pay", "https://example.com")
+        return f"{city.days} {number} {words.text} {len(roots)}"
+
+    answers = ScriptedAnswers(
+        {"name": "Paris", "days": 3}, sampling_result("fine"), *[{"roots": []}] * 2, sampling_result("more"),
+        {"action": "decline"},
+    )  # fmt: skip
+    assert await call_tool(make_server(plan), answers, revision) == "3 1 fine 0"
+    assert orders == ["Paris"]
+
+
+async def test_questions_by_revision_are_sent_or_name_the_missing_capability(tmp_path: Path) -> None:
+    async def roots(ctx: Context) -> str:
+        return ", ".join(f"{root.uri} ({root.name})" for root in await ctx.list_roots())
+
+    async def several(ctx: Context) -> str:
+        city, words, roots = await ctx.ask(Elicit("City?", City), Sample("Hello", max_tokens=5), ListRoots())
+        return f"{city.value.name} {words.text} {len(roots)}"
+
+    async def days(ctx: Context) -> str:
+        return str((await ctx.elicit("How long?", int)).value)
+
+    async def pay(ctx: Context) -> str:
+        return (await ctx.elicit_url("Pay", "https://example.com/pay")).action
+
+    faults = []
+    for revision in ALL_REVISIONS:
+        listed = ScriptedAnswers({"roots": [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]})
+        faults.append(
+            (await call_tool(make_server(roots), listed, revision)) != "file:///a (A), file:///b (None)"
+        )
+        lacking = await call_tool(make_server(days), None, revision)
+        code = "-32021: " if revision == "2026-07-28" else "error: "
+        faults.append(not lacking.startswith(code) or "elicitation.form" not in lacking)
+        if revision >= "2025-06-18":
+            answers = ScriptedAnswers({"name": "Rome", "days": 1}, sampling_result("hi"), {"roots": []})
+            faults.append(await call_tool(make_server(several), answers, revision) != "Rome hi 0")
+    assert not any(faults), faults
+    # An older revision has no forms, or no pages, though the client declares elicitation.
+    assert "elicitation.form" in await call_tool(make_server(days), ScriptedAnswers(), "2025-03-26")
+    assert await call_tool(make_server(pay), ScriptedAnswers(), "2025-06-18") == (
+        "error: The client cannot be asked this: revision 2025-06-18 has no elicitation by URL"
+    )
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize(("action", "verb"), [("decline", "declined"), ("cancel", "cancelled")])
+async def test_elicit_declined_or_cancelled_is_falsy_and_has_no_value(
+    revision: str, action: str, verb: str
+) -> None:
+    async def choose(ctx: Context) -> str:
+        answer = await ctx.elicit("Red?", bool)
+        return str(answer.value) if answer else answer.action
+
+    async def insist(ctx: Context) -> str:
+        return str((await ctx.elicit("Red?", bool)).value)
+
+    no = {"action": action}
+    assert await call_tool(make_server(choose), ScriptedAnswers(no), revision) == action
+    assert await call_tool(make_server(insist), ScriptedAnswers(no), revision) == f"error: The user {verb}"
+    assert await call_tool(make_server(choose), ScriptedAnswers({"value": False}), revision) == "False"
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_answer_that_is_malformed_is_an_error(revision: str) -> None:
+    async def days(ctx: Context) -> str:
+        return str((await ctx.elicit("How long?", int)).value)
+
+    start = "-32602: inputResponses.#1: " if revision == "2026-07-28" else "error: "
+    for answer in ({"action": "perhaps"}, {"action": "accept", "content": 5}, {"action": ["accept"]}):
+        text = await call_tool(make_server(days), ScriptedAnswers(answer), revision)
+        assert text.startswith(start), answer
+        assert "The client's answer does not fit: " in text, answer
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
+async def test_sample_refused_raises_answer_error(revision: str) -> None:
+    async def sample(ctx: Context) -> str:
+        try:
+            return (await ctx.sample("Hello", max_tokens=5)).text
+        except AnswerError as error:
+            return f"{error} ({error.code})"
+
+    answers = ScriptedAnswers(ProtocolError(-1, "User rejected sampling request"))
+    text = await call_tool(make_server(sample), answers, revision)
+    assert text == "The client refused to answer: User rejected sampling request (-1)"
+
+
+async def test_tool_error_after_an_answer_is_the_tool_s() -> None:
+    async def fail(ctx: Context) -> str:
+        answer = await ctx.elicit("Size?", int)
+        raise ToolError(f"no size {answer.value}")
+
+    assert (
+        await call_tool(make_server(fail), ScriptedAnswers({"value": 1}), "2026-07-28") == "error: no size 1"
+    )
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_prompts_and_resources_ask(revision: str) -> None:
+    server = Server("asking", secret="a secret of the tests")
+
+    @server.prompt
+    async def greet(ctx: Context) -> str:
+        return f"Greet {(await ctx.elicit('Whom?', str)).value}"
+
+    @server.resource("notes://{kind}")
+    async def notes(kind: str, ctx: Context) -> str:
+        return f"{kind} of {(await ctx.elicit('Whose?', Literal['Ada', 'Bob'])).value}"
+
+    answers = ScriptedAnswers({"value": "Ada"}, {"value": "Bob"})
+    async with connect(server, revision=revision, answers=answers) as client:
+        assert (await client.get_prompt("greet"))[0]["content"]["text"] == "Greet Ada"
+        assert (await client.read("notes://day"))[0]["text"] == "day of Bob"
+
+
+async def test_completion_cannot_ask() -> None:
+    failures: list[str] = []
+
+    async def names(value: str, ctx: Context) -> list[str]:
+        try:
+            await ctx.elicit("Whom?", str)
+        except RuntimeError as error:
+            failures.append(str(error))
+        return []
+
+    server = Server("asking")
+
+    async def greet(name: Any) -> str:
+        return str(name)
+
+    greet.__annotations__["name"] = Annotated[str, Complete(names)]
+    server.prompt(greet)
+    async with connect(server, answers=ScriptedAnswers()) as client:
+        await client.complete("greet", "name", "A")
+    assert "completion/complete has no place for questions" in failures[0]
+
+
+class Failures(BaseException):
+    """A group of exceptions, as `asyncio.TaskGroup` raises one on Python 3.11."""
+
+    def __init__(self, failures: list[Any]) -> None:
+        self.exceptions = tuple(failures)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_questions_of_several_tasks_are_sent_together(revision: str) -> None:
+    async def both(ctx: Context) -> str:
+        async def one(name: str) -> str:
+            return (await ctx.elicit(name, str, key=name)).value
+
+        tasks = [asyncio.ensure_future(one(name)) for name in ("a", "b")]
+        await asyncio.wait(tasks)
+        if failures := [task.exception() for task in tasks if task.exception() is not None]:
+            raise Failures(failures)
+        return " ".join([task.result() for task in tasks])
+
+    answers = ScriptedAnswers({"value": "1"}, {"value": "2"})
+    assert await call_tool(make_server(both), answers, revision) == "1 2"
+
+
+# Forms with entries that do not fit
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", *REVISIONS])
+async def test_elicit_invalid_entries_repeats_the_form_with_the_reason(revision: str) -> None:
+    async def invite(ctx: Context) -> str:
+        guest, city = await ctx.ask(Elicit("Who comes?", Guest), Elicit("Where from?", City))
+        seats = (await ctx.elicit(f"How many seats for {guest.value.name}?", int)).value
+        return f"{seats} for {guest.value.name} from {city.value.name}"
+
+    answers = ScriptedAnswers(
+        {"name": "Bob"}, {"name": "Rome", "days": 1}, {"nickname": "A"}, {"name": "Ada"}, {"value": "two"}, {"value": 2}
+    )  # fmt: skip
+    assert await call_tool(make_server(invite), answers, revision) == "2 for Ada from Rome"
+    assert answers.messages == [
+        "Who comes?",
+        "Where from?",
+        "Who comes?\n\nname: Bob is banned",
+        "Who comes?\n\nname: expected a string, but it is missing",
+        "How many seats for Ada?",
+        'How many seats for Ada?\n\nvalue: expected an integer, got "two"',
+    ]
+
+
+async def test_elicit_repeated_form_has_a_short_reason() -> None:
+    async def invite(ctx: Context) -> str:
+        return (await ctx.elicit("Who comes?", Guest)).value.name
+
+    answers = ScriptedAnswers({"name": "Eve"}, {"name": "Ada"})
+    assert await call_tool(make_server(invite), answers, "2026-07-28") == "Ada"
+    assert len(answers.messages[1]) == len("Who comes?\n\n") + 501
+    assert answers.messages[1].endswith("…")
+
+
+async def test_elicit_repeated_form_keeps_its_key_until_it_is_answered() -> None:
+    async def invite(ctx: Context) -> str:
+        guest = (await ctx.elicit("Who comes?", Guest)).value
+        return str((await ctx.elicit(f"How many seats for {guest.name}?", int)).value)
+
+    call: dict[str, Any] = {"name": "invite", "arguments": {}}
+    messages: list[str] = []
+    async with connect(make_server(invite), capabilities={"elicitation": {}}) as client:
+        for name in (None, "Bob", None, "Ada"):
+            result = await client.request("tools/call", call)
+            ((key, request),) = result["inputRequests"].items()
+            messages.append(request["params"]["message"])
+            answer = {} if name is None else {key: {"action": "accept", "content": {"name": name}}}
+            call |= {"requestState": result["requestState"], "inputResponses": answer}
+        result = await client.request("tools/call", call)
+    assert messages == ["Who comes?", "Who comes?", "Who comes?\n\nname: Bob is banned", "Who comes?"]
+    assert list(result["inputRequests"]) == ["#2"]
+
+
+# Clients that do not answer
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["answers nothing", "reads nothing"])
+async def test_question_timeout_fails_the_call(is_read: bool) -> None:
+    server = Server("slow", question_timeout=0.01)
+    messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    @server.tool
+    async def sample(ctx: Context) -> str:
+        return (await ctx.sample("Hello", max_tokens=5)).text
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    ready = {} if is_read else {"ready": never}
+    receive = lambda line: messages.put_nowait(json.loads(line))  # noqa: E731
+    connection, send = handshake(server, receive, {"sampling": {}}, **ready)
+    send("tools/call", {"name": "sample"}, id=1)
+    received = []
+    while not received or received[-1].get("id") != 1 or "method" in received[-1]:
+        received.append(await asyncio.wait_for(messages.get(), 10))
+    assert received[-1]["result"]["content"][0]["text"] == "The client did not answer within 0.01 s"
+    methods = [message["method"] for message in received if "method" in message]
+    assert methods == ["sampling/createMessage", "notifications/cancelled"]
+    await connection.aclose()
+
+
+async def test_cancelled_call_cancels_its_question() -> None:
+    asked = asyncio.Event()
+
+    async def sample(ctx: Context) -> str:
+        return (await ctx.sample("Hello", max_tokens=5)).text
+
+    async def never(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with connect(make_server(sample), revision="2025-11-25", answers=never) as client:
+        call = asyncio.ensure_future(client.call("sample"))
+        await asked.wait()
+        call.cancel()
+        assert (await client.notification("notifications/cancelled"))["requestId"] == "1"
+
+
+async def test_open_questions_of_a_client_are_limited() -> None:
+    async def ask(ctx: Context) -> str:
+        return str((await ctx.elicit("How many?", int)).value)
+
+    sent: list[dict[str, Any]] = []
+    receive = lambda line: sent.append(json.loads(line))  # noqa: E731
+    connection, send = handshake(make_server(ask), receive, {"elicitation": {}})
+
+    def responses() -> dict[int, Any]:
+        return {message["id"]: message for message in sent if message.keys() & {"result", "error"}}
+
+    for number in range(1, MOST_OPEN + 2):
+        send("tools/call", {"name": "ask"}, id=number)
+    await until(lambda: MOST_OPEN + 1 in responses())
+    assert responses().keys() == {0, MOST_OPEN + 1}
+    error = responses()[MOST_OPEN + 1]["error"]
+    expected = f"Too many questions to this client are open ({MOST_OPEN})"
+    assert (error["code"], error["message"].split(";")[0]) == (-32603, expected)
+    send("notifications/cancelled", {"requestId": 1})
+    await until(lambda: len(connection.questions) < MOST_OPEN)
+    send("tools/call", {"name": "ask"}, id=1000)
+    await until(lambda: len(connection.questions) == MOST_OPEN)
+    assert 1000 not in responses()
+    await connection.aclose()
+
+
+# Pages
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_elicit_url_is_repeated_until_done(revision: str, clock: Clock) -> None:
+    done = [False, False, True]
+
+    async def pay(ctx: Context) -> str:
+        answer = await ctx.elicit_url("Pay", "https://example.com/pay", done=lambda: done.pop(0))
+        more = await ctx.elicit("A receipt?", bool)
+        return f"{answer.action} {more.value}"
+
+    answers = ScriptedAnswers(*[{"action": "accept"}] * 3, {"value": True})
+    if revision == "2026-07-28":
+        done += [True]  # the last round looks again
+    async with connect(make_server(pay), revision=revision, answers=answers) as client:
+        assert (await client.call("pay")).text == "accept True"
+        pages = [params for _, params in answers.requests[:3]]
+        assert {params["url"] for params in pages} == {"https://example.com/pay"}
+        if revision == "2025-11-25":
+            completed = await client.notification("notifications/elicitation/complete")
+            assert completed["elicitationId"] == pages[0]["elicitationId"]
+        else:
+            assert "elicitationId" not in pages[0]
+
+
+PAGE = "https://example.com/pay"
+NOT_DONE = "The user agreed to visit the page, but what is needed was not done there within {} s"
+
+
+class AcceptingUser:
+    """Accepts each form and page at once, and counts the pages."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+
+    def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if params.get("mode") != "url":
+            return {"action": "accept", "content": {"value": 7}}
+        self.pages += 1
+        return {"action": "accept"}
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_elicit_url_never_done_fails_after_question_timeout(revision: str, clock: Clock) -> None:
+    server, short = Server("till"), Server("till", question_timeout=50)
+
+    def never() -> bool:
+        clock.now += 100
+        return False
+
+    @server.tool
+    async def pay(ctx: Context) -> str:
+        await ctx.elicit_url("Pay", PAGE, done=never)
+        return "paid"
+
+    server.prompt(pay)
+
+    @short.tool
+    def pay_in_thread(ctx: Context) -> str:
+        try:
+            ctx.sync.elicit_url("Pay", PAGE, done=never)
+        except AnswerError as error:
+            return f"gave up: {error}"
+        return "paid"
+
+    accepting = AcceptingUser()
+    async with connect(server, revision=revision, answers=accepting) as client:
+        result = await client.call("pay")
+        assert (result.is_error, result.text) == (True, NOT_DONE.format(600))
+        # The time begins with the first acceptance, before `done` is called.
+        assert accepting.pages == 6
+        with pytest.raises(ProtocolError) as error:
+            await client.get_prompt("pay")
+        assert (error.value.code, error.value.message) == (-32603, NOT_DONE.format(600))
+    async with connect(short, revision=revision, answers=accepting) as client:
+        assert (await client.call("pay_in_thread")).text == f"gave up: {NOT_DONE.format(50)}"
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_elicit_url_time_begins_with_the_first_acceptance(revision: str, clock: Clock) -> None:
+    looks: list[float] = []
+
+    async def pay(ctx: Context) -> str:
+        def done() -> bool:
+            looks.append(clock.now)
+            clock.now += 500
+            return len(looks) == 2
+
+        await ctx.elicit_url("Pay", PAGE, done=done)
+        return "paid"
+
+    def hesitate(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        clock.now += 90 if looks else 590  # within the time that a question may be open
+        return {"action": "accept"}
+
+    async with connect(make_server(pay), revision=revision, answers=hesitate) as client:
+        assert (await client.call("pay")).text == "paid"
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_elicit_url_time_is_counted_for_each_page(revision: str, clock: Clock) -> None:
+    visits: dict[str, int] = {}
+
+    async def pay(ctx: Context) -> str:
+        for name in ("first", "second", "third"):
+
+            def done(name: str = name) -> bool:
+                if visits.get(name, 0) < 2:
+                    clock.now += 250
+                    visits[name] = visits.get(name, 0) + 1
+                    return False
+                return True
+
+            await ctx.elicit_url("Pay", f"{PAGE}/{name}", done=done)
+        return "paid"
+
+    accepting = AcceptingUser()
+    async with connect(make_server(pay), revision=revision, answers=accepting) as client:
+        assert (await client.call("pay")).text == "paid"
+    assert accepting.pages == 9
+
+
+async def test_elicit_url_undone_in_a_later_round_has_its_time_again(clock: Clock) -> None:
+    looks = [False, True, *[False] * 6]
+
+    async def pay(ctx: Context) -> str:
+        def done() -> bool:
+            clock.now += 200
+            return looks.pop(0)
+
+        await ctx.elicit_url("Pay", PAGE, done=done)
+        await ctx.elicit("Receipt?", int)
+        return "paid"
+
+    accepting = AcceptingUser()
+    async with connect(make_server(pay), answers=accepting) as client:
+        assert (await client.call("pay")).text == NOT_DONE.format(600)
+    # Twice until it was done, and twice more when it was not any longer.
+    assert accepting.pages == 4
+
+
+async def test_elicit_url_unavailable_leaves_its_key_unused() -> None:
+    async def name(ctx: Context) -> str:
+        try:
+            await ctx.elicit_url("Log in", "https://example.com", key="who")
+        except (AnswerError, MissingCapabilityError):
+            return (await ctx.elicit("Who?", str, key="who")).value
+        return ""
+
+    for revision in ["2025-06-18", *REVISIONS]:
+        capabilities = {"elicitation": {"form": {}}}
+        answers = ScriptedAnswers({"value": "Ada"})
+        assert await call_tool(make_server(name), answers, revision, capabilities=capabilities) == "Ada", (
+            revision
+        )
+
+
+# Roots
+
+POSIX = {
+    "file:///srv/ada": "/srv/ada",
+    "file:///srv/ada/": "/srv/ada/",
+    "FILE:///srv/ada": "/srv/ada",
+    "file:/srv/ada": "/srv/ada",
+    "file://localhost/srv/ada": "/srv/ada",
+    "file:///srv/ada/my%20notes/100%25/%C3%A9t%C3%A9": "/srv/ada/my notes/100%/été",
+    "file:///srv/ada/été": "/srv/ada/été",
+    "file:///a%23b%3Fc": "/a#b?c",
+    "file:///": "/",
+    "file:///not%zzencoded": "/not%zzencoded",
+    "file://server/share/x": None,
+}
+WINDOWS = {
+    "file:///C:/Users/ada": "C:/Users/ada",
+    "file:///c%3A/Users/Ada%20L": "c:/Users/Ada L",
+    "file:///C:": "C:/",
+    "file:///C:/": "C:/",
+    "file://localhost/C:/x": "C:/x",
+    "file://server/share/x": "//server/share/x",
+    "file:////server/share/x": "//server/share/x",
+    "file:///srv/ada": None,
+}
+NOT_A_FILE = [
+    *("https://example.com/srv/ada", "git+ssh://example.com/x", "/srv/ada", "file:", "file:ada", "file://"),
+    *("file:///srv/ada?version=1", "file:///srv/ada#L1", "file:///home/%00ada"),
+]
+
+
+def test_file_path_reads_posix_and_windows_uris() -> None:
+    nothing = dict.fromkeys([*NOT_A_FILE, ""])
+    faults = [
+        (uri, is_windows, actual)
+        for is_windows, table in ((False, POSIX | nothing), (True, WINDOWS | nothing))
+        for uri, expected in table.items()
+        if (actual := file_path(uri, is_windows=is_windows)) != expected
+    ]
+    assert not faults
+
+
+@pytest.mark.skipif(os.name == "nt", reason="file names are bytes on POSIX alone")
+def test_root_path_keeps_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    odd.mkdir()
+    path = Root(odd.as_uri()).path
+    assert path is not None
+    assert path.is_dir()
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_list_roots_has_paths_of_files_only(tmp_path: Path, revision: str) -> None:
+    (tmp_path / "my notes").mkdir()
+    (tmp_path / "my notes" / "a.txt").write_text("a")
+
+    async def files(ctx: Context) -> list[str]:
+        paths = [root.path for root in await ctx.list_roots()]
+        return [file.name for path in paths if path is not None for file in path.iterdir()]
+
+    answers = ScriptedAnswers(
+        {"roots": [{"uri": (tmp_path / "my notes").as_uri()}, {"uri": "https://example.com"}]}
+    )
+    assert "a.txt" in await call_tool(make_server(files), answers, revision)

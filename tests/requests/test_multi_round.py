@@ -1,0 +1,378 @@
+"""Rounds of stateless requests: what `requestState` carries, what runs in each round, and which questions are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from base64 import urlsafe_b64decode
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, Elicit, ProtocolError, Server, ToolError
+from mcpkit.common.installation import install_command
+from mcpkit.testing import connect
+from tests.helpers.clock import Clock
+from tests.helpers.elicitation import REVISIONS, City, ScriptedAnswers, call_tool, make_server
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "a secret of the tests"
+OLD = "an older secret of the tests"
+NAME = {"name": {"action": "accept", "content": {"value": "Ada Lovelace"}}}
+PIN = {"pin": {"action": "accept", "content": {"value": 1815}}}
+NOT_ISSUED = (
+    "requestState cannot be taken: it is none that this server has given. Make the request again without it"
+)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("mcpkit.calls.asking.multi_round.time.time", clock)
+    return clock
+
+
+def login_server(secret: str | list[str] = SECRET, **options: Any) -> Server:
+    server = Server("login", secret=secret, **options)
+
+    @server.tool
+    async def sign_in(ctx: Context) -> str:
+        name = (await ctx.elicit("Who?", str, key="name")).value
+        ticket = await ctx.once("ticket", lambda: "ticket-4711")
+        pin = (await ctx.elicit("PIN?", int, key="pin")).value
+        return f"{name} {ticket} {pin}"
+
+    @server.tool
+    async def long(ctx: Context, size: int) -> str:
+        await ctx.once("long", lambda: "x" * size)
+        return (await ctx.elicit("Who?", str)).value
+
+    return server
+
+
+async def make_round(server: Server, name: str = "sign_in", **more: Any) -> dict[str, Any]:
+    async with connect(server, capabilities={"elicitation": {}}) as client:
+        return await client.request("tools/call", {"name": name, "arguments": {}, **more})
+
+
+async def second_state(server: Server) -> str:
+    """Return a state with an answer and the value of `once`."""
+    return str((await make_round(server, inputResponses=NAME))["requestState"])
+
+
+# States
+
+
+async def test_responses_without_a_state_are_used_and_unknown_keys_ignored() -> None:
+    server = login_server()
+    result = await make_round(server, inputResponses={**NAME, **PIN, "other": {"x": 1}})
+    assert result["content"][0]["text"] == "Ada Lovelace ticket-4711 1815"
+    result = await make_round(server, inputResponses={"other": {}})
+    assert (result["resultType"], list(result["inputRequests"])) == ("input_required", ["name"])
+    for responses in (5, [], "x", {"name": 5}, {"name": None}):
+        with pytest.raises(ProtocolError) as error:
+            await make_round(server, inputResponses=responses)
+        assert error.value.code == -32602, responses
+
+
+@pytest.mark.parametrize("encrypt_state", [False, True])
+async def test_state_is_accepted_by_servers_with_the_secret(encrypt_state: bool) -> None:
+    def make(secret: Any) -> Server:
+        return login_server(secret, encrypt_state=encrypt_state)
+
+    old = await second_state(make(OLD))
+    result = await make_round(make([SECRET, OLD]), inputResponses=PIN, requestState=old)
+    assert result["content"][0]["text"] == "Ada Lovelace ticket-4711 1815"
+    new = await second_state(make([SECRET, OLD]))
+    assert (await make_round(make(SECRET), inputResponses=PIN, requestState=new))["resultType"] == "complete"
+    for server in (make(SECRET), login_server(OLD, encrypt_state=not encrypt_state)):
+        with pytest.raises(ProtocolError) as error:
+            await make_round(server, inputResponses=PIN, requestState=old)
+        assert (error.value.code, error.value.message) == (-32602, NOT_ISSUED)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ("", "none that this server has given"),
+        ("ä", "none that this server has given"),
+        (5, "expected the string"),
+    ],
+)
+async def test_state_that_is_malformed_is_refused(state: Any, message: str) -> None:
+    with pytest.raises(ProtocolError, match=message) as error:
+        await make_round(login_server(), requestState=state)
+    assert error.value.code == -32602
+
+
+async def test_state_of_another_request_is_refused() -> None:
+    server = login_server()
+    state = (await make_round(server))["requestState"]
+    for change in ({"name": "long"}, {"arguments": {"x": 1}}):
+        with pytest.raises(ProtocolError, match="another request") as error:
+            await make_round(server, **{"requestState": state, **change})
+        assert error.value.code == -32602
+
+
+async def test_state_expires_after_question_timeout(clock: Clock) -> None:
+    clock.now = 1000.9
+    server = login_server(question_timeout=0.5)
+    state = (await make_round(server))["requestState"]
+    clock.now = 1001.3
+    assert "inputRequests" in await make_round(server, inputResponses=NAME, requestState=state)
+    for clock.now in (1001.5, 4e9):
+        with pytest.raises(ProtocolError, match="expired"):
+            await make_round(server, inputResponses=NAME, requestState=state)
+
+
+@pytest.mark.parametrize("answers", [{}, {"pin": {"action": "accept", "content": {"value": "perhaps"}}}])
+async def test_state_expiry_is_extended_by_answers_that_fit_only(
+    clock: Clock, answers: dict[str, Any]
+) -> None:
+    server = login_server(question_timeout=600)
+
+    async def next_round(result: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:
+        return await make_round(server, requestState=result["requestState"], inputResponses=answers)
+
+    result = await make_round(server)
+    clock.now += 500
+    result = await next_round(result, NAME)
+    clock.now += 500  # the answer has begun another 600 seconds
+    result = await next_round(result, answers)
+    clock.now += 99
+    result = await next_round(result, answers)
+    assert (await next_round(result, PIN))["content"][0]["text"] == "Ada Lovelace ticket-4711 1815"
+    clock.now += 2
+    with pytest.raises(ProtocolError, match="it has expired"):
+        await next_round(result, PIN)
+
+
+async def test_state_encrypted_is_unreadable_and_plain_is_json() -> None:
+    plain = json.loads(urlsafe_b64decode(await second_state(login_server()))[32:])
+    assert sorted(plain) == ["answered", "asked", "exp", "home", "id", "of", "once", "round", "until"]
+    assert (plain["answered"]["name"][1], plain["once"]) == (NAME["name"], {"ticket": "ticket-4711"})
+    server = login_server(encrypt_state=True)
+    packed = urlsafe_b64decode(await second_state(server))
+    assert [
+        text for text in (b"Ada", b"Lovelace", b"ticket", b"4711", b"answered", b"name") if text in packed
+    ] == []
+    first = (await make_round(server))["requestState"]
+    states = [(await make_round(server, requestState=first))["requestState"] for _ in range(10)]
+    assert len({state[:16] for state in states}) == 10
+
+
+@pytest.mark.parametrize("encrypt_state", [False, True])
+async def test_state_is_limited_to_16_kib(encrypt_state: bool) -> None:
+    server = login_server(encrypt_state=encrypt_state)
+    state = (await make_round(server, "long", arguments={"size": 11_900}))["requestState"]
+    assert 15_000 < len(state) <= 16 * 1024
+    again = await make_round(server, "long", arguments={"size": 11_900}, requestState=state)
+    assert again["resultType"] == "input_required"
+    with pytest.raises(ProtocolError, match=r"^Internal error \(ref "):
+        await make_round(server, "long", arguments={"size": 12_200})
+
+
+def test_encrypt_state_without_cryptography_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    login_server()
+    with pytest.raises(ImportError) as error:
+        login_server(encrypt_state=True)
+    assert str(error.value) == f"encryption needs cryptography. Run: {install_command('crypto')}"
+
+
+async def test_lists_have_no_rounds() -> None:
+    async with connect(login_server(), capabilities={"elicitation": {}}) as client:
+        for method in ("tools/list", "server/discover"):
+            result = await client.request(method, {"inputResponses": {}, "requestState": "x"})
+            assert result["resultType"] == "complete"
+
+
+# What runs in a round
+
+
+async def test_once_runs_once_and_the_rest_in_each_round() -> None:
+    counts = {"once": 0, "each": 0}
+    ids: set[str] = set()
+
+    async def order(ctx: Context) -> str:
+        counts["each"] += 1
+        ids.add(ctx.call_id)
+
+        async def place() -> dict[str, int]:
+            counts["once"] += 1
+            return {"number": 7}
+
+        placed = await ctx.once("order", place)
+        size = (await ctx.elicit("Size?", int)).value
+        colour = (await ctx.elicit("Colour?", str)).value
+        return f"{placed['number']} {size} {colour}"
+
+    answers = ScriptedAnswers({"value": 1}, {"value": "red"})
+    assert await call_tool(make_server(order), answers, "2026-07-28") == "7 1 red"
+    assert (counts, len(ids)) == ({"once": 1, "each": 3}, 1)
+
+
+@pytest.mark.parametrize("is_swapped", [True, False])
+async def test_question_that_differs_between_rounds_is_refused_and_logged(
+    is_swapped: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds: list[int] = []
+
+    async def fickle(ctx: Context) -> str:
+        rounds.append(1)
+        name = (await ctx.elicit("Who?", str)).value
+        questions = [Elicit(f"Where does {name} live?", City), Elicit(f"How old is {name}?", int)]
+        if len(rounds) == 3:
+            questions = questions[::-1] if is_swapped else [Elicit("Where?", City), questions[1]]
+        await ctx.ask(*questions)
+        return ""
+
+    answers = ScriptedAnswers({"value": "Ada L."}, {"name": "London", "days": 1}, {"value": 36})
+    text = await call_tool(make_server(fickle), answers, "2026-07-28")
+    assert text.startswith("-32602: The handler is not deterministic: under '#2' it asked something else")
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    now = (
+        "elicitation/create(value), was another one in an earlier round, in which '#3' was this one"
+        if is_swapped
+        else "elicitation/create(name, days), was another one in an earlier round, which did not have this one"
+    )
+    assert record.getMessage() == f"tools/call 'fickle' is not deterministic: the question '#2', now {now}"
+    assert "in fickle" in str(record.stack_info)
+    assert "Ada" not in caplog.text
+    assert "London" not in caplog.text
+
+
+async def test_questions_with_keys_may_change_their_order_between_rounds() -> None:
+    order = ["a", "b"]
+
+    async def fickle(ctx: Context) -> str:
+        order.reverse()
+        return " ".join(sorted([(await ctx.elicit(each, str, key=each)).value for each in order]))
+
+    answers = ScriptedAnswers({"value": "1"}, {"value": "2"})
+    assert await call_tool(make_server(fickle), answers, "2026-07-28") == "1 2"
+
+
+# Questions of which the handler catches the end of the round
+
+
+async def gather(ctx: Context) -> str:
+    both = [ctx.elicit("Who?", str), ctx.elicit("Whose?", str)]
+    return " ".join([repr(each) for each in await asyncio.gather(*both, return_exceptions=True)])
+
+
+async def leave_to_a_task(ctx: Context) -> str:
+    task = asyncio.ensure_future(ctx.elicit("Who?", str))
+    await asyncio.wait([task])
+    return "none" if task.exception() else repr(task.result())
+
+
+async def catch_everything(ctx: Context) -> str:
+    try:
+        return repr(await ctx.elicit("Who?", str))
+    except BaseException:
+        return "none"
+
+
+def leave_to_a_thread(ctx: Context) -> str:
+    with ThreadPoolExecutor() as pool:
+        future = pool.submit(ctx.sync.elicit, "Who?", str)
+    return "none" if future.exception() else repr(future.result())
+
+
+ADA = "Answer('accept', 'Ada')"
+
+
+@pytest.mark.parametrize("function", [gather, leave_to_a_task, catch_everything, leave_to_a_thread])
+@pytest.mark.parametrize(
+    ("revision", "options"), [("2025-11-25", {}), ("2026-07-28", {}), ("2026-07-28", {"timeout": 60.0})]
+)
+async def test_question_that_a_tool_catches_is_sent(
+    revision: str,
+    function: Callable[[Context], Any],
+    options: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = make_server(function, name="work", **options)
+    answers = ScriptedAnswers({"value": "Ada"}, {"value": "Ada"})
+    expected = f"{ADA} {ADA}" if function is gather else ADA
+    assert await call_tool(server, answers, revision) == expected
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    if revision == "2026-07-28":
+        keys = "'#1', '#2'" if function is gather else "'#1'"
+        (warning,) = warnings
+        assert warning.startswith(
+            f"tools/call 'work' has returned although the client has still to answer {keys}; it is asked all the same."
+        )
+    else:
+        assert warnings == []
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_question_that_a_prompt_or_resource_catches_is_sent(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("asking")
+
+    @server.prompt
+    async def greet(ctx: Context) -> str:
+        return await catch_everything(ctx)
+
+    @server.resource("notes://all")
+    async def every(ctx: Context) -> str:
+        return await catch_everything(ctx)
+
+    @server.resource("notes://{kind}")
+    async def notes(kind: str, ctx: Context) -> str:
+        return await catch_everything(ctx)
+
+    answers = ScriptedAnswers({"value": "Ada"}, {"value": "Bob"}, {"value": "Eve"})
+    async with connect(server, revision=revision, answers=answers) as client:
+        assert (await client.get_prompt("greet"))[0]["content"]["text"] == ADA
+        assert (await client.read("notes://all"))[0]["text"] == ADA.replace("Ada", "Bob")
+        assert (await client.read("notes://day"))[0]["text"] == ADA.replace("Ada", "Eve")
+    if revision == "2026-07-28":
+        handlers = ["prompts/get 'greet'", "resources/read 'notes://all'", "resources/read 'notes://day'"]
+        assert [record.getMessage().partition(" has returned")[0] for record in caplog.records] == handlers
+
+
+async def test_question_of_a_task_left_running_is_sent() -> None:
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def ask(ctx: Context) -> str:
+        tasks.append(asyncio.ensure_future(ctx.elicit("Who?", str)))
+        await asyncio.sleep(0)
+        return "done"
+
+    answers = ScriptedAnswers({"value": "Ada"})
+    assert await call_tool(make_server(ask), answers, "2026-07-28") == "done"
+    assert len(answers.requests) == 1
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_question_caught_goes_before_an_invalid_result_and_after_an_error(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def count(ctx: Context) -> int:
+        (answer,) = await asyncio.gather(ctx.elicit("How many?", int), return_exceptions=True)
+        return answer if isinstance(answer, BaseException) else answer.value  # type: ignore[return-value]
+
+    assert await call_tool(make_server(count), ScriptedAnswers({"value": 3}), revision) == "3"
+    caplog.clear()
+
+    async def fail(ctx: Context) -> str:
+        await asyncio.gather(ctx.elicit("Who?", str), return_exceptions=True)
+        raise ToolError("no paper left")
+
+    answers = ScriptedAnswers({"value": "Ada"})
+    assert await call_tool(make_server(fail), answers, revision) == "error: no paper left"
+    assert len(answers.requests) == (revision == "2025-11-25")
+    assert caplog.records == []

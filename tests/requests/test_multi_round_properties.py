@@ -1,0 +1,508 @@
+"""Properties of `requestState` and of answers: only states that the server issued are accepted, no answer breaks it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from hashlib import sha256
+from typing import Any, Literal, NamedTuple
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from mcpkit import Context, Elicit, ListRoots, ProtocolError, Sample, Server
+from mcpkit.engine.connection import Connection
+from mcpkit.state.keys import Keys
+from mcpkit.testing import connect
+from tests.helpers.pipe import META, settle, stateless_meta
+
+SECRET = "a secret of sixteen bytes and more"
+OTHER = "another secret of many bytes"
+CAPABILITIES = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+MAC = 32
+
+bounded = settings(max_examples=150, deadline=None)
+
+
+@dataclass
+class City:
+    name: str
+    days: int = 1
+
+
+class Request(NamedTuple):
+    method: str
+    params: dict[str, Any]
+
+
+class Issued(NamedTuple):
+    """A state and the request that it was issued for."""
+
+    request: Request
+    state: str
+    is_encrypted: bool = False
+
+
+PLAN = Request("tools/call", {"name": "plan", "arguments": {}})
+FIRST = {"city": {"action": "accept", "content": {"name": "Rome", "days": 3}}}
+SECOND = {
+    "warm": {"action": "accept", "content": {"value": True}},
+    "words": {"role": "assistant", "model": "m", "content": {"type": "text", "text": "mild"}},
+    "roots": {"roots": [{"uri": "file:///a", "name": "A"}]},
+}
+REQUESTS = [
+    PLAN,
+    Request("tools/call", {"name": "plan", "arguments": {"why": ""}}),
+    Request("tools/call", {"name": "plan", "arguments": {"why": None}}),
+    Request("tools/call", {"name": "plan"}),
+    Request("tools/call", {"name": "twin", "arguments": {}}),
+    Request("prompts/get", {"name": "plan", "arguments": {}}),
+    Request("prompts/get", {"name": "plan"}),
+    Request("resources/read", {"uri": "plan://a"}),
+    Request("resources/read", {"uri": "plan://b"}),
+]
+
+
+def make_server(
+    runs: list[str], *, name: str = "rounds", secret: str = SECRET, encrypt_state: bool = False
+) -> Server:
+    """Make a server of which all handlers ask the same first question, and record that they run."""
+    server = Server(name, secret=secret, question_timeout=86_400, encrypt_state=encrypt_state)
+
+    async def begin(ctx: Context) -> City:
+        runs.append(ctx.method)
+        city = (await ctx.elicit("Which city?", City, key="city")).value
+        assert (type(city.name), type(city.days)) == (str, int)
+        return city
+
+    @server.tool
+    async def plan(ctx: Context, why: str | None = None) -> str:
+        city = await begin(ctx)
+        number = await ctx.once("number", lambda: 7)
+        warm, words, roots = await ctx.ask(
+            Elicit(f"Is {city.name} warm?", bool, key="warm"),
+            Sample("Say hello", max_tokens=9, key="words"),
+            ListRoots(key="roots"),
+        )
+        assert (type(warm.value), type(words.text)) == (bool, str)
+        return f"{city.days} {number} {len(roots)}"
+
+    @server.tool
+    async def twin(ctx: Context) -> str:
+        return (await begin(ctx)).name
+
+    @server.prompt(name="plan")
+    async def plan_prompt(ctx: Context) -> str:
+        return (await begin(ctx)).name
+
+    @server.resource("plan://{which}")
+    async def plan_resource(which: str, ctx: Context) -> str:
+        return (await begin(ctx)).name
+
+    return server
+
+
+@contextmanager
+def no_errors_logged() -> Iterator[None]:
+    records: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
+    loggers = [logging.getLogger("mcpkit"), logging.getLogger("asyncio")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+    assert records == []
+
+
+class Outcome(NamedTuple):
+    """Result or error of a round, and the handlers that ran."""
+
+    result: dict[str, Any] | None
+    error: ProtocolError | None
+    runs: list[str]
+
+
+def make_round(request: Request, more: Mapping[str, Any], **options: Any) -> Outcome:
+    runs: list[str] = []
+
+    async def run() -> Outcome:
+        async with connect(make_server(runs, **options), capabilities=CAPABILITIES) as client:
+            try:
+                result = await client.request(request.method, {**request.params, **more})
+            except ProtocolError as error:
+                return Outcome(None, error, runs)
+            return Outcome(result, None, runs)
+
+    with no_errors_logged():
+        return asyncio.run(run())
+
+
+def state_of(outcome: Outcome) -> str:
+    assert outcome.result is not None, outcome.error
+    assert outcome.result["resultType"] == "input_required"
+    return str(outcome.result["requestState"])
+
+
+@functools.cache
+def issued(*, is_encrypted: bool = False) -> tuple[Issued, ...]:
+    """Return a state for each request, and one of a second round."""
+    options = {"encrypt_state": is_encrypted}
+    states = [Issued(each, state_of(make_round(each, {}, **options)), is_encrypted) for each in REQUESTS]
+    second = {"inputResponses": FIRST, "requestState": states[0].state}
+    return (*states, Issued(PLAN, state_of(make_round(PLAN, second, **options)), is_encrypted))
+
+
+@st.composite
+def any_issued(draw: st.DrawFn, *, is_encrypted: bool | None = None) -> Issued:
+    if is_encrypted is None:
+        is_encrypted = draw(st.booleans())
+    return draw(st.sampled_from(issued(is_encrypted=is_encrypted)))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+# States
+
+
+@bounded
+@given(any_issued(), st.data())
+def test_state_is_accepted_with_its_request_in_any_order_and_meta(
+    given_: Issued, data: st.DataObject
+) -> None:
+    names = data.draw(st.permutations(list(given_.request.params)))
+    request = Request(given_.request.method, {name: given_.request.params[name] for name in names})
+    meta = data.draw(st.dictionaries(st.text("abc", min_size=1, max_size=5), json_values, max_size=2))
+    more = {"requestState": given_.state, "_meta": {"x/y": meta}}
+    outcome = make_round(request, more, encrypt_state=given_.is_encrypted)
+    assert state_of(outcome)
+    assert outcome.runs == [given_.request.method]
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> Issued:
+    """An issued state of which the text was changed."""
+    request, state, is_encrypted = draw(any_issued())
+    at = draw(st.integers(0, len(state) - 1))
+    end = draw(st.integers(at, min(at + 8, len(state))))
+    packed = bytearray(urlsafe_b64decode(state))
+    packed[draw(st.integers(0, len(packed) - 1))] ^= 1 << draw(st.integers(0, 7))
+    other = draw(any_issued(is_encrypted=is_encrypted)).state
+    character = draw(st.sampled_from("Aa0_-=+/ \n.\0é"))
+    texts = [
+        *(urlsafe_b64encode(packed).decode(), state[:at], state[at:], state[:at] + state[end:]),
+        *(state[:at] + character + state[at:], state[:at] + character + state[at + 1 :]),
+        *(state[:at] + other[at:], state + other, state * 2, state + "=", state.rstrip("="), state + "\n"),
+        *(" " + state, state.swapcase(), state.replace("-", "+").replace("_", "/")),
+    ]
+    text = draw(st.sampled_from(texts))
+    assume(text not in {each.state for each in issued(is_encrypted=is_encrypted)})
+    return Issued(request, text, is_encrypted)
+
+
+@st.composite
+def forged(draw: st.DrawFn) -> Issued:
+    """A state with other content, and each signature that others can make."""
+    request, state, _ = draw(any_issued(is_encrypted=False))
+    packed = urlsafe_b64decode(state)
+    mac, content = packed[:MAC], json.loads(packed[MAC:])
+    optional = {
+        "exp": st.integers(0, 2**60),
+        "id": st.text(max_size=30),
+        "of": st.sampled_from([content["of"], "", "0" * 32]),
+        "asked": st.dictionaries(st.sampled_from(["city", "warm"]), json_values, max_size=2),
+        "answered": st.just({"city": ["x", FIRST["city"]]}) | json_values,
+        "once": st.just({"number": 8}),
+    }
+    content |= draw(st.fixed_dictionaries({}, optional=optional))
+    data = json.dumps(content, separators=(",", ":")).encode()
+    assume(data != packed[MAC:])
+    signatures = [
+        *(mac, b"", bytes(MAC), draw(st.binary(min_size=MAC, max_size=MAC)), sha256(data).digest()),
+        Keys(OTHER, "rounds").sign("requestState 1", data),
+        Keys(SECRET, "other").sign("requestState 1", data),
+        Keys(SECRET, "rounds").sign("Mcp-Session-Id", data),
+        Keys(SECRET, "rounds").sign("requestState 1", packed[MAC:]),
+    ]
+    return Issued(request, urlsafe_b64encode(draw(st.sampled_from(signatures)) + data).decode())
+
+
+invented = (
+    st.text()
+    | st.text("ABCabc019-_=")
+    | st.binary(max_size=300).map(lambda data: urlsafe_b64encode(data).decode())
+    | st.integers(10_000, 3_000_000).map(lambda size: "A" * (size // 4 * 4))
+    | json_values.filter(lambda value: value is not None)
+    | st.sampled_from(["", "=", "A" * 43 + "=", urlsafe_b64encode(bytes(MAC) + b"{}").decode()])
+)
+
+
+@settings(bounded, max_examples=600)
+@given(damaged() | forged() | st.builds(Issued, st.just(PLAN), invented, st.booleans()))
+def test_state_not_issued_is_refused(given_: Issued) -> None:
+    check_refused(given_, given_.request, {"encrypt_state": given_.is_encrypted})
+
+
+@bounded
+@given(
+    any_issued(), st.sampled_from(REQUESTS), st.sampled_from(["secret", "name", "encrypt_state", "request"])
+)
+def test_state_of_another_server_or_request_is_refused(
+    given_: Issued, request: Request, differs: str
+) -> None:
+    others = {"secret": OTHER, "name": "other", "encrypt_state": not given_.is_encrypted}
+    options = {"encrypt_state": given_.is_encrypted}
+    if differs == "request":
+        assume(request != given_.request)
+    else:
+        request = given_.request
+        options |= {differs: others[differs]}
+    check_refused(given_, request, options)
+
+
+def check_refused(given_: Issued, request: Request, options: dict[str, Any]) -> None:
+    outcome = make_round(request, {"inputResponses": FIRST, "requestState": given_.state}, **options)
+    assert outcome.error is not None, outcome.result
+    assert outcome.error.code == -32602
+    assert outcome.error.message.startswith("requestState")
+    assert outcome.runs == []
+
+
+# Responses
+
+
+@st.composite
+def changed(draw: st.DrawFn, value: Any) -> Any:
+    """A JSON value with one of its members left out, put in or replaced, at any depth."""
+    if isinstance(value, dict) and value and draw(st.booleans()):
+        name = draw(st.sampled_from(sorted(value)))
+        how: Literal["drop", "add", "change"] = draw(st.sampled_from(["drop", "add", "change"]))
+        if how == "drop":
+            return {key: each for key, each in value.items() if key != name}
+        if how == "add":
+            return {**value, draw(st.text(max_size=8)): draw(json_values)}
+        return {**value, name: draw(changed(value[name]))}
+    if isinstance(value, list) and value and draw(st.booleans()):
+        return [draw(changed(value[0])), *value[1:], draw(json_values)]
+    return draw(st.just(value) | json_values | st.sampled_from(["accept", "decline", "cancel", "Rome", 3]))
+
+
+responses = st.sampled_from([FIRST, SECOND, {**FIRST, **SECOND}]).flatmap(changed) | json_values
+
+
+@settings(bounded, max_examples=400)
+@given(responses, st.sampled_from([None, 0, -1]))
+@example(FIRST, 0)
+@example({**FIRST, "x" * 2_000_000: {}}, None)
+@example({**FIRST, "other": {"x": "x" * 2_000_000}}, None)
+@example({**FIRST, **SECOND, "words": {**SECOND["words"], "model": "x" * 2_000_000}}, None)
+def test_responses_end_in_a_result_more_questions_or_invalid_params(
+    responses: Any, which: int | None
+) -> None:
+    more = {"inputResponses": responses}
+    if which is not None:
+        more["requestState"] = issued()[which].state
+    result, error, _ = make_round(PLAN, more)
+    if error is not None:
+        assert error.code == -32602
+        return
+    assert result is not None
+    if result["resultType"] == "input_required":
+        assert set(result["inputRequests"]) <= {"city", "warm", "words", "roots"}
+        assert result["inputRequests"]
+    elif result.get("isError"):
+        assert result["content"][0]["text"] in {"The user declined", "The user cancelled"}
+    else:
+        assert result["resultType"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("responses", "which"), [({**FIRST, **SECOND}, None), ({**FIRST, **SECOND}, 0), (SECOND, -1)]
+)
+def test_responses_that_fit_lead_to_the_result(responses: Any, which: int | None) -> None:
+    """Otherwise the properties above could hold because no response is ever used."""
+    more = {"inputResponses": responses}
+    if which is not None:
+        more["requestState"] = issued()[which].state
+    result = make_round(PLAN, more).result
+    assert result is not None
+    assert result["content"][0]["text"] == "3 7 1"
+
+
+def test_responses_too_long_for_the_next_state_are_refused() -> None:
+    for size in (9_000, 50_000):
+        long = {"city": {"action": "accept", "content": {"name": "x" * size}}}
+        error = make_round(PLAN, {"inputResponses": long}).error
+        assert error is not None, size
+        assert (error.code, error.message[:33]) == (-32602, "inputResponses: expected at most "), size
+
+
+# Answers over the wire
+
+
+@dataclass
+class Form:
+    name: str
+    age: int
+    weight: float = 1.0
+    kind: Literal["a", "b"] = "a"
+    born: date | None = None
+    is_new: bool = False
+
+
+NAMES = [*Form.__dataclass_fields__, *("__proto__", "constructor", "__class__", "__dict__", "self", "value")]
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**20)
+    | st.sampled_from([10**4000, 1e308, "", "a", "c", "x" * 300_000, "2020-02-30", "\x00", "\U0010ffff"])
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=8,
+)
+FITTING = {"name": "ada", "age": 36}
+CONTENTS = (
+    VALUES
+    | st.just(json.loads("[" * 150 + "]" * 150))
+    | st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=6).map(lambda more: FITTING | more)
+)
+ANSWERS = (
+    VALUES
+    | st.builds(lambda content: {"action": "accept", "content": content}, CONTENTS)
+    | st.builds(lambda action, content: {"action": action, "content": content}, VALUES, CONTENTS)
+    | st.builds(lambda role, content: {"role": role, "content": content, "model": "m"}, VALUES, VALUES)
+    | st.builds(lambda roots: {"roots": roots}, VALUES)
+)
+KINDS = st.sampled_from(["form", "url", "sample", "roots"])
+
+
+class Host:
+    """A client at the wire, and a server of which the tool `ask` sends a question of the given kind."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.server = Server("asking", secret="secret " * 8)
+        self.server.tool(self.ask)
+        self.out: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.connection = Connection(self.server, lambda line: self.out.put_nowait(json.loads(line)))
+
+    async def ask(self, kind: str, ctx: Context) -> str:
+        if kind == "form":
+            self.values.append((await ctx.elicit("Who?", Form)).value)
+        elif kind == "url":
+            await ctx.elicit_url("Look", "https://example.com/")
+        elif kind == "sample":
+            assert isinstance((await ctx.sample("Say", max_tokens=5)).text, str)
+        else:
+            assert all(isinstance(root.uri, str) for root in await ctx.list_roots())
+        return "asked"
+
+    def send(self, **message: Any) -> None:
+        self.connection.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    async def receive(self) -> dict[str, Any]:
+        return await asyncio.wait_for(self.out.get(), 10)
+
+    async def request(self, id_: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self.send(id=id_, method=method, params=params)
+        while (message := await self.receive()).get("id") != id_:
+            pass
+        return message
+
+    def check(self, response: dict[str, Any]) -> None:
+        """Check that a response is short and no internal error, and that the tool got values of its types."""
+        text = json.dumps(response)
+        assert "Internal error" not in text
+        assert len(text) < 20_000, "what does not fit is not sent back whole"
+        for value in self.values:
+            assert (type(value), type(value.name), type(value.age)) == (Form, str, int)
+            assert value.kind in {"a", "b"}
+            assert isinstance(value.weight, float | int)
+            assert value.born is None or type(value.born) is date
+
+
+def run_attack(attack: Callable[[Host], Awaitable[None]]) -> None:
+    """Run an attack; the server must log no error, hold nothing afterwards, and serve on."""
+
+    async def run() -> None:
+        host = Host()
+        async with host.server.running():
+            await attack(host)
+            assert "result" in await host.request(9, "tools/list", {"_meta": stateless_meta()})
+            assert host.out.empty()
+            await host.connection.aclose()
+        assert host.server.engine.runtime.running.taken == 0
+
+    with no_errors_logged():
+        asyncio.run(run())
+
+
+@settings(max_examples=100)
+@given(KINDS, st.lists(st.tuples(ANSWERS, st.sampled_from(["once", "twice", "other first"])), max_size=4))
+def test_hostile_answers_in_a_session_end_the_call_once(kind: str, answers: list[tuple[Any, str]]) -> None:
+    async def attack(host: Host) -> None:
+        info = {"clientInfo": {"name": "host", "version": "1"}, "capabilities": CAPABILITIES}
+        await host.request(0, "initialize", {"protocolVersion": "2025-11-25", **info})
+        host.send(method="notifications/initialized")
+        host.send(id=1, method="tools/call", params={"name": "ask", "arguments": {"kind": kind}})
+        remaining = iter(answers)
+        questions: list[Any] = []
+        while "method" in (message := await host.receive()):
+            if "id" not in message:
+                continue
+            questions.append(message["id"])
+            answer, how = next(remaining, ({"action": "decline"}, "once"))
+            if how == "other first":
+                for other in (0, "x", None, f"{message['id']}x"):
+                    host.send(id=other, result=answer)
+            for _ in range(2 if how == "twice" else 1):
+                host.send(id=message["id"], result=answer)
+        host.check(message)
+        for id_ in questions:  # after the end
+            host.send(id=id_, result={"action": "accept", "content": FITTING})
+        await settle()
+
+    run_attack(attack)
+
+
+@settings(max_examples=100)
+@given(KINDS, ANSWERS, st.none() | VALUES, st.booleans())
+def test_hostile_answers_in_rounds_end_each_request(
+    kind: str, answer: Any, others: Any, is_right: bool
+) -> None:
+    async def attack(host: Host) -> None:
+        meta = stateless_meta() | {META + "clientCapabilities": CAPABILITIES}
+        params: dict[str, Any] = {"name": "ask", "arguments": {"kind": kind}, "_meta": meta}
+        first = await host.request(1, "tools/call", params)
+        assert first["result"]["resultType"] == "input_required"
+        (key,) = first["result"]["inputRequests"]
+        responses = {key: answer} if is_right else others
+        if is_right and isinstance(others, dict):
+            responses = others | responses
+        params["inputResponses"] = responses
+        # Without a state it answers nothing.
+        for more in ({"requestState": first["result"]["requestState"]}, {}):
+            response = await host.request(2, "tools/call", params | more)
+            host.check(response)
+            assert response.get("error", {"code": -32602})["code"] == -32602
+
+    run_attack(attack)

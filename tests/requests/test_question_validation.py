@@ -1,0 +1,466 @@
+"""Questions and keys that are written wrong: the error names the mistake and what to write instead."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal, Optional
+
+import pytest
+from pydantic import Field
+
+from mcpkit import (
+    Answer,
+    Audio,
+    Context,
+    Elicit,
+    ElicitUrl,
+    RegistrationError,
+    ResourceLink,
+    Sample,
+    ToolError,
+    user,
+)
+from mcpkit.common.errors import InputRequired
+from mcpkit.middleware import CallNext, Request, Result
+from mcpkit.testing import connect
+from tests.helpers.elicitation import REVISIONS, ScriptedAnswers, call_tool, make_server
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class City:
+    name: str
+
+
+@dataclass
+class Wishes:
+    meals: list[Literal["lunch", "dinner"]]
+
+
+def clock() -> str:
+    return "noon"
+
+
+LONG_KEY = "key must be a string of 1 to 100 characters"
+ANY: Any = None  # mistakes of authors have no types
+INVALID: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "value for a type": (
+        lambda: Elicit("Which city?", City("Rome")),  # type: ignore[call-overload]
+        RegistrationError,
+        r"a form asks for a type, such as a dataclass .*, not for City\(name='Rome'\)",
+    ),
+    "schema for a type": (
+        lambda: Elicit("Which city?", {"type": "object"}),  # type: ignore[call-overload]
+        RegistrationError,
+        'the JSON Schema of a form says {"type": "object", "properties": ',
+    ),
+    "optional type": (
+        lambda: Elicit("Which city?", Optional[City]),  # noqa: UP045 - as some write it
+        RegistrationError,
+        "leave `None` out: an `Answer` that is not accepted has no value",
+    ),
+    "union with None": (lambda: Elicit("City?", City | None), RegistrationError, "leave `None` out"),
+    "arguments swapped": (
+        lambda: Elicit(str, "Which city?"),  # type: ignore[call-overload]
+        TypeError,
+        "message must be a string, got",
+    ),
+    "number for a message": (
+        lambda: ElicitUrl(3, "https://example.org"),  # type: ignore[arg-type]
+        TypeError,
+        "message must be a string, got",
+    ),
+    "number for a key": (lambda: Elicit("A?", str, key=3), ValueError, LONG_KEY),  # type: ignore[arg-type]
+    "empty key": (lambda: Elicit("A?", str, key=""), ValueError, LONG_KEY),
+    "long key": (lambda: Elicit("A?", str, key="k" * 101), ValueError, LONG_KEY),
+    "key of another question": (
+        lambda: Elicit("Who?", str, key="#1"),
+        ValueError,
+        "key must not begin with #, as those of questions without one do",
+    ),
+    "message without JSON": (
+        lambda: Sample([user("Hello"), user({"a": object()})], max_tokens=5),
+        ValueError,
+        r"messages\[1\]\.content\.a has no form in JSON: an object; return",
+    ),
+    "number for messages": (
+        lambda: Sample(3, max_tokens=5),  # type: ignore[arg-type]
+        TypeError,
+        "messages are a string, or a list of user",
+    ),
+    "message for messages": (
+        lambda: Sample(user("Hello"), max_tokens=5),  # type: ignore[arg-type]
+        TypeError,
+        "messages are a string, or a list of user",
+    ),
+    "resource link": (
+        lambda: Sample([user(ResourceLink("notes://day", "day"))], max_tokens=5),
+        TypeError,
+        "a model is sent text, image, audio, .*, not resource_link",
+    ),
+    "unknown content": (
+        lambda: Sample([{"role": "user", "content": {"type": "video"}}], max_tokens=5),  # type: ignore[list-item]
+        TypeError,
+        "not video",
+    ),
+    "content as text": (
+        lambda: Sample([{"role": "user", "content": "Hello"}], max_tokens=5),  # type: ignore[list-item]
+        TypeError,
+        "messages are written user",
+    ),
+    "no content": (
+        lambda: Sample([{"role": "user"}], max_tokens=5),  # type: ignore[list-item]
+        TypeError,
+        "messages are written user",
+    ),
+    "function for a tool": (
+        lambda: Sample("Hello", max_tokens=5, tools=[clock]),  # type: ignore[list-item]
+        TypeError,
+        "tools are written as tools/list shows them, each a dict",
+    ),
+}
+
+
+def test_question_constructor_invalid_argument_raises() -> None:
+    faults = []
+    for name, (make, error, message) in INVALID.items():
+        try:
+            with pytest.raises(error, match=message):
+                make()
+        except (AssertionError, Exception, pytest.fail.Exception) as fault:
+            faults.append((name, fault))
+    assert not faults
+
+
+TOOL_RESULT: Any = {"role": "user", "content": [{"type": "tool_result", "toolUseId": "1", "content": []}]}
+
+
+@pytest.mark.parametrize(
+    ("message", "revision", "kind"),
+    [
+        (user(Audio(data=b"la", mime_type="audio/wav")), "2024-11-05", "audio"),
+        (TOOL_RESULT, "2025-06-18", "tool_result"),
+    ],
+)
+async def test_sample_content_that_the_revision_lacks_is_named(
+    message: Any, revision: str, kind: str
+) -> None:
+    async def sample(ctx: Context) -> str:
+        return (await ctx.sample([message], max_tokens=5)).text
+
+    text = await call_tool(make_server(sample), ScriptedAnswers(), revision)
+    assert text == f"error: The client cannot be asked this: revision {revision} has no {kind} in sampling"
+
+
+PATTERN = "revision 2026-07-28 has no `pattern` for a text"
+CHOICE = "revision 2025-06-18 has no multiple choice"
+
+
+@pytest.mark.parametrize(
+    ("type_", "revision", "lack", "advice"),
+    [
+        (Wishes, "2025-06-18", CHOICE, f"Wishes: the field 'meals' cannot be asked: {CHOICE}; ask for"),
+        (
+            Annotated[str, Field(pattern="^a")],
+            "2026-07-28",
+            PATTERN,
+            "has no `pattern` for a text; describe the pattern in words",
+        ),
+    ],
+)
+async def test_elicit_type_that_the_revision_lacks_is_named_and_logged(
+    type_: Any, revision: str, lack: str, advice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def plan(ctx: Context) -> str:
+        return (await ctx.elicit("What do you want?", type_)).action
+
+    text = await call_tool(make_server(plan), ScriptedAnswers(), revision)
+    assert text == f"error: The client cannot be asked this: {lack}"
+    assert advice in caplog.text
+
+
+ALL_FOUR = "write ctx.ask(Elicit(...), ElicitUrl(...), Sample(...), ListRoots())"
+NOT_QUESTIONS: dict[str, Callable[[Context], Any]] = {
+    "a str: write ctx.ask(Elicit('A?', bool)), or another type that is to be entered": lambda ctx: "A?",
+    "a coroutine: write ctx.ask(Elicit(...), ...), as ctx.elicit(...) asks by itself": (
+        lambda ctx: ctx.elicit("A?", bool)
+    ),
+    "a coroutine: write ctx.ask(ListRoots(...), ...), as ctx.list_roots(...) asks by itself": (
+        lambda ctx: ctx.list_roots()
+    ),
+    "a list: write ctx.ask(*questions)": lambda ctx: [Elicit("A?", bool), Elicit("B?", bool)],
+    f"the class Elicit: {ALL_FOUR}": lambda ctx: Elicit,
+    f"an Answer: {ALL_FOUR}": lambda ctx: Answer("accept", "a password"),
+}
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("problem", NOT_QUESTIONS)
+async def test_ask_without_questions_names_what_it_takes(revision: str, problem: str) -> None:
+    async def ask(ctx: Context) -> str:
+        wrong = NOT_QUESTIONS[problem](ctx)
+        try:
+            # A coroutine that stays open would be warned of, which fails the test.
+            await ctx.ask(Elicit("First?", bool), wrong, ctx.sample("Hello", max_tokens=5))  # type: ignore[arg-type]
+        except TypeError as error:
+            return str(error)
+        return ""
+
+    text = await call_tool(make_server(ask), ScriptedAnswers(), revision)
+    assert text == f"ctx.ask takes questions, not {problem}"
+
+
+async def test_sync_ask_without_questions_names_what_it_takes() -> None:
+    def ask(ctx: Context) -> str:
+        try:
+            ctx.sync.ask("A?")  # type: ignore[arg-type]
+        except TypeError as error:
+            return str(error)
+        return ""
+
+    text = await call_tool(make_server(ask), ScriptedAnswers(), "2026-07-28")
+    assert text.startswith("ctx.ask takes questions, not a str: write ctx.ask(Elicit('A?', bool))")
+
+
+async def is_paid() -> bool:
+    return True
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize(("make", "kind"), [(lambda: True, "a bool"), (is_paid, "a coroutine")])
+async def test_elicit_url_done_must_be_a_function(revision: str, make: Callable[[], Any], kind: str) -> None:
+    async def pay(ctx: Context) -> str:
+        try:
+            await ctx.elicit_url("Pay", "https://example.com", done=make())
+        except TypeError as error:
+            return str(error)
+        return ""
+
+    answers = ScriptedAnswers()
+    assert await call_tool(make_server(pay), answers, revision) == (
+        f"done= takes a function that says whether it is done, not {kind}: write done=is_paid, or done=lambda: ..."
+    )
+    assert answers.requests == []
+
+
+async def test_input_required_that_is_caught_explains_itself() -> None:
+    caught: list[BaseException] = []
+
+    async def ask(ctx: Context) -> str:
+        question = asyncio.ensure_future(ctx.elicit("Whom?", str))
+        await asyncio.wait([question])
+        error = question.exception()
+        assert error is not None
+        caught.append(error)
+        raise error
+
+    async with connect(make_server(ask), capabilities={"elicitation": {}}) as client:
+        result = await client.request("tools/call", {"name": "ask", "arguments": {}})
+    assert result["resultType"] == "input_required"
+    assert isinstance(caught[0], InputRequired)
+    assert "let this pass" in str(caught[0])
+
+
+# Keys: each is used once in a run of the handler
+
+USED = (
+    "there is a {what} with the key {key!r} in this call already: each needs a key of its own, "
+    'in a loop for example f"{key}-{{number}}"'
+)
+QUESTION_USED = USED.format(what="question", key="more")
+ONCE_USED = USED.format(what="ctx.once", key="order")
+
+
+async def ask_in_a_loop(ctx: Context) -> None:
+    while (await ctx.elicit("Another?", bool, key="more")).value:
+        pass
+
+
+async def ask_at_once(ctx: Context) -> None:
+    await ctx.ask(Elicit("This?", bool, key="more"), Elicit("That?", bool, key="more"))
+
+
+async def ask_pages(ctx: Context) -> None:
+    for _ in range(2):
+        await ctx.elicit_url("Pay", "https://example.com", key="more")
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize(
+    ("function", "answer"),
+    [(ask_in_a_loop, {"value": True}), (ask_at_once, {}), (ask_pages, {"action": "accept"})],
+)
+async def test_question_key_used_twice_raises(revision: str, function: Any, answer: dict[str, Any]) -> None:
+    async def ask(ctx: Context) -> str:
+        try:
+            await function(ctx)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    assert await call_tool(make_server(ask), ScriptedAnswers(answer), revision) == QUESTION_USED
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("is_concurrent", [True, False])
+async def test_once_key_used_twice_runs_one_function(revision: str, is_concurrent: bool) -> None:
+    done: list[int] = []
+
+    async def order(ctx: Context) -> str:
+        async def place() -> None:
+            await asyncio.sleep(0)
+            done.append(1)
+
+        if is_concurrent:
+            both = [ctx.once("order", place), ctx.once("order", place)]
+            return str((await asyncio.gather(*both, return_exceptions=True))[1])
+        await ctx.once("order", place)
+        try:
+            await ctx.once("order", place)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    assert await call_tool(make_server(order), ScriptedAnswers(), revision) == ONCE_USED
+    assert done == [1]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_keys_of_questions_and_once_are_apart(revision: str) -> None:
+    async def order(ctx: Context) -> str:
+        # Explicit keys never are those that questions without one get.
+        named = [(await ctx.elicit("Who?", str, key=f"q{n}")).value for n in (1, 2)]
+        names = " ".join(named + [(await ctx.elicit("Who?", str)).value for _ in range(2)])
+        size = (await ctx.elicit("Size?", int, key="order")).value
+        return f"{names} {await ctx.once('order', lambda: 7)} {size}"
+
+    answers = ScriptedAnswers(*[{"value": each} for each in ("a", "b", "c", "d", 1)])
+    assert await call_tool(make_server(order), answers, revision) == "a b c d 7 1"
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_keys_are_free_again_when_a_middleware_repeats_the_call(revision: str) -> None:
+    runs: list[str] = []
+
+    async def name(ctx: Context) -> str:
+        who = (await ctx.elicit("Who?", str, key="who")).value
+        await ctx.once("order", lambda: 7)
+        runs.append(who)
+        if len(runs) == 1:
+            raise ToolError("not yet")
+        return who
+
+    server = make_server(name)
+
+    @server.middleware("tools/call")
+    async def twice(request: Request, call_next: CallNext) -> Result:
+        result = await call_next(request)
+        return await call_next(request) if result.get("isError") else result
+
+    assert await call_tool(server, ScriptedAnswers({"value": "Ada"}, {"value": "Ada"}), revision) == "Ada"
+    assert runs == ["Ada", "Ada"]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_once_function_that_failed_may_be_repeated_under_its_key(revision: str, is_async: bool) -> None:
+    tries: list[int] = []
+
+    def place() -> int:
+        tries.append(1)
+        if len(tries) < 3:
+            raise OSError("no connection")
+        return len(tries)
+
+    async def order(ctx: Context) -> str:
+        number = None
+        while number is None:
+            with contextlib.suppress(OSError):
+                number = await ctx.once("order", place)
+        return f"{number} {(await ctx.elicit('Size?', int)).value}"
+
+    def order_in_thread(ctx: Context) -> str:
+        number = None
+        while number is None:
+            with contextlib.suppress(OSError):
+                number = ctx.sync.once("order", place)
+        return f"{number} {ctx.sync.elicit('Size?', int).value}"
+
+    server = make_server(order if is_async else order_in_thread)
+    assert await call_tool(server, ScriptedAnswers({"value": 4}), revision) == "3 4"
+    assert len(tries) == 3
+
+
+# Values of `ctx.once`: those that come back in a later round as they are
+
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+NOT_JSON: list[tuple[Any, str]] = [
+    ((1, 2), "a tuple"),
+    (date(2026, 7, 28), "a date"),
+    (Decimal("1.5"), "a Decimal"),
+    ({1, 2}, "a set"),
+    (City("Rome"), "a City"),
+    (Path("/srv"), f"a {type(Path()).__name__}"),
+    (b"raw", "a bytes"),
+    (object(), "an object"),
+    ("\ud800", "a str"),
+    (float("nan"), "a float"),
+    ([1, (2, 3)], "a list that holds something else"),
+    ({1: "one"}, "a dict that holds something else"),
+    (LOOP, "a list that holds something else"),
+]
+JSON: list[Any] = [None, True, 0, 10**30, 1.5, "Ä\n😀", [], [1, [None]], {"a": {"b": [1.0]}}]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_once_value_that_is_not_json_raises(revision: str, is_async: bool) -> None:
+    errors: list[str] = []
+
+    async def order(ctx: Context) -> None:
+        for number, (value, _) in enumerate(NOT_JSON):
+            with pytest.raises(TypeError) as error:
+                await ctx.once(f"order {number}", lambda value=value: value)
+            errors.append(str(error.value))
+        for key in (3, "", "k" * 101):
+            with pytest.raises(ValueError, match=LONG_KEY):
+                await ctx.once(key, lambda: 7)  # type: ignore[arg-type]
+
+    def order_in_thread(ctx: Context) -> None:
+        for number, (value, _) in enumerate(NOT_JSON):
+            with pytest.raises(TypeError) as error:
+                ctx.sync.once(f"order {number}", lambda value=value: value)
+            errors.append(str(error.value))
+
+    assert await call_tool(make_server(order if is_async else order_in_thread), None, revision) == ""
+    assert errors == [
+        f"what ctx.once('order {number}', ...) calls has returned {kind}, which later rounds would not get as it "
+        "is: return a string, number, boolean or None, or a list or dict with string keys of these"
+        for number, (_, kind) in enumerate(NOT_JSON)
+    ]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_once_value_that_is_json_returns_unchanged_in_each_round(revision: str) -> None:
+    calls: list[int] = []
+    values: list[Any] = []
+
+    async def order(ctx: Context) -> str:
+        def place(value: Any) -> Any:
+            calls.append(1)
+            return value
+
+        values.extend([await ctx.once(f"key {n}", lambda v=v: place(v)) for n, v in enumerate(JSON)])
+        return (await ctx.elicit("Who?", str)).value
+
+    assert await call_tool(make_server(order), ScriptedAnswers({"value": "Ada"}), revision) == "Ada"
+    assert repr(values) == repr(JSON * (2 if revision == "2026-07-28" else 1))
+    assert len(calls) == len(JSON)

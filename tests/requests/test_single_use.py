@@ -1,0 +1,314 @@
+"""Components with `single_use=True`: each `requestState` is accepted once, in one process or in several."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from base64 import urlsafe_b64decode
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, Memory, ProtocolError, RegistrationError, Server
+from mcpkit.middleware import CallNext, Request, Result
+from mcpkit.testing import connect
+from tests.helpers.clock import Clock
+from tests.helpers.elicitation import REVISIONS
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "a secret of the tests"
+RESPONSES = {"size": {"action": "accept", "content": {"value": 7}}}
+REQUESTS = {
+    "tool": ("tools/call", {"name": "order", "arguments": {}}),
+    "prompt": ("prompts/get", {"name": "order"}),
+    "resource": ("resources/read", {"uri": "orders://all"}),
+    "resource template": ("resources/read", {"uri": "orders://of/ada"}),
+}
+USED = "requestState cannot be taken: it has been used already. Make the request again without it"
+
+
+class Shop:
+    """A server of which each kind of component asks for a size.
+
+    Attributes:
+        sold: The sizes of the calls that completed.
+    """
+
+    def __init__(self, single_use: bool = True, **options: Any) -> None:
+        self.sold: list[int] = []
+        self.server = server = Server("shop", secret=SECRET, **options)
+
+        async def order(ctx: Context) -> str:
+            size = (await ctx.elicit("Size?", int, key="size")).value
+            self.sold.append(size)
+            return f"size {size}"
+
+        async def orders_of(who: str, ctx: Context) -> str:
+            return await order(ctx)
+
+        server.tool(order, single_use=single_use)
+        server.prompt(order, single_use=single_use)
+        server.resource("orders://all", single_use=single_use)(order)
+        server.resource("orders://of/{who}", single_use=single_use)(orders_of)
+
+    async def round(self, kind: str = "tool", state: str | None = None, **more: Any) -> dict[str, Any]:
+        """Make one round of a request on a connection of its own."""
+        method, params = REQUESTS[kind]
+        if state is not None:
+            more = {"inputResponses": RESPONSES, "requestState": state, **more}
+        async with connect(self.server, capabilities={"elicitation": {}}) as client:
+            return await client.request(method, {**params, **more})
+
+    async def state(self, kind: str = "tool") -> str:
+        return str((await self.round(kind))["requestState"])
+
+
+class RecordingMemory(Memory):
+    """Records claims, which fail while `is_broken`, and wait until `expected` of them have come."""
+
+    def __init__(self, expected: int = 1, *, is_broken: bool = False) -> None:
+        super().__init__()
+        self.claims: list[tuple[str, float]] = []
+        self.is_broken = is_broken
+        self.expected = expected
+        self.all_there = asyncio.Event()
+
+    @property
+    def home(self) -> str:
+        return "db.internal:6379/0"
+
+    async def claim(self, key: str, ttl: float) -> bool:
+        if self.is_broken:
+            raise TimeoutError("the store at 10.0.0.1")
+        self.claims.append((key, ttl))
+        if len(self.claims) >= self.expected:
+            self.all_there.set()
+        await self.all_there.wait()
+        return await super().claim(key, ttl)
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+async def test_state_is_accepted_once_with_single_use_only(kind: str) -> None:
+    shop, plain = Shop(), Shop(single_use=False)
+    state, plain_state = await shop.state(kind), await plain.state(kind)
+    assert (await shop.round(kind, state))["resultType"] == "complete"
+    for _ in range(2):
+        assert (await plain.round(kind, plain_state))["resultType"] == "complete"
+        with pytest.raises(ProtocolError) as error:
+            await shop.round(kind, state)
+        assert (error.value.code, error.value.message) == (-32602, USED)
+    assert (shop.sold, plain.sold) == ([7], [7, 7])
+    await shop.round(kind, await shop.state(kind))
+    await shop.round(kind, inputResponses=RESPONSES)
+    assert shop.sold == [7, 7, 7]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_single_use_call_may_have_several_rounds(revision: str) -> None:
+    server = Server("shop", secret=SECRET)
+
+    @server.tool(single_use=True)
+    async def order(ctx: Context) -> str:
+        size = (await ctx.elicit("Size?", int)).value
+        return f"{size} {(await ctx.elicit('Pieces?', int)).value}"
+
+    def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return {"action": "accept", "content": {"value": len(params["message"])}}
+
+    async with connect(server, revision=revision, answers=answers) as client:
+        for _ in range(2):
+            assert (await client.call("order")).text == "5 7"
+
+
+async def test_state_with_equal_content_is_used_up_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop()
+    monkeypatch.setattr("time.time", lambda: 1e9)
+    entries = {"size": {"action": "accept", "content": {"value": "large"}}}
+    states = [await shop.state()]
+    for _ in range(2):
+        states.append((await shop.round(state=states[-1], inputResponses=entries))["requestState"])
+    assert (await shop.round(state=states[-1]))["resultType"] == "complete"
+    for state in states:
+        with pytest.raises(ProtocolError, match="used already"):
+            await shop.round(state=state)
+
+
+async def test_state_of_a_refused_request_is_not_used_up() -> None:
+    shop = Shop()
+    server = shop.server
+
+    @server.tool(single_use=True, requires="elicitation")
+    async def needs_forms(ctx: Context) -> str:
+        return str((await ctx.elicit("Size?", int, key="size")).value)
+
+    state = await shop.state()
+    with pytest.raises(ProtocolError, match="inputResponses"):
+        await shop.round(state=state, inputResponses=5)
+    with pytest.raises(ProtocolError, match="another request"):
+        await shop.round("prompt", state)
+    with pytest.raises(ProtocolError, match="none that this server has given"):
+        await shop.round(state=state + "x")
+    await shop.round(state=state)
+    assert shop.sold == [7]
+    call = {"name": "needs_forms", "arguments": {}}
+    async with connect(server) as unable, connect(server, capabilities={"elicitation": {}}) as able:
+        state = (await able.request("tools/call", call))["requestState"]
+        call |= {"inputResponses": RESPONSES, "requestState": state}
+        with pytest.raises(ProtocolError) as error:
+            await unable.request("tools/call", call)
+        assert error.value.code == -32021
+        assert (await able.request("tools/call", call))["content"][0]["text"] == "7"
+
+
+@pytest.mark.parametrize("ending", ["fails", "is cancelled"])
+async def test_state_is_used_up_when_the_handler_fails(ending: str) -> None:
+    server = Server("shop", secret=SECRET)
+    runs = 0
+    reached = asyncio.Event()
+
+    @server.tool(single_use=True)
+    async def order(ctx: Context) -> str:
+        await ctx.elicit("Size?", int, key="size")
+        nonlocal runs
+        runs += 1
+        reached.set()
+        if ending == "fails":
+            raise LookupError
+        await asyncio.Event().wait()
+        return ""
+
+    method, params = REQUESTS["tool"]
+    async with connect(server, capabilities={"elicitation": {}}) as client:
+        state = (await client.request(method, params))["requestState"]
+        params = {**params, "inputResponses": RESPONSES, "requestState": state}
+        call = asyncio.ensure_future(client.request(method, params))
+        await reached.wait()
+        if ending == "fails":
+            assert (await call)["isError"]
+        else:
+            call.cancel()
+        with pytest.raises(ProtocolError, match="used already"):
+            await client.request(method, params)
+    assert runs == 1
+
+
+async def test_state_is_claimed_once_when_a_middleware_repeats_the_call() -> None:
+    shop = Shop()
+
+    @shop.server.middleware
+    async def twice(request: Request, call_next: CallNext) -> Result:
+        await call_next(request)
+        return await call_next(request)
+
+    state = await shop.state()
+    assert (await shop.round(state=state))["content"][0]["text"] == "size 7"
+    assert shop.sold == [7, 7]
+    with pytest.raises(ProtocolError, match="used already"):
+        await shop.round(state=state)
+
+
+async def test_state_in_concurrent_requests_is_accepted_once() -> None:
+    shop = Shop(shared=RecordingMemory(expected=5))
+    state = await shop.state()
+    outcomes = await asyncio.gather(*(shop.round(state=state) for _ in range(5)), return_exceptions=True)
+    refused = [each for each in outcomes if isinstance(each, ProtocolError)]
+    assert [each.message for each in refused] == [USED] * 4
+    assert shop.sold == [7]
+
+
+async def test_state_is_claimed_by_its_digest_for_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RecordingMemory()
+    shop = Shop(shared=store, question_timeout=100)
+    clock = Clock()
+    monkeypatch.setattr("time.time", clock)
+    state = await shop.state()
+    clock.now += 30
+    await shop.round(state=state)
+    digest = hashlib.sha256(state.encode()).hexdigest()
+    expected = [(f"shop/requestState/{digest}", 70 + 300)]
+    assert store.claims == expected
+    assert b"internal" not in urlsafe_b64decode(state)
+    await shop.state()
+    await shop.round(inputResponses=RESPONSES)
+    await shop.round(inputResponses=RESPONSES, requestState=None)
+    plain = Shop(single_use=False, shared=store)
+    await plain.round(state=await plain.state())
+    assert store.claims == expected
+
+
+async def test_state_is_refused_as_long_as_it_has_not_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("time.time", clock)
+    shop = Shop(shared=Memory(clock), question_timeout=100)
+    state = await shop.state()
+    await shop.round(state=state)
+    while clock.now < 1100:
+        clock.now += 1
+        with pytest.raises(ProtocolError, match=r"used already|expired"):
+            await shop.round(state=state)
+
+
+async def test_state_is_refused_while_the_store_fails(caplog: pytest.LogCaptureFixture) -> None:
+    store = RecordingMemory(is_broken=True)
+    shop = Shop(shared=store)
+    state = await shop.state()
+    with caplog.at_level(logging.ERROR, "mcpkit"), pytest.raises(ProtocolError) as error:
+        await shop.round(state=state)
+    assert error.value.code == -32603
+    assert error.value.message == "It cannot be told whether requestState has been used; try again later"
+    assert "the shared store does not answer" in caplog.text
+    assert shop.sold == []
+    store.is_broken = False
+    await shop.round(state=state)
+    assert shop.sold == [7]
+
+
+async def test_state_is_accepted_once_by_servers_with_a_shared_store() -> None:
+    store = Memory()
+    first, second = Shop(shared=store), Shop(shared=store)
+    state = await first.state()
+    await second.round(state=state)
+    for shop in (first, second):
+        with pytest.raises(ProtocolError, match="used already"):
+            await shop.round(state=state)
+    assert (first.sold, second.sold) == ([], [7])
+
+
+async def test_state_without_a_shared_store_is_accepted_by_its_process(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first, second = Shop(), Shop()
+    state = await first.state()
+    with caplog.at_level(logging.WARNING, "mcpkit"), pytest.raises(ProtocolError) as error:
+        await second.round(state=state)
+    assert error.value.code == -32602
+    assert "this process cannot tell whether it has been used. Make the request again" in error.value.message
+    assert "Server(shared=...)" in caplog.text
+    await first.round(state=state)
+    assert (first.sold, second.sold) == ([7], [])
+    plain, other = Shop(single_use=False), Shop(single_use=False)
+    await other.round(state=await plain.state())
+    assert other.sold == [7]
+
+
+def test_single_use_must_be_a_boolean() -> None:
+    async def order() -> str:
+        return ""
+
+    for single_use in (1, None, "yes"):
+        with pytest.raises(RegistrationError, match="single_use is True or False"):
+            Server("shop").tool(order, single_use=single_use)  # type: ignore[call-overload]
+
+
+async def test_single_use_holds_for_an_included_server() -> None:
+    outer = Server("mall", secret=SECRET)
+    outer.include(Shop().server, prefix="shop")
+    method, params = "tools/call", {"name": "shop_order", "arguments": {}}
+    async with connect(outer, capabilities={"elicitation": {}}) as client:
+        state = (await client.request(method, params))["requestState"]
+        params = {**params, "inputResponses": RESPONSES, "requestState": state}
+        await client.request(method, params)
+        with pytest.raises(ProtocolError, match="used already"):
+            await client.request(method, params)
