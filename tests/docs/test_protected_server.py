@@ -31,11 +31,11 @@ import sys
 
 import httpx2
 
-from tests.helpers.authority_site import Forms
+from tests.helpers.oauth_flow import PageForms
 
 with httpx2.Client() as browser:
     page = browser.get(sys.argv[1])
-    [form] = [each for each in Forms(page.text).forms if each.get("user") == "ada"]
+    [form] = [each for each in PageForms(page.text).forms if each.get("user") == "ada"]
     browser.get(browser.post(sys.argv[1], data=form).headers["location"])
 """
 

@@ -24,6 +24,8 @@ from tests.helpers.node import node_search_path
 
 from .pages import ROOT
 
+pytestmark = pytest.mark.timeout(600)  # to build the site takes a minute of the processor
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:

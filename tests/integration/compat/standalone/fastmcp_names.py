@@ -1,7 +1,6 @@
 """Writes the public names of the installed package `fastmcp` as JSON to standard output.
 
-The Python of `.servers/fastmcp` runs it: `.servers/fastmcp/bin/python tests/compat/standalone/fastmcp_names.py >
-tests/compat/standalone/fastmcp_names.json`.
+The Python of `.servers/fastmcp` runs this file; its output is kept in `fastmcp_names.json`, beside it.
 """
 
 from __future__ import annotations
