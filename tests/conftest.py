@@ -119,9 +119,9 @@ def identity_provider() -> Iterator[IdentityProvider]:
         yield provider
 
 
-@pytest.fixture
-def hear_interrupts() -> Iterator[None]:
-    """Let the children hear SIGINT, also where this process was started in the background and ignores it."""
+@pytest.fixture(scope="session", autouse=True)
+def default_interrupts() -> Iterator[None]:
+    """Children react to SIGINT, also if this process was started in the background and ignores it."""
     before = signal.getsignal(signal.SIGINT)
     if before == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

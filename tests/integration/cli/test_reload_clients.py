@@ -134,7 +134,6 @@ def test_reload_clients_of_other_sdks_receive_edits(tmp_path: Path, environment:
     ],
     ids=["input", "SIGTERM", "SIGINT", "SIGKILL"],
 )
-@pytest.mark.usefixtures("hear_interrupts")
 async def test_reload_ends_child_process(tmp_path: Path, end: Callable[[Host], None], status: int) -> None:
     file = tmp_path / "server.py"
     file.write_text(SOURCE)

@@ -136,7 +136,7 @@ def lab(tmp_path: Path) -> Iterator[LabProcess]:
         lab.process.communicate(timeout=PATIENCE)
 
 
-def test_lab_starts_all_processes_and_ends_them_on_sigint(lab: LabProcess, hear_interrupts: None) -> None:
+def test_lab_starts_all_processes_and_ends_them_on_sigint(lab: LabProcess) -> None:
     assert len(lab.urls) == 2
     running = lab.children()
     assert [sum(word in each for each in running) for word in ("redis-server", "worker", "server.py")] == [

@@ -20,7 +20,6 @@ from tests.helpers.process_client import PATIENCE, ROOT, call, environment, line
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets and signals"),
-    pytest.mark.usefixtures("hear_interrupts"),
     pytest.mark.slow,
 ]
 

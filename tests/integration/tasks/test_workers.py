@@ -66,7 +66,6 @@ async def test_worker_logs_its_slots_and_runs_that_many_tasks(lab: TaskProcesses
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-@pytest.mark.usefixtures("hear_interrupts")
 async def test_signal_returns_running_tasks(number: int, lab: TaskProcesses) -> None:
     async with connect_client(lab) as client:
         first = await lab.worker()

@@ -413,7 +413,7 @@ LISTEN = request(
     ("parent", "number"),
     [("starlette", signal.SIGTERM), ("litestar", signal.SIGINT), ("django", signal.SIGTERM)],
 )
-def test_signal_ends_streams_and_leaves_lifespan(parent, number, hear_interrupts):
+def test_signal_ends_streams_and_leaves_lifespan(parent, number):
     with Served(from_text(PROGRAM + PARENTS[parent])) as server, httpx2.Client(timeout=30) as http:
         url = f"{server.origin}/x/mcp"
         assert call_word(http, url) == "here"

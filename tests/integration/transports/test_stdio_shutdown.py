@@ -16,7 +16,6 @@ from tests.helpers.raw_client import text_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),
-    pytest.mark.usefixtures("hear_interrupts"),
     pytest.mark.long,
 ]
 

@@ -19,7 +19,6 @@ from tests.helpers.raw_client import text_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="waits for processes that are not its children"),
-    pytest.mark.usefixtures("hear_interrupts"),
     pytest.mark.long,
 ]
 

@@ -102,7 +102,6 @@ def read_greeting(process: subprocess.Popen[bytes]) -> str:
     return "".join(lines)
 
 
-@pytest.mark.usefixtures("hear_interrupts")
 def test_terminal_shows_server_and_how_to_use_it(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(PROGRAM)
     with run_in_terminal("server.py", "--verbose", folder=tmp_path) as (process, keyboard):
