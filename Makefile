@@ -7,7 +7,7 @@ SECONDS ?= 600
 
 # What the tests of the package itself need beside it, and the libraries whose values they return. The anyio of an old
 # typing-extensions does not know pytest 9.2.
-TOOLS := 'anyio>=4.8' attrs 'httptools>=0.6' httpx 'httpx2>=2.0' 'hypothesis>=6.120' 'jsonschema[format-nongpl]>=4.23' 'pytest>=8.4,<9.2' 'pytest-timeout>=2.4' 'python-multipart>=0.0.9' 'uvloop>=0.21' msgspec numpy opentelemetry-sdk pandas polars sqlalchemy
+TOOLS := 'anyio>=4.8' attrs 'httptools>=0.6' httpx 'httpx2>=2.0' 'hypothesis>=6.120' 'jsonschema[format-nongpl]>=4.23' 'pytest>=8.4,<9.2' 'pytest-timeout>=2.4' 'pytest-xdist>=3.6' 'python-multipart>=0.0.9' 'uvloop>=0.21' msgspec numpy opentelemetry-sdk pandas polars sqlalchemy
 
 # Clients of others that exclude the versions of ours: each has an environment of its own. And servers of npm's, which
 # commands are tried against.
