@@ -1,0 +1,563 @@
+"""Limits of a call: its timeout, the number of calls of a component at a time, and both while a question is open."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpkit import Context, ProtocolError, RegistrationError, Server
+from mcpkit.calls.turn import Slots
+from mcpkit.common.errors import INTERNAL_ERROR
+from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
+from mcpkit.testing import Client, connect
+from tests.helpers.clock import Clock
+from tests.helpers.pipe import settle
+from tests.helpers.waiting import LoopClock, over, until
+
+pytestmark = pytest.mark.anyio
+
+SOON = 0.02
+TIMED_OUT = "timed out after 0.02 s"
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("s")
+
+
+async def wait_forever() -> str:
+    await asyncio.Event().wait()
+    return ""
+
+
+def running(server: Server) -> int:
+    return server.engine.runtime.running.taken
+
+
+# Timeouts
+
+
+async def test_timeout_is_an_error_of_tools_resources_and_prompts() -> None:
+    part, server = Server("part"), Server("s", timeout=SOON)
+    server.tool(wait_forever, concurrency=3)
+    server.resource("data://slow")(wait_forever)
+    server.prompt(wait_forever)
+    part.tool(wait_forever)
+    server.include(part, prefix="part")
+    async with connect(server) as client:
+        for name in ("wait_forever", "part_wait_forever"):
+            result = await client.call(name)
+            assert (result.is_error, result.text) == (True, TIMED_OUT)
+        for answer in (client.read("data://slow"), client.get_prompt("wait_forever")):
+            with pytest.raises(ProtocolError, match=r"timed out after 0\.02 s") as caught:
+                await answer
+            assert caught.value.code == INTERNAL_ERROR
+
+
+async def test_timeout_of_a_component_goes_before_that_of_the_server() -> None:
+    server, unlimited = Server("s", timeout=SOON), Server("s")
+
+    async def remaining(ctx: Context) -> float | None:
+        assert not ctx.cancelled
+        return None if ctx.deadline is None else ctx.deadline - time.monotonic()
+
+    server.tool(remaining, name="none", timeout=None)
+    server.tool(remaining, name="long", timeout=500)
+    unlimited.tool(remaining)
+    async with connect(server) as client, connect(unlimited) as other:
+        assert (await client.call("none")).structured is None
+        assert 400 < (await client.call("long")).structured <= 500
+        assert (await other.call("remaining")).structured is None
+
+
+async def test_timeout_not_reached_leaves_results_and_errors_unchanged() -> None:
+    server = Server("s", timeout=100)
+
+    @server.tool
+    async def fail() -> None:
+        raise KeyError("secret")
+
+    @server.tool
+    def leave() -> None:
+        raise SystemExit(3)
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with connect(server) as client:
+        assert (await client.call("add", {"a": 1, "b": 2})).text == "3"
+        for name in ("fail", "leave"):
+            assert "Internal error" in (await client.call(name)).text
+
+
+def test_limit_that_is_no_positive_number_is_refused() -> None:
+    def function() -> None: ...
+
+    for timeout in (0, -1, float("inf"), float("nan"), "5", True):
+        with pytest.raises(
+            RegistrationError, match="tool 'function': timeout is a positive number of seconds"
+        ):
+            Server("s").tool(function, timeout=timeout)  # type: ignore[call-overload]
+        with pytest.raises(ValueError, match="timeout is a positive number of seconds"):
+            Server("s", timeout=timeout)  # type: ignore[arg-type]
+    for concurrency in (0, -1, 1.5, "1", True):
+        with pytest.raises(RegistrationError, match="tool 'function': concurrency is the number of calls"):
+            Server("s").tool(function, concurrency=concurrency)  # type: ignore[call-overload]
+
+
+@pytest.mark.slow
+async def test_timeout_answers_though_the_function_suppresses_cancellation(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = asyncio.Event()
+    seen: list[Any] = []
+
+    @server.tool(timeout=SOON)
+    async def stubborn(ctx: Context) -> str:
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                seen.append(ctx.cancelled)
+                gc.collect()
+        try:
+            await ctx.progress(1)
+        except RuntimeError as error:
+            seen.append("has ended" in str(error))
+        raise ValueError("too late")
+
+    async with connect(server) as client:
+        assert (await client.call("stubborn")).text == TIMED_OUT
+        await until(lambda: seen == [True])
+        assert running(server) == 1  # it counts, so that such functions are bounded
+        gate.set()
+        await until(lambda: running(server) == 0)
+    assert seen == [True, True]
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], ValueError)
+
+
+async def test_timeout_of_a_thread_answers_and_leaves_it_running(server: Server) -> None:
+    clock = LoopClock()
+    started, gate, seen = threading.Event(), threading.Event(), []
+
+    @server.tool(timeout=100)
+    def block(ctx: Context) -> str:
+        started.set()
+        gate.wait(10)
+        deadline = ctx.deadline
+        seen.append((ctx.cancelled, deadline is not None and 0 < deadline - time.monotonic() <= 100))
+        return "dropped"
+
+    async with connect(server) as client:
+        call = asyncio.create_task(client.call("block"))
+        await asyncio.to_thread(started.wait, 10)
+        clock.ahead += 100
+        assert (await call).text == "timed out after 100 s"
+        assert server.engine.runtime.threads.given_up == 1
+        gate.set()
+        await until(lambda: server.engine.runtime.threads.given_up == 0)
+    assert seen == [(True, True)]
+
+
+async def test_cancelled_function_may_clean_up(server: Server) -> None:
+    started, gate, cleaned = asyncio.Event(), asyncio.Event(), []
+
+    async def work() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await gate.wait()
+            cleaned.append(1)
+
+    server.tool(work, name="short", timeout=SOON)
+    server.tool(work, name="long", timeout=100)
+    async with connect(server) as client:
+        assert (await client.call("short")).is_error
+        gate.set()
+        await until(lambda: cleaned)
+        gate.clear()
+        started.clear()
+        call = asyncio.create_task(client.call("long"))
+        await started.wait()
+        asyncio.get_running_loop().call_later(SOON, gate.set)
+    assert len(cleaned) == 2  # the end of the connection waited for it
+    assert running(server) == 0
+    with pytest.raises(ConnectionError):
+        await call
+
+
+async def test_timeout_begins_again_when_a_middleware_repeats_the_call(server: Server) -> None:
+    cancelled: list[bool] = []
+
+    @server.tool(timeout=SOON)
+    async def wait(ctx: Context) -> None:
+        cancelled.append(ctx.cancelled)
+        await asyncio.Event().wait()
+
+    @server.middleware("tools/call")
+    async def twice(request: ToolCall, call_next: CallTool) -> ToolCallResult:
+        await call_next(request)
+        return await call_next(request)
+
+    async with connect(server) as client:
+        assert (await client.call("wait")).text == TIMED_OUT
+    assert cancelled == [False, False]
+
+
+# Concurrency
+
+
+class Gates:
+    """A tool of which each call waits until the test opens its gate.
+
+    Attributes:
+        inside: The names of the calls that run, in order of arrival.
+        most: The largest number of calls at a time.
+    """
+
+    def __init__(self, server: Server, **options: Any) -> None:
+        self.inside: list[str] = []
+        self.most = 0
+        self._gates: dict[str, asyncio.Event] = {}
+        server.tool(self.work, **options)
+
+    async def work(self, name: str) -> str:
+        self._gates[name] = asyncio.Event()
+        self.inside.append(name)
+        self.most = max(self.most, len(self.inside))
+        try:
+            await self._gates[name].wait()
+        finally:
+            self.inside.remove(name)
+        return name
+
+    def call(self, client: Client, name: str, tool: str = "work") -> asyncio.Task[Any]:
+        return asyncio.create_task(client.call(tool, {"name": name}))
+
+    async def open(self, name: str) -> None:
+        await until(lambda: name in self.inside)
+        self._gates[name].set()
+
+
+@pytest.mark.parametrize(("concurrency", "timeout"), [(1, None), (1, 100), (2, None)])
+async def test_concurrency_lets_calls_wait_in_order(concurrency: int, timeout: float | None) -> None:
+    server = Server("s", timeout=timeout)
+    gates = Gates(server, concurrency=concurrency)
+    async with connect(server) as client:
+        calls = []
+        for name in "abcd":
+            calls.append(gates.call(client, name))
+            await asyncio.sleep(0)
+        for index, name in enumerate("abcd"):
+            await until(lambda index=index: gates.inside == list("abcd"[index : index + concurrency]))
+            await gates.open(name)
+        assert [(await call).text for call in calls] == list("abcd")
+    assert gates.most == concurrency
+
+
+async def test_concurrency_is_shared_by_copies_of_a_tool(server: Server) -> None:
+    part = Server("part")
+    gates = Gates(part, concurrency=1)
+    server.include(part)
+    server.include(part, prefix="other")
+    async with connect(server) as client:
+        first, second = gates.call(client, "a"), gates.call(client, "b", "other_work")
+        await until(lambda: running(server) == 2)
+        await settle()
+        assert gates.inside == ["a"]
+        for name in "ab":
+            await gates.open(name)
+        await asyncio.gather(first, second)
+
+
+async def test_concurrency_place_of_a_cancelled_call_goes_to_the_next(server: Server) -> None:
+    gates = Gates(server, concurrency=1)
+    async with connect(server) as client:
+        first = gates.call(client, "a")
+        await until(lambda: gates.inside == ["a"])
+        second, third = gates.call(client, "b"), gates.call(client, "c")
+        await until(lambda: running(server) == 3)
+        await over(second)
+        await gates.open("a")
+        await gates.open("c")
+        await asyncio.gather(first, third)
+        await until(lambda: running(server) == 0)
+    slots = Slots(1)
+    await slots.take()
+    waiting, last = asyncio.create_task(slots.take()), asyncio.create_task(slots.take())
+    await asyncio.sleep(0)
+    slots.give_back()  # to `waiting`, which runs in the next turn of the loop
+    await over(waiting)
+    await asyncio.wait_for(last, 10)
+
+
+async def test_concurrency_place_is_held_until_the_function_returns(server: Server) -> None:
+    gate = asyncio.Event()
+    started, thread_gate = threading.Event(), threading.Event()
+
+    @server.tool(concurrency=1, timeout=SOON)
+    async def stubborn() -> None:
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                continue
+
+    @server.tool(concurrency=1)
+    def block() -> str:
+        started.set()
+        thread_gate.wait(10)
+        return "done"
+
+    async with connect(server) as client:
+        assert (await client.call("stubborn")).text == TIMED_OUT
+        assert (await client.call("stubborn")).text == f"{TIMED_OUT} of waiting for earlier calls to end"
+        gate.set()
+        await until(lambda: running(server) == 0)
+        assert not (await client.call("stubborn")).is_error
+        first = asyncio.create_task(client.call("block"))
+        await asyncio.to_thread(started.wait, 10)
+        await over(first)
+        started.clear()
+        second = asyncio.create_task(client.call("block"))
+        await until(lambda: running(server) == 1)
+        await asyncio.sleep(SOON)
+        assert not started.is_set()
+        thread_gate.set()
+        assert (await second).text == "done"
+
+
+def test_slots_are_shared_between_event_loops() -> None:
+    slots = Slots(1)
+    running, most = 0, 0
+    lock = threading.Lock()
+
+    async def work() -> None:
+        nonlocal running, most
+        for _ in range(50):
+            await slots.take()
+            with lock:
+                running += 1
+                most = max(most, running)
+            await asyncio.sleep(0)
+            with lock:
+                running -= 1
+            slots.give_back()
+
+    threads = [threading.Thread(target=asyncio.run, args=(work(),)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    assert most == 1
+
+
+def test_slots_skip_a_loop_that_is_closed() -> None:
+    slots = Slots(1)
+
+    async def take_twice() -> None:
+        await slots.take()
+        loop.stop()
+        await slots.take()
+
+    loop = asyncio.new_event_loop()
+    left = loop.create_task(take_twice())
+    loop.run_forever()
+    loop.close()
+    slots.give_back()
+    asyncio.run(asyncio.wait_for(slots.take(), 10))
+    left._log_destroy_pending = False  # type: ignore[attr-defined]  # this is what the test is about
+
+
+# While a question is open
+
+
+async def test_deadline_moves_by_the_time_of_questions(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("mcpkit.calls.turn.time", SimpleNamespace(monotonic=clock))
+
+    @server.tool(timeout=100)
+    async def ask(ctx: Context) -> list[float | None]:
+        deadlines = [ctx.deadline]
+        clock.now += 1
+        async with ctx.call.paused():
+            deadlines.append(ctx.deadline)
+            clock.now += 10
+            async with ctx.call.paused():
+                clock.now += 10
+            deadlines.append(ctx.deadline)
+        clock.now += 1
+        deadlines.append(ctx.deadline)
+        return deadlines
+
+    async with connect(server) as client:
+        assert (await client.call("ask")).structured == [1100, 1100, 1120, 1120]
+
+
+async def test_timeout_is_paused_by_a_question(server: Server) -> None:
+    clock = LoopClock()
+    asked, answer, resumed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @server.tool(timeout=100)
+    async def ask(ctx: Context) -> None:
+        async with ctx.call.paused():
+            asked.set()
+            await answer.wait()
+        resumed.set()
+        await asyncio.Event().wait()
+
+    @server.tool
+    async def ask_without_limits(ctx: Context) -> str:
+        async with ctx.call.paused():
+            return "asked"
+
+    async with connect(server) as client:
+        assert (await client.call("ask_without_limits")).text == "asked"
+        call = asyncio.create_task(client.call("ask"))
+        await asked.wait()
+        clock.ahead += 1000
+        await settle()
+        assert not call.done()
+        answer.set()
+        await resumed.wait()
+        clock.ahead += 100
+        assert (await call).text == "timed out after 100 s"
+
+
+async def test_place_is_free_during_a_question_and_returns_before_later_calls(server: Server) -> None:
+    answer = asyncio.Event()
+    events: list[str] = []
+
+    @server.tool(concurrency=1)
+    async def ask(name: str, is_question: bool, ctx: Context) -> None:
+        events.append(f"{name} begins")
+        if is_question:
+            async with ctx.call.paused():
+                await answer.wait()
+            events.append(f"{name} goes on")
+        else:
+            answer.set()
+            await settle()
+        events.append(f"{name} ends")
+
+    async with connect(server) as client:
+        await asyncio.gather(
+            *(client.call("ask", {"name": each, "is_question": each == "a"}) for each in ("a", "b", "c"))
+        )
+    # A call that had a place before goes first: c came earlier than the answer, but has had none.
+    assert events == ["a begins", "b begins", "b ends", "a goes on", "a ends", "c begins", "c ends"]
+
+
+async def test_place_is_returned_when_a_question_is_cancelled(server: Server) -> None:
+    scopes: list[anyio.CancelScope] = []
+
+    @server.tool(concurrency=1)
+    async def time_out(ctx: Context) -> str:
+        async def question() -> None:
+            async with ctx.call.paused():
+                await asyncio.Event().wait()
+
+        try:
+            await asyncio.wait_for(question(), SOON)
+        except asyncio.TimeoutError:
+            return "no answer"
+        return "never"
+
+    @server.tool(concurrency=1)
+    async def cancel(ctx: Context) -> str:
+        with anyio.CancelScope() as scope:  # which cancels what is in it again and again
+            scopes.append(scope)
+            async with ctx.call.paused():
+                await asyncio.Event().wait()
+        return "done"
+
+    slots = slots_of(server, "cancel")
+    async with connect(server) as client:
+        answers = await asyncio.gather(*(client.call("time_out") for _ in range(3)))
+        assert [answer.text for answer in answers] == ["no answer"] * 3
+        call = asyncio.create_task(client.call("time_out"))
+        await until(lambda: running(server) == 1)
+        await over(call)
+        assert (await client.call("time_out")).text == "no answer"
+        calls = [asyncio.create_task(client.call("cancel")) for _ in range(3)]
+        await until(lambda: len(scopes) == 3)
+        await slots.take()
+        for scope in scopes:
+            scope.cancel()
+        await settle()
+        slots.give_back()
+        results = await asyncio.wait_for(asyncio.gather(*calls), 10)
+        assert [result.text for result in results] == ["done"] * 3
+    await asyncio.wait_for(slots.take(), 10)
+
+
+def slots_of(server: Server, name: str) -> Slots:
+    limits = server.tools[name]._limits
+    assert limits is not None
+    assert limits.slots is not None
+    return limits.slots
+
+
+async def test_place_is_shared_by_tasks_of_one_call(server: Server) -> None:
+    asked, first, again, second = (asyncio.Event() for _ in range(4))
+
+    @server.tool(concurrency=1)
+    async def ask(ctx: Context) -> str:
+        async def one() -> None:
+            async with ctx.call.paused():
+                asked.set()
+                await first.wait()
+
+        async def other() -> None:
+            await again.wait()
+            async with ctx.call.paused():
+                await second.wait()
+
+        await asyncio.gather(one(), other())
+        return "done"
+
+    slots = slots_of(server, "ask")
+    async with connect(server) as client:
+        call = asyncio.create_task(client.call("ask"))
+        await asked.wait()
+        await slots.take()  # as another call does
+        for event in (first, again, second):
+            event.set()
+            await settle()
+        assert not call.done()
+        slots.give_back()
+        assert (await asyncio.wait_for(call, 10)).text == "done"
+    await asyncio.wait_for(slots.take(), 10)
+
+
+async def test_place_is_not_taken_by_a_question_after_the_function(server: Server) -> None:
+    @server.tool(concurrency=1)
+    async def work() -> str:
+        return "done"
+
+    @server.middleware("tools/call")
+    async def ask_afterwards(request: ToolCall, call_next: CallTool) -> ToolCallResult:
+        result = await call_next(request)
+        async with request.ctx.call.paused():
+            pass
+        return result
+
+    async with connect(server) as client:
+        for _ in range(2):
+            assert (await asyncio.wait_for(client.call("work"), 10)).text == "done"
