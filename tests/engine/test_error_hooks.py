@@ -27,7 +27,7 @@ from mcpkit.common.errors import OutputError
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import Client, connect
 from tests.helpers.failing import BOTH, CALLS, BrokenError, make_server, told
-from tests.helpers.process_work import fail
+from tests.helpers.process_functions import fail
 from tests.helpers.raw_client import serving
 from tests.helpers.waiting import over
 from tests.helpers.work import Work

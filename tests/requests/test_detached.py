@@ -1,11 +1,13 @@
-"""A call that goes on alone: what it says, what it asks, and what comes of it."""
+"""Calls that a middleware detaches: they go on without their request, and end by themselves, cancelled or at shutdown."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,13 +17,16 @@ from mcpkit import Context, ElicitUrl, Extension, Principal, ProtocolError, Serv
 from mcpkit.common.errors import BusyError
 from mcpkit.middleware import CallNext, Detached, Request, Result
 from mcpkit.testing import Client, connect
+from mcpkit.transports import Connection
+from tests.helpers.pipe import stateless_meta
+from tests.helpers.process_functions import double
 from tests.helpers.scripted_transport import Mailbox
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-BOTH = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-CAN: dict[str, Any] = {
+REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+CAPABILITIES: dict[str, Any] = {
     "elicitation": {"form": {}, "url": {}},
     "roots": {},
     "extensions": {"com.example/jobs": {}},
@@ -29,18 +34,24 @@ CAN: dict[str, Any] = {
 
 
 class Jobs:
-    """A server that answers every request of a method with the number of a job.
+    """A server of which the requests of one method are answered at once, and go on.
 
     Attributes:
-        begun: The jobs, each with what it has said.
-        refused: What `detach` has raised.
+        begun: The detached calls, each with the channel that records its messages.
+        refused: The errors of `detach`.
+        events: The steps of `bake` and of the lifespan.
     """
 
     def __init__(self, method: str = "tools/call", **options: Any) -> None:
-        self.server = Server("s", **options)
+        self.server = Server("s", lifespan=self.lifespan, **options)
         self.begun: list[tuple[Detached, Mailbox]] = []
         self.refused: list[BaseException] = []
+        self.events: list[str] = []
         self.make: Callable[[Any], Any] = Mailbox
+        self.gate = asyncio.Event()
+        self.thread_gate = threading.Event()
+        self.server.tool(self.bake)
+        self.server.tool(self.stoppable)
 
         @self.server.middleware
         async def detach(request: Request, call_next: CallNext) -> Any:
@@ -54,35 +65,61 @@ class Jobs:
                 raise
             return {"content": [], "contents": [], "messages": []}
 
+    @asynccontextmanager
+    async def lifespan(self, server: Server) -> AsyncIterator[str]:
+        yield "oven"
+        self.events.append("lifespan left")
+
+    async def bake(self, ctx: Context) -> str:
+        self.events.append("begun")
+        try:
+            await ctx.progress(1, 2)
+            await self.gate.wait()
+            await ctx.progress(2, 2)
+        finally:
+            await asyncio.sleep(0)
+            self.events.append(f"ended in the {ctx.state}")
+        return "baked"
+
+    def stoppable(self, ctx: Context) -> None:
+        with ctx.sync.on_cancel(self.thread_gate.set):
+            self.events.append("in thread")
+            assert self.thread_gate.wait(10)
+        self.events.append("thread stopped")
+
     async def begin(self, client: Client, name: str, **arguments: Any) -> tuple[Detached, Mailbox]:
-        """Begin a job, which is answered at once."""
+        params = {"name": name, "arguments": arguments, "_meta": {"progressToken": "p"}}
         count = len(self.begun)
-        await client.request("tools/call", {"name": name, "arguments": arguments})
+        await client.request("tools/call", params)
         (job,) = self.begun[count:]
         return job
 
     async def run(self, revision: str, name: str, **arguments: Any) -> dict[str, Any]:
-        """Run a job of a client that has gone when it is over, and return the result."""
+        """Run a call of a client that has left when it ends, and return the result."""
         async with self.server.running():
-            async with connect(self.server, revision=revision, capabilities=CAN) as client:
+            async with connect(self.server, revision=revision, capabilities=CAPABILITIES) as client:
                 job, _ = await self.begin(client, name, **arguments)
             return await job.result()
 
-
-def double(number: int) -> int:
-    """Work in another process."""
-    return 2 * number
+    @property
+    def held(self) -> tuple[int, int]:
+        runtime = self.server.engine.runtime
+        return runtime.running.taken, len(runtime.detached)
 
 
 def text_of(result: dict[str, Any]) -> str:
     return "".join(block["text"] for block in result["content"])
 
 
-# What comes of it
+def answer(mailbox: Mailbox, index: int, result: dict[str, Any]) -> None:
+    mailbox.questions.answer({"id": mailbox.messages[index]["id"], "result": result})
 
 
-@BOTH
-async def test_its_result_is_that_of_the_clients_revision(revision: str) -> None:
+# Results
+
+
+@REVISIONS
+async def test_detached_result_is_that_of_the_revision(revision: str) -> None:
     jobs = Jobs()
 
     @jobs.server.tool
@@ -100,17 +137,18 @@ async def test_its_result_is_that_of_the_clients_revision(revision: str) -> None
     assert again is not result
 
 
-@BOTH
-async def test_what_goes_wrong_is_what_the_client_would_have_got(revision: str) -> None:
+@REVISIONS
+async def test_detached_error_is_that_of_the_revision(revision: str) -> None:
     jobs = Jobs()
     failures: list[Any] = []
     jobs.server.on_error(failures.append)
 
-    @jobs.server.tool
+    @jobs.server.tool(timeout=0.5)
     async def fail(how: str) -> None:
-        raise {"tool": ToolError("burnt"), "bug": ValueError("secret")}.get(
-            how, ProtocolError(-32099, "no oven", {"ovens": 0})
-        )
+        errors = {"tool": ToolError("burnt"), "bug": ValueError("secret")}
+        if how == "timeout":
+            await asyncio.Event().wait()
+        raise errors.get(how, ProtocolError(-32099, "no oven", {"ovens": 0}))
 
     burnt = await jobs.run(revision, "fail", how="tool")
     assert (burnt["isError"], text_of(burnt)) == (True, "burnt")
@@ -118,6 +156,8 @@ async def test_what_goes_wrong_is_what_the_client_would_have_got(revision: str) 
     assert bug["isError"] is True
     assert "secret" not in text_of(bug)
     assert len(failures) == 1
+    late = await jobs.run(revision, "fail", how="timeout")
+    assert (late["isError"], text_of(late)) == (True, "timed out after 0.5 s")
     with pytest.raises(ProtocolError, match="no oven") as raised:
         await jobs.run(revision, "fail", how="protocol")
     assert (raised.value.code, raised.value.data) == (-32099, {"ovens": 0})
@@ -127,9 +167,9 @@ async def test_what_goes_wrong_is_what_the_client_would_have_got(revision: str) 
         await jobs.run(revision, "nothing")
 
 
-@BOTH
-async def test_functions_in_threads_and_processes_run_on(revision: str) -> None:
-    jobs = Jobs()
+@REVISIONS
+async def test_detached_call_runs_in_threads_processes_and_for_resources(revision: str) -> None:
+    jobs, reads = Jobs(), Jobs("resources/read")
     may_end = threading.Event()
 
     @jobs.server.tool
@@ -148,54 +188,43 @@ async def test_functions_in_threads_and_processes_run_on(revision: str) -> None:
         assert [message["method"] for message in mailbox.messages] == ["notifications/jobs/thread"]
         assert text_of(await other.result()) == "4"
 
-
-@BOTH
-async def test_whatever_can_be_asked_for_can_go_on(revision: str) -> None:
-    jobs = Jobs("resources/read")
-
-    @jobs.server.resource("file://{name}")
+    @reads.server.resource("file://{name}")
     async def read(name: str, ctx: Context) -> str:
         await ctx.notify("notifications/jobs/read")
         return f"about {name}"
 
-    async with jobs.server.running():
-        async with connect(jobs.server, revision=revision) as client:
+    async with reads.server.running():
+        async with connect(reads.server, revision=revision) as client:
             await client.request("resources/read", {"uri": "file://bread"})
-        job, mailbox = jobs.begun[0]
+        job, mailbox = reads.begun[0]
         assert (await job.result())["contents"][0]["text"] == "about bread"
         assert len(mailbox.messages) == 1
 
 
-async def test_inner_middleware_runs_with_it() -> None:
+async def test_detached_call_passes_inner_middleware() -> None:
     jobs = Jobs()
-    seen: list[Any] = []
+    is_error: list[Any] = []
 
     @jobs.server.middleware("tools/call")
-    async def within(request: Any, call_next: Any) -> Any:
+    async def inner(request: Any, call_next: Any) -> Any:
         assert current_context() == request.ctx
         result = await call_next(request.with_arguments({"bread": "rye"}))
-        seen.append(result.is_error)
+        is_error.append(result.is_error)
         result["_meta"] = {"baked": True}
         return result
 
     @jobs.server.tool
-    async def bake(bread: str) -> str:
+    async def echo(bread: str) -> str:
         return bread
 
-    result = await jobs.run("2025-11-25", "bake", bread="none")
-    assert (text_of(result), result["_meta"], seen) == ("rye", {"baked": True}, [False])
+    result = await jobs.run("2025-11-25", "echo", bread="none")
+    assert (text_of(result), result["_meta"], is_error) == ("rye", {"baked": True}, [False])
 
 
-async def test_it_has_the_context_variables_the_state_and_the_principal_of_its_request() -> None:
-
+async def test_detached_call_keeps_context_variables_state_and_principal() -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
-    jobs = Jobs()
-
-    @asynccontextmanager
-    async def lifespan(server: Server) -> Any:
-        yield "oven"
-
-    outer = Server("outer", lifespan=lifespan)
+    outer = Server("outer", lifespan=Jobs().lifespan)
+    jobs: list[Detached] = []
 
     @outer.middleware
     async def set_variable(request: Request, call_next: CallNext) -> Result:
@@ -204,8 +233,7 @@ async def test_it_has_the_context_variables_the_state_and_the_principal_of_its_r
 
     @outer.middleware("tools/call")
     async def detach(request: Any, call_next: Any) -> Any:
-        mailbox = Mailbox(request)
-        jobs.begun.append((request.detach(call_next, mailbox), mailbox))
+        jobs.append(request.detach(call_next, Mailbox(request)))
         variable.set("later")
         return {"content": []}
 
@@ -214,99 +242,57 @@ async def test_it_has_the_context_variables_the_state_and_the_principal_of_its_r
         return [variable.get(), ctx.state, str(ctx.principal.id), ctx.call_id]
 
     async with outer.running():
-        async with connect(outer, principal=Principal("somebody")) as client:
-            job, _ = await jobs.begin(client, "look")
-        found = (await job.result())["structuredContent"]
-    assert found[:3] == ["set", "oven", "somebody"]
-    assert found[3]
+        async with connect(outer, principal=Principal("user")) as client:
+            await client.call("look")
+        actual = (await jobs[0].result())["structuredContent"]
+    assert actual[:3] == ["set", "oven", "user"]
+    assert actual[3]
 
 
-async def test_who_waits_for_it_may_go() -> None:
+# Questions
+
+
+@REVISIONS
+async def test_detached_call_asks_by_requests(revision: str) -> None:
     jobs = Jobs()
-    may_end = asyncio.Event()
-
-    @jobs.server.tool
-    async def bake() -> str:
-        await may_end.wait()
-        return "baked"
-
-    async with connect(jobs.server) as client:
-        job, _ = await jobs.begin(client, "bake")
-        waiting = asyncio.ensure_future(job.result())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert job.is_running
-        may_end.set()
-        assert text_of(await job.result()) == "baked"
-        assert not job.is_running
-        job.cancel()
-        assert text_of(await job.result()) == "baked"
-
-
-# What it asks
-
-
-@BOTH
-async def test_it_asks_by_requests_in_both_eras(revision: str) -> None:
-    jobs = Jobs()
+    looks = iter([False, True])
 
     @jobs.server.tool
     async def order(ctx: Context) -> str:
         first = await ctx.once("order", lambda: 7)
         bread, roots = await ctx.elicit("Which bread?", str), await ctx.list_roots()
-        return f"{first} {bread.value} {roots[0].uri}"
+        paid = await ctx.elicit_url("Pay", "https://example.com/pay", done=lambda: next(looks))
+        return f"{first} {bread.value} {roots[0].uri} {paid.action}"
 
     async with jobs.server.running():
-        async with connect(jobs.server, revision=revision, capabilities=CAN) as client:
+        async with connect(jobs.server, revision=revision, capabilities=CAPABILITIES) as client:
             job, mailbox = await jobs.begin(client, "order")
-        for number, result in enumerate(
-            (
-                {"action": "accept", "content": {"value": "rye"}},
-                {"roots": [{"uri": "file:///bakery"}]},
-            )
-        ):
-            await until(lambda number=number: len(mailbox.messages) > number)
-            asked = mailbox.messages[number]
-            assert asked["method"] == ("elicitation/create", "roots/list")[number]
-            mailbox.questions.answer({"id": asked["id"], "result": result})
-        assert text_of(await job.result()) == "7 rye file:///bakery"
+        answers: list[tuple[str, dict[str, Any]]] = [
+            ("elicitation/create", {"action": "accept", "content": {"value": "rye"}}),
+            ("roots/list", {"roots": [{"uri": "file:///bakery"}]}),
+            ("elicitation/create", {"action": "accept"}),
+        ]
+        for index, (method, result) in enumerate(answers):
+            await until(lambda index=index: len(mailbox.messages) > index)
+            assert mailbox.messages[index]["method"] == method
+            answer(mailbox, index, result)
+        assert text_of(await job.result()) == "7 rye file:///bakery accept"
+    # Only that revision notifies which page was completed.
+    methods = [message["method"] for message in mailbox.messages[3:]]
+    assert methods == (["notifications/elicitation/complete"] if revision == "2025-11-25" else [])
+    assert ("elicitationId" in mailbox.messages[2]["params"]) is (revision == "2025-11-25")
 
 
-@BOTH
-async def test_a_page_is_asked_for_until_it_is_done(revision: str) -> None:
-    jobs = Jobs()
-    looks = iter([False, True])
-
-    @jobs.server.tool
-    async def pay(ctx: Context) -> str:
-        answer = await ctx.elicit_url("Pay, please", "https://example.com/pay", done=lambda: next(looks))
-        return answer.action
-
-    async with jobs.server.running():
-        async with connect(jobs.server, revision=revision, capabilities=CAN) as client:
-            job, mailbox = await jobs.begin(client, "pay")
-        await until(lambda: mailbox.messages)
-        asked = mailbox.messages[0]
-        mailbox.questions.answer({"id": asked["id"], "result": {"action": "accept"}})
-        assert text_of(await job.result()) == "accept"
-    # Only that revision tells which page has been dealt with.
-    told = [message["method"] for message in mailbox.messages[1:]]
-    assert told == (["notifications/elicitation/complete"] if revision == "2025-11-25" else [])
-    assert ("elicitationId" in asked["params"]) is (revision == "2025-11-25")
-
-
-@BOTH
-async def test_where_nobody_can_be_asked_the_call_says_so(revision: str) -> None:
+@REVISIONS
+async def test_detached_call_without_questions_names_the_missing_capability(revision: str) -> None:
     jobs = Jobs()
 
-    class Deaf(Mailbox):
-        def __init__(self, request: Any) -> None:
-            super().__init__(request)
-            self.questions = None  # type: ignore[assignment]
+    def make(request: Any) -> Any:
+        mailbox: Any = Mailbox(request)
+        mailbox.questions = None
+        return mailbox
 
-    jobs.make = Deaf
+    jobs.make = make
 
     @jobs.server.tool
     async def ask(ctx: Context) -> None:
@@ -322,7 +308,7 @@ async def test_where_nobody_can_be_asked_the_call_says_so(revision: str) -> None
         assert raised.value.code == -32021
 
 
-async def test_what_an_earlier_round_has_brought_means_nothing_to_it() -> None:
+async def test_detached_call_ignores_responses_of_earlier_rounds() -> None:
     jobs = Jobs()
 
     @jobs.server.tool(single_use=True)
@@ -330,22 +316,18 @@ async def test_what_an_earlier_round_has_brought_means_nothing_to_it() -> None:
         return str((await ctx.elicit("Sure?", bool)).value)
 
     async with jobs.server.running():
-        async with connect(jobs.server, capabilities=CAN) as client:
-            params = {
-                "name": "ask",
-                "inputResponses": {"#1": {"action": "decline"}},
-                "requestState": "forged",
-            }
+        async with connect(jobs.server, capabilities=CAPABILITIES) as client:
+            responses = {"#1": {"action": "decline"}}
+            params = {"name": "ask", "inputResponses": responses, "requestState": "forged"}
             await client.request("tools/call", params)
         job, mailbox = jobs.begun[0]
         await until(lambda: mailbox.messages)
-        answer = {"action": "accept", "content": {"value": True}}
-        mailbox.questions.answer({"id": mailbox.messages[0]["id"], "result": answer})
+        answer(mailbox, 0, {"action": "accept", "content": {"value": True}})
         assert text_of(await job.result()) == "True"
 
 
-@BOTH
-async def test_a_method_of_an_extension_may_ask_where_it_has_no_rounds(revision: str) -> None:
+@REVISIONS
+async def test_detached_method_of_an_extension_asks(revision: str) -> None:
     jobs = Jobs("jobs/do")
     extension = Extension("com.example/jobs")
 
@@ -355,66 +337,266 @@ async def test_a_method_of_an_extension_may_ask_where_it_has_no_rounds(revision:
 
     jobs.server.include(extension)
     async with jobs.server.running():
-        async with connect(jobs.server, revision=revision, capabilities=CAN) as client:
+        async with connect(jobs.server, revision=revision, capabilities=CAPABILITIES) as client:
             await client.request("jobs/do", {})
         job, mailbox = jobs.begun[0]
         await until(lambda: mailbox.messages)
-        mailbox.questions.answer({"id": mailbox.messages[0]["id"], "result": {"roots": []}})
+        answer(mailbox, 0, {"roots": []})
         assert (await job.result())["roots"] == 0
 
 
-# Misuse
+# Ends
 
 
-async def test_it_begins_in_an_event_loop() -> None:
+@REVISIONS
+async def test_detached_call_outlives_cancellation_and_connection(revision: str) -> None:
+    jobs = Jobs()
+    sent: list[bytes] = []
+    async with jobs.server.running():
+        connection = Connection(jobs.server, sent.append)
+
+        def receive(**message: Any) -> None:
+            connection.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+        params: dict[str, Any] = {"name": "bake"}
+        if revision == "2026-07-28":
+            params["_meta"] = stateless_meta()
+        else:
+            info = {"capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+            receive(id=0, method="initialize", params={"protocolVersion": revision, **info})
+        receive(id=7, method="tools/call", params=params)
+        await connection.drain()
+        assert json.loads(sent[-1])["id"] == 7
+        job, _ = jobs.begun[0]
+        receive(method="notifications/cancelled", params={"requestId": 7})
+        await connection.aclose(graceful=True)
+        assert job.is_running
+        jobs.gate.set()
+        assert text_of(await job.result()) == "baked"
+        assert len(sent) == (1 if revision == "2026-07-28" else 2)
+
+
+@REVISIONS
+async def test_detached_call_ends_with_the_last_use_of_its_server(revision: str) -> None:
+    jobs = Jobs()
+    async with jobs.server.running():
+        async with jobs.server.running(), connect(jobs.server, revision=revision) as client:
+            job, _ = await jobs.begin(client, "bake")
+            await until(lambda: jobs.events)
+        assert job.is_running
+        waiting = asyncio.ensure_future(job.result())
+        await asyncio.sleep(0)
+    assert jobs.events == ["begun", "ended in the oven", "lifespan left"]
+    assert not job.is_running
+    for result in (waiting, job.result()):
+        with pytest.raises(ProtocolError, match="The server has ended before the call was finished"):
+            await result
+    assert jobs.held == (0, 0)
+
+
+async def test_detached_call_ends_with_its_event_loop_only() -> None:
+    jobs = Jobs()
+
+    async def serve() -> None:
+        async with connect(jobs.server) as client:
+            await jobs.begin(client, "stoppable")
+            await until(lambda: "in thread" in jobs.events)
+
+    async with connect(jobs.server) as client:
+        job, _ = await jobs.begin(client, "bake")
+        await asyncio.to_thread(lambda: asyncio.run(serve()))
+        await until(lambda: "thread stopped" in jobs.events)
+        assert job.is_running
+        jobs.gate.set()
+        await job.result()
+
+
+@REVISIONS
+async def test_detached_cancel_stops_coroutines_and_threads(revision: str) -> None:
+    jobs = Jobs()
+    async with connect(jobs.server, revision=revision) as client:
+        job, mailbox = await jobs.begin(client, "bake")
+        await until(lambda: mailbox.messages)
+        waiting = asyncio.ensure_future(job.result())
+        await asyncio.sleep(0)
+        job.cancel()
+        job.cancel()
+        assert not job.is_running
+        for result in (waiting, job.result()):
+            with pytest.raises(asyncio.CancelledError):
+                await result
+        await until(lambda: "ended in the oven" in jobs.events)
+        assert [message["params"]["progress"] for message in mailbox.messages] == [1]
+        job, _ = await jobs.begin(client, "stoppable")
+        await until(lambda: "in thread" in jobs.events)
+        job.cancel()
+        await until(lambda: "thread stopped" in jobs.events)
+    assert jobs.held[0] == 0
+
+
+async def test_detached_cancel_before_the_first_step_runs_nothing() -> None:
+    jobs, server = Jobs(), Server("s")
+    begun: list[Detached] = []
+
+    @server.middleware("tools/call")
+    async def detach(request: Any, call_next: CallNext) -> Any:
+        begun.append(request.detach(call_next, Mailbox(request)))
+        begun[0].cancel()
+        return {"content": []}
+
+    server.tool(jobs.bake)
+    async with connect(server) as client:
+        await client.call("bake")
+        with pytest.raises(asyncio.CancelledError):
+            await begun[0].result()
+        # Where tasks take their first step at once, it had begun.
+        await until(lambda: jobs.events in ([], ["begun", "ended in the None"]))
+    assert server.engine.runtime.running.taken == 0
+
+
+async def test_detached_result_may_be_awaited_and_given_up() -> None:
+    jobs = Jobs()
+    async with connect(jobs.server) as client:
+        job, _ = await jobs.begin(client, "bake")
+        waiting = asyncio.ensure_future(job.result())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert job.is_running
+        jobs.gate.set()
+        assert text_of(await job.result()) == "baked"
+        assert not job.is_running
+        job.cancel()
+        assert text_of(await job.result()) == "baked"
+
+
+@REVISIONS
+@pytest.mark.parametrize("end", ["cancel", "server"])
+async def test_detached_end_cancels_open_questions(revision: str, end: str) -> None:
+    jobs = Jobs()
+
+    @jobs.server.tool
+    async def ask(ctx: Context) -> str:
+        return str((await ctx.elicit("Sure?", bool)).action)
+
+    async with jobs.server.running():
+        async with connect(jobs.server, revision=revision, capabilities=CAPABILITIES) as client:
+            job, mailbox = await jobs.begin(client, "ask")
+        await until(lambda: mailbox.messages)
+        if end == "cancel":
+            job.cancel()
+            await until(lambda: len(mailbox.messages) > 1)
+    question, cancelled = mailbox.messages
+    assert (cancelled["method"], cancelled["params"]["requestId"]) == (
+        "notifications/cancelled",
+        question["id"],
+    )
+    assert len(mailbox.questions) == 0
+
+
+# Channels and misuse
+
+
+class FullMailbox(Mailbox):
+    """Has room for one message."""
+
+    def send(self, message: bytes) -> None:
+        if self.messages:
+            raise OSError("the disk is full")
+        super().send(message)
+
+
+async def test_detached_channel_that_raises_fails_the_report(caplog: pytest.LogCaptureFixture) -> None:
+    jobs = Jobs()
+    jobs.make = FullMailbox
+
+    @jobs.server.tool
+    async def count(ctx: Context) -> str:
+        for number in range(30):
+            ctx.call.channel.messages.clear()  # type: ignore[attr-defined]
+            await ctx.progress(number)
+        ctx.call.channel.messages.append({})  # type: ignore[attr-defined]
+        return "counted"
+
+    async with connect(jobs.server) as client:
+        job, _ = await jobs.begin(client, "bake")
+        jobs.gate.set()
+        result = await job.result()
+        assert result["isError"] is True
+        assert "disk" not in text_of(result)
+        assert "ended in the oven" in jobs.events
+        job, _ = await jobs.begin(client, "count")
+        with caplog.at_level(logging.ERROR, "mcpkit"):
+            assert text_of(await job.result()) == "counted"
+        assert "the last messages of a tools/call request could not be sent" in caplog.text
+    assert jobs.held[0] == 0
+
+
+async def test_detach_with_an_incomplete_channel_fails_the_request() -> None:
+    jobs = Jobs()
+
+    def make(request: Any) -> Any:
+        mailbox = Mailbox(request)
+        del mailbox.caller
+        return mailbox
+
+    jobs.make = make
+    async with connect(jobs.server) as client:
+        assert (await client.call("bake")).is_error
+        jobs.make = Mailbox
+        jobs.gate.set()
+        job, _ = await jobs.begin(client, "bake")
+        assert text_of(await job.result()) == "baked"
+
+
+async def test_detach_outside_the_event_loop_raises() -> None:
     server = Server("s")
     raised: list[BaseException] = []
 
-    @server.middleware
-    async def detach(request: Request, call_next: CallNext) -> Result:
+    @server.middleware("tools/call")
+    async def detach(request: Any, call_next: Any) -> Any:
         def in_thread() -> None:
             try:
                 request.detach(call_next, request.ctx.call.channel)
             except RuntimeError as error:
                 raised.append(error)
 
-        if request.method == "tools/call":
-            await asyncio.to_thread(in_thread)
+        await asyncio.to_thread(in_thread)
         return await call_next(request)
 
     @server.tool
-    async def bake() -> str:
+    async def echo() -> str:
         return "baked"
 
     async with connect(server) as client:
-        assert (await client.call("bake")).text == "baked"
+        assert (await client.call("echo")).text == "baked"
     assert "no running event loop" in str(raised[0])
 
 
-async def test_one_client_leaves_room_for_others() -> None:
+async def test_detach_leaves_room_for_other_callers() -> None:
     jobs = Jobs(max_running=8)
-    may_end = asyncio.Event()
 
-    class Named(Mailbox):
-        def __init__(self, request: Any) -> None:
-            super().__init__(request)
-            self.caller = request.params["arguments"]["of"]
+    def make(request: Any) -> Mailbox:
+        mailbox = Mailbox(request)
+        mailbox.caller = request.params["arguments"]["of"]
+        return mailbox
 
-    jobs.make = Named
+    jobs.make = make
 
     @jobs.server.tool
-    async def bake(of: str) -> None:
-        await may_end.wait()
+    async def work(of: str) -> None:
+        await jobs.gate.wait()
 
     async with connect(jobs.server) as client:
         for _ in range(4):
-            await jobs.begin(client, "bake", of="one")
+            await jobs.begin(client, "work", of="one")
         with pytest.raises(ProtocolError, match="4 from one; one client has at most as many of 8"):
-            await jobs.begin(client, "bake", of="one")
+            await jobs.begin(client, "work", of="one")
         assert isinstance(jobs.refused[0], BusyError)
-        await jobs.begin(client, "bake", of="other")
-        may_end.set()
+        await jobs.begin(client, "work", of="other")
+        jobs.gate.set()
         for job, _ in jobs.begun:
             await job.result()
-        await jobs.begin(client, "bake", of="one")
-    assert jobs.server.engine.runtime.running.taken == 0
+        await jobs.begin(client, "work", of="one")
+    assert jobs.held[0] == 0

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mcpkit import Server
 from mcpkit.calls.workers.processes import Processes
 from mcpkit.testing import connect
-from tests.helpers import process_work as work
+from tests.helpers import process_functions as work
 from tests.helpers.process_client import ROOT, Host, call
 from tests.helpers.raw_client import text_of
 from tests.helpers.serving import from_text, serving
@@ -87,7 +87,7 @@ PROGRAM = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 from typing import Annotated
-from tests.helpers import process_work as work
+from tests.helpers import process_functions as work
 from mcpkit import Depends, Server
 
 server = Server("forking")

@@ -15,7 +15,7 @@ from mcpkit import ProtocolError, RegistrationError, ResourceNotFoundError, Serv
 from mcpkit.calls.workers.processes import Processes, kill_workers
 from mcpkit.common.errors import ArgumentsError, ProcessEndedError
 from mcpkit.testing import connect
-from tests.helpers import process_work as work
+from tests.helpers import process_functions as work
 from tests.helpers.waiting import over, until
 
 pytestmark = pytest.mark.anyio
@@ -162,7 +162,7 @@ async def test_an_exception_comes_back_as_it_is(
         await processes.run(work.fail, {"how": how})
     assert type(caught.value) is kind
     assert str(caught.value) == text
-    assert "process_work.py" in str(caught.value.__cause__)  # for the log
+    assert "process_functions.py" in str(caught.value.__cause__)  # for the log
 
 
 @pytest.mark.parametrize(("how", "name"), [("interrupt", "KeyboardInterrupt"), ("stop", "StopIteration")])
@@ -171,7 +171,7 @@ async def test_what_would_end_the_event_loop_ends_the_call_alone(
 ) -> None:
     with pytest.raises(RuntimeError, match=f"the function raised {name}") as caught:
         await processes.run(work.fail, {"how": how})
-    assert "process_work.py" in str(getattr(caught.value.__cause__, "__cause__", None))  # for the log
+    assert "process_functions.py" in str(getattr(caught.value.__cause__, "__cause__", None))  # for the log
 
 
 async def test_an_exception_keeps_what_it_holds(processes: Processes) -> None:

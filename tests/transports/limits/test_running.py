@@ -26,7 +26,7 @@ from mcpkit.tasks import ledger
 from mcpkit.tasks.pen import Pen
 from mcpkit.testing import connect
 from tests.helpers.pipe import settle
-from tests.helpers.process_work import add, wait_at_gate
+from tests.helpers.process_functions import add, wait_at_gate
 from tests.helpers.raw_client import Serve
 from tests.helpers.task_client import KNOWS_TASKS, answer, begin, look
 from tests.helpers.task_client import until as until_task

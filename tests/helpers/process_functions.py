@@ -41,6 +41,10 @@ class UnsayableError(ToolError):
         raise LookupError
 
 
+def double(number: int) -> int:
+    return 2 * number
+
+
 def where() -> Place:
     return Place(os.getpid(), os.getppid())
 
