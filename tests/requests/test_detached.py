@@ -1,4 +1,4 @@
-"""Calls that a middleware detaches: they go on without their request, and end by themselves, cancelled or at shutdown."""
+"""Calls that a middleware detaches: they go on without their request until they end, are cancelled, or shutdown."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ invented = (
 )
 
 
-@settings(bounded, max_examples=600)
+@settings(bounded, max_examples=300)
 @given(damaged() | forged() | st.builds(Issued, st.just(PLAN), invented, st.booleans()))
 def test_state_not_issued_is_refused(given_: Issued) -> None:
     check_refused(given_, given_.request, {"encrypt_state": given_.is_encrypted})
