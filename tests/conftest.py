@@ -58,8 +58,8 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     if os.environ.get("MCPKIT_TEST_CORE") != "1":
         return None
     if collection_path.is_dir():
-        conftest = collection_path / "conftest.py"
-        return collection_path.name in _ELSEWHERE or (conftest.exists() and _needs_others(conftest)) or None
+        is_elsewhere = collection_path.name in _ELSEWHERE or collection_path == HERE / "integration" / "auth"
+        return is_elsewhere or None
     return (collection_path.suffix == ".py" and _needs_others(collection_path)) or None
 
 

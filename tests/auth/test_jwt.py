@@ -76,6 +76,7 @@ async def test_jwt_keys_accept_jwks_jwk_and_pem():
         ({"kty": "oct", "k": "c2VjcmV0c2VjcmV0c2VjcmV0"}, "private or secret key"),
         ({"keys": [ES.public()] * 101}, "more than 100 keys"),
     ],
+    ids=["no keys", "empty list", "text", "private PEM", "private JWK", "secret", "too many"],
 )
 def test_jwt_keys_missing_or_private_raise_value_error(keys, problem):
     with pytest.raises(ValueError, match=problem):

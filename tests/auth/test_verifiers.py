@@ -170,6 +170,7 @@ async def test_issuers_route_token_by_iss():
         ("a.b.c", "of no issuer that is trusted"),
         ("\ud800.\u00e9.x", "of no issuer that is trusted"),
     ],
+    ids=["foreign key", "unknown issuer", "list of issuers", "opaque", "no JWT", "not ASCII"],
 )
 async def test_issuers_unknown_issuer_is_rejected(token, problem):
     assert problem in await principal_or_error(Issuers([jwt_for(ONE), jwt_for(TWO)]), token)

@@ -138,7 +138,7 @@ async def test_client_assertion_uses_algorithm_of_server() -> None:
     "-----BEGIN PRIVATE KEY-----\nSECRET\n-----END PRIVATE KEY-----",
     KEYS["ES256"].as_pem(private=False).decode(), OctKey.generate_key(256).as_dict(private=True),
     {"kty": "EC", "crv": "P-256", "d": "SECRET"}, {},
-])  # fmt: skip
+], ids=["empty", "text", "broken PEM", "public PEM", "octets", "incomplete JWK", "no JWK"])  # fmt: skip
 def test_signing_key_invalid_is_refused_and_not_quoted(key: Any) -> None:
     with pytest.raises(ValueError, match="private_key= is a private key: the text of a PEM file") as raised:
         SigningKey(key)
