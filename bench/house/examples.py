@@ -22,7 +22,7 @@ LONGEST = 15
 """Lines that a test may have to count as an example of use."""
 HEAD = """# Tests as examples
 
-One short test for each public name, as an example of its use. `make house` writes this table; `tests/house` checks it.
+One short test for each public name that has one, as an example of its use. `make house` writes this table.
 
 | name | test |
 | --- | --- |
