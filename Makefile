@@ -52,7 +52,7 @@ help:
 	@echo 'make bench        the benchmark against other servers; bench/README.md lists the other benchmarks'
 	@echo 'make hosts        hosts and agents that connect, log in and call; CONTRIBUTING.md lists the other long runs'
 	@echo 'make chaos        replicas and workers that are killed, and a Redis in trouble: half an hour'
-	@echo 'make soak         ten minutes of load with disconnects and bad input (SECONDS=60 for one minute)'
+	@echo 'make soak         ten minutes of load with disconnects and cancellations (SECONDS=60 for one minute)'
 	@echo 'make generated    the generated tests with 20,000 cases each: hours (EXAMPLES=2000 for fewer)'
 	@echo 'make clean        remove everything that the targets above have made'
 
