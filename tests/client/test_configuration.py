@@ -16,7 +16,7 @@ from mcpkit.client.targets.entry import Entry
 from mcpkit.client.targets.jsonc import loads
 from mcpkit.client.targets.reached import Configured, Process, Remote
 from mcpkit.client.targets.variables import Variables
-from tests.helpers.table_rows import table_rows
+from tests.helpers.tables import each_row
 
 HOSTS = Path(__file__).parent / "hosts"
 HERE = Path("/work space")
@@ -74,7 +74,7 @@ def test_vs_code() -> None:
     )
 
 
-@table_rows(("content", "message"), [
+@each_row(("content", "message"), [
     ({}, "the file: this is no configuration of servers: it has to have them by name under mcpServers"),
     ({"mcpserver": {}}, "did you mean mcpServers?"),
     ({"comand": "uvx"}, "did you mean command?"),
@@ -106,7 +106,7 @@ def read_entry(content: dict[str, Any], *, counts_seconds: bool = False) -> Conf
     return Entry(content, "here", Variables(WORKSPACE, {}), WORKSPACE, counts_seconds=counts_seconds).read()
 
 
-@table_rows(("timeout", "counts_seconds", "seconds"), [
+@each_row(("timeout", "counts_seconds", "seconds"), [
     (30, False, 30),
     (2.5, False, 2.5),
     (999, False, 999),
@@ -132,7 +132,7 @@ def test_entry_unknown_key_is_logged_once(caplog: pytest.LogCaptureFixture) -> N
     assert caplog.messages == ["here: enviroment is not known here, and has no effect; did you mean env?"]
 
 
-@table_rows(("content", "message"), [
+@each_row(("content", "message"), [
     ({"args": []}, "here: there is no command or url in it"),
     ({"comand": "uvx"}, "here: there is no command or url in it; did you mean command?"),
     ({"type": "stdio", "url": "https://a.b"}, "here: there is no command in it"),
@@ -154,7 +154,7 @@ def test_entry_malformed_is_value_error(content: dict[str, Any], message: str) -
     assert str(raised.value).startswith(message)
 
 
-@table_rows(("content", "message"), [
+@each_row(("content", "message"), [
     ({"command": ["uvx", "it"]}, "here: command has to be a string, not a list"),
     ({"command": "uvx", "args": "-v"}, "here: args has to be an array of strings, not a str"),
     ({"command": "uvx", "env": ["A=b"]}, "here: env has to be an object, not a list"),
@@ -209,7 +209,7 @@ def test_jsonc_reads_all_json(value: Any) -> None:
     assert loads(json.dumps(value, indent=1, ensure_ascii=False)) == value
 
 
-@table_rows("text", ["", "[,]", '{"a" 1}', "[1 2]", "/* no end", "{'a': 1}", "[1,,]"])
+@each_row("text", ["", "[,]", '{"a" 1}', "[1 2]", "/* no end", "{'a': 1}", "[1,,]"])
 def test_jsonc_malformed_is_error(text: str) -> None:
     with pytest.raises(ValueError, match="line 1"):
         loads(text)
@@ -225,7 +225,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MISSING", raising=False)
 
 
-@table_rows(("text", "filled"), [
+@each_row(("text", "filled"), [
     ("plain", "plain"),
     ("$CITY", "Oslo"),
     ("${CITY}", "Oslo"),
@@ -249,7 +249,7 @@ def test_variables_are_substituted(text: str, filled: str) -> None:
     assert VARIABLES.fill(text, "here") == filled
 
 
-@table_rows(("text", "message"), [
+@each_row(("text", "message"), [
     ("${MISSING}", "here: the environment variable MISSING is not set; set it, or write ${MISSING:-default}"),
     ("${env:MISSING}", "here: the environment variable MISSING is not set; set it, or write ${MISSING:-default}"),
     ("pa$MISSING", "here: the environment variable MISSING is not set; set it; if no variable is meant, write ${$}"),

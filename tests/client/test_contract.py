@@ -15,7 +15,7 @@ from mcpkit.client.contract.schemas import closed
 from mcpkit.client.contract.surface import Surface, surface_of
 from mcpkit.client.contract.verdict import Effect, Verdict, of_input, of_output
 from mcpkit.testing import connect
-from tests.helpers.table_rows import table_rows
+from tests.helpers.tables import each_row
 
 B, C, U = "breaking", "compatible", "untold"
 
@@ -199,7 +199,7 @@ def test_verdict_obstacle_names_path() -> None:
     assert reported == ["stops[].day: it is required", "stops[].city: it has to have at most 3 characters"]
 
 
-@table_rows(
+@each_row(
     "schema",
     [{"type": 5}, {"type": "object", "properties": []}, [], "x", {"$ref": "#"}, {"anyOf": [{"$ref": "#"}]}],
 )
@@ -241,7 +241,7 @@ OTHER = {**SCHEMA, "properties": {"item": {"type": "string", "maxLength": 5}}}
 WIDER = {**SCHEMA, "properties": {"item": {"type": ["string", "null"]}}}
 
 
-@table_rows(("changed", "where", "what", "effect"), [
+@each_row(("changed", "where", "what", "effect"), [
     ({"tool": None}, "tool price", "it is gone", "breaking"),
     ({"tool": {"name": "cost"}}, "tool price", "it is gone", "breaking"),
     ({"tool": {"name": "cost"}}, "tool cost", "it is new", "compatible"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcpkit.client.transports.http.challenge import read_challenges
 from mcpkit.client.transports.http.event_stream import Event, EventStream, TooLargeEventError
-from tests.helpers.table_rows import table_rows
+from tests.helpers.tables import each_row
 
 
 def read_events(*pieces: bytes, most: int = 1000) -> list[Event]:
@@ -26,7 +26,7 @@ def test_event_stream_line_ends(end: bytes) -> None:
     assert read_events(text) == [(b"a", b"1\n2"), (b"message", b"3")]
 
 
-@table_rows(("pieces", "expected"), [
+@each_row(("pieces", "expected"), [
     ([b"data: 1\r", b"\ndata: 2\r\n\r", b"\ndata: 3\r", b"\n\r", b"\n"], [b"1\n2", b"3"]),
     ([b"data: 1\r", b"\r"], [b"1"]),
     ([b"data: 1\n\ndata: 2\n"], [b"1"]),
@@ -98,7 +98,7 @@ def test_event_stream_bound_is_per_event() -> None:
     assert len(read_events((b": keep alive\ndata: " + b"x" * 80 + b"\n\n") * 50, most=100)) == 50
 
 
-@table_rows(("values", "found"), [
+@each_row(("values", "found"), [
     ([], []),
     ([""], []),
     (["Basic"], [("Basic", {})]),

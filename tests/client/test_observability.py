@@ -21,7 +21,7 @@ from mcpkit.client.observability.masking import MASK, Mask
 from mcpkit.client.observability.trace import LONGEST
 from mcpkit.middlewares import Telemetry
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered
-from tests.helpers.table_rows import table_rows
+from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -315,7 +315,7 @@ async def test_trace_true_prints_shortened_messages(capsys: pytest.CaptureFixtur
     assert len(lines[2]) < LONGEST + 100
 
 
-@table_rows("line", [
+@each_row("line", [
     '{"access_token": "0123456789"}',
     '{"headers": {"Authorization": "Basic 0123456789"}}',
     '{"a": [{"apiKey": "0123456789"}]}', '{"API_KEY": "0123456789"}', '{"text": "Bearer 0123456789"}',
@@ -331,7 +331,7 @@ def test_mask_replaces_secrets(line: str) -> None:
     assert MASK in text
 
 
-@table_rows("line", [
+@each_row("line", [
     '{"progressToken": "abc", "maxTokens": 100, "tokens": 5}',
     '{"secret": null, "password": true}',
     '{"text": "a token is a Bearer of meaning, and passwords are strings"}',

@@ -11,7 +11,7 @@ import pytest
 from mcpkit import Client, Server
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.client.transports.processes.stdio import StdioTransport, _name
-from tests.helpers.table_rows import table_rows
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ server = Server("bakery")
 URL = "http://127.0.0.1:9/mcp"
 
 
-@table_rows(("options", "error", "message"), [
+@each_row(("options", "error", "message"), [
     ({"timeout": "soon"}, TypeError, "timeout must be a number of seconds above 0, or None, got 'soon'"),
     ({"max_timeout": 0}, ValueError, "max_timeout must be a number of seconds above 0"),
     ({"connect_timeout": -1}, ValueError, "connect_timeout must be a number of seconds above 0"),
@@ -81,7 +81,7 @@ def test_proxy_must_be_url(proxy: Any) -> None:
 SECRET = "very-secret"
 
 
-@table_rows("url", [
+@each_row("url", [
     "example.com/mcp", "ftp://example.com", "http://", "", "http://u:very-secret/x@b", "http://[x",
 ])  # fmt: skip
 def test_http_url_invalid_is_refused(url: str) -> None:
@@ -90,7 +90,7 @@ def test_http_url_invalid_is_refused(url: str) -> None:
     assert SECRET not in str(caught.value)
 
 
-@table_rows(("options", "message"), [
+@each_row(("options", "message"), [
     ({"headers": {"a b": "x"}}, "no name of a header"),
     ({"headers": {"": "x"}}, "no name of a header"),
     ({"headers": {"x": f"{SECRET}\r\nY: 1"}}, "value of x"),
@@ -114,7 +114,7 @@ def test_http_transport_option_invalid_is_refused(options: dict[str, Any], messa
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-@table_rows(("command", "options", "error", "words"), [
+@each_row(("command", "options", "error", "words"), [
     ("python server.py", {}, TypeError, "sequence of strings"),
     ([Path("server.py")], {}, TypeError, "sequence of strings"),
     ([], {}, ValueError, "name the program"),
@@ -136,7 +136,7 @@ async def test_stdio_option_invalid_is_refused(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-@table_rows(("command", "name"), [
+@each_row(("command", "name"), [
     (["/usr/bin/python3.12", "-u", "/srv/server.py", "--token", "secret"], "python3.12 server.py"),
     (["python", "-m", "weather", "secret"], "python weather"),
     (["npx", "-y", "@modelcontextprotocol/server-memory"], "npx server-memory"),

@@ -19,7 +19,7 @@ from mcpkit.common.base64_text import decode_base64_text, is_plain_base64
 from tests.helpers.official import Official, official
 from tests.helpers.scripted_transport import Message, ScriptedTransport, initialized
 from tests.helpers.scripted_transport import error as error_result
-from tests.helpers.table_rows import table_rows
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -250,7 +250,7 @@ async def test_result_ambiguous_is_protocol_error_naming_member(
             await asks[method]("bake")
 
 
-@table_rows("text", ["?", "A", "AAAAA", "AA===", "+_==", "=AAA", "AA=A", "data:AAAA", "ÀAAA", "\ud800AAA"])
+@each_row("text", ["?", "A", "AAAAA", "AA===", "+_==", "=AAA", "AA=A", "data:AAAA", "ÀAAA", "\ud800AAA"])
 def test_base64_ambiguous_is_refused(text: str) -> None:
     assert not is_plain_base64(text)
     with pytest.raises(ValueError, match=r"base64|comma|ascii|surrogates"):

@@ -17,7 +17,7 @@ from mcpkit.client.targets.reached import Process
 from mcpkit.client.targets.targets import transports_of
 from mcpkit.client.transports.memory import MemoryTransport
 from mcpkit.common.start import module_command
-from tests.helpers.table_rows import table_rows
+from tests.helpers.tables import each_row
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ class OfAnotherFramework:
         return app
 
 
-@table_rows(("target", "message"), [
+@each_row(("target", "message"), [
     (None, "the target is None: give a server object"),
     (Server, "Server is a class: give an object of it"),
     (App, "App is a class: give an object of it"),
@@ -103,7 +103,7 @@ def test_target_wrong_type_is_error(target: object, message: str) -> None:
     assert str(raised.value).startswith(message)
 
 
-@table_rows(("target", "message"), [
+@each_row(("target", "message"), [
     ("", "the target is empty"),
     ("  ", "the target is empty"),
     ('{"mcpServers": {}}', "the text of a configuration is no target"),
@@ -150,7 +150,7 @@ def everything(target: Any, **options: Any) -> None:
     transports_of(target, **options)
 
 
-@table_rows(("target", "options", "message"), [
+@each_row(("target", "options", "message"), [
     (server, {"env": {}}, "env= is nothing that a server object has; "),
     (MemoryTransport(server), {"headers": {}}, "headers= is nothing that a transport has; it has no options"),
     (["uvx", "it"], {"headers": {"A": "b"}},
@@ -177,7 +177,7 @@ def test_documented_host_configurations_have_transports(monkeypatch: pytest.Monk
         assert all(entry.transports for entry in transports_of(path)), path
 
 
-@table_rows(("target", "names"), [
+@each_row(("target", "names"), [
     ("https://example.com/mcp", ["HttpTransport", "SseTransport"]),
     ("https://example.com/sse", ["SseTransport", "HttpTransport"]),
     ("https://example.com/sse/a?b", ["SseTransport", "HttpTransport"]),

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from mcpkit import Client, Image, InvalidResultError, RegistrationError, RemoteTool, Server, Text, ToolError
 from mcpkit.client.tools.schemas import ServerSchema, UnusableSchemaError
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
-from tests.helpers.table_rows import table_rows
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -108,7 +108,7 @@ async def test_tool_has_metadata_and_signature() -> None:
     assert list(inspect.signature(RemoteTool).parameters) == ["call", "definition"]
 
 
-@table_rows(("schema", "signature"), [
+@each_row(("schema", "signature"), [
     ({"type": "object"}, "(**arguments)"),
     ({"type": "object", "additionalProperties": False}, "()"),
     ({"properties": {"max-results": {"type": "integer"}, "class": {}}, "additionalProperties": False},
@@ -281,7 +281,7 @@ PAIR = {
 OPTIONAL = {"type": ["string", "null"]}
 
 
-@table_rows(("schema", "fitting", "other", "reported"), [
+@each_row(("schema", "fitting", "other", "reported"), [
     ({"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": 1}, {"a": "x"}, 'a: .* got "x"'),
     ({"type": "object", "required": ["a"]}, {"a": None}, {}, "a: .*missing"),
     ({"type": "object", "additionalProperties": False}, {}, {"a": 1}, "a: unknown"),
@@ -312,7 +312,7 @@ def test_server_schema_reports_mismatch(schema: Any, fitting: Any, other: Any, r
     assert re.search(reported, problem(schema, other))
 
 
-@table_rows(("schema", "value"), [
+@each_row(("schema", "value"), [
     ({"type": "string", "format": "date-time"}, "2026-01-31T09:30:00"),
     ({"type": "string", "pattern": "(?=(a+)+$)b"}, "a" * 100),
     ({"type": "object", "patternProperties": {"^a": {}}, "additionalProperties": False}, {"a": 1}),
@@ -340,7 +340,7 @@ def test_server_schema_other_keywords_use_jsonschema(schema: Any) -> None:
     assert problem(schema, {"a": "text"}) != ""
 
 
-@table_rows(("schema", "why"), [
+@each_row(("schema", "why"), [
     (5, "a schema is an object"),
     ({"type": "strng"}, "no type 'strng'"),
     ({"type": [5]}, "no type 5"),

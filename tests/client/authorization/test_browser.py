@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcpkit.client.authorization.browser import check_page, is_headless, open_browser
 from mcpkit.client.authorization.redirect_request import Expected, RefusedError, redirected
-from tests.helpers.table_rows import table_rows
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +58,7 @@ def test_is_headless_by_environment(
     assert is_headless() == headless
 
 
-@table_rows("url", [
+@each_row("url", [
     "file:///etc/passwd", "javascript:alert(1)", "-new-window https://id.example", "https://id.example/a b",
     'https://id.example/"&calc"', "https://id.example/$(id)", "https://id.example/\n", "https://id.example/`id`",
     "https:///", "",
