@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -24,24 +25,36 @@ from tests.helpers.node import node_search_path
 
 from .pages import ROOT
 
-pytestmark = pytest.mark.timeout(600)  # to build the site takes a minute of the processor
+pytestmark = pytest.mark.timeout(600)
+
+
+SITE = ROOT / "site"
+
+
+def is_current() -> bool:
+    """Return whether the site has been built, by `make docs` or another worker, since its sources changed."""
+    index = SITE / "llms.txt"
+    sources = [ROOT / "mkdocs.yml", *(ROOT / "docs").rglob("*.*"), *(ROOT / "mcpkit").rglob("*.py")]
+    return index.exists() and index.stat().st_mtime > max(source.stat().st_mtime for source in sources)
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` does."""
+def site() -> Path:
+    """The site as `make docs` builds it; it takes a minute of the processor, so that it is built only once."""
     pytest.importorskip("mkdocs")
-    folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
+    with (ROOT / "mkdocs.yml").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not is_current():
+            done = subprocess.run(
+                [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"],
+                cwd=ROOT,
+                env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+    return SITE
 
 
 class Quiet(SimpleHTTPRequestHandler):
