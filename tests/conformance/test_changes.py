@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ from mcpkit import Server
 from mcpkit.transports import Connection
 from tests.conformance.conftest import Wire
 from tests.helpers.listening import hearing
-from tests.helpers.pipe import META, Pipe, settle, stateless_meta
+from tests.helpers.pipe import META, Pipe, settle
 
 pytestmark = pytest.mark.anyio
 
@@ -71,24 +70,6 @@ async def test_each_change_of_a_registry_sends_list_changed_once(server: Server,
     assert not faults, "\n".join(faults)
 
 
-async def test_many_changes_at_once_send_list_changed_once(server: Server, wire: Wire) -> None:
-    async with wire(server) as pipe:
-        for number in range(100):
-            server.tool(handler, name=f"t{number}")
-            server.prompt(handler, name=f"p{number}")
-        assert await pipe.answered() == list_changed("tools", "prompts")
-
-
-async def test_list_after_change_from_thread_is_current(server: Server, wire: Wire) -> None:
-    async with wire(server) as pipe:
-        await pipe.result("tools/list")
-        thread = threading.Thread(target=server.tool, args=(handler,), kwargs={"name": "new"})
-        thread.start()
-        await pipe.receive()
-        assert [tool["name"] for tool in (await pipe.result("tools/list"))["tools"]] == ["handler", "new"]
-        thread.join()
-
-
 async def test_changes_before_initialized_are_sent_after_it(server: Server, wire: Wire) -> None:
     async with wire(server, initialize=False) as pipe:
         params = {
@@ -122,21 +103,6 @@ async def test_resource_updated_after_unsubscribe_is_not_sent(server: Server, wi
         assert await pipe.result("resources/unsubscribe", {"uri": "data://never"}) == {}
         server.resource_updated("data://x")
         await pipe.quiet()
-
-
-async def test_subscriptions_apply_in_order_of_arrival(server: Server, wire: Wire) -> None:
-    async with wire(server) as pipe:
-        pipe.start("resources/subscribe", {"uri": "data://x"})
-        server.resource_updated("data://x")
-        pipe.start("resources/unsubscribe", {"uri": "data://x"})
-        pipe.start("resources/subscribe", {"uri": "data://x"})
-        messages = await pipe.answered()
-        assert [message.get("method", "answer") for message in messages] == [
-            "answer",
-            "answer",
-            "answer",
-            "notifications/resources/updated",
-        ]
 
 
 async def test_subscription_to_template_covers_its_uris(server: Server, wire: Wire) -> None:
@@ -254,16 +220,6 @@ async def test_listen_graceful_close_sends_result(server: Server, wire: Wire) ->
         assert pipe.out.empty()
 
 
-async def test_listen_close_sends_cancelled_with_reason(server: Server, wire: Wire) -> None:
-    async with wire(server, REVISION) as pipe:
-        await listen(pipe, "s", toolsListChanged=True)
-    message = await pipe.receive()
-    assert message["method"] == "notifications/cancelled"
-    assert message["params"]["requestId"] == "s"
-    assert message["params"]["reason"]
-    assert pipe.out.empty()
-
-
 @pytest.mark.parametrize(
     "params",
     [
@@ -283,38 +239,6 @@ async def test_listen_malformed_filter_is_invalid_params(
         assert (await pipe.error("subscriptions/listen", params))["code"] == -32602
         server.tool(handler, name="new")
         await pipe.quiet()
-
-
-async def test_change_is_sent_to_session_and_stream_of_one_pipe(server: Server, wire: Wire) -> None:
-    async with wire(server, "2025-06-18") as pipe:
-        params = {"notifications": {"toolsListChanged": True}, "_meta": stateless_meta()}
-        pipe.send({"jsonrpc": "2.0", "id": "s", "method": "subscriptions/listen", "params": params})
-        assert (await pipe.receive())["method"] == ACKNOWLEDGED
-        server.tool(handler, name="new")
-        messages = await pipe.answered()
-        assert [message.get("params", {}).get("_meta") for message in messages] == [None, {SUBSCRIPTION: "s"}]
-
-
-async def test_listen_change_while_sending_is_sent_too(server: Server) -> None:
-    sent: list[bytes] = []
-    room = asyncio.Semaphore(2)
-
-    async def ready() -> None:
-        await room.acquire()
-
-    connection = Connection(server, sent.append, ready=ready)
-    params = {"notifications": {"resourceSubscriptions": ["data://a", "data://b"]}, "_meta": stateless_meta()}
-    request = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
-    connection.receive(json.dumps(request).encode())
-    server.resource_updated("data://a")
-    server.resource_updated("data://b")
-    await settle()  # a is params, and b waits
-    server.resource_updated("data://a")
-    for _ in range(3):
-        room.release()
-    await settle()
-    assert [json.loads(line)["params"]["uri"] for line in sent[1:]] == ["data://a", "data://b", "data://a"]
-    await connection.aclose()
 
 
 async def test_listen_ended_stream_removes_its_listener(server: Server, wire: Wire) -> None:

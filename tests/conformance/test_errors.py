@@ -78,18 +78,6 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 # What does not exist
 
-METHODS = [
-    *("tools/list", "tools/call", "prompts/list", "prompts/get", "completion/complete"),
-    *("resources/list", "resources/templates/list", "resources/read"),
-]
-
-
-async def test_methods_without_capability_are_not_found(wire: Wire, revision: str) -> None:
-    async with wire(Server("empty"), revision) as pipe:
-        for method in METHODS:
-            error = await pipe.error(method, {"name": "x", "uri": "x://y"})
-            assert error["code"] == -32601, method
-
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
 async def test_unknown_names_and_uris_have_their_code(wire: Wire, revision: str) -> None:

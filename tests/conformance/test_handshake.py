@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Cache, Context, ProtocolError, Server
-from mcpkit.middleware import CallNext, Request, Result
+from mcpkit import Context, Server
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import HANDSHAKE, META, REMOVED, stateless_meta
 
@@ -116,46 +115,6 @@ async def test_second_initialize_is_rejected(server: Server, wire: Wire) -> None
         assert await pipe.text("revision") == "2025-06-18"
 
 
-async def test_initialize_that_fails_opens_no_session(server: Server, wire: Wire) -> None:
-    refusals = [ProtocolError(-1, "not yet")]
-
-    @server.middleware("initialize")
-    async def refuse(request: Request, call_next: CallNext) -> Result:
-        if refusals:
-            raise refusals.pop()
-        return await call_next(request)
-
-    async with wire(server, "2025-06-18", initialize=False) as pipe:
-        params = {
-            "protocolVersion": "2024-11-05",
-            "capabilities": {},
-            "clientInfo": {"name": "w", "version": "1"},
-        }
-        assert (await pipe.error("initialize", params))["code"] == -1
-        pipe.notify("notifications/initialized")
-        server.tool(name="another")(lambda: None)  # of which nobody is told
-        await pipe.quiet()
-        error = await pipe.error("tools/list")
-        assert error["code"] == -32600
-        assert "initialize" in error["message"]
-        await pipe.initialize()
-        assert await pipe.text("revision") == "2025-06-18"
-
-
-async def test_initialize_is_applied_before_the_next_message(server: Server, wire: Wire) -> None:
-    async with wire(server, "2024-11-05", initialize=False) as pipe:
-        params = {
-            "protocolVersion": "2024-11-05",
-            "capabilities": {},
-            "clientInfo": {"name": "w", "version": "1"},
-        }
-        pipe.start("initialize", params)
-        pipe.start("tools/call", {"name": "revision"})
-        answers = await pipe.answered()
-        assert [answer["id"] for answer in answers] == [1, 2]
-        assert answers[1]["result"]["content"][0]["text"] == "2024-11-05"
-
-
 REVISION = "2026-07-28"
 
 
@@ -210,16 +169,6 @@ async def test_stateless_malformed_meta_is_invalid_params(stateless_server: Serv
             assert (error["code"], META + field in error["message"]) == (-32602, True)
 
 
-async def test_stateless_client_info_is_optional(stateless_server: Server, wire: Wire) -> None:
-    async with wire(stateless_server, REVISION) as pipe:
-        meta = stateless_meta()
-        del meta[META + "clientInfo"]
-        pipe.send(
-            {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "envelope", "_meta": meta}}
-        )
-        assert (await pipe.receive())["result"]["content"][0]["text"] == "stateless 2026-07-28 None"
-
-
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
 async def test_session_and_stateless_requests_on_one_pipe(
     stateless_server: Server, wire: Wire, revision: str
@@ -238,37 +187,3 @@ async def test_stateless_request_opens_no_session(stateless_server: Server, wire
         await pipe.result("tools/list")
         pipe.send({"jsonrpc": "2.0", "id": "h", "method": "tools/list"})
         assert (await pipe.receive())["error"]["code"] == -32600
-
-
-async def test_cache_hints_by_method_and_resource(wire: Wire) -> None:
-    server = Server(
-        "s", cache={"tools/list": Cache(ttl=300), "resources/read": Cache(ttl=1.5, scope="private")}
-    )
-
-    @server.tool
-    def t() -> str:
-        return ""
-
-    @server.resource("data://x")
-    def x() -> str:
-        return "x"
-
-    @server.resource("data://y", cache=Cache(ttl=60, scope="public"))
-    def y() -> str:
-        return "y"
-
-    @server.resource("data://z/{name}", cache=Cache(ttl=5))
-    def z(name: str) -> str:
-        return name
-
-    async with wire(server, REVISION) as pipe:
-
-        async def hints(method: str, **params: Any) -> tuple[int, str]:
-            result = await pipe.result(method, params)
-            return result["ttlMs"], result["cacheScope"]
-
-        assert await hints("tools/list") == (300_000, "public")
-        assert await hints("resources/read", uri="data://x") == (1500, "private")
-        assert await hints("resources/read", uri="data://y") == (60_000, "public")
-        assert await hints("resources/read", uri="data://z/1") == (5000, "public")
-        assert await hints("server/discover") == (0, "public")

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpkit import Server
-from mcpkit.protocol.unreadable import _BEGINNING, id_of_answer, id_of_unreadable, is_call
+from mcpkit.protocol.unreadable import id_of_answer, id_of_unreadable, is_call
 from mcpkit.transports import Framing
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import HANDSHAKE
@@ -68,105 +68,12 @@ async def test_batch_is_answered_with_one_array(server: Server, wire: Wire) -> N
         assert [each["id"] for each in await pipe.receive()] == [9]
 
 
-async def test_batch_without_requests_gets_no_answer(server: Server, wire: Wire) -> None:
-    async with wire(server, BATCHES) as pipe:
-        pipe.send([notification("notifications/unknown"), {"jsonrpc": "2.0", "id": 1, "result": {}}])
-        pipe.send([call("slow", "wait"), notification("notifications/cancelled", requestId="slow")])
-        await pipe.quiet()
-
-
-async def test_batch_is_answered_with_its_slowest_request(
-    server: Server, wire: Wire, gate: asyncio.Event
-) -> None:
-    async with wire(server, BATCHES) as pipe:
-        pipe.send([call("slow", "wait"), ping("fast")])
-        assert await pipe.result("ping") == {}
-        gate.set()
-        assert {each["id"] for each in await pipe.receive()} == {"slow", "fast"}
-
-
 async def test_batch_leaves_out_cancelled_requests(server: Server, wire: Wire) -> None:
     async with wire(server, BATCHES) as pipe:
         pipe.send([call("slow", "wait"), ping("fast")])
         pipe.cancel("slow")
         (answer,) = await pipe.answered()
         assert [each["id"] for each in answer] == ["fast"]
-
-
-async def test_batch_with_initialize_rejects_it(server: Server, wire: Wire) -> None:
-    async with wire(server, BATCHES) as pipe:
-        pipe.send([{"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": {}}, ping("p")])
-        by_id = {each["id"]: each for each in await pipe.receive()}
-        assert (by_id["i"]["error"]["code"], by_id["p"]["result"]) == (-32600, {})
-    async with wire(server, initialize=False) as pipe:
-        info = {"name": "w", "version": "1"}
-        params = {"protocolVersion": BATCHES, "capabilities": {}, "clientInfo": info}
-        pipe.send([{"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": params}])
-        assert (await pipe.receive())["error"]["code"] == -32600
-        assert (await pipe.error("tools/list"))["code"] == -32600
-
-
-async def test_batch_with_invalid_items_has_errors_in_the_array(
-    server: Server, wire: Wire, gate: asyncio.Event
-) -> None:
-    async with wire(server, BATCHES) as pipe:
-        pipe.send([3, {}, [], ping("p")])
-        answer = await pipe.receive()
-        assert [each["error"]["code"] for each in answer if "error" in each] == [-32600] * 3
-        assert [each["id"] for each in answer] == [None, None, None, "p"]
-        pipe.send([call("x", "wait"), call("x", "echo", text="a duplicate id")])
-        gate.set()
-        ((duplicate, first),) = await pipe.answered()
-        assert (duplicate["id"], duplicate["error"]["code"], first["id"]) == (None, -32600, "x")
-        assert first["result"]["content"][0]["text"] == "waited"
-
-
-@pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"])
-async def test_batch_in_other_versions_is_an_invalid_request(
-    server: Server, wire: Wire, revision: str
-) -> None:
-    async with wire(server, revision) as pipe:
-        for batch in ([], [ping("p")]):
-            pipe.send(batch)
-            assert (await pipe.receive())["error"]["code"] == -32600
-        await pipe.quiet()
-
-
-LINES = [
-    *(
-        b"",
-        b" ",
-        b"{",
-        b"\xff",
-        b'{"jsonrpc":',
-        b"nul",
-        b"[" * 100_000,
-        b"NaN",
-        b"1e400",
-        b'"\\ud800"',
-        b"{}{}",
-    )
-]
-MESSAGES: list[Any] = [
-    *(None, True, 3, "text", {}),
-    {"jsonrpc": "2.0"},
-    {"jsonrpc": "1.0", "method": "notifications/initialized"},
-    {"id": 1, "method": "ping"},
-    *({"jsonrpc": "2.0", "id": id_, "method": "ping"} for id_ in (None, 1.5, True, [])),
-    {"jsonrpc": "2.0", "method": 3},
-    {"jsonrpc": "2.0", "method": None},
-]
-
-
-async def test_bytes_and_values_that_are_no_message_get_error(wire: Wire, revision: str) -> None:
-    faults = []
-    async with wire(Server("s"), revision) as pipe:
-        for value, code in [*((line, -32700) for line in LINES), *((each, -32600) for each in MESSAGES)]:
-            pipe.send(value)
-            answer = await pipe.receive()
-            if answer.get("error", {}).get("code") != code:
-                faults.append(f"{value!r:.50}: {answer}")
-    assert not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize("revision", [*HANDSHAKE, "2026-07-28"])
@@ -196,26 +103,6 @@ async def test_malformed_request_gets_error_with_its_id_unless_that_runs(
         gate.set()
         answer = await pipe.receive()
         assert (answer["id"], answer["result"]["content"][0]["text"]) == (id_, "waited")
-
-
-async def test_response_without_request_is_ignored_in_a_session_only(wire: Wire) -> None:
-    async with wire(Server("s")) as pipe:
-        pipe.send({"jsonrpc": "2.0", "id": 5, "result": {}})
-        pipe.send({"jsonrpc": "2.0", "id": 6, "error": {"code": 1, "message": "no"}})
-        await pipe.quiet()
-    async with wire(Server("s"), "2026-07-28") as pipe:
-        pipe.send({"jsonrpc": "2.0", "id": 5, "result": {}})
-        assert (await pipe.receive())["error"]["code"] == -32600
-
-
-async def test_params_of_wrong_type_are_invalid_params(wire: Wire) -> None:
-    async with wire(Server("s")) as pipe:
-        for params in ([], "text", 3, False, {"_meta": []}, {"_meta": "x"}):
-            pipe.send({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": params})
-            answer = await pipe.receive()
-            assert (answer["id"], answer["error"]["code"]) == (1, -32602), params
-        for token in (1.5, True, [], {}):
-            assert (await pipe.error("ping", None, progressToken=token))["code"] == -32602, token
 
 
 # Messages that cannot be parsed: the client still gets an answer with the id of its request.
@@ -260,22 +147,6 @@ async def test_unparsable_request_gets_parse_error_with_its_id(wire: Wire, order
         pipe.send(request(7, nested(READABLE - 3), order))
         answer = await pipe.receive()
         assert (answer["id"], answer["error"]["code"]) == (7, -32602), "it is parsed; the tool is unknown"
-
-
-async def test_unparsable_message_that_is_no_request_gets_error_without_id(wire: Wire) -> None:
-    lines = [
-        b'{"id":7,"result":%s}' % nested(1000),
-        b'{"jsonrpc":"2.0","method":"notifications/x","params":{"id":7,"x":%s}}' % nested(1000),
-        *(b'{"method":"m","params":%s,"id":%s}' % (nested(1000), id_) for id_ in (b"null", b"1.5")),
-        b'{"method":"m","params":%s,"id":"%s"}' % (nested(1000), b"x" * 257),
-        b'{"method":"m","params":"\\"id\\":7,%s' % nested(1000),
-        b'{"method":7,"params":%s,"id":7}' % nested(1000),
-    ]
-    async with wire(Server("s"), "2026-07-28") as pipe:
-        for line in lines:
-            pipe.send(line)
-            answer = await pipe.receive()
-            assert ("id" in answer, answer["error"]["code"]) == (False, -32700), line[:50]
 
 
 async def test_unparsable_request_with_running_id_gets_error_without_id(
@@ -327,14 +198,6 @@ def test_id_of_unreadable_is_that_of_the_outermost_object(
     message = {name: members[name] for name in order}
     text = json.dumps(message, ensure_ascii=is_ascii, indent=indent or None).encode()
     assert id_of_unreadable(text.replace(b'"HERE"', nested(300), 1)) == id_
-
-
-@pytest.mark.parametrize("size", [_BEGINNING - 100, _BEGINNING, 40 * _BEGINNING])
-@pytest.mark.parametrize("order", [ID_FIRST, ID_LAST], ids=["id first", "id last"])
-def test_id_of_unreadable_reads_beginning_and_end_of_long_message(size: int, order: tuple[str, ...]) -> None:
-    value = b'["%s",%s]' % (b"x" * size, nested(300))
-    assert id_of_unreadable(request("abc", value, order)) == "abc"
-    assert id_of_unreadable(request("abc", value, order).replace(b'"method":"tools/call",', b"")) is None
 
 
 @pytest.mark.parametrize(

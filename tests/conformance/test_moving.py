@@ -13,12 +13,11 @@ from mcpkit import Context, RegistrationError, Server
 from mcpkit.protocol import jsonrpc
 from mcpkit.transports import Connection
 from tests.conformance.conftest import Wire
-from tests.helpers.pipe import META, Pipe, settle, stateless_meta
+from tests.helpers.pipe import settle
 
 pytestmark = pytest.mark.anyio
 
 CHANGED = "notifications/{}/list_changed"
-UPDATED = "notifications/resources/updated"
 
 
 class Gate:
@@ -74,12 +73,6 @@ def shake_hands(connection: Connection, capabilities: dict[str, Any] | None = No
     send(connection, {"method": "notifications/initialized"})
 
 
-async def listen(pipe: Pipe, id_: str | int, **wanted: Any) -> None:
-    params = {"notifications": wanted, "_meta": stateless_meta()}
-    pipe.send({"jsonrpc": "2.0", "id": id_, "method": "subscriptions/listen", "params": params})
-    assert (await pipe.receive())["method"] == "notifications/subscriptions/acknowledged"
-
-
 async def test_move_running_call_is_cancelled_on_its_server(wire: Wire) -> None:
     before = make("before")
     gate = Gate(before)
@@ -96,43 +89,6 @@ async def test_move_running_call_is_cancelled_on_its_server(wire: Wire) -> None:
             await asyncio.wait_for(move, 10)
             assert gate.stopped.is_set()
             assert await pipe.text("who") == "after"
-        await pipe.quiet()
-
-
-async def test_move_old_server_still_sends_updates_of_running_call(wire: Wire) -> None:
-    before = make("before")
-    gate = Gate(before)
-    async with wire(before) as pipe:
-        await pipe.result("resources/subscribe", {"uri": "data://x"})
-        await listen(pipe, "s", resourceSubscriptions=["data://x"])
-        await listen(pipe, "other", resourceSubscriptions=["data://x"])
-        pipe.start("tools/call", {"name": "wait"})
-        await gate.begun.wait()
-        async with moving(pipe.connection, make("after")):
-            pipe.cancel("other")
-            gate.go.set()
-            messages = [await pipe.receive() for _ in range(4)]
-        assert [each.get("method") for each in messages if each.get("method") != UPDATED] == [
-            CHANGED.format("tools"),
-            None,
-        ]
-        streams = [each["params"].get("_meta") for each in messages if each.get("method") == UPDATED]
-        assert streams == [None, {META + "subscriptionId": "s"}]
-        before.resource_updated("data://x")
-        await pipe.quiet()
-
-
-async def test_move_keeps_declared_capabilities(wire: Wire) -> None:
-    async with wire(make("before", "prompts")) as pipe:
-        await listen(pipe, "s", promptsListChanged=True, resourcesListChanged=True)
-        async with moving(pipe.connection, Server("after")):
-            messages = [await pipe.receive() for _ in range(5)]
-        assert sorted(each["method"] for each in messages) == [
-            CHANGED.format(name) for name in ("prompts", "prompts", "resources", "resources", "tools")
-        ]
-        assert await pipe.result("prompts/list") == {"prompts": []}
-        assert await pipe.result("resources/list") == {"resources": []}
-        await pipe.result("resources/subscribe", {"uri": "data://x"})
         await pipe.quiet()
 
 
@@ -169,23 +125,6 @@ async def test_move_keeps_pending_request_and_log_level() -> None:
         await connection.aclose()
 
 
-async def test_move_ends_with_the_connection(wire: Wire) -> None:
-    before = make("before")
-    gate = Gate(before)
-    async with wire(before) as pipe:
-        await listen(pipe, "s", toolsListChanged=True)
-        pipe.start("tools/call", {"name": "wait"})
-        await gate.begun.wait()
-        after = make("after")
-        async with moving(pipe.connection, after) as move:
-            await pipe.connection.aclose(graceful=True)
-            await asyncio.wait_for(move, 10)
-            assert gate.stopped.is_set()
-            await pipe.answered()
-            after.tools.remove("who")
-            await pipe.quiet()
-
-
 async def test_move_to_broken_server_is_rejected(wire: Wire) -> None:
     async with wire(make("before")) as pipe:
         after = Server("after")
@@ -198,29 +137,3 @@ async def test_move_to_broken_server_is_rejected(wire: Wire) -> None:
             await pipe.connection.move(after)
         assert await pipe.text("who") == "before"
         await pipe.quiet()
-
-
-async def test_move_keeps_topic_streams_and_allows_new_session() -> None:
-    servers = [Server(name, max_running=1 + number) for number, name in enumerate(("before", "after"))]
-    topics = [
-        server.extension("com.example/jobs").topic("jobIds", "notifications/jobs") for server in servers
-    ]
-    async with servers[0].running(), servers[1].running():
-        lines: asyncio.Queue[Any] = asyncio.Queue()
-        connection = Connection(servers[0], lambda line: lines.put_nowait(jsonrpc.decode(line)))
-        meta = stateless_meta()
-        meta[META + "clientCapabilities"] = {"extensions": {"com.example/jobs": {}}}
-        for number in range(2):
-            params = {"notifications": {"jobIds": ["a"]}, "_meta": meta}
-            send(connection, {"id": f"s{number}", "method": "subscriptions/listen", "params": params})
-            assert "params" in await lines.get()
-            if number == 0:
-                await connection.move(servers[1])  # where there may be one more
-        topics[1].publish("a", {"state": "done"})
-        assert [(await lines.get())["params"]["state"] for _ in range(2)] == ["done", "done"]
-        topics[0].publish("a", {"state": "of before"})
-        await settle()
-        assert lines.empty()
-        shake_hands(connection)
-        assert (await lines.get())["result"]["serverInfo"]["name"] == "after"
-        await connection.aclose()

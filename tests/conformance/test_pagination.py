@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import threading
-from typing import Any
 
 import pytest
 
-from mcpkit import Server, Tool
+from mcpkit import Server
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import Pipe
 
@@ -109,80 +107,3 @@ async def test_cursor_after_changes_skips_nothing(wire: Wire) -> None:
         third = await pipe.result("tools/list", {"cursor": second["nextCursor"]})
         assert [tool["name"] for tool in third["tools"]] == ["f", "g"]
         assert "nextCursor" not in third
-
-
-async def test_empty_list_has_no_cursor(wire: Wire, revision: str) -> None:
-    async with wire(Server("s", offers=["tools", "resources", "prompts"], page_size=2), revision) as pipe:
-        for method, member in LISTS.items():
-            result = await pipe.result(method)
-            assert result[member] == []
-            assert "nextCursor" not in result
-
-
-async def test_list_is_rendered_once_per_state_of_the_registry(
-    wire: Wire, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    described: list[str] = []
-    describe = Tool.describe
-
-    def counted(tool: Tool, revision: str) -> dict[str, Any]:
-        described.append(tool.name)
-        return describe(tool, revision)
-
-    monkeypatch.setattr(Tool, "describe", counted)
-    server = serve("ab", None)
-    async with wire(server) as pipe:
-        first = await pipe.result("tools/list")
-        assert described == ["a", "b"]
-        assert await pipe.result("tools/list") == first
-        assert described == ["a", "b"]
-        server.tool(handler, name="c")
-        await pipe.result("tools/list")
-        assert described == ["a", "b", "a", "b", "c"]
-
-
-async def test_list_cache_is_per_version(wire: Wire) -> None:
-    server = Server("s")
-    server.tool(handler, title="A title")
-    async with wire(server, "2025-11-25") as new, wire(server, "2024-11-05") as old:
-        assert "title" in (await new.result("tools/list"))["tools"][0]
-        assert "title" not in (await old.result("tools/list"))["tools"][0]
-        assert "title" in (await new.result("tools/list"))["tools"][0]
-
-
-async def test_list_while_threads_change_it(wire: Wire) -> None:
-    server = serve("a", 3)
-    stop = threading.Event()
-
-    def change(number: int) -> None:
-        while not stop.is_set():
-            server.tool(handler, name=f"t{number}")
-            server.tools.disable(f"t{number}")
-            server.tools.remove(f"t{number}")
-
-    threads = [threading.Thread(target=change, args=(number,)) for number in range(3)]
-    async with wire(server) as pipe:
-        for thread in threads:
-            thread.start()
-        try:
-            for _ in range(50):
-                names = await pages(pipe, "tools/list")
-                assert names[0].startswith("a")
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
-        assert await pages(pipe, "tools/list") == ["a"]
-
-
-async def test_cursor_with_longer_text_reads_the_same_page(wire: Wire) -> None:
-    server = serve("abc", page_size=1)
-    async with wire(server) as pipe:
-        page = await pipe.result("tools/list")
-        place = base64.b64decode(page["nextCursor"])
-        following = await pipe.result("tools/list", {"cursor": page["nextCursor"]})
-        count = len(server.engine.listing._pages)
-        for more in (b"x", b"y" * 10_000):
-            cursor = base64.b64encode(place + more).decode()
-            assert await pipe.result("tools/list", {"cursor": cursor}) == following
-        assert len(server.engine.listing._pages) == count

@@ -10,10 +10,8 @@ import pytest
 
 from mcpkit import Context, Server, ToolError
 from mcpkit.calls.reports import BURST, INTERVAL
-from mcpkit.engine.connection import Connection
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import META, Pipe, settle
-from tests.helpers.waiting import kept_busy
 
 pytestmark = pytest.mark.anyio
 
@@ -123,53 +121,6 @@ async def test_progress_held_back_is_sent_after_interval(
         assert await finished(pipe) == ["answer"]
 
 
-async def test_progress_is_at_most_fifty_per_second(server: Server, wire: Wire, clock: Clock) -> None:
-    times: list[tuple[float, float]] = []
-
-    @server.tool
-    async def work(ctx: Context) -> str:
-        for done in range(4000):
-            await ctx.progress(done)
-            clock.now += 0.001
-            await asyncio.sleep(0)
-        return ""
-
-    def note(message: bytes) -> None:
-        if b"notifications/progress" in message:
-            times.append((clock.now, len(times)))
-
-    connection = Connection(server, note)
-    async with server.running():
-        connection.receive(call_line("work"))
-        await connection.drain()
-        await connection.aclose()
-    for start, number in times:
-        assert len([1 for time, later in times if later >= number and time <= start + 1]) <= 50
-    assert len(times) >= 4 / INTERVAL * 0.95, "and what may be reports is reports"
-
-
-async def test_progress_that_reaches_total_is_sent_at_once(server: Server, wire: Wire, clock: Clock) -> None:
-    gate = asyncio.Event()
-
-    @server.tool
-    async def work(ctx: Context) -> str:
-        for done in range(1, 51):
-            await ctx.progress(done, 50)
-        await gate.wait()
-        await ctx.progress(51, 51)
-        await ctx.progress(52, 52)
-        return ""
-
-    async with wire(server) as pipe:
-        pipe.start("tools/call", {"name": "work"}, progressToken="p")
-        await settle()
-        assert reported(pipe) == [*AT_ONCE, 50]
-        await clock.advance(INTERVAL * 1.1)
-        assert reported(pipe) == [], "what was held back has been replaced"
-        gate.set()
-        assert await finished(pipe) == [52, "answer"], "a total that moves is no way around the limit"
-
-
 async def test_progress_of_cancelled_call_is_not_sent(server: Server, wire: Wire, clock: Clock) -> None:
     @server.tool
     async def work(ctx: Context) -> str:
@@ -185,76 +136,6 @@ async def test_progress_of_cancelled_call_is_not_sent(server: Server, wire: Wire
         pipe.cancel(id_)
         await clock.advance(1)
         assert await finished(pipe) == []
-
-
-async def test_progress_of_thread_during_cancellation_is_not_sent(
-    server: Server, wire: Wire, clock: Clock
-) -> None:
-    loop = asyncio.get_running_loop()
-    over = asyncio.Event()
-
-    @server.tool
-    def work(ctx: Context) -> str:
-        for done in range(1, BURST + 1):
-            ctx.sync.progress(done)
-        with kept_busy(loop):
-            loop.call_soon_threadsafe(lambda: pipe.cancel(id_))
-            ctx.sync.progress(BURST + 1)
-        loop.call_soon_threadsafe(over.set)
-        return ""
-
-    async with wire(server) as pipe:
-        id_ = pipe.start("tools/call", {"name": "work"}, progressToken="p")
-        await over.wait()
-        await clock.advance(1)
-        assert await finished(pipe) == AT_ONCE
-
-
-async def test_progress_of_several_threads_is_in_order(server: Server, wire: Wire) -> None:
-    @server.tool
-    def work(ctx: Context) -> str:
-        def report(start: int) -> None:
-            for done in range(start, 400, 4):
-                ctx.sync.progress(done)
-
-        threads = [threading.Thread(target=report, args=(start,)) for start in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(10)
-        return ""
-
-    async with wire(server) as pipe:
-        pipe.start("tools/call", {"name": "work"}, progressToken="p")
-        *reports, answer = await finished(pipe)
-        assert answer == "answer"
-        assert reports == sorted(set(reports))
-        assert reports[-1] == 399
-
-
-async def test_progress_that_has_no_json_form_raises(server: Server, wire: Wire) -> None:
-    @server.tool
-    async def work(ctx: Context) -> str:
-        for done, total in ((float("nan"), None), (1, float("inf"))):
-            with pytest.raises(ValueError, match="finite"):
-                await ctx.progress(done, total)
-        for done, total in ((0, 10**400), (-(10**5000), 1)):
-            with pytest.raises(ValueError, match=r"below 1\.8e308"):
-                await ctx.progress(done, total)
-        await ctx.progress(2, message="whole")
-        return ""
-
-    async with wire(server) as pipe:
-        pipe.start("tools/call", {"name": "work"}, progressToken="p")
-        assert await finished(pipe) == [2, "answer"]
-
-
-def call_line(name: str) -> bytes:
-    return (
-        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s","_meta":{"progressToken":"p",'
-        b'"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
-        b'"io.modelcontextprotocol/clientCapabilities":{}}}}' % name.encode()
-    )
 
 
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
@@ -367,20 +248,3 @@ async def test_progress_only_increases(wire: Wire) -> None:
         pipe.start("tools/call", {"name": "work"}, progressToken="p")
         *reports, _ = await pipe.answered()
         assert [report["params"]["progress"] for report in reports] == [0, 1, 2, 2.5]
-
-
-@pytest.mark.parametrize("report", ["progress", "info"])
-async def test_report_after_the_response_raises(wire: Wire, report: str) -> None:
-    server = Server("s")
-    kept: list[Context] = []
-
-    @server.tool
-    async def keep(ctx: Context) -> str:
-        kept.append(ctx)
-        return ""
-
-    async with wire(server) as pipe:
-        await pipe.request("tools/call", {"name": "keep"}, progressToken="p")
-        with pytest.raises(RuntimeError, match="tools/call request that has ended"):
-            await getattr(kept[0], report)(1)
-        await pipe.quiet()

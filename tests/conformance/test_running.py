@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mcpkit import Context, Server
-from mcpkit.transports import Connection
 from tests.conformance.conftest import Wire
-from tests.helpers.official import Official
-from tests.helpers.pipe import settle, stateless_meta
+from tests.helpers.pipe import settle
 
 pytestmark = pytest.mark.anyio
 
@@ -103,30 +98,6 @@ async def test_cancelled_call_is_not_answered(
         assert server.engine.runtime.running.taken == 0
 
 
-async def test_call_cancelled_before_its_first_step_does_not_run(
-    server: Server, stage: Stage, wire: Wire
-) -> None:
-    async with wire(server) as pipe:
-        pipe.cancel(pipe.start("tools/call", {"name": "wait"}))
-        await pipe.quiet()
-        assert stage.events in ([], ["cancelled"])  # the second where tasks start eagerly
-        assert server.engine.runtime.running.taken == 0
-
-
-async def test_cancelled_sync_function_runs_on_and_is_not_awaited(
-    server: Server, stage: Stage, wire: Wire
-) -> None:
-    async with wire(server) as pipe:
-        id_ = pipe.start("tools/call", {"name": "block"})
-        await asyncio.to_thread(stage.thread_started.wait, 10)
-        pipe.cancel(id_)
-        await pipe.quiet()  # drained, although the thread still blocks
-        assert stage.events == []
-        assert server.engine.runtime.running.taken == 0
-        stage.thread_gate.set()
-        assert await pipe.text("echo", {"text": "after"}) == "after"
-
-
 async def test_id_of_cancelled_call_can_be_used_again(server: Server, stage: Stage, wire: Wire) -> None:
     async with wire(server) as pipe:
         pipe.send(pipe.message("x", "tools/call", {"name": "stubborn"}))
@@ -167,54 +138,3 @@ async def test_cancelled_handler_that_runs_on_is_counted(wire: Wire) -> None:
         gate.set()
         await settle()
         assert server.engine.runtime.running.taken == 0
-
-
-async def test_close_cancels_running_calls(server: Server, stage: Stage, wire: Wire) -> None:
-    async with wire(server) as pipe:
-        pipe.start("tools/call", {"name": "wait"})
-        await stage.started.wait()
-    assert stage.events == ["cancelled"]
-    assert server.engine.runtime.running.taken == 0
-
-
-async def test_handler_that_cancels_its_own_task_is_answered(wire: Wire, revision: str) -> None:
-    server = Server("s")
-
-    async def give_up() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-        await asyncio.Event().wait()
-
-    server.tool(give_up)
-    server.resource("a://b")(give_up)
-    async with wire(server, revision) as pipe:
-        result = (await pipe.request("tools/call", {"name": "give_up"}))["result"]
-        assert result["isError"] is True
-        assert result["content"][0]["text"].startswith("Internal error (ref ")
-        error = (await pipe.request("resources/read", {"uri": "a://b"}))["error"]
-        assert (error["code"], error["message"][:20]) == (-32603, "Internal error (ref ")
-        assert server.engine.runtime.running.taken == 0
-
-
-async def test_duplicate_id_error_has_id_of_its_own_version(
-    server: Server, stage: Stage, schema_dir: Path
-) -> None:
-    sent: list[dict[str, Any]] = []
-    connection = Connection(server, lambda message: sent.append(json.loads(message)))
-
-    def send(id_: str, method: str, params: dict[str, Any]) -> None:
-        connection.receive(
-            json.dumps({"jsonrpc": "2.0", "id": id_, "method": method, "params": params}).encode()
-        )
-
-    client = {"name": "wire", "version": "1"}
-    send("i", "initialize", {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": client})
-    send("x", "tools/call", {"name": "wait"})
-    send("x", "tools/call", {"name": "echo", "arguments": {"text": "second"}, "_meta": stateless_meta()})
-    send("x", "tools/call", {"name": "echo", "arguments": {"text": "third"}})
-    await connection.aclose()
-    _, stateless, handshake = sent
-    Official(schema_dir, "2026-07-28").error(stateless)
-    assert "id" not in stateless
-    assert handshake["id"] is None

@@ -24,7 +24,6 @@ from mcpkit import (
     assistant,
     user,
 )
-from mcpkit.protocol import content
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import META, REVISIONS
 
@@ -186,18 +185,6 @@ async def test_capabilities_are_those_of_the_version(server: Server, wire: Wire,
         assert declared["resources"] == {"subscribe": True, "listChanged": True}
 
 
-async def test_tool_title_is_a_hint_in_2025_03_26(wire: Wire) -> None:
-    server = Server("s")
-
-    @server.tool(title="A title")
-    async def t() -> str:
-        return ""
-
-    async with wire(server, "2025-03-26") as pipe:
-        (tool,) = (await pipe.result("tools/list"))["tools"]
-        assert tool["annotations"] == {"title": "A title"}
-
-
 KINDS = {
     "2024-11-05": ["text", "image", "resource", "text", "resource", "resource"],
     "2025-03-26": ["text", "image", "audio", "text", "resource", "resource"],
@@ -205,22 +192,6 @@ KINDS = {
     "2025-11-25": ["text", "image", "audio", "resource_link", "resource", "resource"],
     "2026-07-28": ["text", "image", "audio", "resource_link", "resource", "resource"],
 }
-
-
-async def test_older_version_does_not_change_the_definitions(server: Server, wire: Wire) -> None:
-    for revision in ("2024-11-05", "2026-07-28"):
-        async with wire(server, revision) as pipe:
-            await pipe.call("contents")
-            listed = await pipe.result("resources/list")
-    assert listed["resources"][0]["annotations"] == HINTS
-    assert listed["resources"][0]["icons"] == ICONS
-
-
-async def test_embedded_meta_is_left_out_before_2025_06_18() -> None:
-    contents = {"uri": "data://x", "text": "x"}
-    block = {"type": "resource", "resource": {**contents, "_meta": NOTE}}
-    assert content.block(block, "2025-03-26") == {"type": "resource", "resource": contents}
-    assert content.block(block, "2025-06-18") is block
 
 
 NONE = ("2024-11-05", "2025-03-26")

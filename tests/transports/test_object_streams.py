@@ -148,48 +148,12 @@ def test_other_event_loop_is_rejected() -> None:
         serving.send(None)
 
 
-async def test_unreadable_items_are_logged_and_skipped(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
-    async with served(lab.server) as peer:
-        await peer.to_server.send(ValueError("no JSON"))
-        await peer.to_server.send(Item([]))  # type: ignore[arg-type]
-        await peer.to_server.send("no item")  # type: ignore[arg-type]
-        assert "error" in await peer.next()
-        assert (await peer.begin())["id"] == 0
-    logged = [record.getMessage() for record in caplog.records]
-    assert logged[0] == "a message that could not be read is passed over: no JSON"
-    assert "no item" in logged[-1]
-
-
 async def test_lone_surrogate_gets_parse_error_with_its_id(lab: Lab) -> None:
     async with served(lab.server) as peer:
         await peer.begin()
         answer = await peer.call("add", a="\ud800", b=1)
         assert (answer["id"], answer["error"]["code"]) == (1, -32700)
         assert (await peer.call("add", a=1, b=2))["result"]["structuredContent"] == {"result": 3}
-
-
-async def test_response_that_cannot_be_converted_is_logged(
-    lab: Lab, caplog: pytest.LogCaptureFixture
-) -> None:
-    to_server, read = anyio.create_memory_object_stream[Item]()
-    write, from_server = anyio.create_memory_object_stream[Item]()
-
-    def make(message: dict[str, Any]) -> Item:
-        if message["id"] == 1:
-            raise ValueError("not this one")
-        return Item(message)
-
-    serving = asyncio.create_task(
-        serve_objects(lab.server, read, write, dump=lambda item: item.message, make=make)
-    )
-    with to_server, from_server:
-        for id_ in (1, 2):
-            await to_server.send(Item({"jsonrpc": "2.0", "id": id_, "method": "ping"}))
-        assert (await from_server.receive()).message["id"] == 2
-    await serving
-    assert [record.getMessage() for record in caplog.records] == [
-        'a message cannot be said to the client: b\'{"jsonrpc":"2.0","id":1,"result":{}}\''
-    ]
 
 
 @pytest.mark.slow
@@ -241,20 +205,3 @@ async def test_cancelled_serving_waits_for_running_calls(lab: Lab, how: str) -> 
         assert lab.events == ["entered", "stopped", "left"]
         with pytest.raises(anyio.EndOfStream):
             await from_server.receive()
-
-
-async def test_error_of_the_stream_is_raised(lab: Lab) -> None:
-    class Broken:
-        def __aiter__(self) -> Broken:
-            return self
-
-        async def __anext__(self) -> Item:
-            raise OSError("the cable")
-
-        async def aclose(self) -> None:
-            lab.events.append("closed")
-
-    write, from_server = anyio.create_memory_object_stream[Item]()
-    with from_server, pytest.raises(OSError, match="the cable"):
-        await serve_objects(lab.server, Broken(), write, dump=lambda item: item.message, make=Item)
-    assert lab.events == ["entered", "closed", "left"]

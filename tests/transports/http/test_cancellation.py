@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,21 +60,6 @@ async def test_blocking_function_does_not_hold_cancelled_request(
         assert not work.released.is_set()
 
 
-async def test_disconnect_before_call_leaves_nothing(client: Client) -> None:
-    for name in ("wait", "echo", "report", "block"):
-        answer = client.call(name, {"text": "x"} if name == "echo" else None, meta={"progressToken": 1})
-        answer.disconnect()
-        await answer.whole()
-
-
-async def test_send_failure_ends_request(server: Server, serve: Serve, work: Work) -> None:
-    async with serve(server, stream_after=0) as client:
-        answer = await client.call("wait").head()
-        answer.failure = ConnectionResetError("gone")
-        work.gate.set()
-        await answer.whole()
-
-
 async def test_shutdown_during_call_is_503(server: Server, schema_dir: Path, work: Work) -> None:
     app = server.asgi(grace=0)
     async with lifespan(app):
@@ -84,67 +68,6 @@ async def test_shutdown_during_call_is_503(server: Server, schema_dir: Path, wor
     await answer.whole()
     assert answer.status == 503
     assert (answer.error()["code"], answer.json()["id"]) == (-32603, 1)
-
-
-async def call_text(client: Client, tool: str) -> str:
-    text: str = (await client.call(tool).whole()).json()["result"]["content"][0]["text"]
-    return text
-
-
-async def test_task_cancellation_stops_call(server: Server, client: Client, work: Work) -> None:
-    answer = client.call("wait")
-    await work.started.wait()
-    answer.task.cancel()
-    await asyncio.wait({answer.task}, timeout=10)
-    assert work.cancelled.is_set()
-    if sys.version_info >= (
-        3,
-        11,
-    ):  # before, nothing tells this from a CancelledError of the function's own
-        assert answer.task.cancelled()
-    assert server.engine.runtime.running.taken == 0
-    client.opened.remove(answer)
-
-
-async def test_cancelled_error_of_function_is_internal_error(serve: Serve) -> None:
-    server = Server("s")
-
-    @server.tool
-    async def first() -> None:
-        raise asyncio.CancelledError
-
-    @server.tool
-    async def later() -> None:
-        await asyncio.sleep(0)
-        raise asyncio.CancelledError
-
-    async with serve(server) as client:
-        for name in ("first", "later"):
-            assert "Internal error (ref " in await call_text(client, name)
-
-
-@pytest.mark.parametrize("is_waiting", [False, True])
-async def test_function_that_cancels_its_task_ends_its_call_only(serve: Serve, is_waiting: bool) -> None:
-    server = Server("s")
-
-    @server.tool
-    async def give_up() -> None:
-        if is_waiting:
-            await asyncio.sleep(0)
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-        await asyncio.Event().wait()
-
-    async with serve(server) as client:
-        answer = client.call("give_up")
-        task = answer.task
-        assert "Internal error (ref " in (await answer.whole()).json()["result"]["content"][0]["text"]
-        assert not task.cancelled()
-        if sys.version_info >= (3, 11):
-            assert task.cancelling() == 0
-        session = await client.initialize()
-        assert "Internal error (ref " in await session.text("give_up")
 
 
 async def test_result_after_cancellation_is_dropped(serve: Serve) -> None:
@@ -172,52 +95,6 @@ async def test_result_after_cancellation_is_dropped(serve: Serve) -> None:
         assert ended.is_set()
         assert [message.get("status") for message in answer.late] == [499, None]
         assert server.engine.runtime.running.taken == 0
-
-
-@pytest.fixture
-def limited_server(work: Work) -> Server:
-    server = Server("limited", timeout=LATER, stuck_threads=0)
-
-    @server.tool
-    async def wait() -> str:
-        await work.wait()
-        return "waited"
-
-    @server.tool(timeout=0.02)
-    def drip() -> Any:
-        yield "first"
-        work.released.wait(10)
-
-    @server.tool(timeout=0.02)
-    async def brief() -> None:
-        await work.wait()
-
-    @server.tool(timeout=0.02)
-    def block() -> None:
-        work.released.wait(10)
-
-    return server
-
-
-@pytest.mark.parametrize("stream_after", [0, LATER])
-async def test_timed_out_call_is_error_result(
-    stream_after: float, limited_server: Server, serve: Serve, work: Work
-) -> None:
-    async with serve(limited_server, stream_after=stream_after) as client:
-        result = (await client.call("brief").response())["result"]
-        assert result["isError"]
-        assert result["content"][0]["text"] == "timed out after 0.02 s"
-        await asyncio.wait_for(work.cancelled.wait(), 10)
-
-
-async def test_stuck_threads_are_503(limited_server: Server, serve: Serve, work: Work) -> None:
-    async with serve(limited_server) as client:
-        assert (await client.call("block").response())["result"]["isError"]
-        refused = await client.call("block").whole()
-        assert refused.status == 503
-        assert "Too many worker threads are stuck" in refused.error()["message"]
-        work.released.set()
-        await until(lambda: not limited_server.engine.runtime.threads.given_up)
 
 
 class Jobs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,6 @@ from tests.helpers.raw_client import (
     Judge,
     Serve,
     accept,
-    lifespan,
-    message_of,
     open_eliciting_session,
     respond,
     serving,
@@ -139,13 +136,6 @@ async def test_invalid_request_state_is_bad_request(serve: Serve, monkeypatch: p
             assert why in answer["error"]["message"]
 
 
-async def test_malformed_input_responses_are_bad_request(serve: Serve) -> None:
-    async with serve(make_state_server()) as client:
-        for responses in (7, {"who": 7}):
-            status, answer = await make_round(client, inputResponses=responses)
-            assert (status, answer["error"]["code"]) == (400, -32602)
-
-
 class UnavailableStore(Memory):
     async def claim(self, key: str, ttl: float) -> bool:
         raise ConnectionError
@@ -171,31 +161,3 @@ async def test_cancelled_call_withdraws_question(client: Client, work: Work) -> 
     await settle()
     assert work.done.is_set()
     assert (await respond(session, question["id"], accept("late"))).status == 202
-
-
-async def test_shutdown_withdraws_question(server: Server, schema_dir: Path, work: Work) -> None:
-    app = server.asgi(grace=0)
-    async with lifespan(app):
-        session = await open_eliciting_session(Client(app, schema_dir))
-        call = session.call("ask_name")
-        question = await call.message()
-    taken_back, response = await call.messages()
-    assert taken_back["params"] == {"requestId": question["id"]}
-    assert "ended before the call was finished" in response["error"]["message"]
-    assert work.done.is_set()
-
-
-async def test_question_is_repeated_on_resumed_stream(client: Client) -> None:
-    session = await open_eliciting_session(client)
-    call = session.call("ask_name")
-    priming = await call.event()
-    assert priming is not None
-    question = message_of(await call.event())
-    call.disconnect()
-    await call.whole()
-    back = session.listen(after=priming.id)
-    again = message_of(await back.event())
-    assert again == question
-    assert (await respond(session, question["id"], accept("Ada"))).status == 202
-    assert text_of(await back.message()) == "Ada"
-    assert await back.message() is None

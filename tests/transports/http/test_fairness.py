@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -142,38 +141,3 @@ async def test_sessions_of_one_client_leave_places_for_others(limited: Server, s
         assert (await client.post(initialize(), **ADA).whole()).status == 200
         await client.open("DELETE", headers=session, **EVE).whole()
         assert (await client.post(initialize(), **EVE).whole()).status == 200
-
-
-async def test_sessions_of_one_client_make_room_among_themselves(limited: Server, serve: Serve) -> None:
-    async with serve(limited, max_sessions=PLACES) as client:
-        ada = await client.initialize()
-        for _ in range(3 * PLACES):
-            assert (await client.post(initialize(), **EVE).whole()).status == 200
-        assert len(client.app.door()._begin().sessions) == 1 + PLACES // 2  # type: ignore[attr-defined]
-        assert (await ada.post(PING).whole()).status == 200
-
-
-async def test_timed_out_function_keeps_its_place_until_it_ends(serve: Serve) -> None:
-    server, gate = Server("fair", max_running=PLACES, timeout=0.01), asyncio.Event()
-    server.tool(lambda: "quick", name="quick")
-
-    @server.tool
-    async def stubborn() -> None:
-        while not gate.is_set():
-            with suppress(asyncio.CancelledError):
-                await gate.wait()
-
-    async with serve(server) as client:
-        session = await client.initialize()
-        opening = await client.post(initialize(), judge=session.judge, **EVE).whole()
-        headers = {"mcp-session-id": opening.headers["mcp-session-id"]}
-        params = {"name": "stubborn", "arguments": {}}
-        message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
-        for _ in range(PLACES // 2):
-            answer = client.post(message, headers, judge=session.judge)
-            assert (await answer.response())["result"]["content"][0]["text"] == "timed out after 0.01 s"
-        refused = await client.post(message, headers, judge=session.judge).whole()
-        other = await session.call("quick").whole()
-        gate.set()
-        assert (refused.status, other.status) == (503, 200)
-        await until(lambda: server.engine.runtime.running.taken == 0)

@@ -72,23 +72,11 @@ def test_guard_refuses_other_origin_with_setting():
         assert not Guard().allows_origin(origin)
 
 
-def test_guard_requires_host_and_origin():
-    guard = Guard(allowed_hosts=["example.com"], allowed_origins=["https://example.com"])
-    assert not passes(guard, "example.com", "https://evil.example")
-    assert not passes(guard, "evil.example", "https://example.com")
-
-
 @pytest.mark.parametrize("entry", ["example.com", "example.com:80", "example.com:443"])
 def test_guard_host_without_port_allows_default_ports(entry):
     guard = Guard(allowed_hosts=[entry])
     assert all(passes(guard, host) for host in ("example.com", "example.com:80", "example.com:443"))
     assert not any(passes(guard, host) for host in ("example.com:8000", "www.example.com"))
-
-
-def test_guard_host_with_port_allows_that_port():
-    guard = Guard(allowed_hosts=["example.com:8000"])
-    assert passes(guard, "example.com:8000")
-    assert not any(passes(guard, host) for host in ("example.com", "example.com:80", "example.com:8001"))
 
 
 def test_guard_host_port_wildcard_allows_any_port():
@@ -97,21 +85,6 @@ def test_guard_host_port_wildcard_allows_any_port():
         passes(guard, f"{name}{port}") for name in ("example.com", "[2001:db8::1]") for port in ("", ":81")
     )
     assert not passes(guard, "www.example.com:81")
-
-
-def test_guard_origin_allows_itself():
-    guard = Guard(allowed_origins=["https://example.com"])
-    assert all(guard.allows_origin(origin) for origin in ("https://example.com", "https://example.com:443"))
-    assert not any(
-        guard.allows_origin(origin)
-        for origin in ("http://example.com", "https://example.com:80", "https://www.example.com")
-    )
-
-
-def test_guard_origin_port_wildcard_allows_any_port():
-    guard = Guard(allowed_origins=["http://example.com:*"])
-    assert all(guard.allows_origin(f"http://example.com{port}") for port in ("", ":80", ":3000"))
-    assert not guard.allows_origin("https://example.com:3000")
 
 
 @pytest.mark.parametrize(
@@ -147,16 +120,6 @@ def test_guard_accepts_public_url(public_url, host, origin):
     assert passes(guard, "localhost:8000", origin)
     assert not passes(guard, "www.example.com", origin)
     assert not passes(guard, host, "http://example.com:1")
-
-
-def test_guard_refusal_names_setting():
-    guard = Guard()
-    assert 'server.asgi(allowed_hosts=["example.com:8000"])' in guard.refuse(b"Example.com:8000", None)[1]
-    assert (
-        'server.asgi(allowed_origins=["http://example.com"])'
-        in guard.refuse(b"localhost", b"http://example.com")[1]
-    )
-    assert 'server.asgi(allowed_origins=["null"])' in guard.refuse(b"localhost", b"null")[1]
 
 
 @pytest.mark.parametrize("value", ['"><script>alert(1)</script>', "a" * 300, "\xff\xfe", "a b", "x\r\ny"])
@@ -209,14 +172,6 @@ def test_guard_cache_is_bounded(monkeypatch):
         assert len(guard._passed) <= 10
     assert passes(guard, "a" * 600)
     assert (b"a" * 600, None) not in guard._passed
-
-
-def test_guard_cache_omits_refusals():
-    guard = Guard()
-    for _ in range(2):
-        assert guard.refuse(b"evil.example", None)[0] == 421
-        assert guard.refuse(b"localhost", b"null")[0] == 403
-    assert guard._passed == set()
 
 
 def fits(entry: str, name: str) -> bool:

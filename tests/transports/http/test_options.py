@@ -7,10 +7,8 @@ import inspect
 import json
 import logging
 import re
-import threading
 from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,8 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from mcpkit import Memory, Server, Sqlite
+from mcpkit import Memory, Server
 from mcpkit.common.errors import RegistrationError
-from mcpkit.transports.http.options import OPTIONS, Settings
 from tests.helpers.clock import Clock
 from tests.helpers.raw_client import Client, Serve, lifespan
 from tests.helpers.waiting import until
@@ -68,17 +65,6 @@ def test_invalid_option_is_refused_with_advice() -> None:
     assert not faults
 
 
-def test_option_has_check_and_documented_default() -> None:
-    displayed = inspect.signature(Server("s").asgi).parameters
-    settings = Settings()
-    assert displayed.keys() == OPTIONS.keys()
-    for name in displayed:
-        with pytest.raises(TypeError, match=f"^{name} must be "):
-            Settings(**{name: object()})
-        if name != "stream_after":  # where None depends on whether there is a session
-            assert getattr(settings, name) == displayed[name].default
-
-
 def test_run_has_options_of_app() -> None:
     app, run = (inspect.signature(function).parameters for function in (Server.asgi, Server.run))
     meanings = [
@@ -92,13 +78,6 @@ def test_run_has_options_of_app() -> None:
     for name in app.keys() - {"self", "principal", "grace"}:  # which stdio has as well
         assert run[name] == app[name]
         assert meanings[0][name] == meanings[1][name]
-
-
-def test_option_none_and_zero_are_accepted() -> None:
-    app = Server("s").asgi(public_url=None, health=None, stream_after=0, grace=0)
-    assert (app.settings.stream_after, app.settings.stream_after_in_session, app.settings.grace) == (0, 0, 0)
-    app = Server("s").asgi(stream_after=None, grace=None, sse=False, path="/sse")
-    assert (app.settings.stream_after, app.settings.stream_after_in_session) == (10, 1)
 
 
 @pytest.mark.parametrize("secret", ["", "short"])
@@ -118,20 +97,6 @@ def test_app_mounts_before_and_after_first_request():
     outer.mount("/second", second)
     assert client.get("/second/mcp").status_code == 400
     assert client.get("/third/mcp").status_code == 404
-
-
-def test_threads_share_one_app_state():
-    app = Server("s").asgi()
-    threads = 8
-    gate = threading.Barrier(threads)
-
-    def enter() -> object:
-        gate.wait()
-        return app.door()
-
-    with ThreadPoolExecutor(threads) as pool:
-        doors = {future.result() for future in [pool.submit(enter) for _ in range(threads)]}
-    assert len(doors) == 1
 
 
 @pytest.fixture
@@ -157,28 +122,9 @@ def test_run_refuses_several_processes_with_advice(
     assert len(uvicorn_configs) == 1
 
 
-def test_run_warns_that_web_concurrency_is_ignored(
-    uvicorn_configs: list[uvicorn.Config], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("WEB_CONCURRENCY", "3")
-    logging.getLogger("uvicorn.error").addHandler(caplog.handler)
-    Server("one").run("http", uvicorn={"log_config": None})
-    logging.getLogger("uvicorn.error").removeHandler(caplog.handler)
-    assert "WEB_CONCURRENCY=3 is not used" in caplog.text
-    assert "`uvicorn module:app`, which does" in caplog.text
-    assert [config.workers for config in uvicorn_configs] == [1]
-
-
 def test_run_refuses_max_line_over_http() -> None:
     with pytest.raises(ValueError, match=r'run\("sse"\) has no max_line; the longest message is max_body'):
         Server("s").run("sse", max_line=1024)
-
-
-def test_run_passes_host_port_and_uvicorn_options(uvicorn_configs: list[uvicorn.Config]) -> None:
-    Server("open").run("http", host="0.0.0.0", port=9000, uvicorn={"log_level": "warning"})
-    assert [(config.host, config.port, config.log_level) for config in uvicorn_configs] == [
-        ("0.0.0.0", 9000, "warning")
-    ]
 
 
 SECRET = "a secret of some length"
@@ -318,29 +264,6 @@ async def test_readiness_reports_start_and_shutdown(schema_dir: Path) -> None:
     await serve_with_store
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"live": "/mcp"}, r"live='/mcp' would never be reached, as path='/mcp' serves that path"),
-        ({"health": "/a", "live": "/a/"}, r"live='/a/' would never be reached, as health='/a' serves"),
-        ({"live": "live"}, "live must begin with a slash"),
-    ],
-)
-def test_liveness_path_conflict_is_refused(options: dict[str, str], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        Server("s").asgi(**options)  # type: ignore[arg-type]
-
-
-def test_route_at_liveness_path_is_refused() -> None:
-    server = Server("s")
-
-    @server.route("/live")
-    async def live(request: Any) -> None: ...
-
-    with pytest.raises(RegistrationError, match=r"would never be reached, as server.asgi\(live='/live'\)"):
-        server.asgi(live="/live")
-
-
 def make_server(shared: Memory | None) -> Server:
     return Server("present", secret="a secret of sixteen bytes", shared=shared)
 
@@ -357,13 +280,3 @@ async def test_presence_counts_replicas(serve: Serve, monkeypatch: pytest.Monkey
         await until(lambda: one.engine.runtime.replicas() == 1)
     assert one.engine.runtime.replicas() == 1
     assert not one.engine.runtime.presences
-
-
-async def test_readiness_reports_unopenable_file(tmp_path: Path, serve: Serve, clock: Clock) -> None:
-    folder = tmp_path / "not there yet"
-    with closing(Sqlite(folder / "shared.db")) as shared:
-        async with serve_with_store(serve, shared) as client:
-            assert await probe(client) == (503, NOT_READY)
-            folder.mkdir()
-            clock.now += 1
-            assert await probe(client) == (200, READY)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, MutableMapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -23,7 +22,7 @@ from mcpkit.protocol.revisions import LATEST
 from mcpkit.transports.http.intake.authenticated import principal_of
 from mcpkit.transports.http.sessions.token import read
 from tests.helpers.pipe import stateless_meta
-from tests.helpers.raw_client import Client, Judge, Serve, Session, initialize, serving
+from tests.helpers.raw_client import Client, Judge, Serve, Session, initialize
 
 pytestmark = pytest.mark.anyio
 
@@ -119,27 +118,6 @@ async def test_session_refuses_other_principal(users_server: Server, serve: Serv
         assert (await there.ask("ping", headers=BOB).whole()).status == 404
 
 
-async def test_session_scopes_follow_each_request(users_server: Server, serve: Serve) -> None:
-    async with serve(users_server, principal=by_header) as client:
-        session = await open_session(client, ADA)
-        fewer = {**ADA, "x-scopes": ""}
-        assert tool_names((await session.ask("tools/list", headers=ADA).whole()).json()) == ["who", "erase"]
-        assert tool_names((await session.ask("tools/list", headers=fewer).whole()).json()) == ["who"]
-
-
-async def test_request_without_session_has_principal(users_server: Server, serve: Serve) -> None:
-    async with serve(users_server, principal=by_header, stateless=True) as client:
-        session = await open_session(client, ADA)
-        assert session.id is None
-        assert tool_names((await session.ask("tools/list", headers=ADA).whole()).json()) == ["who", "erase"]
-        assert tool_names((await session.ask("tools/list", headers=BOB).whole()).json()) == ["who"]
-
-
-async def test_principal_option_may_be_constant(users_server: Server, serve: Serve) -> None:
-    async with serve(users_server, principal=Principal("proxy", {"admin"})) as client:
-        assert (await client.call("who").whole()).json()["result"]["content"][0]["text"] == "proxy admin"
-
-
 @pytest.mark.parametrize("answer", ["ada", 7, KeyError("x-user")])
 async def test_principal_function_failure_is_500(
     users_server: Server, serve: Serve, answer: Any, caplog: Any
@@ -156,16 +134,6 @@ async def test_principal_function_failure_is_500(
             b"the server cannot tell who sends this request\n",
         )
     assert "principal= cannot say who sends a request" in caplog.text
-
-
-def test_principal_option_of_wrong_type_is_refused(users_server: Server) -> None:
-    for wrong in ("ada", {"admin"}):
-        with pytest.raises(
-            TypeError, match="principal must be a function of the ASGI scope that returns a Principal"
-        ):
-            users_server.asgi(principal=wrong)
-    with pytest.raises(TypeError, match=r'principal must be a Principal, such as Principal\("ada"\), got'):
-        users_server.run("stdio", principal=by_header)
 
 
 class Basic(AuthenticationBackend):
@@ -215,38 +183,6 @@ class Unlike:
 )
 def test_principal_of_scope(scope: dict[str, Any], expected: Principal) -> None:
     assert principal_of(scope) == expected
-
-
-async def test_sse_scopes_follow_each_message(schema_dir: Path) -> None:
-    users_server = Server("s", secret="a secret of some length")
-
-    @users_server.tool
-    async def look(ctx: Context) -> str:
-        return " ".join(sorted(ctx.principal.scopes))
-
-    @users_server.tool(visible=lambda who: "admin" in who.scopes)
-    async def erase() -> str:
-        return "erased"
-
-    async with serving(users_server, schema_dir, principal=by_header, sse=True) as client:
-        judge = Judge(client.folder, "2024-11-05")
-        stream = client.open("GET", "/sse", headers={"x-user": "ada", "x-scopes": "admin"}, judge=judge)
-        opening = await stream.event()
-        assert opening is not None
-        endpoint = opening.data or ""
-
-        async def asked(message: dict[str, Any], scopes: str) -> Any:
-            headers = {"x-user": "ada", "x-scopes": scopes}
-            assert (await client.post(message, headers, path=endpoint, judge=judge).whole()).status == 202
-            return await stream.message()
-
-        def call(name: str) -> dict[str, Any]:
-            return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name}}
-
-        await asked(initialize("2024-11-05"), "admin")
-        assert (await asked(call("erase"), ""))["error"]["message"] == "Unknown tool: erase"
-        assert (await asked(call("look"), "read"))["result"]["content"][0]["text"] == "read"
-        assert (await asked(call("erase"), "admin"))["result"]["content"][0]["text"] == "erased"
 
 
 CHALLENGE = 'Bearer resource_metadata="https://example.com/.well-known/oauth-protected-resource"'
@@ -348,14 +284,6 @@ async def test_challenge_comes_before_any_request(
         assert answer.body == b"Send a token.\n"
 
 
-async def test_challenge_does_not_wait_for_body(challenging_server: Server, serve: Serve) -> None:
-    async with serve(challenging_server, principal=find_principal) as client:
-        headers = {"content-type": "application/json", "content-length": "9000000"}
-        answer = client.open("POST", headers=headers, body=None)
-        assert (await answer.head()).status == 401
-        answer.feed(b"{}")
-
-
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "tool": ("tools/call", {"name": "erase", "arguments": {}}),
     "dependency": ("tools/call", {"name": "drop", "arguments": {}}),
@@ -377,31 +305,6 @@ async def test_component_may_challenge_stateless_request(
 ) -> None:
     async with serve(challenging_server, principal=find_principal) as client:
         check_challenge(await client.ask(*CALLS[call], headers=ADA_TOKEN).whole())
-
-
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("revision", ["2025-11-25"])
-async def test_component_may_challenge_session_request(
-    challenging_server: Server, serve: Serve, call: str, revision: str
-) -> None:
-    async with serve(challenging_server) as client:
-        session = await client.initialize(revision)
-        check_challenge(await session.ask(*CALLS[call]).whole())
-        assert (await session.ask("ping").whole()).status == 200
-
-
-async def test_challenge_in_batch_is_error(challenging_server: Server, serve: Serve) -> None:
-    async with serve(challenging_server) as client:
-        session = await client.initialize("2025-03-26")
-        method, params = CALLS["tool"]
-        answer = await session.post(
-            [
-                {"jsonrpc": "2.0", "id": 1, "method": "ping"},
-                {"jsonrpc": "2.0", "id": 2, "method": method, "params": params},
-            ]
-        ).whole()
-        assert (answer.status, "www-authenticate" in answer.headers) == (200, False)
-        assert {each["id"]: "error" in each for each in answer.json()} == {1: False, 2: True}
 
 
 async def test_middleware_challenge_opens_no_session(challenging_server: Server, serve: Serve) -> None:

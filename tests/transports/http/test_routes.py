@@ -11,8 +11,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
-from starlette.types import Receive, Scope, Send
-from starlette.websockets import WebSocketDisconnect
 
 from mcpkit import Principal, RegistrationError, Server
 from mcpkit.transports.http.app import HttpApp
@@ -97,11 +95,6 @@ def test_route_accepts_its_methods_only():
     assert set(refused.headers["allow"].split(", ")) == {"PUT", "POST"}
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/", "//hello", "/hello/Ada/x", "/slash/x"])
-def test_unknown_path_is_not_found_without_redirect(path):
-    assert client(make_routes()).get(path).status_code == 404
-
-
 def test_site_root_names_endpoint():
     app = Server("travel").asgi()
     actual = client(app).post("/", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
@@ -112,24 +105,10 @@ def test_site_root_names_endpoint():
     assert (hidden.status_code, hidden.text) == (404, "Not Found")
 
 
-def test_trailing_slash_is_accepted():
-    own = [*OWN, OwnRoute("/slash/", hello, ["GET"], None)]
-    http = client(make_routes(own))
-    for path in ("/hello/", "/hello/Ada/", "/health/", "/slash/", "/slash"):
-        assert http.get(path).status_code == 200
-    assert http.delete("/hello/").status_code == 405
-
-
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
 def test_route_at_endpoint_path_is_refused(path):
     with pytest.raises(RegistrationError, match=rf"route\('{path}'\).*server.asgi\(path='/mcp'\)"):
         make_routes([OwnRoute(path, hello, ["POST"], None)])
-
-
-@pytest.mark.parametrize("methods", [None, ["post", "head"]])
-def test_route_at_readiness_path_is_refused(methods):
-    with pytest.raises(RegistrationError, match=r"route\('/health/'\).*server.asgi\(health='/health'\)"):
-        make_routes([OwnRoute("/health/", hello, methods, None)])
 
 
 def test_route_added_later_at_reserved_path_stops_start():
@@ -138,11 +117,6 @@ def test_route_added_later_at_reserved_path_stops_start():
     server.route("/messages")(hello)
     with pytest.raises(RegistrationError, match=r"asgi\(sse=True\)"), client(app):
         pass
-
-
-def test_route_http_exception_is_response():
-    answer = client(make_routes()).get("/teapot")
-    assert (answer.status_code, answer.text) == (418, "short and stout")
 
 
 def test_route_exception_is_not_disclosed():
@@ -177,15 +151,6 @@ def test_route_is_guarded():
     assert allowed.status_code == 200
 
 
-def test_mounted_app_is_served_below_path():
-    inner = make_routes([OwnRoute("/where", where, ["GET"], None)], Guard(allowed_hosts=["inner.example"]))
-    outer = make_routes(mounts=[("/inner", inner)])
-    http = client(Starlette(routes=[Mount("/a", outer)]))
-    assert http.get("/a/inner/where").text == "http://localhost:8000/a/inner/where"
-    assert http.get("/a/where").text == "http://localhost:8000/a/where"
-    assert http.get("/a/inner/nothing").status_code == 404
-
-
 def test_mounted_app_has_own_guard():
     inner = make_routes(guard=Guard(allowed_hosts=["inner.example"]))
     outer = make_routes(guard=Guard(allowed_hosts=["outer.example"]), mounts=[("/inner", inner)])
@@ -197,11 +162,6 @@ def test_mounted_app_has_own_guard():
         ("/hello", "inner.example", 421),
     ):
         assert http.get(path, headers={"Host": host}).status_code == status
-
-
-def test_websocket_is_closed():
-    with pytest.raises(WebSocketDisconnect), client(make_routes()).websocket_connect("/hello"):
-        pass
 
 
 def test_readiness_reports_reason():
@@ -232,18 +192,6 @@ def test_readiness_reports_reason():
         assert pending[-1] is is_needed
 
 
-def test_liveness_ignores_readiness():
-    async def hindrance(is_shared_needed: bool) -> str | None:
-        raise AssertionError("it is not asked")
-
-    http = client(make_routes(hindrance=hindrance, health=None, live="/live"))
-    answer = http.get("/live", headers={"Host": "10.0.0.5:8000"})
-    assert (answer.status_code, answer.json()) == (200, {"status": "live"})
-    assert answer.headers["cache-control"] == "no-store"
-    assert http.post("/live").status_code == 405
-    assert client(make_routes()).get("/live").status_code == 404
-
-
 def test_readiness_accepts_any_host():
     http = client(make_routes())
     assert http.get("/health", headers={"Host": "10.0.0.5:8000"}).status_code == 200
@@ -271,15 +219,6 @@ def test_cors_preflight_is_answered():
     assert "Origin" in headers["vary"].split(", ")
     assert "access-control-allow-credentials" not in headers
     assert "access-control-allow-private-network" not in headers
-
-
-def test_cors_preflight_allows_private_network():
-    guard = Guard(allowed_origins=["https://app.example"])
-    pending = PREFLIGHT | {"Origin": "https://app.example", "Access-Control-Request-Private-Network": "true"}
-    answer = client(make_routes(guard=guard)).options("/hello", headers=pending)
-    assert answer.status_code == 200
-    assert answer.headers["access-control-allow-private-network"] == "true"
-    assert answer.headers["access-control-allow-origin"] == "https://app.example"
 
 
 def test_cors_preflight_of_other_origin_is_refused():
@@ -353,15 +292,6 @@ def test_outside_route_is_at_site_root_only(outside_server: Server, at: str) -> 
             assert client.get("/").text == "home"
 
 
-def test_outside_route_is_served_behind_proxy_prefix(outside_server: Server) -> None:
-    app = outside_server.asgi()
-    for site in (app, app.around(mounted(app))):
-        assert site_client(site, root_path="/behind").get(WELL_KNOWN).text == METADATA_TEXT.replace(
-            WELL_KNOWN, "/behind" + WELL_KNOWN
-        )
-    assert site_client(mounted(app), root_path="/behind").get("/api" + WELL_KNOWN).status_code == 404
-
-
 def test_outside_route_is_guarded_without_principal(outside_server: Server) -> None:
     def refuse(scope: Any) -> Principal:
         raise AssertionError("no principal is needed")
@@ -374,25 +304,6 @@ def test_outside_route_is_guarded_without_principal(outside_server: Server) -> N
     assert client.get(WELL_KNOWN, headers=page).headers["access-control-allow-origin"] == page["Origin"]
     preflight = client.options(WELL_KNOWN, headers={**page, "Access-Control-Request-Method": "GET"})
     assert preflight.headers["access-control-allow-origin"] == page["Origin"]
-
-
-def test_outside_route_at_endpoint_path_is_refused(outside_server: Server) -> None:
-    outside_server.route("/mcp", outside_mount=True)(below)
-    with pytest.raises(RegistrationError, match="would never be reached"):
-        outside_server.asgi()
-
-
-def test_around_passes_lifespan_to_site(outside_server: Server) -> None:
-    begun: list[str] = []
-    app = outside_server.asgi()
-
-    async def parent(scope: Scope, receive: Receive, send: Send) -> None:
-        begun.append(scope["type"])
-        await Starlette()(scope, receive, send)
-
-    with site_client(app.around(parent)) as client:
-        client.get(WELL_KNOWN)
-    assert begun == ["lifespan"]
 
 
 def make_scope(path: str, raw_path: str | None = None, **more: str) -> dict[str, object]:

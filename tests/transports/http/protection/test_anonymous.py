@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Cache, Context, Principal, Provider, Resource, Server, Tool
-from mcpkit.testing import connect
-from tests.helpers.protected import Lenient, listening, old_of, session_of
+from mcpkit import Cache, Context, Provider, Resource, Server, Tool
+from tests.helpers.protected import Lenient, listening, session_of
 from tests.helpers.raw_client import Answer, Client, Serve
 from tests.helpers.verified import bearer
 
@@ -133,16 +132,6 @@ async def test_anonymous_request_needs_anonymous_component(open_server: Server, 
             assert ("www-authenticate" in pending.headers) == (status == 401)
 
 
-async def test_anonymous_sse_request_needs_anonymous_component(open_server: Server, serve: Serve) -> None:
-    async with serve(open_server) as client:
-        for method, params, status in USES.values():
-            old = await old_of(client, ANONYMOUS)
-            old.stream.judge = Lenient(client)
-            answer = await old.ask(method, params, ANONYMOUS)
-            is_refused = "error" in answer or answer["result"].get("isError", False)
-            assert is_refused == (status == 401), answer
-
-
 async def listen(client: Client, token: Mapping[str, str], *uris: str, **more: Any) -> Answer:
     expected = {"resourceSubscriptions": list(uris), "toolsListChanged": True, **more}
     return await client.ask("subscriptions/listen", {"notifications": expected}, headers=token).head()
@@ -185,20 +174,6 @@ async def test_anonymous_listener_gets_lists_and_open_resources(open_server: Ser
         open_server.tools.disable("hello")
         assert (await stream.message())["method"] == "notifications/tools/list_changed"
         assert (await received.message())["method"] == "notifications/tools/list_changed"
-
-
-async def test_listener_gets_resources_within_scopes(open_server: Server, serve: Serve) -> None:
-    ada = bearer("ada")
-    async with serve(open_server) as client:
-        for token, refused in ((ada, SCOPED), (ada, "notes://{id}")):
-            answer = await listen(client, token, refused)
-            assert answer.status == 403
-            assert 'scope="notes:read"' in answer.headers["www-authenticate"]
-        stream = await listen(client, READER, CLOSED, "notes://{id}", "secret://1", "nowhere://1", OPEN)
-        await stream.message()
-        update_all(open_server)
-        received = [(await stream.message())["params"]["uri"] for _ in range(4)]
-        assert received == [CLOSED, SCOPED, "nowhere://1", OPEN]
 
 
 CACHED_REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -255,10 +230,3 @@ async def test_cache_scope_is_public_for_anonymous_request_only(
             (anonymous, "public"),
         ):
             assert await cache_scope_of(client, name, token) == scope
-
-
-async def test_cache_scope_is_public_without_auth() -> None:
-    server = Server("s")
-    add_news(server)
-    async with connect(server, revision="2026-07-28", principal=Principal("ada")) as client:
-        assert (await client.request("resources/list", {}))["cacheScope"] == "public"

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from mcpkit import Context, RegistrationError, Server
+from mcpkit import Context, Server
 from mcpkit.auth import (
     AuditEvent,
     Grant,
@@ -21,7 +21,6 @@ from mcpkit.auth import (
     TokenVerifier,
 )
 from mcpkit.state.principal import user
-from mcpkit.testing import connect
 from tests.helpers.raw_client import Client, Serve, initialize
 from tests.helpers.verified import ISSUER, Table, bearer
 
@@ -105,26 +104,6 @@ async def test_audit_refusal_with_reason(
     ]
 
 
-async def test_audit_refusal_during_call(
-    server: Server, serve: Serve, audit_events: list[dict[str, Any]]
-) -> None:
-    writer = bearer("ada", ["notes:write"])
-    async with serve(server) as client:
-        assert (await client.call("add", {"pinned": True}, headers=writer).whole()).status == 403
-        answer = await client.call("add", {"pinned": True, "once": True}, headers=writer).whole()
-        assert answer.json()["result"]["isError"]
-    refusals = [event for event in audit_events if event["name"] == "refusal"]
-    scopes = ("mail", "notes:admin")
-    assert [event.get("status") for event in refusals] == [403, None]
-    assert all(event["scopes"] == scopes and event["reason"] == "insufficient_scope" for event in refusals)
-
-
-async def test_audit_refusal_in_memory(server: Server, audit_events: list[dict[str, Any]]) -> None:
-    async with connect(server) as client:
-        await client.request("tools/call", {"name": "add", "arguments": {}})
-    assert audit_events == [{"name": "refusal", "reason": "insufficient_scope", "scopes": ("notes:write",)}]
-
-
 class SingleToken(TokenVerifier):
     async def verify(self, token: str, audience: str) -> Grant:
         if token != "tokensecret":
@@ -174,16 +153,6 @@ def startup_messages(
     for name in names:
         caplog.set_level(logging.INFO, name)
     return lambda: [(each.levelname, each.getMessage()) for each in caplog.records if each.name in names]
-
-
-async def test_startup_names_issuer_and_endpoints_once(
-    server: Server, serve: Serve, startup_messages: Callable[[], Any]
-) -> None:
-    async with serve(server) as client:
-        for _ in range(3):
-            await client.call("whoami").whole()
-    where = "https://mcp.example.com/mcp, https://mcp.example.com/sse"
-    assert startup_messages() == [("INFO", f"Access tokens of {ISSUER} are taken at {where}")]
 
 
 async def test_startup_lists_open_routes_and_apps(
@@ -309,17 +278,6 @@ async def test_metadata_follows_public_url(
         assert json.loads(first.body)["resource"] == public_url.lower().rstrip("/")
 
 
-async def test_metadata_root_is_absent_with_two_servers(make: Callable[..., Server], serve: Serve) -> None:
-    async with serve(make()) as client:
-        assert (await client.open("GET", METADATA_PATH).whole()).status == 200
-        client.app.mount("/open", Server("open").asgi())  # type: ignore[attr-defined]
-        assert (await client.open("GET", METADATA_PATH).whole()).status == 200
-        client.app.mount("/other", make().asgi(public_url="https://mcp.example.com/other/mcp"))  # type: ignore[attr-defined]
-        assert (await client.open("GET", METADATA_PATH).whole()).status == 404
-        assert (await client.open("GET", f"{METADATA_PATH}/mcp").whole()).status == 200
-        assert (await client.open("GET", f"/other{METADATA_PATH}/mcp").whole()).status == 200
-
-
 @pytest.fixture
 def routed(server: Server) -> Server:
     @server.route("/open")
@@ -347,29 +305,6 @@ async def test_route_scopes_require_token(routed: Server, serve: Serve) -> None:
         assert 'scope="notes:read"' in answer.headers["www-authenticate"]
         answer = await client.open("POST", "/export", headers=bearer("ada", ["notes:admin"])).whole()
         assert answer.body == b"exported"
-
-
-def test_route_scopes_must_exist(routed: Server) -> None:
-    with pytest.raises(RegistrationError, match="did you mean 'notes:read'"):
-        routed.route("/x", scopes="notes:reed")
-    with pytest.raises(RegistrationError, match="takes a server that has auth="):
-        Server("s").route("/x", scopes=())
-
-
-@pytest.mark.parametrize("options", [{"port": 0}])
-def test_run_sets_public_url_on_loopback(
-    server: Server, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import mcpkit.transports.http.run as running
-
-    seen: list[Any] = []
-    monkeypatch.setattr(running, "run_app", lambda app, *rest: seen.append((app, rest[-1])))
-    server.run("http", **options)
-    app, listening = seen[0]
-    port = 8000 if listening is None else listening.getsockname()[1]
-    assert app.settings.public_url == f"http://127.0.0.1:{port}/mcp"
-    if listening is not None:
-        listening.close()
 
 
 def test_run_elsewhere_requires_public_url(server: Server) -> None:

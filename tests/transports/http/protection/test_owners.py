@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
-from mcpkit import Context, Memory, Principal, Server
+from mcpkit import Context, Memory, Server
 from mcpkit.auth import AuditEvent
-from mcpkit.state.owner import owner_of
 from tests.helpers.engines import make_engine
 from tests.helpers.protected import listening, session_of, status_of
 from tests.helpers.raw_client import DECLARED, Judge, Serve, accept, text_of
@@ -90,23 +88,6 @@ async def test_question_is_answered_by_its_principal(asking_server: Server, serv
         answer["result"] = accept("Ada")
         assert (await session.post(answer, REFRESHED).whole()).status == 202
         assert text_of(await call.response()) == "Ada"
-
-
-def test_owner_without_client_id() -> None:
-    before = hashlib.sha256(b"ada").hexdigest()[:32]
-    assert owner_of(Principal("ada")) == before
-    assert owner_of(Principal("ada", {"admin"})) == before
-    assert owner_of(Principal("ada", client_id="phone")) not in {
-        before,
-        owner_of(Principal("ada", client_id="")),
-    }
-    assert owner_of(Principal(client_id="phone")) is None
-
-
-def test_owner_separates_id_and_client() -> None:
-    pairs = [("a", None), ("a", ""), ("a", "b"), ("ab", ""), ("", "ab"), ("a\xffb", None), ("aÿ", "b")]
-    owners = {owner_of(Principal(id_ or "x", client_id=client)) for id_, client in pairs}
-    assert len(owners) == len(pairs)
 
 
 ANONYMOUS: dict[str, str] = {}

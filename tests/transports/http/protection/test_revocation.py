@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.responses import PlainTextResponse
 
 from mcpkit import Context, Memory, Principal, Server
-from mcpkit.state.owner import digest_of
-from mcpkit.state.revocations import MOST_HEARD, Revocation, Revocations
-from mcpkit.state.store import Stored
+from mcpkit.state.revocations import MOST_HEARD, Revocations
 from tests.helpers.clock import Clock
 from tests.helpers.engines import LossyMemory, make_engine
 from tests.helpers.protected import listening, session_of, status_of
@@ -188,30 +185,6 @@ async def test_revocation_refuses_request_in_transit(
         assert (await transit.whole()).status == 401
 
 
-async def test_revocation_during_store_read_refuses_token(
-    make_slow: Callable[..., SlowServer], serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slow = make_slow()
-    revocations = slow.server.engine.revocations
-    assert revocations is not None
-    ask = revocations.covers
-
-    @slow.server.route("/own", scopes=[])
-    async def own(request: Any) -> PlainTextResponse:
-        return PlainTextResponse("served")
-
-    async def late(principal: Principal, issued: float | None) -> bool:
-        actual = await ask(principal, issued)
-        await slow.server.revoke(ADA_ID)
-        return actual
-
-    async with serve(slow.server) as client:
-        with monkeypatch.context() as patched:
-            patched.setattr(revocations, "covers", late)
-            assert (await client.open("GET", "/own", headers=ADA_TOKEN).whole()).status == 401
-        assert (await client.open("GET", "/own", headers=ADA_TOKEN).whole()).status == 401
-
-
 async def test_revocation_store_failure_is_503(
     make_slow: Callable[..., SlowServer], serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,41 +204,6 @@ async def test_revocation_store_failure_is_503(
             with pytest.raises(ConnectionError):
                 await slow.server.revoke(ADA_ID)
         assert (await client.call("whoami", headers=ADA_TOKEN).whole()).status == 200
-
-
-@pytest.mark.parametrize(
-    ("principal", "options", "error"),
-    [
-        (Principal(), {}, ValueError), ("", {}, ValueError), (7, {}, TypeError),
-        (ADA_ID, {"keep": 0}, ValueError), (ADA_ID, {"keep": "long"}, TypeError),
-    ],
-)  # fmt: skip
-async def test_revoke_checks_arguments(
-    make_slow: Callable[..., SlowServer], principal: Any, options: Any, error: type[Exception]
-) -> None:
-    with pytest.raises(error):
-        await make_slow().server.revoke(principal, **options)
-
-
-async def test_revoke_requires_auth() -> None:
-    with pytest.raises(RuntimeError, match="auth="):
-        await Server("s").revoke("ada")
-
-
-async def test_revocation_messages_are_validated(caplog: pytest.LogCaptureFixture) -> None:
-    memory, received = Memory(), list[Any]()
-    here, there = Revocations(memory, "s"), Revocations(memory, "s")
-    end = here.listen(received.append)
-    await there.revoke("ada", 60)
-    for message in ("{", "[]", "7", '{"who": 1}', '{"who": "x", "at": "y", "until": 1}'):
-        await memory.publish("s/revoked", message)
-    assert [each.means(Principal("ada")) for each in received] == [True]
-    assert caplog.text.count("something else than a revocation") == 5
-    await here.revoke("eve", 60)
-    assert len(received) == 2
-    end()
-    await there.revoke("bob", 60)
-    assert len(received) == 2
 
 
 @pytest.mark.slow
@@ -301,42 +239,3 @@ async def test_revocation_is_found_after_lost_message(
         assert {(await remaining.message())["method"] for _ in lists} == lists
         there.tools.disable("whoami")
         assert (await remaining.message())["method"] == "notifications/tools/list_changed"
-
-
-class UnavailableStore(LossyMemory):
-    times = 0
-
-    async def items(self, prefix: str) -> AsyncIterator[tuple[str, Stored]]:
-        if self.times:
-            self.times -= 1
-            raise ConnectionError("away")
-        async for each in super().items(prefix):
-            yield each
-
-
-async def test_revocation_read_is_retried(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("mcpkit.state.revocations._AGAIN", 0)
-    shared, revocations = UnavailableStore(), list[Revocation]()
-    here, there, other = (Revocations(shared, name) for name in ("s", "s", "other"))
-    end = there.listen(revocations.append)
-    await here.revoke("ada")
-    assert [each.digest for each in revocations] == [digest_of("ada")]
-    shared.loses_messages, shared.times = True, 3
-    await here.revoke("eve")
-    await here.revoke("eve", 60)
-    await other.revoke("bob")
-    shared.report_gap()
-    await until(lambda: len(revocations) == 2)
-    assert revocations[1].digest == digest_of("eve")
-    assert shared.times == 0
-    assert caplog.text.count("is looked for again") == 3
-    shared.loses_messages, shared.times = True, 10**9
-    await here.revoke("ada")
-    shared.report_gap()
-    await until(lambda: shared.times < 10**9)
-    end()
-    shared.times = 0
-    shared.report_gap()
-    assert len(revocations) == 2

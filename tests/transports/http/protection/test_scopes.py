@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mcpkit import Context, Principal, RegistrationError, Server, tool
+from mcpkit import Principal, RegistrationError, Server, tool
 from mcpkit.testing import connect
 from tests.helpers.protected import session_of
 from tests.helpers.raw_client import Client, Serve
@@ -57,15 +56,6 @@ async def test_missing_scope_is_challenged_before_call(
         assert (await session.ask(method, params, headers=bearer(*ADMIN)).whole()).status == 200
 
 
-async def test_session_challenge_includes_granted_scopes(client: Client) -> None:
-    token = bearer("ada", ["notes:read", "mail", "openid"])
-    session = await session_of(client, token)
-    answer = await session.call("add", headers=token).whole()
-    assert answer.headers["www-authenticate"] == challenge_for("notes:write mail", "notes:write")
-    answer = await client.call("add", headers=token).whole()
-    assert answer.headers["www-authenticate"] == challenge_for("notes:write", "notes:write")
-
-
 async def test_require_challenges_for_all_scopes_at_once(client: Client, done: list[str]) -> None:
     for token in (bearer(*WRITER), bearer("ada", ["notes:write", "mail"])):
         answer = await client.call("add", {"pinned": True}, headers=token).whole()
@@ -93,38 +83,6 @@ async def test_require_after_output_is_error_result(
         ]
         assert "notes:admin" in result["content"][0]["text"]
     assert "added" not in done
-
-
-async def test_stream_after_does_not_apply_with_may_need(make: Callable[..., Server], serve: Serve) -> None:
-    server, go = make(), asyncio.Event()
-
-    @server.tool(may_need="notes:admin")
-    async def slow(ctx: Context) -> str:
-        """Take long."""
-        await go.wait()
-        ctx.require("notes:admin")
-        return "done"
-
-    @server.tool
-    async def plain() -> str:
-        """Take long."""
-        await go.wait()
-        return "done"
-
-    async with serve(server, stream_after=0.01) as client:
-        session = await session_of(client, bearer(*READER))
-        waiting = [
-            client.call("slow", headers=bearer(*READER)),
-            session.call("slow", headers=bearer(*READER)),
-            client.call("slow", headers=bearer(*ADMIN)),
-        ]
-        streamed = client.call("plain", headers=bearer(*READER))
-        assert (await streamed.head()).headers[
-            "content-type"
-        ] == "text/event-stream"  # later than those before
-        go.set()
-        assert [(await answer.whole()).status for answer in waiting] == [403, 403, 200]
-        assert waiting[2].headers["content-type"] == "application/json"
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -203,12 +161,3 @@ async def test_tool_has_security_schemes(schemes_server: Server, serve: Serve, r
             assert not any("_meta" in tool for tool in tools)
         else:
             assert schemes(tools) == SCHEMES
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25"])
-async def test_security_schemes_need_auth(revision: str) -> None:
-    server = Server("s", scopes={"mail": "Send mail"})
-    server.tool(lambda: "x", name="send", scopes="mail")
-    async with connect(server, revision=revision) as client:
-        (tool,) = (await client.request("tools/list"))["tools"]
-    assert "_meta" not in tool

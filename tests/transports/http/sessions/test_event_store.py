@@ -23,7 +23,6 @@ from tests.helpers.raw_client import (
     Serve,
     Session,
     first_event,
-    lifespan,
     texts_of,
 )
 from tests.helpers.servers.full import Steps, make_server
@@ -123,17 +122,6 @@ async def test_large_response_is_not_stored_and_resumption_says_so(
             assert text.endswith(f"of at most {MOST - _BESIDES:,}): send the request again")
 
 
-@pytest.mark.long
-async def test_response_at_limit_is_stored(text_server: Server, serve: Serve) -> None:
-    envelope = len(b'{"jsonrpc":"2.0","id":"large","result":{"content":[{"type":"text","text":""}]}}')
-    async with serve(text_server, max_kept=LIMIT) as client:
-        session = await client.initialize()
-        for size, is_kept in ((MOST - _BESIDES - envelope, True), (MOST - _BESIDES - envelope + 1, False)):
-            first, response = await call_give(session, size)
-            last = (await session.listen(after=first).messages())[-1]
-            assert (last == response) == is_kept
-
-
 class Processes(NamedTuple):
     here: Session
     there: Session
@@ -213,27 +201,6 @@ async def test_running_call_is_followed_in_other_process(
         assert texts_of(await back.messages()) == ["the end"]
 
 
-@pytest.mark.slow
-async def test_newest_connection_gets_stream(engine: Memory | Sqlite, serve: Serve, steps: Steps) -> None:
-    async with three_processes(serve, engine, steps) as processes:
-        call = processes.here.call("step")
-        await steps.take("one")
-        first = await first_event(call)
-        back = processes.there.listen(after=first.id)
-        assert texts_of([await back.message()]) == ["one"]
-        assert texts_of(await call.messages()) == ["one"], "it ends"
-        await steps.take("two")
-        assert texts_of([await back.message()]) == ["two"]
-        third = processes.third.listen(after=first.id)
-        assert texts_of([await third.message() for _ in range(2)]) == ["one", "two"]
-        assert await back.messages() == [], "and so does this one"
-        home = processes.here.listen(after=first.id)
-        assert texts_of([await home.message() for _ in range(2)]) == ["one", "two"]
-        assert await third.messages() == []
-        await steps.take("end")
-        assert texts_of(await home.messages()) == ["the end"]
-
-
 async def test_call_of_dead_process_is_error(engine: Memory | Sqlite, serve: Serve, steps: Steps) -> None:
     async with three_processes(serve, engine, steps) as processes:
         call = processes.here.call("step", id="lost")
@@ -258,35 +225,3 @@ def mark_dead(session: Session, presence: Any) -> None:
     process = environment(session.client).process
     presence._changed[process] = presence._looks - MISSED
     presence._since = min(presence._since, presence._looks - MISSED)
-
-
-async def test_shutdown_is_reported_in_other_process(
-    engine: Memory | Sqlite, serve: Serve, steps: Steps, schema_dir: Path
-) -> None:
-    async with serve(make_server(steps=steps, shared=engine)) as there:
-        app = make_server(steps=steps, shared=engine).asgi(grace=0)
-        async with lifespan(app):
-            session = await Client(app, schema_dir).initialize()
-            call = session.call("step", id="cut")
-            await steps.take("one")
-            first = await first_event(call)
-            await disconnect(call)
-        messages = await session.at(there).listen(after=first.id).messages()
-        assert texts_of(messages[:1]) == ["one"]
-        assert (messages[-1]["id"], messages[-1]["error"]["code"]) == ("cut", -32603)
-        assert "ended before the call was finished" in messages[-1]["error"]["message"]
-
-
-@pytest.mark.long
-async def test_evicted_events_are_refused(text_server: Server, serve: Serve) -> None:
-    async with serve(text_server, max_kept=LIMIT) as client:
-        early, late = await client.initialize(), await client.initialize()
-        first, _ = await call_give(early, 1000)
-        for _ in range(SHARE + 1):
-            _, response = await call_give(await client.initialize(), MOST - 2 * _BESIDES)
-            assert "result" in response
-        last, response = await call_give(late, 1000)
-        answer = await early.listen(after=first).whole()
-        assert answer.status == 400
-        assert "not kept any more; send the request again" in answer.error()["message"]
-        assert (await late.listen(after=last).messages())[-1] == response

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
 
@@ -19,7 +16,6 @@ from tests.helpers.raw_client import (
     Headers,
     Judge,
     Serve,
-    Session,
     initialize,
     session_keys,
     within,
@@ -92,47 +88,6 @@ async def test_initialize_streams_progress_of_middleware(opening_server: Server,
         assert await status_under(client, answer) == 200
 
 
-async def test_slow_initialize_becomes_stream(opening_server: Server, serve: Serve, work: Work) -> None:
-    @opening_server.middleware("initialize")
-    async def wait(request: Request, call_next: CallNext) -> Result:
-        await work.wait()
-        return await call_next(request)
-
-    async with serve(opening_server, stream_after=0) as client:
-        answer = await post_initialize(client).head()
-        assert is_stream_with_id(answer)
-        assert await status_under(client, answer) == 404, "it is not open yet"
-        work.gate.set()
-        assert "result" in await answer.response()
-        assert await status_under(client, answer) == 200
-
-
-async def test_initialize_during_startup_gets_list_changes(schema_dir: Path, work: Work) -> None:
-    @asynccontextmanager
-    async def lifespan(opening_server: Server) -> AsyncIterator[None]:
-        await work.wait()
-        opening_server.tool(lambda: "first", name="first")
-        yield
-
-    opening_server = Server("slow", lifespan=lifespan)
-    client = Client(opening_server.asgi(grace=0, stream_after=0), schema_dir)
-    actual: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    actual.put_nowait({"type": "lifespan.startup"})
-    app = asyncio.ensure_future(client.app({"type": "lifespan"}, actual.get, asyncio.Queue().put))
-    answer = await post_initialize(client).head()
-    assert is_stream_with_id(answer)
-    work.gate.set()
-    assert (await answer.response())["result"]["capabilities"]["tools"] == {"listChanged": True}
-    session = Session(client, "2025-11-25", answer.headers["mcp-session-id"], answer.judge)
-    await session.notify("notifications/initialized")
-    stream = await session.listen().head()
-    opening_server.tool(lambda: "second", name="second")
-    assert (await stream.message())["method"] == "notifications/tools/list_changed"
-    await client.aclose()
-    actual.put_nowait({"type": "lifespan.shutdown"})
-    await within(app)
-
-
 @pytest.mark.parametrize("has_reported", [False, True])
 async def test_failed_initialize_leaves_no_session(
     opening_server: Server, serve: Serve, store: GatedStore, has_reported: bool
@@ -150,24 +105,6 @@ async def test_failed_initialize_leaves_no_session(
         assert response["error"]["message"].startswith("Internal error (ref ")
         assert answer.is_stream is has_reported
         assert "mcp-session-id" not in answer.headers
-        assert session_keys(store) == []
-
-
-async def test_initialize_failure_after_headers_leaves_no_session(
-    opening_server: Server, serve: Serve, store: GatedStore, work: Work
-) -> None:
-    @opening_server.middleware("initialize")
-    async def fail(request: Request, call_next: CallNext) -> Result:
-        await request.ctx.progress(1, 2)
-        await work.wait()
-        raise KeyError("afterwards")
-
-    async with serve(opening_server) as client:
-        answer = await post_initialize(client).head()
-        assert is_stream_with_id(answer)
-        work.gate.set()
-        assert "error" in await answer.response()
-        assert await status_under(client, answer) == 404
         assert session_keys(store) == []
 
 
@@ -200,22 +137,3 @@ async def test_disconnect_while_session_is_stored_leaves_none(
         answer.disconnect()
         await answer.whole()
         assert session_keys(store) == []
-
-
-async def test_initialize_with_middleware_counts_against_max_running(
-    opening_server: Server, serve: Serve, work: Work
-) -> None:
-    @opening_server.middleware("initialize")
-    async def look(request: Request, call_next: CallNext) -> Result:
-        return await call_next(request)
-
-    async with serve(opening_server) as client:
-        running = client.call("wait")
-        await within(work.started.wait())
-        refused = await post_initialize(client).whole()
-        assert (refused.status, refused.error()["code"]) == (503, -32603)
-        assert "retry-after" in refused.headers
-        assert "mcp-session-id" not in refused.headers
-        work.gate.set()
-        await running.whole()
-        assert (await post_initialize(client).whole()).status == 200

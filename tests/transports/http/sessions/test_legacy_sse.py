@@ -83,21 +83,6 @@ async def test_sse_first_event_names_endpoint(path: str, sse_server: Server, ser
         assert stream.headers["x-accel-buffering"] == "no"
 
 
-@pytest.mark.parametrize(
-    ("root", "path"),
-    [("/x/", "/x/sse"), ("/proxy", "/sse"), ("/ü", "/ü/sse")],
-)
-async def test_sse_endpoint_includes_mount_point(
-    root: str, path: str, sse_server: Server, serve: Serve
-) -> None:
-    async with serve(sse_server) as client:
-        stream = client.open("GET", path, root_path=root, raw_path=None)
-        event = await stream.event()
-        assert event is not None
-        prefix = {"/ü": "/%C3%BC"}.get(root, root.rstrip("/"))
-        assert (event.data or "").startswith(f"{prefix}/messages?session_id=")
-
-
 async def test_sse_responses_are_message_events(sse_server: Server, serve: Serve) -> None:
     async with serve(sse_server) as client:
         sse = await connect_sse(client)
@@ -109,28 +94,6 @@ async def test_sse_responses_are_message_events(sse_server: Server, serve: Serve
         assert json.loads(event.data or "") == {"jsonrpc": "2.0", "id": 1, "result": {}}
         await sse.call("envelope")
         assert text_of(await sse.stream.message()) == f"handshake {REVISION} test"
-
-
-async def test_sse_sends_changes(sse_server: Server, serve: Serve) -> None:
-    async with serve(sse_server) as client:
-        sse = await connect_sse(client)
-        await sse.send(
-            {"jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": {"uri": "old://fixed"}}
-        )
-        assert (await sse.stream.message())["result"] == {}
-        sse_server.resource_updated("old://fixed")
-        assert (await sse.stream.message())["params"] == {"uri": "old://fixed"}
-        sse_server.tools.remove("wait")
-        assert (await sse.stream.message())["method"] == "notifications/tools/list_changed"
-
-
-async def test_sse_invalid_message_is_error_on_stream(sse_server: Server, serve: Serve) -> None:
-    async with serve(sse_server) as client:
-        sse = await connect_sse(client)
-        await sse.send(b"{")
-        assert (await sse.stream.message())["error"]["code"] == -32700
-        await sse.send([{"jsonrpc": "2.0", "id": 1, "method": "ping"}])
-        assert (await sse.stream.message())["error"]["code"] == -32600
 
 
 @pytest.mark.parametrize("query", ["", "?session_id=unknown"])
@@ -154,13 +117,6 @@ async def test_sse_post_is_checked(sse_server: Server, serve: Serve) -> None:
         assert sse.stream.waiting() == []
 
 
-async def test_sse_endpoint_methods(sse_server: Server, serve: Serve) -> None:
-    async with serve(sse_server) as client:
-        for method, path, allowed in (("POST", "/sse", "GET"), ("GET", "/messages", "POST")):
-            answer = await client.open(method, path).whole()
-            assert (answer.status, answer.headers["allow"]) == (405, allowed)
-
-
 async def test_sse_disconnect_ends_session(sse_server: Server, serve: Serve, work: Work) -> None:
     async with serve(sse_server) as client:
         sse = await connect_sse(client)
@@ -172,17 +128,6 @@ async def test_sse_disconnect_ends_session(sse_server: Server, serve: Serve, wor
         assert (await sse.post({"jsonrpc": "2.0", "id": 2, "method": "ping"}).whole()).status == 404
         while sse_server.engine.runtime.running.taken:
             await asyncio.sleep(0)
-
-
-async def test_sse_streams_are_limited(sse_server: Server, serve: Serve) -> None:
-    async with serve(sse_server, max_streams=1) as client:
-        sse = await connect_sse(client)
-        refused = await client.open("GET", "/sse").whole()
-        assert refused.status == 503
-        assert int(refused.headers["retry-after"]) >= 1
-        sse.stream.disconnect()
-        await sse.stream.whole()
-        await connect_sse(client)
 
 
 async def test_sse_option_disables_endpoints(sse_server: Server, serve: Serve) -> None:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Server
+from mcpkit import Server
 from tests.helpers.raw_client import (
     Answer,
     Client,
-    Serve,
     expect_list_change,
     first_event,
     message_of,
@@ -19,7 +18,7 @@ from tests.helpers.raw_client import (
     texts_of,
     uri_of,
 )
-from tests.helpers.servers.full import Steps, make_server
+from tests.helpers.servers.full import Steps
 
 pytestmark = pytest.mark.anyio
 
@@ -126,39 +125,6 @@ async def test_stream_of_other_session_is_not_replayed(server: Server, client: C
     assert b"counted" not in answer.body
 
 
-@pytest.mark.parametrize("id_", ["nonsense", "-1", "ü"])
-async def test_unknown_event_id_opens_new_stream(id_: str, server: Server, client: Client) -> None:
-    session = await client.initialize()
-    stream = session.listen(after=id_)
-    assert (await first_event(stream)).id != id_
-    await expect_list_change(stream, server)
-
-
-async def test_get_stream_of_ended_process_gets_list_changes(
-    server: Server, serve: Serve, steps: Steps
-) -> None:
-    async with serve(server) as before:
-        session = await before.initialize()
-        seen = await first_event(session.listen())
-    later = make_server(steps=steps)
-    async with serve(later) as after:
-        stream = session.at(after).listen(after=seen.id)
-        assert (await first_event(stream)).id != seen.id
-        actual = {(await stream.message())["method"] for _ in range(3)}
-        assert actual == {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
-        await expect_list_change(stream, later)
-
-
-async def test_call_stream_of_ended_process_is_refused(server: Server, serve: Serve, steps: Steps) -> None:
-    async with serve(server) as before:
-        session = await before.initialize()
-        seen = (await session.call("count", {"times": 2}).whole()).waiting()[0]
-    async with serve(make_server(steps=steps)) as after:
-        answer = await session.at(after).listen(after=seen.id).whole()
-        assert answer.status == 400
-        assert "send the request again" in answer.error()["message"]
-
-
 async def test_close_stream_ends_connection(client: Client, steps: Steps) -> None:
     session = await client.initialize()
     call = session.call("step")
@@ -169,54 +135,6 @@ async def test_close_stream_ends_connection(client: Client, steps: Steps) -> Non
     assert (await call.whole()).is_over
     await steps.take("two", "end")
     assert texts_of(await session.listen(after=first.id).messages()) == ["one", "two", "the end"]
-
-
-@pytest.fixture
-def progress_server() -> Server:
-    progress_server = Server("coming back")
-
-    @progress_server.tool
-    async def hang(ctx: Context) -> None:
-        """Say something, then wait to be cancelled."""
-        await ctx.progress(1)
-        await asyncio.Event().wait()
-
-    @progress_server.tool
-    async def speak(ctx: Context) -> str:
-        """Say something, then end."""
-        await ctx.progress(1)
-        return "done"
-
-    return progress_server
-
-
-async def test_cancelled_call_stream_is_complete(progress_server: Server, serve) -> None:
-    async with serve(progress_server) as client:
-        session = await client.initialize()
-        call = session.call("hang", id="long")
-        priming = await call.event()
-        progress = await call.event()
-        await session.notify("notifications/cancelled", {"requestId": "long"})
-        assert await call.event() is None
-        refused = await session.listen(after=progress.id).whole()
-        assert refused.status == 405
-        assert refused.headers["allow"] == "POST, DELETE"
-        assert [event.id for event in await all_events(session.listen(after=priming.id))] == [progress.id]
-
-
-async def test_complete_stream_refuses_resumption(progress_server: Server, serve) -> None:
-    async with serve(progress_server) as client:
-        session = await client.initialize()
-        *_, progress, response = await all_events(session.call("speak"))
-        assert [event.id for event in await all_events(session.listen(after=progress.id))] == [response.id]
-        assert (await session.listen(after=response.id).whole()).status == 405
-
-
-async def all_events(answer) -> list:
-    found = []
-    while (event := await answer.event()) is not None:
-        found.append(event)
-    return found
 
 
 async def test_message_is_sent_on_one_stream_only(server: Server, client: Client) -> None:
@@ -265,36 +183,6 @@ async def test_too_many_changes_are_summarized(server: Server, client: Client) -
     assert updated[256:] == ["{name}", "rome"]
     server.resource_updated("towns://299")
     assert uri_of(await stream.message()) == "299"
-
-
-async def test_changes_are_not_sent_on_call_stream(server: Server, client: Client, steps: Steps) -> None:
-    session = await client.initialize()
-    stream = session.listen()
-    await first_event(stream)
-    call = session.call("step")
-    await steps.take("one")
-    server.tools.remove("count")
-    assert (await stream.message())["method"] == "notifications/tools/list_changed"
-    await steps.take("end")
-    assert texts_of(await call.messages()) == ["one", "the end"]
-    assert stream.waiting() == [], "and what belongs to a call comes on its stream alone"
-
-
-@pytest.mark.parametrize(("times", "size"), [(1000, 10)])
-async def test_stored_events_are_bounded_and_latest(
-    times: int, size: int, client: Client, steps: Steps
-) -> None:
-    session = await client.initialize()
-    call = session.call("count", {"times": times, "size": size})
-    first = await first_event(call)
-    await call.whole()
-    again = await session.listen(after=first.id).whole()
-    *missed, response = again.waiting()
-    assert len(missed) < min(times, 256)
-    assert len(again.body) < 5 * 1024 * 1024
-    assert texts_of([message_of(response)]) == ["counted"]
-    numbers = [int(message_of(event)["params"]["data"].split()[0]) for event in missed]
-    assert numbers == list(range(times - len(missed), times)), "no gap but at the beginning"
 
 
 async def test_discarded_stream_is_refused(client: Client) -> None:

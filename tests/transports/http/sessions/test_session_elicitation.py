@@ -49,36 +49,6 @@ async def test_question_is_sent_on_call_stream(revision: str, client: Client) ->
     assert await call.message() is None
 
 
-@pytest.mark.parametrize("result", [b'{"action": NaN}'])
-async def test_invalid_json_response_ends_question(result: bytes, client: Client) -> None:
-    session = await open_eliciting_session(client)
-    call = session.call("ask_name")
-    id_ = (await call.message())["id"].encode()
-    posted = await session.post(b'{"jsonrpc": "2.0", "id": "%b", "result": %b}' % (id_, result)).whole()
-    assert (posted.status, posted.error()["code"]) == (400, -32700)
-    assert "Parse error" in text_of(await call.message())
-
-
-async def test_questions_of_two_calls_are_separate(client: Client) -> None:
-    session = await open_eliciting_session(client)
-    calls = [session.call("ask_name"), session.call("ask_name")]
-    ids = [(await call.message())["id"] for call in calls]
-    for id_, value in zip(reversed(ids), ["Bob", "Ada"], strict=True):
-        assert (await respond(session, id_, accept(value))).status == 202
-    assert [text_of(await call.message()) for call in calls] == ["Ada", "Bob"]
-
-
-async def test_url_elicitation_completion_is_sent_on_call_stream(client: Client) -> None:
-    session = await open_eliciting_session(client)
-    call = session.call("pay")
-    question = await call.message()
-    await respond(session, question["id"], {"action": "accept"})
-    completed, response = await call.messages()
-    assert completed["method"] == "notifications/elicitation/complete"
-    assert completed["params"] == {"elicitationId": question["params"]["elicitationId"]}
-    assert text_of(response) == "accept"
-
-
 @pytest.mark.parametrize("id_", [99, "nobody-1"])
 async def test_response_to_nothing_is_refused(id_: Any, client: Client) -> None:
     session = await open_eliciting_session(client)
@@ -87,17 +57,6 @@ async def test_response_to_nothing_is_refused(id_: Any, client: Client) -> None:
     assert (await respond(session, id_, accept("Eve"))).status == 400
     assert (await respond(session, question["id"], accept("Ada"))).status == 202
     assert text_of(await call.message()) == "Ada"
-
-
-async def test_error_response_fails_call(client: Client) -> None:
-    session = await open_eliciting_session(client)
-    call = session.call("ask_name")
-    error = {"code": -1, "message": "No user is here"}
-    message = {"jsonrpc": "2.0", "id": (await call.message())["id"], "error": error}
-    assert (await session.post(message).whole()).status == 202
-    response = await call.message()
-    assert response["result"]["isError"]
-    assert text_of(response) == "The client refused to answer: No user is here"
 
 
 async def test_question_requires_accept_stream(client: Client) -> None:
@@ -234,35 +193,6 @@ async def test_ended_question_leaves_nothing(end: str, broker: FailingBus, serve
         assert len(broker._listeners) <= listeners
 
 
-async def test_response_during_bus_failure_is_503(broker: FailingBus, serve: Serve) -> None:
-    async with two_processes(serve, broker) as (session, there):
-        call = session.call("colour")
-        question = await next_message(call)
-        broker.refuses = True
-        assert (await respond_to(there, question["id"])).status == 503
-        broker.refuses = False
-        assert (await respond_to(there, question["id"])).status == 202
-        assert "result" in await next_message(call)
-
-
-async def test_question_during_store_failure_is_503(
-    broker: FailingBus, serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with two_processes(serve, broker) as (session, _):
-
-        async def fail(*_: object) -> None:
-            raise ConnectionError("the store is down")
-
-        monkeypatch.setattr(broker, "write", fail)
-        refused = await session.call("colour").whole()
-        assert refused.status == 503
-        assert b"cannot be reached" in refused.body
-        monkeypatch.undo()
-        call = session.call("colour")
-        await respond_to(session, (await next_message(call))["id"])
-        assert "result" in await next_message(call)
-
-
 def make_asking_server(seconds: float, broker: Memory | None = None) -> Server:
     server = Server("curious", secret=SECRET, question_timeout=seconds, shared=broker)
 
@@ -291,15 +221,3 @@ async def test_response_to_other_process_is_logged_once(
         assert "sticky sessions" in warnings[0].getMessage()
         await respond(session, question["id"], accept("Ada"))
         assert text_of(await call.message()) == "Ada"
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("is_shared", [False, True])
-async def test_question_timeout_names_possible_cause(serve: Serve, is_shared: bool) -> None:
-    async with serve(make_asking_server(0.05, Memory() if is_shared else None)) as client:
-        session = await open_eliciting_session(client)
-        call = session.call("name")
-        messages: list[dict[str, Any]] = [await call.message() for _ in range(3)]
-        text = text_of(messages[-1])
-        assert text.startswith("The client did not answer within 0.05 s")
-        assert ("may have reached another one, whose log says what to do" in text) is not is_shared

@@ -83,29 +83,6 @@ async def test_session_ttl_restarts_with_each_request(
             assert await is_alive(session)
 
 
-async def test_unused_session_expires(session_server: Server, serve: Serve, clock: LoopClock) -> None:
-    async with serve(session_server, session_ttl=TTL) as client:
-        session = await client.initialize()
-        assert await is_alive(session)
-        clock.ahead += TTL + SPACING
-        assert not await is_alive(session)
-
-
-async def test_session_use_is_stored_at_intervals(
-    session_server: Server, serve: Serve, clock: LoopClock, counting_store: CountingStore
-) -> None:
-    async with serve(session_server, session_ttl=TTL) as client:
-        session = await client.initialize()
-        before = counting_store.written
-        for _ in range(50):
-            assert await is_alive(session)
-        assert counting_store.written == before
-        clock.ahead += SPACING
-        for _ in range(50):
-            assert await is_alive(session)
-        assert counting_store.written == before + 1
-
-
 async def test_listening_session_stays_alive(
     session_server: Server, serve: Serve, clock: LoopClock, counting_store: CountingStore
 ) -> None:
@@ -145,17 +122,6 @@ async def test_session_max_age_ends_streams_and_calls(
         await asyncio.wait_for(work.cancelled.wait(), 10)
         assert await call.messages() == []
         assert len(sessions) == 0
-
-
-async def test_session_without_record_is_not_found(
-    session_server: Server, serve: Serve, counting_store: CountingStore
-) -> None:
-    async with serve(session_server) as client:
-        session = await client.initialize()
-        key = client.app.door()._begin().sessions._by_id[session.id].record.key
-        await counting_store.erase(key)
-        await counting_store.write(key, {"level": "error"}, TTL)
-        assert not await is_alive(session)
 
 
 @pytest.mark.parametrize("stream_after", [0, 3600])
@@ -229,15 +195,6 @@ async def test_unused_sessions_make_room(timed_server: Server, serve: Serve) -> 
             assert await session.text("envelope") == "handshake 2025-11-25 test"
 
 
-async def test_session_refusal_has_retry_after(timed_server: Server, serve: Serve, clock: LoopClock) -> None:
-    async with serve(timed_server, max_sessions=2) as client:
-        await client.initialize()
-        clock.ahead += 45
-        await client.initialize()
-        refused = await client.post(initialize()).whole()
-        assert (refused.status, refused.headers["retry-after"]) == (503, "15")
-
-
 async def test_evicted_session_is_restored(timed_server: Server, serve: Serve, clock: LoopClock) -> None:
     async with serve(timed_server, max_sessions=1) as client:
         first = await client.initialize()
@@ -284,17 +241,6 @@ async def test_concurrent_initialize_respects_max_sessions(limit: int, work: Wor
         assert (await client.post(initialize()).whole()).status == 200, (
             "those that were refused hold no place"
         )
-
-
-async def test_unused_session_has_short_ttl(timed_server: Server, serve: Serve, clock: LoopClock) -> None:
-    async with serve(timed_server) as client:
-        unused, used = await flood(client, 2)
-        clock.ahead += BRIEF - 1
-        assert await ping(client, used) == 200
-        clock.ahead += 1
-        assert await ping(client, unused) == 404
-        clock.ahead += 3000
-        assert await ping(client, used) == 200
 
 
 class RemoteStore(Memory):
@@ -367,18 +313,6 @@ def record_of(session: Session) -> Record:
     return found
 
 
-async def test_session_record_is_not_read_per_request(
-    serve: Serve, remote_store: RemoteStore, work: Work, clock: LoopClock
-) -> None:
-    async with two_processes(serve, remote_store, work) as (here, _):
-        before = remote_store.looks
-        for _ in range(40):
-            await pass_time(clock, 0.2)
-            for _ in range(5):
-                assert await ping_session(here) == 200
-        assert remote_store.looks - before <= 1, "before the bus is known to work"
-
-
 async def test_remote_end_is_noticed_within_a_second(
     serve: Serve, remote_store: RemoteStore, work: Work, clock: LoopClock
 ) -> None:
@@ -391,43 +325,3 @@ async def test_remote_end_is_noticed_within_a_second(
         remote_store.is_deaf = True
         await pass_time(clock, 1.1)
         assert await ping_session(here) == 404
-
-
-async def test_remote_change_is_read_once(serve: Serve, remote_store: RemoteStore, work: Work) -> None:
-    async with two_processes(serve, remote_store, work) as (here, there):
-        await here.ask("logging/setLevel", {"level": "alert"}).whole()
-        assert record_of(there).is_stale
-        before = remote_store.looks
-        for _ in range(10):
-            assert await ping_session(there) == 200
-        assert remote_store.looks == before + 1
-        assert record_of(there).fields["level"] == "alert"
-
-
-@pytest.mark.parametrize("way", ["refuses", "hangs"])
-async def test_unavailable_store_is_not_read_per_request(
-    way: str,
-    serve: Serve,
-    remote_store: RemoteStore,
-    work: Work,
-    clock: LoopClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("mcpkit.transports.http.sessions.freshness._PATIENCE", 0.01)
-    async with two_processes(serve, remote_store, work) as (here, _):
-        await pass_time(clock, 3)
-        remote_store.is_deaf = True
-        setattr(remote_store, way, True)
-        before = remote_store.looks
-        for _ in range(20):
-            assert await ping_session(here) == 200
-        assert remote_store.looks == before + 1
-        if way == "refuses":
-            for _ in range(10):
-                await pass_time(clock, 1.1)
-                assert await ping_session(here) == 200
-            assert remote_store.looks == before + 1, "it is asked beside the requests"
-        setattr(remote_store, way, False)
-        await pass_time(clock, 1.1)
-        assert await ping_session(here) == 200
-        assert remote_store.looks == before + 2

@@ -9,7 +9,7 @@ import pytest
 
 from mcpkit import Server
 from tests.helpers.pipe import HANDSHAKE
-from tests.helpers.raw_client import PING, Client, Serve, initialize, log_messages
+from tests.helpers.raw_client import PING, Client, Serve, log_messages
 from tests.helpers.servers.full import make_server
 from tests.helpers.work import Work
 
@@ -37,25 +37,6 @@ async def test_session_id_is_unique_visible_ascii(client: Client) -> None:
         assert id_ is not None
         assert len(id_) <= 1024
         assert all(0x21 <= ord(character) <= 0x7E for character in id_)
-
-
-@pytest.mark.parametrize(
-    ("params", "code"),
-    [({"protocolVersion": 7}, -32602), ({"capabilities": []}, -32602), ({"clientInfo": {}}, -32602)],
-)
-async def test_malformed_initialize_opens_no_session(
-    params: dict[str, Any], code: int, client: Client
-) -> None:
-    answer = await client.post(initialize(**params)).whole()
-    assert answer.error()["code"] == code
-    assert "mcp-session-id" not in answer.headers
-
-
-async def test_initialize_in_session_opens_another(client: Client) -> None:
-    session = await client.initialize("2025-06-18")
-    answer = await session.post(initialize("2025-11-25")).whole()
-    assert answer.headers["mcp-session-id"] != session.id
-    assert await session.text("envelope") == "handshake 2025-06-18 test"
 
 
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
@@ -119,16 +100,6 @@ async def test_delete_cancels_calls_and_ends_streams(work: Work, client: Client)
     assert await stream.messages() == []
 
 
-async def test_too_many_sessions_are_503(server: Server, serve: Serve) -> None:
-    async with serve(server, max_sessions=1) as client:
-        session = await client.initialize()
-        refused = await client.post(initialize()).whole()
-        assert refused.status == 503
-        assert int(refused.headers["retry-after"]) >= 1
-        await session.delete()
-        await client.initialize()
-
-
 async def test_log_level_is_per_session(work: Work, client: Client) -> None:
     session, other = await client.initialize(), await client.initialize()
     assert (await session.ask("logging/setLevel", {"level": "error"}).whole()).json()["result"] == {}
@@ -167,25 +138,6 @@ async def test_stateless_option_allows_post_only(method: str, server: Server, se
     async with serve(server, stateless=True) as client:
         answer = await client.open(method, headers={"mcp-protocol-version": HANDSHAKE[-1]}).whole()
         assert (answer.status, answer.headers["allow"]) == (405, "POST")
-
-
-@pytest.mark.slow
-async def test_stateless_option_has_no_subscriptions(server: Server, serve: Serve) -> None:
-    async with serve(server, stateless=True) as client:
-        session = await client.initialize()
-        answer = await session.ask("resources/subscribe", {"uri": "weather://fixed"}).whole()
-        assert answer.error()["code"] == -32601
-
-
-async def test_stateless_option_log_level_is_per_post(server: Server, serve: Serve) -> None:
-    async with serve(server, stateless=True) as client:
-        session, other = await client.initialize("2025-03-26"), await client.initialize("2025-03-26")
-        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "log_levels"}}
-        level = {"jsonrpc": "2.0", "id": 0, "method": "logging/setLevel", "params": {"level": "error"}}
-        messages = await session.post([level, call]).messages()
-        assert [message["params"]["data"] for message in messages if "method" in message] == ["loud"]
-        for guest in (session, other):
-            assert await log_messages(guest) == ["quiet", "loud"]
 
 
 async def test_stateless_option_disconnect_cancels(server: Server, work: Work, serve: Serve) -> None:
@@ -265,28 +217,6 @@ async def test_batch_is_answered_with_batch(work: Work, client: Client) -> None:
     answer = await session.post(batch).whole()
     assert answer.status == 200
     assert {each["id"] for each in answer.json()} == {1, "b"}
-
-
-async def test_batch_without_requests_is_accepted(client: Client) -> None:
-    session = await client.initialize("2025-03-26")
-    batch = [{"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}] * 2
-    answer = await session.post(batch).whole()
-    assert (answer.status, answer.body) == (202, b"")
-
-
-async def test_batch_stream_ends_after_last_response(work: Work, client: Client) -> None:
-    session = await client.initialize("2025-03-26")
-    calls = [
-        {"jsonrpc": "2.0", "id": name, "method": "tools/call", "params": {"name": name}}
-        for name in ("log_levels", "wait")
-    ]
-    answer = session.post(calls)
-    assert (await answer.message())["params"]["data"] == "quiet"
-    await work.started.wait()
-    work.gate.set()
-    *_, last = await answer.messages()
-    responses = last if isinstance(last, list) else [last]
-    assert {each["id"] for each in responses} == {"log_levels", "wait"}
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])

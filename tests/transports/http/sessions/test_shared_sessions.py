@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from mcpkit import Memory, Server
-from mcpkit.transports.http.sessions.record import Record
-from tests.helpers.pipe import settle
 from tests.helpers.raw_client import (
     Answer,
     Serve,
@@ -22,7 +20,6 @@ from tests.helpers.raw_client import (
     uri_of,
 )
 from tests.helpers.servers.full import make_server
-from tests.helpers.waiting import until
 from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
@@ -69,11 +66,6 @@ async def two_processes(serve: Serve, broker: Memory) -> AsyncIterator[tuple[Ser
     async with serve(make_server(shared=broker)) as there, serve(server) as here:
         session = await here.initialize()
         yield server, session, session.at(there)
-
-
-async def publish_change(broker: Memory, record: Record) -> None:
-    """Publish a change of a session as another process does."""
-    await Memory.publish(broker, "weather/sessions", f"elsewhere 1 {record.token.id} changed ")
 
 
 async def settle_stream(stream: Answer) -> None:
@@ -132,34 +124,6 @@ async def test_concurrent_subscriptions_are_kept(broker: Shared, serve: Serve) -
         assert [uri_of(await stream.message()), uri_of(await stream.message())] == ["oslo", "rome"]
 
 
-async def test_newest_stream_gets_messages(broker: Shared, serve: Serve) -> None:
-    servers = [make_server(shared=broker), make_server(shared=broker)]
-    async with serve(servers[0]) as here, serve(servers[1]) as there:
-        session = await here.initialize()
-        for town in ("oslo", "rome", "bern"):
-            await subscribe(session, town)
-        old = await open_stream(session)
-        new = await open_stream(session.at(there))
-        await settle_stream(old)
-        servers[0].resource_updated("towns://oslo")  # the other process hears of it
-        assert uri_of(await new.message()) == "oslo"
-        await settle_stream(old)
-        newest = await open_stream(session)
-        await settle_stream(new)
-        servers[0].resource_updated("towns://rome")
-        assert uri_of(await newest.message()) == "rome"
-        newest.disconnect()
-        await newest.whole()
-        await settle_stream(new)
-        servers[0].resource_updated("towns://bern")
-        assert uri_of(await old.message()) == "bern"
-        await settle_stream(new)
-        assert b"oslo" not in old.body
-        assert b"rome" not in old.body + new.body
-        assert b"bern" not in new.body
-        await here.aclose()
-
-
 @pytest.mark.parametrize("method", ["initialize", "DELETE", "elsewhere"])
 async def test_failing_store_is_503(
     method: str, broker: Shared, serve: Serve, caplog: pytest.LogCaptureFixture
@@ -198,60 +162,6 @@ async def test_known_session_survives_store_failure(broker: Shared, serve: Serve
         assert (await session.ask("ping").whole()).status == 404
 
 
-async def test_changes_during_store_failure_are_written_later(
-    broker: Shared, serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mcpkit.transports.http.sessions.session._PAUSE", 0.001)
-    async with two_processes(serve, broker) as (_, here, there):
-        await subscribe(here, "rome")
-        await there.ask("ping").whole()
-        record = there.client.app.door()._begin().sessions._by_id[here.id].record
-        broker.refuses = True
-        for town in ("oslo", "bern"):
-            await subscribe(here, town)
-        await subscribe(here, "rome", verb="unsubscribe")
-        stream = await open_stream(here)
-        broker.refuses = False
-        await until(lambda: "teller" in broker._records._entries[record.key].value)
-        fields = await broker.read(record.key)
-        process = here.client.app.door()._begin().environment.process
-        assert fields == {
-            "open": "1",
-            "uri:towns://oslo": "1",
-            "uri:towns://bern": "1",
-            "teller": process,
-        }
-        assert (await there.ask("ping").whole()).status == 200
-        assert record.fields == fields
-        assert not stream.is_over
-
-
-def make_sharing_server(store: Memory | None) -> Server:
-    return make_server(Work(), shared=store)
-
-
-@asynccontextmanager
-async def two_servers(
-    serve: Serve, store: Memory | None, **options: Any
-) -> AsyncIterator[tuple[Session, Session]]:
-    async with (
-        serve(make_sharing_server(store), **options) as one,
-        serve(make_sharing_server(store)) as other,
-    ):
-        session = await one.initialize()
-        yield session, session.at(other)
-
-
-@pytest.mark.anyio
-async def test_session_without_shared_store_is_accepted_until_deleted(serve: Serve) -> None:
-    async with two_servers(serve, None) as (session, there):
-        assert (await there.ask("ping").whole()).status == 200
-        assert (await there.delete()).status == 204
-        assert (await there.ask("ping").whole()).status == 404
-        assert (await session.delete()).status == 204
-        assert (await session.ask("ping").whole()).status == 404
-
-
 URI = "towns://Oslo"
 
 
@@ -280,19 +190,6 @@ class SlowBus(Shared):
 @pytest.fixture
 def slow_broker() -> SlowBus:
     return SlowBus()
-
-
-async def test_listen_is_acknowledged_when_bus_is_up(serve: Serve, slow_broker: SlowBus) -> None:
-    elsewhere = make_server(shared=slow_broker)
-    async with elsewhere.running(), serve(make_server(shared=slow_broker)) as client:
-        stream = client.ask("subscriptions/listen", FILTER)
-        await until(lambda: slow_broker.asked)
-        await settle()
-        assert stream.status is None
-        slow_broker.up.set()
-        assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
-        elsewhere.resource_updated(URI)
-        assert (await stream.message())["params"]["uri"] == URI
 
 
 @pytest.mark.parametrize("way", ["listen", "subscribe", "GET"])
@@ -340,42 +237,3 @@ async def test_missed_messages_notify_listeners_of_all(serve: Serve, slow_broker
             ("notifications/resources/updated", "towns://{town}"),
             ("notifications/tools/list_changed", ""),
         ]
-
-
-async def test_unpublished_change_is_read_with_next_request(
-    broker: Shared, serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with two_processes(serve, broker) as (server, here, there):
-        stream = await open_stream(here)
-        publish, broker.publish = broker.publish, refuse  # type: ignore[method-assign]  # it fails
-        await subscribe(there, "oslo")
-        broker.publish = publish  # type: ignore[method-assign]  # as it was
-        assert "others do not hear" in caplog.text
-        await here.ask("ping").whole()
-        server.resource_updated("towns://oslo")
-        assert uri_of(await stream.message()) == "oslo"
-
-
-async def refuse(_topic: str, _message: str) -> None:
-    raise ConnectionError("the store is down")
-
-
-async def test_store_failure_ends_no_stream(
-    broker: Shared, serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
-    server = make_server(shared=broker)
-    async with serve(server) as here:
-        session = await here.initialize()
-        await subscribe(session, "oslo")
-        stream = await open_stream(session)
-        record = here.app.door()._begin().sessions._by_id[session.id].record
-        broker.refuses = True
-        await publish_change(broker, record)
-        await settle_stream(stream)
-        assert "what others do to a session is not heard of" in caplog.text
-        broker.refuses = False
-        server.resource_updated("towns://oslo")
-        assert uri_of(await stream.message()) == "oslo"
-        await broker.erase(record.key)
-        await publish_change(broker, record)
-        assert await stream.messages() == [], "it is followed still"
