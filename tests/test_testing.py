@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import pytest
@@ -59,26 +58,6 @@ async def test_a_fixture_may_hold_it_in_any_revision(client: Client) -> None:
     assert not result.is_error
 
 
-async def test_it_knows_the_server(client: Client) -> None:
-    assert client.server_info["name"] == "weather"
-    assert client.server_info["version"] == "2"
-    assert client.instructions == "Ask."
-    assert client.server_capabilities["tools"] == {"listChanged": True}
-
-
-async def test_lists_come_whole_whatever_the_page_size(client: Client) -> None:
-    assert [tool["name"] for tool in await client.list_tools()] == ["forecast", "work", "third"]
-    assert len(await client.list_resources()) == 1
-    assert await client.list_resource_templates() == []
-    assert len(await client.list_prompts()) == 1
-
-
-async def test_a_tool_error_is_a_result(client: Client) -> None:
-    result = await client.call("forecast", {"city": "nowhere"})
-    assert result.is_error
-    assert result.text == "no such city"
-
-
 async def test_a_protocol_error_is_raised(client: Client) -> None:
     with pytest.raises(ProtocolError) as caught:
         await client.call("unheard")
@@ -92,10 +71,6 @@ async def test_progress_and_messages_arrive(client: Client) -> None:
     assert [report[:2] for report in seen] == [(1, 2)]
     assert (await client.notification("notifications/message"))["data"] == "careful"
     assert client.notifications == []
-
-
-async def test_names_with_colons_complete(client: Client) -> None:
-    assert await client.complete("plan:trip", "city", "r") == ["Rome"]
 
 
 async def test_reading_and_prompting(client: Client) -> None:
@@ -145,72 +120,10 @@ async def test_a_call_that_is_pending_when_it_closes_fails() -> None:
         await asyncio.wait_for(task, 10)
 
 
-async def test_it_may_be_opened_and_closed_in_different_tasks() -> None:
-    @asynccontextmanager
-    async def lifespan(server: Server) -> AsyncIterator[str]:
-        async with asyncio.timeout(60) if hasattr(asyncio, "timeout") else asyncio.Lock():
-            yield "state"  # a timeout insists on one task
-
-    server = Server("s", lifespan=lifespan)
-
-    @server.tool
-    async def state(ctx: Context[str]) -> str:
-        return ctx.state
-
-    connection = connect(server)
-    client = await asyncio.ensure_future(connection.__aenter__())
-    assert (await client.call("state")).text == "state"
-    await asyncio.ensure_future(connection.__aexit__(None, None, None))
-
-
 async def test_an_unknown_revision_names_those_there_are() -> None:
     with pytest.raises(ValueError, match="2026-07-28"):
         async with connect(Server("s"), revision="2020-01-01"):
             pass
-
-
-async def test_arguments_that_have_no_json_form_leave_nothing_behind(client: Client) -> None:
-    with pytest.raises(ValueError, match="serialize"):
-        await client.call("forecast", {"city": object()})
-    assert (await client.call("forecast", {"city": "Rome"})).text == "sunny in Rome"
-
-
-async def test_two_clients_of_one_server_do_not_hear_each_other() -> None:
-    server = make_server()
-    async with (
-        connect(server, revision="2025-11-25") as first,
-        connect(server, revision="2025-11-25") as second,
-    ):
-        await first.call("work")
-        assert first.notifications
-        assert second.notifications == []
-
-
-async def test_a_call_may_be_cancelled_from_its_own_progress_callback() -> None:
-    server = Server("s")
-    told: list[str] = []
-    ended = asyncio.Event()
-
-    @server.tool
-    async def work(ctx: Context) -> None:
-        await ctx.progress(1)
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            told.append("cancelled")
-            ended.set()
-            raise
-
-    async with connect(server) as client:
-
-        def cancel(done: float, total: float | None, message: str | None) -> None:
-            client.notify("notifications/cancelled", {"requestId": 2})
-
-        call = asyncio.create_task(client.call("work", progress=cancel))
-        await asyncio.wait_for(ended.wait(), 10)
-        assert told == ["cancelled"]
-        call.cancel()
-        await asyncio.wait([call])
 
 
 def asking_server() -> Server:
@@ -231,21 +144,3 @@ async def test_what_answers_raises_comes_out_of_the_call(revision: str) -> None:
     async with connect(asking_server(), revision=revision, answers=answers) as client:
         with pytest.raises(AssertionError, match="elicitation/create was not expected"):
             await client.call("ask")
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_answers_must_return_a_result(revision: str) -> None:
-    answers: Any = lambda *_: "Ada"  # noqa: E731 - a mistake that authors make
-
-    async with connect(asking_server(), revision=revision, answers=answers) as client:
-        with pytest.raises(TypeError, match="returns the result of elicitation/create, a dict, not 'Ada'"):
-            await client.call("ask")
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_answers_may_be_a_coroutine_function(revision: str) -> None:
-    async def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
-        return {"action": "accept", "content": {"value": "Ada"}}
-
-    async with connect(asking_server(), revision=revision, answers=answers) as client:
-        assert (await client.call("ask")).text == "Ada"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
@@ -10,7 +9,6 @@ import anyio
 import pytest
 
 from mcpkit import BaseTool, Context, Principal, RegistrationError, Server, ToolError, ToolResult
-from mcpkit.middlewares import SizeLimit
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -73,18 +71,6 @@ def test_a_mistake_shows_where_it_is_made(options: dict[str, Any], message: str)
         Given(**options)
 
 
-def test_it_must_say_what_it_does() -> None:
-    with pytest.raises(TypeError, match="execute"):
-        BaseTool("nothing", input_schema=ANYTHING)  # type: ignore[abstract]  # pyright: ignore[reportAbstractUsage]
-
-
-def test_it_is_known_by_its_class() -> None:
-    server = serving(Given())
-    with pytest.raises(RegistrationError, match=r"there are two tools 'given': \S+\.Given and \S+\.Given"):
-        server.add(Given())
-    server.add(Given(replace=True))
-
-
 @pytest.mark.parametrize("revision", ERAS)
 @pytest.mark.parametrize(
     ("result", "said"),
@@ -140,33 +126,6 @@ async def test_what_it_raises_is_said_as_of_any_tool(revision: str, caplog: pyte
     assert "secret" in caplog.text
 
 
-async def test_one_that_is_not_async_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    class Plain(Given):
-        def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
-            return {"content": []}
-
-    async with connect(serving(Plain())) as client:
-        with caplog.at_level(logging.ERROR, "mcpkit"):
-            assert (await client.call("given")).is_error
-    assert "execute returned a dict: write `async def execute`" in caplog.text
-
-
-@pytest.mark.parametrize("revision", ERAS)
-async def test_that_it_swallows_a_question_is_told(revision: str) -> None:
-    class Swallows(Given):
-        async def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
-            arguments.clear()  # what was sent stays as it was
-            try:
-                answer = await ctx.elicit("Sure?", bool)
-            except BaseException:  # as nobody should
-                return {"content": []}
-            return {"content": [{"type": "text", "text": str(answer.value)}]}
-
-    agreed = {"action": "accept", "content": {"value": True}}
-    async with connect(serving(Swallows()), revision=revision, answers=lambda *_: agreed) as client:
-        assert (await client.call("given", {"a": [1]})).text == "True"
-
-
 async def test_older_revisions_read_what_they_can() -> None:
     link = {"type": "resource_link", "uri": "a://b", "name": "b"}
     sound = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
@@ -188,21 +147,6 @@ async def test_older_revisions_read_what_they_can() -> None:
         assert (await client.call("given")).structured == [1]
 
 
-async def test_an_extension_result_passes() -> None:
-    server = Server("shop")
-    receipts = server.extension("com.example/receipts")
-
-    class Buys(Given):
-        async def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
-            return receipts.result(ctx, "receipt", {"number": 7})
-
-    server.add(Buys())
-    capabilities = {"extensions": {"com.example/receipts": {}}}
-    async with connect(server, capabilities=capabilities) as client:
-        answer = await client.request("tools/call", {"name": "given", "arguments": {}})
-    assert (answer["resultType"], answer["number"]) == ("receipt", 7)
-
-
 async def test_its_options_hold() -> None:
     hidden = Given(name="hidden", visible=lambda principal: False)
     asks = Given(name="asks", requires="sampling")
@@ -215,48 +159,3 @@ async def test_its_options_hold() -> None:
             await client.call("asks")
         server.enable(tags={"slow"})
         assert not (await client.call("one")).is_error
-
-
-async def test_as_many_run_as_it_says() -> None:
-    running = most = 0
-
-    class Counts(Given):
-        async def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
-            nonlocal running, most
-            running += 1
-            most = max(most, running)
-            await asyncio.sleep(0)
-            running -= 1
-            return {"content": []}
-
-    async with connect(serving(Counts(concurrency=2))) as client:
-        await asyncio.gather(*(client.call("given") for _ in range(8)))
-    assert most == 2
-
-
-@pytest.mark.parametrize("revision", ERAS)
-async def test_it_may_log(revision: str) -> None:
-    class Logs(Given):
-        async def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
-            await ctx.error("no answer yet")
-            return {"content": []}
-
-    async with connect(serving(Logs()), revision=revision) as client:
-        assert not (await client.call("given")).is_error
-
-
-async def test_it_is_included_under_a_prefix() -> None:
-    inner, outer = serving(Given(name="now")), Server("outer")
-    outer.include(inner, prefix="weather")
-    outer.include(Given(name="alone"), prefix="other")
-    async with connect(outer) as client:
-        assert [each["name"] for each in await client.list_tools()] == ["weather_now", "other_alone"]
-        assert not (await client.call("weather_now")).is_error
-
-
-async def test_a_result_that_is_too_large_names_its_arguments() -> None:
-    text = {"content": [{"type": "text", "text": "x" * 5000}]}
-    server = serving(Given(text, schema={"type": "object", "properties": {"most": {"type": "integer"}}}))
-    server.middleware(SizeLimit(2000))
-    async with connect(server) as client:
-        assert (await client.call("given")).text.endswith("Ask for less, with its arguments: most")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, ProtocolError, Registry, Server
+from mcpkit import Context, ProtocolError, Server
 from mcpkit.middleware import CallNext, Request
 from tests.helpers.impatient import ImpatientClient
 from tests.helpers.waiting import LoopClock, until
@@ -145,61 +145,12 @@ async def test_when_it_takes_too_long_the_rest_is_announced(
             listening.cancel()
 
 
-async def test_a_stream_opened_early_hears_of_lists_that_are_not_there_yet() -> None:
-    tables = Tables()
-    async with tables.server.running():
-        client = ImpatientClient(tables.server, "2026-07-28")
-        wanted = {"toolsListChanged": True, "resourceSubscriptions": ["table://orders"]}
-        listening = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
-        acknowledged = await client.notification("notifications/subscriptions/acknowledged")
-        assert acknowledged["notifications"] == wanted
-        tables.gate.set()
-        await client.notification("notifications/tools/list_changed")
-        await client.close()
-        listening.cancel()
-
-
 async def test_without_a_wait_nothing_waits_but_what_needs_the_state() -> None:
     tables = Tables(lifespan_wait=0)
     tables.server.tool(lambda: "x", name="at_once")
     async with tables.server.running():
         client = await opened(ImpatientClient(tables.server, "2025-11-25"))
         assert names(await client.list_tools()) == ["at_once"]
-        await client.close()
-
-
-async def test_without_an_end_of_the_wait_it_lasts_as_long_as_the_lifespan_takes() -> None:
-    clock = LoopClock()
-    tables = Tables(lifespan_wait=None)
-    async with tables.server.running():
-        client = ImpatientClient(tables.server, "2026-07-28")
-        listing = asyncio.ensure_future(client.list_tools())
-        clock.ahead += 10_000
-        await turns()
-        assert not listing.done()
-        tables.gate.set()
-        assert names(await listing) == ["orders"]
-        await client.close()
-
-
-@pytest.mark.parametrize("seconds", [-1, "5", float("inf"), True])
-def test_a_wait_that_is_no_time_is_refused(seconds: Any) -> None:
-    with pytest.raises(
-        (TypeError, ValueError), match="lifespan_wait must be a number of seconds from 0, or None"
-    ):
-        Server("s", lifespan_wait=seconds)
-
-
-async def test_who_is_cancelled_while_waiting_is_gone_and_the_others_wait_on() -> None:
-    tables = Tables()
-    async with tables.server.running():
-        client = ImpatientClient(tables.server, "2026-07-28")
-        first, second = (asyncio.ensure_future(client.list_tools()) for _ in range(2))
-        await asyncio.sleep(0)
-        first.cancel()
-        await asyncio.wait([first])
-        tables.gate.set()
-        assert names(await second) == ["orders"]
         await client.close()
 
 
@@ -256,21 +207,6 @@ async def test_middleware_finds_the_state_from_the_first_request_on() -> None:
     ]
 
 
-async def test_middleware_finds_the_state_in_a_thread_as_well() -> None:
-    tables = Tables()
-    tables.gate.set()
-
-    @tables.server.middleware
-    async def note(request: Request, call_next: CallNext) -> Any:
-        assert await asyncio.to_thread(lambda: request.ctx.state) == "shop"
-        return await call_next(request)
-
-    async with tables.server.running():
-        client = await opened(ImpatientClient(tables.server, "2025-11-25"))
-        assert (await client.call("orders")).text == "orders of shop"
-        await client.close()
-
-
 async def test_middleware_that_needs_the_state_after_the_wait_is_told_to_try_later() -> None:
     tables = Tables(lifespan_wait=0)
 
@@ -293,57 +229,4 @@ async def test_middleware_that_needs_the_state_after_the_wait_is_told_to_try_lat
         await asyncio.sleep(0)
         tables.gate.set()
         assert (await call).text == "x"
-        await client.close()
-
-
-async def test_middleware_of_a_server_finds_its_own_state_and_not_that_of_what_it_includes() -> None:
-    inner, outer = Tables(), Server("outer")
-    inner.gate.set()
-    states: list[Any] = []
-
-    @outer.middleware("tools/call")
-    async def note(request: Request, call_next: Any) -> Any:
-        states.append(request.ctx.state)
-        result = await call_next(request)
-        states.append(request.ctx.state)
-        return result
-
-    registry = Registry()
-    registry.include(inner.server, prefix="in")
-    outer.include(registry)
-    async with outer.running():
-        client = ImpatientClient(outer, "2026-07-28")
-        assert (await client.call("in_orders")).text == "orders of shop"
-        await client.close()
-    assert states == [None, None]
-
-
-async def test_a_server_included_in_the_lifespan_is_waited_for_as_well() -> None:
-    plugin = Tables()
-
-    @asynccontextmanager
-    async def lifespan(server: Server) -> AsyncIterator[None]:
-        server.include(plugin.server, prefix="plugin")
-        yield
-
-    outer = Server("outer", lifespan=lifespan)
-    async with outer.running():
-        client = ImpatientClient(outer, "2025-11-25")
-        opening = asyncio.ensure_future(opened(client))
-        await outer.ready()
-        assert not opening.done()
-        plugin.gate.set()
-        await opening
-        assert names(await client.list_tools()) == ["plugin_orders"]
-        await client.close()
-
-
-async def test_a_server_included_from_a_thread_begins_its_life() -> None:
-    plugin, outer = Tables(), Server("outer", offers={"tools"})
-    plugin.gate.set()
-    async with outer.running():
-        client = await opened(ImpatientClient(outer, "2025-11-25"))
-        await asyncio.to_thread(outer.include, plugin.server)
-        await client.notification("notifications/tools/list_changed")
-        assert names(await client.list_tools()) == ["orders"]
         await client.close()

@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import anyio.to_thread
 import httpx2
@@ -18,11 +18,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from mcpkit import Context, Header, Server
+from mcpkit import Context, Server
 from mcpkit.middleware import CallNext, Request
 from tests.helpers.process_client import PATIENCE, environment, line
 from tests.helpers.process_client import STATELESS_META as META
-from tests.helpers.serving import from_text, in_thread, serving
+from tests.helpers.serving import in_thread
 
 PROGRAM = """
 import anyio.to_thread, os, sqlite3
@@ -44,11 +44,6 @@ async def lifespan(server):
 server = Server("tables", lifespan=lifespan, lifespan_wait=float(os.environ.get("WAIT", "5")))
 """
 STDIO = f"{PROGRAM}\nserver.run()"
-MOUNTED = f"""{PROGRAM}
-from starlette.applications import Starlette
-from starlette.routing import Mount
-app = Starlette(routes=[Mount("/x", server.asgi(stateless=bool(os.environ.get("STATELESS"))))])
-"""
 INITIALIZE = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
@@ -124,32 +119,6 @@ def test_a_host_that_lists_right_after_initialize(gate: Path) -> None:
     ]
 
 
-@pytest.mark.slow
-def test_a_host_that_has_waited_long_enough_hears_of_the_rest(gate: Path) -> None:
-    with host(gate, wait="0") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        for message in (
-            request(1, "initialize", **INITIALIZE),
-            {"jsonrpc": "2.0", "method": "notifications/initialized"},
-            request(2, "tools/list"),
-        ):
-            process.stdin.write(line(message))
-        process.stdin.flush()
-        answers = [json.loads(each) for each in lines(process, 2)]
-        assert {"prompts", "resources", "tools"} <= answers[0]["result"]["capabilities"].keys()
-        assert told(answers[1]) == []
-        gate.write_text("go")
-        assert json.loads(*lines(process, 1))["method"] == "notifications/tools/list_changed"
-        process.stdin.write(line(request(3, "tools/list")))
-        process.stdin.flush()
-        # The rest of what the lifespan registers may be announced once more, before.
-        listed = next(
-            message for message in map(json.loads, iter(process.stdout.readline, b"")) if "id" in message
-        )
-        assert told(listed)[0] == "count_orders"
-
-
 def test_a_session_that_has_waited_long_enough_hears_of_the_rest() -> None:
     gated = Gated(lifespan_wait=0)
     with in_thread(below(gated.server.asgi())) as url, httpx2.Client(timeout=PATIENCE) as http:
@@ -172,68 +141,13 @@ def test_a_session_that_has_waited_long_enough_hears_of_the_rest() -> None:
             gated.gate.set()
 
 
-@pytest.mark.slow
-def test_a_stateless_host_that_calls_at_once(gate: Path) -> None:
-    with host(gate) as process:
-        assert process.stdin is not None
-        for message in (
-            request(1, "server/discover", _meta=META),
-            request(2, "tools/list", _meta=META),
-            request(3, "tools/call", name="count_orders", arguments={}, _meta=META),
-        ):
-            process.stdin.write(line(message))
-        process.stdin.flush()
-        gate.write_text("go")
-        answers = {message["id"]: message for message in map(json.loads, lines(process, 3))}
-    assert [told(answers[id_]) for id_ in (1, 2, 3)] == [
-        ["logging", "tools"],
-        ["count_orders", "count_users"],
-        "2",
-    ]
-
-
 def lines(process: subprocess.Popen[bytes], count: int) -> list[bytes]:
     assert process.stdout is not None
     return [process.stdout.readline() for _ in range(count)]
 
 
-@contextmanager
-def opened(gate: Path) -> Iterator[None]:
-    """Open the gate as soon as the lifespan waits at it."""
-    thread = threading.Thread(target=gate.write_text, args=["go"])
-    thread.start()
-    yield
-    thread.join()
-
-
-@pytest.mark.slow
-def test_sessions_and_stateless_clients_of_a_mounted_app_in_a_process_of_its_own(gate: Path) -> None:
-    with serving(from_text(MOUNTED), GATE=gate) as served, httpx2.Client(timeout=PATIENCE) as http:
-        url = f"{served.origin}/x/mcp"
-        with opened(gate):  # the first request has the lifespan entered
-            answer = http.post(url, json=request(1, "initialize", **INITIALIZE), headers=HEADERS)
-        assert told(answer.json()) == ["logging", "tools"]
-        headers = {**HEADERS, "Mcp-Session-Id": answer.headers["mcp-session-id"]}
-        assert told(http.post(url, json=request(2, "tools/list"), headers=headers).json()) == [
-            "count_orders",
-            "count_users",
-        ]
-
-
 def stateless_headers(method: str, **more: str) -> dict[str, str]:
     return {**HEADERS, "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, **more}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sessions", [True, False])
-def test_the_first_request_of_a_stateless_client_to_a_mounted_app(gate: Path, sessions: bool) -> None:
-    program = from_text(MOUNTED)
-    settings = {} if sessions else {"STATELESS": "1"}
-    with serving(program, GATE=gate, **settings) as served, httpx2.Client(timeout=PATIENCE) as http:
-        call = request(1, "tools/call", name="count_orders", arguments={}, _meta=META)
-        headers = stateless_headers("tools/call", **{"Mcp-Name": "count_orders"})
-        with opened(gate):
-            assert told(http.post(f"{served.origin}/x/mcp", json=call, headers=headers).json()) == "2"
 
 
 class Gated:
@@ -268,50 +182,6 @@ def test_a_ping_without_a_session_is_answered_meanwhile() -> None:
             gated.gate.set()
         listed = http.post(f"{url}/x/mcp", json=request(2, "tools/list"), headers=headers).json()
         assert told(listed) == ["late"]
-
-
-def test_the_transport_of_2024_11_05_waits_as_well() -> None:
-    gated = Gated()
-    with (
-        in_thread(below(gated.server.asgi())) as url,
-        httpx2.Client(timeout=PATIENCE) as http,
-        http.stream("GET", f"{url}/x/sse") as stream,
-    ):
-        events = (text[6:] for text in stream.iter_lines() if text.startswith("data: "))
-        messages = f"{url}{next(events)}"
-        initialize = {**INITIALIZE, "protocolVersion": "2024-11-05"}
-        for message in (request(1, "initialize", **initialize), request(2, "tools/list"), request(3, "ping")):
-            assert http.post(messages, json=message).status_code == 202
-        assert json.loads(next(events))["id"] == 3
-        gated.gate.set()
-        assert [told(json.loads(next(events))) for _ in range(2)] == [["logging", "tools"], ["late"]]
-
-
-def test_the_headers_of_a_tool_to_come_are_held_against_its_arguments() -> None:
-    gate = threading.Event()
-
-    @asynccontextmanager
-    async def lifespan(server: Server) -> AsyncIterator[None]:
-        await anyio.to_thread.run_sync(gate.wait)
-
-        def route(region: Annotated[str, Header("Region")]) -> str:
-            return region
-
-        server.tool(route)
-        yield
-
-    app = below(Server("routed", lifespan=lifespan).asgi())
-    answers: list[httpx2.Response] = []
-    call = request(1, "tools/call", name="route", arguments={"region": "eu"}, _meta=META)
-    headers = stateless_headers("tools/call", **{"Mcp-Name": "route", "Mcp-Param-Region": "us"})
-    with in_thread(app) as url, httpx2.Client(timeout=PATIENCE) as http:
-        posting = threading.Thread(
-            target=lambda: answers.append(http.post(f"{url}/x/mcp", json=call, headers=headers))
-        )
-        posting.start()
-        gate.set()
-        posting.join()
-    assert answers[0].json()["error"]["code"] == -32020
 
 
 FAILING = """
@@ -355,24 +225,6 @@ def test_a_lifespan_that_fails_while_a_host_waits_is_told_once(gate: Path) -> No
         notes = process.stderr.read().decode()
         assert process.wait(PATIENCE) == 1
     assert notes.count("OSError: no database") == 1
-
-
-@pytest.mark.slow
-def test_a_lifespan_that_fails_in_a_mounted_app_is_logged_once_and_answered(gate: Path) -> None:
-    mounted = (
-        f"{FAILING}\nfrom starlette.applications import Starlette\nfrom starlette.routing import Mount\n"
-    )
-    mounted += 'app = Starlette(routes=[Mount("/x", server.asgi())])'
-    call = request(1, "tools/call", name="read", arguments={}, _meta=META)
-    headers = stateless_headers("tools/call", **{"Mcp-Name": "read"})
-    with serving(from_text(mounted), GATE=gate) as served, httpx2.Client(timeout=PATIENCE) as http:
-        with opened(gate):
-            answers = [
-                http.post(f"{served.origin}/x/mcp", json=call, headers=headers).json() for _ in range(2)
-            ]
-        assert {told(answer) for answer in answers} == {"The server could not start; its log says why"}
-        served.wait_for("OSError: no database")
-    assert served.notes.count("OSError: no database") == 1
 
 
 @pytest.mark.parametrize("method", ["tools/list", "initialize"])

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import anyio
 import pytest
 
 from mcpkit import (
     CallTimeoutError,
-    Context,
-    Extension,
     Failure,
-    ProcessEndedError,
     PromptError,
     ProtocolError,
     RegistrationError,
@@ -23,12 +18,9 @@ from mcpkit import (
     Server,
     ToolError,
 )
-from mcpkit.common.errors import OutputError
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import Client, connect
 from tests.helpers.failing import BOTH, CALLS, BrokenError, make_server, told
-from tests.helpers.process_functions import fail
-from tests.helpers.raw_client import serving
 from tests.helpers.waiting import over
 from tests.helpers.work import Work
 
@@ -90,39 +82,6 @@ async def test_nor_of_wrong_arguments_unknown_tools_and_cancelled_calls() -> Non
     assert failures == []
 
 
-async def test_a_hook_hears_of_a_list_that_cannot_be_made(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("s")
-    failures: list[Failure] = []
-    server.on_error(failures.append)
-
-    def entries() -> list[dict[str, str]]:
-        raise BrokenError
-
-    @server.resource("failing://{name}", entries=entries)
-    async def any_of_them(name: str) -> str:
-        return name
-
-    async with connect(server) as client:
-        text = await told(client, lambda client: client.request("resources/list"))
-    assert [type(failure.exception) for failure in failures] == [BrokenError]
-    assert text == f"Internal error (ref {failures[0].ref})"
-
-
-async def test_a_question_is_no_failure() -> None:
-    server = Server("s")
-    failures: list[Failure] = []
-    server.on_error(failures.append)
-
-    @server.tool
-    async def ask(ctx: Context) -> str:
-        return str((await ctx.elicit("Which?", str)).value)
-
-    answers = {"action": "accept", "content": {"value": "this"}}
-    async with connect(server, answers=lambda *_: answers) as client:
-        assert (await client.call("ask")).text == "this"
-    assert failures == []
-
-
 @pytest.mark.parametrize("revision", BOTH)
 async def test_a_hook_hears_of_time_outs_which_have_no_reference(revision: str) -> None:
     server = Server("s", timeout=0.01)
@@ -145,80 +104,6 @@ async def test_a_hook_hears_of_time_outs_which_have_no_reference(revision: str) 
     assert [(type(failure.exception), failure.ref) for failure in failures] == [(CallTimeoutError, None)] * 2
 
 
-HOWS = ["tool", "value", "end"]
-
-
-@pytest.mark.parametrize("revision", BOTH)
-async def test_a_hook_hears_of_results_that_cannot_be_sent(
-    revision: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    server = Server("s")
-    failures: list[Failure] = []
-    server.on_error(failures.append)
-
-    @server.tool
-    async def tool() -> object:
-        return object()
-
-    async with connect(server, revision=revision) as client:
-        text = await told(client, CALLS["tool"])
-    assert text.startswith("the tool ran, but")
-    assert [(type(failure.exception), failure.ref) for failure in failures] == [(OutputError, None)]
-
-
-@pytest.mark.slow
-async def test_a_hook_hears_of_what_a_worker_process_has_raised(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("s", processes=1)
-    failures: list[Failure] = []
-    server.on_error(failures.append)
-    server.tool(fail, process=True)
-    async with connect(server) as client:
-        texts = [await told(client, lambda client: client.call("fail", {"how": how})) for how in HOWS]
-    assert [type(failure.exception) for failure in failures] == [ValueError, ProcessEndedError]
-    assert texts == ["the text", f"Internal error (ref {failures[0].ref})", str(failures[1].exception)]
-    assert failures[1].ref is None
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="task groups came with 3.11")
-async def test_of_a_group_of_one_a_hook_hears_the_one(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("s")
-    failures: list[Failure] = []
-    server.on_error(failures.append)
-    error = BrokenError()
-
-    async def fail() -> None:
-        raise error
-
-    async def fail_too() -> None:
-        raise KeyError
-
-    @server.tool
-    async def tool() -> str:
-        async with asyncio.TaskGroup() as tasks:  # type: ignore[attr-defined, unused-ignore]
-            tasks.create_task(fail())
-        return ""
-
-    @server.prompt
-    async def prompt() -> str:
-        async with anyio.create_task_group() as outer, anyio.create_task_group() as inner:
-            inner.start_soon(fail)
-            outer.start_soon(fail_too)
-        return ""
-
-    async with connect(server) as client:
-        await told(client, CALLS["tool"])
-        await told(client, CALLS["prompt"])
-    one, several = (failure.exception for failure in failures)
-    assert one is error
-    assert {type(each) for each in _leaves(several)} == {BrokenError, KeyError}
-
-
-def _leaves(error: Any) -> list[BaseException]:
-    if not hasattr(error, "exceptions"):
-        return [error]
-    return [leaf for each in error.exceptions for leaf in _leaves(each)]
-
-
 @pytest.mark.parametrize("revision", BOTH)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 async def test_a_hook_may_say_what_is_read_instead(
@@ -236,36 +121,6 @@ async def test_a_hook_may_say_what_is_read_instead(
         assert await told(client, call) == "the station is down"
     assert later == []  # to whoever comes after, it is what the author has said
     assert caplog.records == []
-
-
-async def test_what_is_read_instead_has_the_code_of_its_error() -> None:
-    server = make_server(KeyError("7"))
-    server.on_error(lambda failure: ResourceNotFoundError())
-    async with connect(server) as client:
-        with pytest.raises(ProtocolError) as caught:
-            await client.read("failing://resource")
-    assert (caught.value.code, caught.value.data) == (-32602, {"uri": "failing://resource"})
-
-
-async def test_a_group_is_explained_by_what_is_in_it() -> None:
-    error = BrokenError()
-    group: Any = anyio  # the name of ExceptionGroup, which came with Python 3.11
-    server = Server("s")
-
-    @server.tool
-    async def tool() -> str:
-        async with group.create_task_group() as tasks:
-            tasks.start_soon(fail)
-        return ""
-
-    async def fail() -> None:
-        raise error
-
-    server.on_error(
-        lambda failure: ToolError("known") if isinstance(failure.exception, BrokenError) else None
-    )
-    async with connect(server) as client:
-        assert await told(client, CALLS["tool"]) == "known"
 
 
 @pytest.mark.parametrize("raised", [ValueError("hook"), SystemExit(3), asyncio.CancelledError(), "returned"])
@@ -294,20 +149,6 @@ async def test_a_hook_that_fails_changes_nothing(
     assert f"ref {heard[0].ref}" in caplog.records[1].getMessage()
 
 
-async def test_over_http_a_hook_hears_of_everything(
-    schema_dir: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    server = make_server(BrokenError())
-    failures: list[Failure] = []
-    server.on_error(failures.append)
-    texts: list[str] = []
-    async with serving(server, schema_dir) as client:
-        for asking in (client, await client.initialize()):
-            texts.append((await asking.call("tool").response())["result"]["content"][0]["text"])
-            texts.append((await asking.ask("prompts/get", {"name": "prompt"}).response())["error"]["message"])
-    assert texts == [f"Internal error (ref {failure.ref})" for failure in failures]
-
-
 async def test_what_middleware_raises_is_heard_of(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
     failures: list[Failure] = []
@@ -325,24 +166,6 @@ async def test_what_middleware_raises_is_heard_of(caplog: pytest.LogCaptureFixtu
     async with connect(server) as client:
         await told(client, CALLS["tool"])
     assert [type(failure.exception) for failure in failures] == [BrokenError]
-
-
-async def test_failures_of_an_extension_are_heard_of_where_it_is_served(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    extension = Extension("com.example/failing")
-
-    @extension.tool
-    async def tool() -> str:
-        raise BrokenError
-
-    server = Server("s")
-    server.include(extension)
-    failures: list[Failure] = []
-    server.on_error(failures.append)
-    async with connect(server) as client:
-        await told(client, CALLS["tool"])
-    assert [failure.ctx.server for failure in failures] == [server]
 
 
 async def test_of_an_included_server_the_one_that_serves_is_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
@@ -81,19 +77,6 @@ def test_it_must_say_what_it_has(kinds: Any) -> None:
         Server("s").include(provider)
 
 
-def test_it_is_included_once_under_each_prefix() -> None:
-    provider, server = Table(), Server("s")
-    server.include(provider)
-    server.include(provider, prefix="other")
-    with pytest.raises(RegistrationError, match="is included already"):
-        server.include(provider)
-
-
-def test_it_tells_of_its_kinds_alone() -> None:
-    with pytest.raises(ValueError, match="'prompts' is none of the kinds"):
-        ToolsAlone().changed("prompts")
-
-
 async def of(value: Any) -> Any:
     return value
 
@@ -137,24 +120,6 @@ async def test_what_it_gets_wrong_is_told_in_the_log(
         assert await client.list_prompts() == []
 
 
-async def test_one_that_is_not_async_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    class Plain(ToolsAlone):
-        def list(self, kind: str, ctx: Context) -> Any:
-            return []
-
-        def find(self, kind: str, key: str, ctx: Context) -> Any:
-            return says(key)
-
-    async with connect(serving(Plain())) as client:
-        for request, method in ((client.list_tools, "list"), (lambda: client.call("x"), "find")):
-            with (
-                caplog.at_level(logging.ERROR, "mcpkit"),
-                pytest.raises(ProtocolError, match="Internal error"),
-            ):
-                await request()
-            assert f"write `async def {method}`" in caplog.text
-
-
 async def test_what_it_finds_has_the_name_that_was_asked_for(caplog: pytest.LogCaptureFixture) -> None:
     class Careless(ToolsAlone):
         async def find(self, kind: str, key: str, ctx: Context) -> Any:
@@ -174,37 +139,6 @@ async def test_what_it_means_to_say_is_said(revision: str) -> None:
             await client.list_tools()
         with pytest.raises(ProtocolError, match="The library is closed"):
             await client.call("any")
-
-
-async def test_it_has_the_servers_time() -> None:
-    async def hang(_: Any) -> Any:
-        await asyncio.get_running_loop().create_future()
-
-    async with connect(serving(Table(tools=hang), timeout=0.01)) as client:
-        for request in (client.list_tools(), client.call("any")):
-            with pytest.raises(ProtocolError, match=r"0\.01"):
-                await request
-        assert (await client.call("own")).text == "own"
-
-
-@pytest.mark.parametrize("revision", ERAS)
-async def test_it_is_cancelled(revision: str) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def hang(_: Any) -> Any:
-        begun.set()
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            ended.set()
-
-    async with connect(serving(Table(tools=hang)), revision=revision) as client:
-        for request in (client.list_tools, lambda: client.call("any")):
-            begun.clear(), ended.clear()
-            asked = asyncio.ensure_future(request())
-            await begun.wait()
-            asked.cancel()
-            await asyncio.wait_for(ended.wait(), 10)
 
 
 @pytest.mark.parametrize(
@@ -247,14 +181,6 @@ async def test_visible_tags_and_requires_hold() -> None:
         assert (await client.call("hidden")).text == "hidden"
 
 
-async def test_what_is_registered_and_disabled_is_not_asked_for() -> None:
-    server = serving(Table(tools=[says("own")]))
-    server.tools.disable("own")
-    async with connect(server) as client:
-        with pytest.raises(ProtocolError, match="Unknown tool"):
-            await client.call("own")
-
-
 @pytest.mark.parametrize("revision", ERAS)
 async def test_prompts_templates_and_completion(revision: str) -> None:
     async def plan(city: Literal["Graz", "Rome"]) -> str:
@@ -286,22 +212,6 @@ async def test_prompts_templates_and_completion(revision: str) -> None:
         argument, ref = {"name": "a", "value": ""}, {"type": "ref/resource", "uri": "a://{a}"}
         with pytest.raises(ProtocolError, match="Unknown resource template: a://"):
             await client.request("completion/complete", {"ref": ref, "argument": argument})
-
-
-async def test_its_resources_are_behind_entries_and_clash_with_them(caplog: pytest.LogCaptureFixture) -> None:
-    uris = ["note://b"]
-    table = Table(resources=lambda _: of([Resource(lambda: "text", uri, name="n") for uri in uris]))
-    server = serving(table)
-
-    @server.resource("note://{name}", entries=lambda: [{"uri": "note://a", "name": "a"}])
-    async def note(name: str) -> str:
-        return name
-
-    async with connect(server) as client:
-        assert [each["uri"] for each in await client.list_resources()] == ["note://a", "note://b"]
-        uris.append("note://a")
-        with pytest.raises(ProtocolError, match="two resources 'note://a'"):
-            await client.list_resources()
 
 
 @pytest.mark.parametrize(
@@ -354,82 +264,3 @@ async def test_it_is_known_through_what_includes_it() -> None:
         included.remove()
         assert await names(client) == []
         assert outer.providers == ()
-
-
-async def test_a_registry_with_one_is_followed_and_taken_back() -> None:
-    registry, server = Registry(), Server("s")
-    registry.include(ToolsAlone(tools=[says("a")]))
-    included = server.include(registry)
-    async with connect(server, revision="2025-11-25") as client:
-        assert await names(client) == ["a"]
-        included.remove()
-        await until(lambda: bool(client.notifications))
-        assert await names(client) == []
-        registry.include(Table(), prefix="more")
-        assert server.providers == ()
-
-
-async def test_it_finds_the_state_of_the_server_that_includes_it() -> None:
-    def with_state(state: str) -> Callable[[Server], Any]:
-        @asynccontextmanager
-        async def lifespan(_: Server) -> AsyncIterator[str]:
-            yield state
-
-        return lifespan
-
-    async def tool(ctx: Context) -> str:
-        return str(ctx.state)
-
-    async def listed(ctx: Context) -> Any:
-        return [Tool(tool, name=f"of_{ctx.state}")]
-
-    inner, outer = (
-        Server("inner", lifespan=with_state("inner")),
-        Server("outer", lifespan=with_state("outer")),
-    )
-    inner.include(ToolsAlone(tools=listed))
-    outer.include(ToolsAlone(tools=listed), prefix="my")
-    outer.include(inner)
-    async with connect(outer) as client:
-        assert await names(client) == ["of_inner", "my_of_outer"]
-        assert (await client.call("of_inner")).text == "inner"
-        assert (await client.call("my_of_outer")).text == "outer"
-
-
-@pytest.mark.parametrize("revision", ERAS)
-async def test_what_it_has_may_log_and_report(revision: str) -> None:
-    async def report(ctx: Context) -> str:
-        await ctx.error("seen")
-        await ctx.progress(1, 2)
-        return "done"
-
-    reports: list[Any] = []
-    async with connect(serving(Table(tools=[Tool(report)])), revision=revision) as client:
-        result = await client.call("report", progress=lambda *each: reports.append(each))
-    assert (result.text, reports) == ("done", [(1, 2, None)])
-
-
-async def test_one_object_may_be_given_again_and_again() -> None:
-    table = Table(tools=[says("a")])
-    both = Server("one"), Server("two")
-    for server in both:
-        server.include(table)
-        async with connect(server) as client:
-            assert (await client.call("a")).text == "a"
-    assert table.given["tools"][0].position == 0
-
-
-async def test_a_dataclass_is_one() -> None:
-    @dataclass
-    class Fixed(Provider):
-        kinds = frozenset({"tools"})
-        name: str
-
-        async def list(self, kind: str, ctx: Context) -> Any:
-            return [says(self.name)]
-
-    provider = Fixed("a")
-    async with connect(serving(provider), revision="2025-11-25") as client:
-        assert await names(client) == ["own", "a"]
-        provider.changed("tools")
-        await until(lambda: bool(client.notifications))

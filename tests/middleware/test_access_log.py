@@ -91,13 +91,6 @@ async def test_errors_are_told_apart(server: Server, log: pytest.LogCaptureFixtu
     assert ends == [("tool_error", None), ("error", -32602), ("error", -32002)]
 
 
-async def test_a_round_that_asks_is_no_error(server: Server, log: pytest.LogCaptureFixture) -> None:
-    answers = {"action": "accept", "content": {"value": "this"}}
-    async with connect(server, answers=lambda *_: answers) as client:
-        await client.call("ask")
-    assert [fields(record)["outcome"] for record in log.records[1:]] == ["input_required", "ok"]
-
-
 async def test_a_cancelled_call_is_logged_as_such(server: Server, log: pytest.LogCaptureFixture) -> None:
     work = Work()
     server.tool(work.wait)
@@ -123,17 +116,6 @@ async def test_what_a_client_says_cannot_look_like_another_line(
     messages = [record.getMessage() for record in log.records]
     assert not any("\n" in message for message in messages)
     assert max(map(len, messages)) < 500
-
-
-async def test_the_logger_and_its_level_can_be_chosen(log: pytest.LogCaptureFixture) -> None:
-    server = Server("quiet")
-    server.middleware(AccessLog(logging.getLogger("mine"), level=logging.DEBUG))
-    async with connect(server):
-        assert log.records == []  # of a logger that does not want this level
-    log.set_level(logging.DEBUG, "mine")
-    async with connect(server):
-        (record,) = log.records
-    assert (record.name, record.levelname) == ("mine", "DEBUG")
 
 
 async def test_it_names_who_has_been_verified(server: Server, log: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,6 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from mcpkit import Context, Server
 from mcpkit.auth import Introspection, Jwt
 from mcpkit.middlewares import Telemetry
-from mcpkit.testing import connect
 from tests.helpers.identity_provider import RESOURCE_SERVER, providing
 from tests.helpers.raw_client import serving
 from tests.helpers.verified import ISSUER, Table, bearer
@@ -110,36 +109,3 @@ async def test_what_is_fetched_of_a_provider_is_measured(schema_dir: Path, opaqu
     }
     asked = {("introspection", "fetched"): 1, ("introspection", "failed"): 1}
     assert fetched == {("metadata", "fetched"): 1} | (asked if opaque else {("keys", "fetched"): 1})
-
-
-async def test_an_open_server_measures_none_of_it() -> None:
-    reader = InMemoryMetricReader()
-    provider = MeterProvider([reader], shutdown_on_exit=False)
-    server = Server("notes")
-    server.middleware(Telemetry(meter_provider=provider))
-    async with connect(server) as client:
-        await client.request("server/discover")
-    found = measured(reader)
-    provider.shutdown()
-    assert set(found) == {"mcp.server.operation.duration"}
-
-
-async def test_a_telemetry_of_two_servers_counts_both(schema_dir: Path) -> None:
-    reader = InMemoryMetricReader()
-    provider = MeterProvider([reader], shutdown_on_exit=False)
-    telemetry = Telemetry(meter_provider=provider)
-    for name in ("one", "two"):
-        server = Server(name, auth=Table(ISSUER))
-        server.middleware(telemetry)
-
-        async def pass_on(request: Any, call_next: Any) -> Any:
-            return await call_next(request)
-
-        server.middleware(pass_on)
-        async with serving(server, schema_dir, public_url=URL, allowed_hosts=["localhost"]) as client:
-            for _ in range(3):
-                assert (await client.ask("server/discover", headers=bearer("ada")).whole()).status == 200
-    found = measured(reader)
-    provider.shutdown()
-    assert found["mcpkit.auth.known_tokens"] == [({}, 4)]
-    assert found["mcpkit.auth.verification.duration"] == [({"mcpkit.auth.outcome": "verified"}, 2)]

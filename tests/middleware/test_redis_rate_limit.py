@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mcpkit import Principal, ProtocolError, Redis, Server
 from mcpkit.middlewares import RateLimit
 from mcpkit.testing import Client, connect
-from tests.helpers.redis_server import RedisServer, common_server
+from tests.helpers.redis_server import RedisServer
 from tests.helpers.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -104,24 +101,3 @@ async def test_it_goes_on_while_redis_is_away_and_counts_together_again(
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     records = [each for each in caplog.records if each.levelno >= logging.WARNING]
     return [text for each in records if "limits are" in (text := each.getMessage()) or " of a client" in text]
-
-
-PROGRAM = """
-import asyncio, sys
-from mcpkit import Redis
-
-async def main():
-    shared = Redis(sys.argv[1], prefix=sys.argv[2])
-    waits = await asyncio.gather(*(shared.spend("a", every=3600, burst=100) for _ in range(250)))
-    print(waits.count(0.0))
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.slow
-async def test_of_a_thousand_in_processes_exactly_the_burst_passes(tmp_path: Path) -> None:
-    command: list[Any] = [sys.executable, "-c", PROGRAM, common_server().url, f"{tmp_path}:"]
-    racers = [await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE) for _ in range(4)]
-    outputs = await asyncio.wait_for(asyncio.gather(*(each.communicate() for each in racers)), PATIENCE)
-    assert sum(int(output) for output, _ in outputs) == 100

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import logging
-import re
-import weakref
-from typing import Any
-
 import pytest
 
 from mcpkit import Server, ToolError
 from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall, ToolCallResult
-from mcpkit.middlewares import AccessLog, Timed, Timing
 from mcpkit.testing import connect
 from tests.helpers.failing import BOTH, CALLS, BrokenError, make_server, told
 
@@ -89,48 +81,3 @@ async def test_middleware_may_tell_the_model_what_went_wrong(caplog: pytest.LogC
     async with connect(server) as client:
         assert await told(client, CALLS["tool"]) == "the station is down"
     assert [type(exception) for exception in outer] == [ToolError]
-
-
-async def test_timing_and_the_access_log_name_the_exception(caplog: pytest.LogCaptureFixture) -> None:
-    server = make_server(BrokenError("secret"))
-    timed: list[Timed] = []
-    server.middleware(Timing(timed.append))
-    server.middleware(AccessLog())
-    caplog.set_level(logging.INFO, "mcpkit.access")
-    async with connect(server) as client:
-        texts = [await told(client, CALLS[name]) for name in ("tool", "prompt")]
-    assert [type(each.error) for each in timed[1:]] == [BrokenError] * 2
-    assert texts == [f"Internal error (ref {each.ref})" for each in timed[1:]]
-    records: list[Any] = [record for record in caplog.records if record.name == "mcpkit.access"][1:]
-    name = f"{BrokenError.__module__}.BrokenError"
-    assert [record.mcp_error_type for record in records] == [name] * 2
-    assert [record.mcp_error_ref for record in records] == [each.ref for each in timed[1:]]
-    line = rf"tools/call 'tool' tool_error {re.escape(name)} \(ref [0-9a-f]{{8}}\) [0-9.]+ ms"
-    assert re.fullmatch(line, records[0].getMessage())
-    assert "secret" not in " ".join(record.getMessage() for record in records)
-
-
-async def test_a_failed_call_leaves_nothing_to_the_garbage_collector(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    server = Server("s")
-    dead: list[weakref.ref[Any]] = []
-
-    @server.tool
-    async def tool() -> str:
-        error = BrokenError()
-        dead.append(weakref.ref(error))
-        try:
-            raise error
-        finally:
-            del error
-
-    caplog.set_level(logging.CRITICAL, "mcpkit")
-    async with connect(server) as client:
-        gc.disable()
-        try:
-            await client.call("tool")
-            await asyncio.sleep(0)
-            assert dead[0]() is None
-        finally:
-            gc.enable()

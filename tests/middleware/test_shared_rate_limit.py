@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,16 +72,6 @@ async def test_of_a_thousand_racers_at_three_replicas_the_burst_passes(
     assert (found.count(200), found.count(503)) == (100, 900)
 
 
-async def test_a_session_is_one_client_at_all_replicas(shares: list[Any], schema_dir: Path) -> None:
-    async with replicas([make(each) for each in shares], schema_dir) as clients:
-        for _ in range(2):  # another session has a bucket of its own
-            session = await clients[0].initialize()
-            found = [
-                (await session.at(clients[turn % REPLICAS]).call("work").whole()).status for turn in range(7)
-            ]
-            assert found == [200] * 4 + [503] * 3
-
-
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_a_principal_is_one_client_by_whatever_it_comes(shares: list[Any], revision: str) -> None:
     taken = []
@@ -101,58 +91,6 @@ async def allowed(client: Any, tries: int) -> int:
         else:
             taken += 1
     return taken
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_the_client_of_a_pipe_is_none_of_another_process(shares: list[Any], revision: str) -> None:
-    for each in shares:
-        async with connect(make(each), revision=revision) as client:
-            assert await allowed(client, 6) == 4
-
-
-@pytest.mark.parametrize("key", ["ada", b"ada", 7, 1.5, None, True, ("acme", ("ada", 7), None), ()])
-async def test_what_is_the_same_in_all_processes_counts_together(shares: list[Any], key: Hashable) -> None:
-    taken = []
-    for each in shares:
-        limit = RateLimit(SLOW, burst=4, key=lambda ctx: key)
-        async with connect(make(each, limit)) as client:
-            taken.append(await allowed(client, 3))
-    assert taken == [3, 1, 0]
-
-
-@pytest.mark.parametrize("key", [object(), ("acme", frozenset({"a"})), Principal("ada")])
-async def test_what_is_not_is_counted_by_each_and_that_is_said_once(
-    shares: list[Any], key: Hashable, caplog: pytest.LogCaptureFixture
-) -> None:
-    for each in shares:
-        limit = RateLimit(SLOW, burst=4, key=lambda ctx: key)
-        async with connect(make(each, limit)) as client:
-            assert await allowed(client, 6) == 4
-    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(said) == REPLICAS
-    assert all("return text, a number, or a tuple of these" in each for each in said)
-
-
-async def test_keys_that_look_alike_are_apart(shares: list[Any]) -> None:
-    keys = ["1", 1, ("1",), (1,), "('1',)", b"1"]
-    for key in keys:
-        async with connect(make(shares[0], RateLimit(SLOW, burst=1, key=lambda ctx, key=key: key))) as client:
-            assert await allowed(client, 2) == 1
-
-
-async def test_two_limits_of_a_server_have_buckets_of_their_own(shares: list[Any]) -> None:
-    def limits() -> list[RateLimit]:
-        return [
-            RateLimit(SLOW, burst=4, key=lambda ctx: "one"),
-            RateLimit(SLOW, burst=4, key=lambda ctx: "one"),
-            RateLimit(SLOW, burst=4, key=lambda ctx: "one", methods=["tools/call"]),
-        ]
-
-    taken = []
-    for each in shares:
-        async with connect(make(each, *limits())) as client:
-            taken.append(await allowed(client, 3))
-    assert taken == [3, 1, 0]
 
 
 async def test_what_is_kept_names_nobody(shares: list[Any], schema_dir: Path, tmp_path: Path) -> None:
@@ -234,73 +172,3 @@ async def test_while_it_is_away_each_goes_on_and_says_so_once_and_counts_togethe
     first, second, _ = warnings(caplog)
     assert first.startswith("the shared store does not answer (")
     assert second.startswith("the shared store answers again")
-
-
-async def test_while_it_is_away_each_replica_has_its_share(
-    schema_dir: Path, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
-    engine = Weak()
-    servers = [make(engine, RateLimit(0.3, burst=6)) for _ in range(REPLICAS)]
-    async with replicas(servers, schema_dir) as clients:
-        for server in servers:
-            for presence in server.engine.runtime.presences:
-                await presence.look()
-        engine.mode = "down"
-        for client in clients:
-            assert [await status(client) for _ in range(5)] == [200] * 2 + [503] * 3
-        clock.now += 10  # at 0.1 a second each
-        for client in clients:
-            assert [await status(client) for _ in range(3)] == [200] + [503] * 2
-    shares = "each of 3 processes takes 0.1 requests a second of a client, in place of 0.3 of all"
-    assert sum(shares in text for text in warnings(caplog)) == REPLICAS
-
-
-@pytest.mark.slow
-async def test_an_engine_that_answers_others_is_not_away(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mcpkit.middlewares.shared_buckets._PATIENCE", 0.2)
-    engine = Crowded()
-    async with connect(make(engine, RateLimit(SLOW, burst=30)), principal=Principal("ada")) as client:
-        await asyncio.gather(*(client.call("work") for _ in range(30)))
-        assert await allowed(client, 1) == 0
-    assert warnings(caplog) == []
-
-
-class Crowded(Memory):
-    """An engine that answers one after the other, and takes a while for each."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.turn = asyncio.Lock()
-
-    async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
-        async with self.turn:
-            await asyncio.sleep(0.02)
-            return await super().spend(key, every=every, burst=burst, cost=cost)
-
-
-async def test_a_request_that_ends_while_it_waits_is_none_that_the_engine_has_failed(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    engine = Weak()
-    engine.mode = "hanging"
-    async with connect(make(engine), principal=Principal("ada")) as client:
-        call = asyncio.create_task(client.call("work"))
-        await until(lambda: engine.asked)
-        call.cancel()
-        await asyncio.wait([call])
-        engine.mode = "up"
-        assert await allowed(client, 9) == 4
-    assert warnings(caplog) == []
-
-
-async def test_without_shared_no_engine_is_asked() -> None:
-    server = Server("alone")
-    server.middleware(RateLimit(SLOW, burst=4))
-    server.tool(lambda: "done", name="work")
-    memory = server.engine.runtime.shared
-    assert isinstance(memory, Memory)
-    async with connect(server, principal=Principal("ada")) as client:
-        assert await allowed(client, 6) == 4
-    assert memory._buckets.beginning("") == []

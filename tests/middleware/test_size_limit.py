@@ -52,25 +52,6 @@ async def test_the_whole_result_counts_to_the_byte() -> None:
     assert refused.text.startswith("The result is too large: 10,001 bytes, of at most 10,000. ")
 
 
-async def test_a_tool_without_arguments_cannot_be_asked_for_less() -> None:
-    async with connect(make(SizeLimit(2000))) as client:
-        assert (await client.call("everything")).text.endswith(
-            "has no arguments to ask for less with, so do without it."
-        )
-
-
-async def test_the_author_can_say_what_to_do_instead() -> None:
-    async with connect(make(SizeLimit(2000, advice="Read limited://large by pages."))) as client:
-        assert (await client.call("everything")).text.endswith(
-            "of at most 2,000. Read limited://large by pages."
-        )
-
-
 async def test_other_results_pass() -> None:
     async with connect(make(SizeLimit(2000))) as client:
         assert len((await client.read("limited://large"))[0]["text"]) == 5000
-
-
-def test_a_limit_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="most must be a number of bytes above 0, got 0"):
-        SizeLimit(0)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opentelemetry import baggage, trace
+from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -21,9 +20,6 @@ from mcpkit import Context, ProtocolError, Server, ToolError
 from mcpkit.common.installation import install_command
 from mcpkit.middlewares import Telemetry
 from mcpkit.testing import connect
-from tests.helpers.raw_client import serving
-from tests.helpers.waiting import over
-from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 
@@ -122,13 +118,6 @@ async def test_a_call_has_a_span_with_the_attributes_of_the_conventions(
     assert inside.parent == span.context
 
 
-async def test_what_a_thread_does_belongs_to_the_span(server: Server, collected: Collected) -> None:
-    async with connect(server) as client:
-        await client.call("work_in_thread")
-    inside, span = collected.spans
-    assert inside.parent == span.context
-
-
 @pytest.mark.parametrize("revision", EVERY)
 async def test_the_parent_is_what_the_client_names(
     server: Server, collected: Collected, revision: str
@@ -142,41 +131,6 @@ async def test_the_parent_is_what_the_client_names(
     assert span.parent.trace_state.get("rojo") == "1"
     assert span.context.trace_id == span.parent.trace_id
     assert span.links == ()
-
-
-async def test_baggage_reaches_the_handler(server: Server) -> None:
-    @server.tool
-    async def carried() -> str:
-        return str(baggage.get_baggage("user"))
-
-    async with connect(server) as client:
-        result = await client.request("tools/call", {"name": "carried", "_meta": {"baggage": "user=ada"}})
-        after = await client.call("carried")
-    assert result["content"][0]["text"] == "ada"
-    assert after.text == "None"
-
-
-@pytest.mark.parametrize("traceparent", ["nonsense", "", 7, None, ["00"]])
-async def test_a_parent_that_is_none_is_ignored(
-    server: Server, collected: Collected, traceparent: object
-) -> None:
-    async with connect(server) as client:
-        await client.request("tools/call", {"name": "work", "_meta": {"traceparent": traceparent}})
-    assert collected.spans[1].parent is None
-
-
-async def test_a_span_that_is_current_beside_the_named_parent_is_linked(
-    server: Server, collected: Collected
-) -> None:
-    meta = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
-    async with connect(server) as client:
-        with collected.traces.get_tracer("http").start_as_current_span("POST") as post:
-            await client.request("prompts/get", {"name": "greet", "_meta": meta})
-            await client.get_prompt("greet")
-    named, child, _ = collected.spans
-    assert [link.context for link in named.links] == [post.get_span_context()]
-    assert child.parent == post.get_span_context()
-    assert child.links == ()
 
 
 async def test_failures_are_told_apart(
@@ -205,51 +159,6 @@ async def test_failures_are_told_apart(
     }
     assert collected.spans[2].attributes["mcp.resource.uri"] == "traced://broken"  # type: ignore[index]
     assert [len(span.events) for span in collected.spans] == [0, 0, 1]
-
-
-async def test_a_failure_that_clients_know_by_a_reference_has_it(
-    server: Server, collected: Collected, caplog: pytest.LogCaptureFixture
-) -> None:
-    @server.tool
-    async def broken() -> None:
-        raise LookupError
-
-    async with connect(server) as client:
-        told = [(await client.call("broken")).text]
-        for request in (client.read("traced://broken"), client.get_prompt("none")):
-            with pytest.raises(ProtocolError) as refused:
-                await request
-            told.append(str(refused.value))
-        await client.call("work")
-    refs = [
-        (span.attributes or {}).get("mcpkit.error.ref") for span in collected.spans if span.parent is None
-    ]
-    assert told[:2] == [f"Internal error (ref {ref})" for ref in refs[:2]]
-    assert refs[2:] == [None, None]
-    assert all(f"failed (ref {ref})" in caplog.text for ref in refs[:2])
-    assert not any("mcpkit.error.ref" in point.attributes for point in collected.points())
-
-
-async def test_a_cancelled_call_ends_its_span(server: Server, collected: Collected) -> None:
-    work = Work()
-    server.tool(work.wait)
-    async with connect(server) as client:
-        call = asyncio.ensure_future(client.call("wait"))
-        await work.started.wait()
-        await over(call)
-        await client.get_prompt("greet")
-    assert collected.spans[0].attributes["error.type"] == "cancelled"  # type: ignore[index]
-
-
-async def test_a_round_that_asks_is_no_failure(server: Server, collected: Collected) -> None:
-    answers = {"action": "accept", "content": {"value": "this"}}
-    async with connect(server, answers=lambda *_: answers) as client:
-        await client.call("ask")
-    assert [span.status.status_code for span in collected.spans] == [StatusCode.UNSET] * 2
-    endings = [(span.attributes or {}).get("mcpkit.result_type") for span in collected.spans]
-    assert endings == ["input_required", None]
-    measured = [point.attributes.get("mcpkit.result_type") for point in collected.points()]
-    assert measured.count("input_required") == 1
 
 
 async def test_clients_cannot_make_up_names(server: Server, collected: Collected) -> None:
@@ -284,18 +193,6 @@ async def test_durations_are_measured_by_method_tool_and_failure(
     assert failed.explicit_bounds[:3] == (0.01, 0.02, 0.05)
 
 
-async def test_http_is_named_and_the_session_is_not(
-    server: Server, collected: Collected, schema_dir: Any
-) -> None:
-    async with serving(server, schema_dir) as client:
-        session = await client.initialize()
-        await session.text("work")
-    (span,) = [span for span in collected.spans if span.name == "tools/call work"]
-    attributes = span.attributes or {}
-    assert (attributes["network.transport"], attributes["network.protocol.name"]) == ("tcp", "http")
-    assert session.id not in attributes.values()
-
-
 def test_without_providers_the_global_ones_are_used() -> None:
     Telemetry()
     assert not trace.get_current_span().is_recording()
@@ -310,12 +207,6 @@ def test_without_opentelemetry_it_says_what_to_install() -> None:
     )
     printed = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60)
     assert printed == f"Telemetry needs OpenTelemetry. Run: {install_command('otel')}\n"
-
-
-@pytest.mark.slow
-def test_opentelemetry_is_imported_on_use() -> None:
-    program = "import sys, mcpkit.middlewares; print('opentelemetry' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "False\n"
 
 
 async def test_a_span_keeps_no_more_of_a_uri_than_a_uri_needs() -> None:

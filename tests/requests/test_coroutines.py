@@ -18,21 +18,6 @@ async def rest_of(coroutine: Any) -> Any:
     return value if is_over else await go_on(coroutine, value)
 
 
-async def test_what_never_waits_has_finished() -> None:
-    async def work() -> int:
-        return 7
-
-    assert first_step(work()) == (True, 7)
-
-
-async def test_what_it_raises_is_raised() -> None:
-    async def work() -> None:
-        raise KeyError("x")
-
-    with pytest.raises(KeyError):
-        first_step(work())
-
-
 async def test_the_rest_runs_in_the_same_task_whatever_it_waits_for() -> None:
     loop = asyncio.get_running_loop()
     tasks: set[object] = set()
@@ -86,23 +71,6 @@ async def test_a_cancellation_reaches_the_coroutine_and_what_it_makes_of_it_come
         task.cancel()
         await asyncio.wait({task})
         assert task.cancelled() is not is_stubborn
-
-
-async def test_closing_the_rest_closes_the_coroutine() -> None:
-    steps: list[str] = []
-
-    async def work() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            steps.append("closed")
-
-    coroutine = work()
-    _, awaited = first_step(coroutine)
-    rest: Any = go_on(coroutine, awaited)
-    rest.send(None)
-    rest.close()
-    assert steps == ["closed"]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks count their cancellations since Python 3.11")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
-import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, ElicitUrl, Extension, Principal, ProtocolError, Server, ToolError, current_context
+from mcpkit import Context, ElicitUrl, Principal, ProtocolError, Server, ToolError
 from mcpkit.common.errors import BusyError
 from mcpkit.middleware import CallNext, Detached, Request, Result
 from mcpkit.testing import Client, connect
@@ -201,26 +200,6 @@ async def test_detached_call_runs_in_threads_processes_and_for_resources(revisio
         assert len(mailbox.messages) == 1
 
 
-async def test_detached_call_passes_inner_middleware() -> None:
-    jobs = Jobs()
-    is_error: list[Any] = []
-
-    @jobs.server.middleware("tools/call")
-    async def inner(request: Any, call_next: Any) -> Any:
-        assert current_context() == request.ctx
-        result = await call_next(request.with_arguments({"bread": "rye"}))
-        is_error.append(result.is_error)
-        result["_meta"] = {"baked": True}
-        return result
-
-    @jobs.server.tool
-    async def echo(bread: str) -> str:
-        return bread
-
-    result = await jobs.run("2025-11-25", "echo", bread="none")
-    assert (text_of(result), result["_meta"], is_error) == ("rye", {"baked": True}, [False])
-
-
 async def test_detached_call_keeps_context_variables_state_and_principal() -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
     outer = Server("outer", lifespan=Jobs().lifespan)
@@ -308,43 +287,6 @@ async def test_detached_call_without_questions_names_the_missing_capability(revi
         assert raised.value.code == -32021
 
 
-async def test_detached_call_ignores_responses_of_earlier_rounds() -> None:
-    jobs = Jobs()
-
-    @jobs.server.tool(single_use=True)
-    async def ask(ctx: Context) -> str:
-        return str((await ctx.elicit("Sure?", bool)).value)
-
-    async with jobs.server.running():
-        async with connect(jobs.server, capabilities=CAPABILITIES) as client:
-            responses = {"#1": {"action": "decline"}}
-            params = {"name": "ask", "inputResponses": responses, "requestState": "forged"}
-            await client.request("tools/call", params)
-        job, mailbox = jobs.begun[0]
-        await until(lambda: mailbox.messages)
-        answer(mailbox, 0, {"action": "accept", "content": {"value": True}})
-        assert text_of(await job.result()) == "True"
-
-
-@REVISIONS
-async def test_detached_method_of_an_extension_asks(revision: str) -> None:
-    jobs = Jobs("jobs/do")
-    extension = Extension("com.example/jobs")
-
-    @extension.method("jobs/do", revisions=[revision])
-    async def do(ctx: Context) -> dict[str, Any]:
-        return {"roots": len(await ctx.list_roots())}
-
-    jobs.server.include(extension)
-    async with jobs.server.running():
-        async with connect(jobs.server, revision=revision, capabilities=CAPABILITIES) as client:
-            await client.request("jobs/do", {})
-        job, mailbox = jobs.begun[0]
-        await until(lambda: mailbox.messages)
-        answer(mailbox, 0, {"roots": []})
-        assert (await job.result())["roots"] == 0
-
-
 # Ends
 
 
@@ -394,23 +336,6 @@ async def test_detached_call_ends_with_the_last_use_of_its_server(revision: str)
     assert jobs.held == (0, 0)
 
 
-async def test_detached_call_ends_with_its_event_loop_only() -> None:
-    jobs = Jobs()
-
-    async def serve() -> None:
-        async with connect(jobs.server) as client:
-            await jobs.begin(client, "stoppable")
-            await until(lambda: "in thread" in jobs.events)
-
-    async with connect(jobs.server) as client:
-        job, _ = await jobs.begin(client, "bake")
-        await asyncio.to_thread(lambda: asyncio.run(serve()))
-        await until(lambda: "thread stopped" in jobs.events)
-        assert job.is_running
-        jobs.gate.set()
-        await job.result()
-
-
 @REVISIONS
 async def test_detached_cancel_stops_coroutines_and_threads(revision: str) -> None:
     jobs = Jobs()
@@ -432,43 +357,6 @@ async def test_detached_cancel_stops_coroutines_and_threads(revision: str) -> No
         job.cancel()
         await until(lambda: "thread stopped" in jobs.events)
     assert jobs.held[0] == 0
-
-
-async def test_detached_cancel_before_the_first_step_runs_nothing() -> None:
-    jobs, server = Jobs(), Server("s")
-    begun: list[Detached] = []
-
-    @server.middleware("tools/call")
-    async def detach(request: Any, call_next: CallNext) -> Any:
-        begun.append(request.detach(call_next, Mailbox(request)))
-        begun[0].cancel()
-        return {"content": []}
-
-    server.tool(jobs.bake)
-    async with connect(server) as client:
-        await client.call("bake")
-        with pytest.raises(asyncio.CancelledError):
-            await begun[0].result()
-        # Where tasks take their first step at once, it had begun.
-        await until(lambda: jobs.events in ([], ["begun", "ended in the None"]))
-    assert server.engine.runtime.running.taken == 0
-
-
-async def test_detached_result_may_be_awaited_and_given_up() -> None:
-    jobs = Jobs()
-    async with connect(jobs.server) as client:
-        job, _ = await jobs.begin(client, "bake")
-        waiting = asyncio.ensure_future(job.result())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert job.is_running
-        jobs.gate.set()
-        assert text_of(await job.result()) == "baked"
-        assert not job.is_running
-        job.cancel()
-        assert text_of(await job.result()) == "baked"
 
 
 @REVISIONS
@@ -496,82 +384,6 @@ async def test_detached_end_cancels_open_questions(revision: str, end: str) -> N
 
 
 # Channels and misuse
-
-
-class FullMailbox(Mailbox):
-    """Has room for one message."""
-
-    def send(self, message: bytes) -> None:
-        if self.messages:
-            raise OSError("the disk is full")
-        super().send(message)
-
-
-async def test_detached_channel_that_raises_fails_the_report(caplog: pytest.LogCaptureFixture) -> None:
-    jobs = Jobs()
-    jobs.make = FullMailbox
-
-    @jobs.server.tool
-    async def count(ctx: Context) -> str:
-        for number in range(30):
-            ctx.call.channel.messages.clear()  # type: ignore[attr-defined]
-            await ctx.progress(number)
-        ctx.call.channel.messages.append({})  # type: ignore[attr-defined]
-        return "counted"
-
-    async with connect(jobs.server) as client:
-        job, _ = await jobs.begin(client, "bake")
-        jobs.gate.set()
-        result = await job.result()
-        assert result["isError"] is True
-        assert "disk" not in text_of(result)
-        assert "ended in the oven" in jobs.events
-        job, _ = await jobs.begin(client, "count")
-        with caplog.at_level(logging.ERROR, "mcpkit"):
-            assert text_of(await job.result()) == "counted"
-        assert "the last messages of a tools/call request could not be sent" in caplog.text
-    assert jobs.held[0] == 0
-
-
-async def test_detach_with_an_incomplete_channel_fails_the_request() -> None:
-    jobs = Jobs()
-
-    def make(request: Any) -> Any:
-        mailbox = Mailbox(request)
-        del mailbox.caller
-        return mailbox
-
-    jobs.make = make
-    async with connect(jobs.server) as client:
-        assert (await client.call("bake")).is_error
-        jobs.make = Mailbox
-        jobs.gate.set()
-        job, _ = await jobs.begin(client, "bake")
-        assert text_of(await job.result()) == "baked"
-
-
-async def test_detach_outside_the_event_loop_raises() -> None:
-    server = Server("s")
-    raised: list[BaseException] = []
-
-    @server.middleware("tools/call")
-    async def detach(request: Any, call_next: Any) -> Any:
-        def in_thread() -> None:
-            try:
-                request.detach(call_next, request.ctx.call.channel)
-            except RuntimeError as error:
-                raised.append(error)
-
-        await asyncio.to_thread(in_thread)
-        return await call_next(request)
-
-    @server.tool
-    async def echo() -> str:
-        return "baked"
-
-    async with connect(server) as client:
-        assert (await client.call("echo")).text == "baked"
-    assert "no running event loop" in str(raised[0])
 
 
 async def test_detach_leaves_room_for_other_callers() -> None:

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, field_validator
 
 from mcpkit import (
     AnswerError,
-    Complete,
     Context,
     Elicit,
     ListRoots,
-    MissingCapabilityError,
     ProtocolError,
     Sample,
     Server,
-    ToolError,
     user,
 )
 from mcpkit.calls.asking.pending import MOST_OPEN
-from mcpkit.calls.asking.roots import Root, file_path
 from mcpkit.engine.connection import Connection
 from mcpkit.testing import connect
 from tests.helpers.clock import Clock
@@ -199,16 +194,6 @@ async def test_sample_refused_raises_answer_error(revision: str) -> None:
     assert text == "The client refused to answer: User rejected sampling request (-1)"
 
 
-async def test_tool_error_after_an_answer_is_the_tool_s() -> None:
-    async def fail(ctx: Context) -> str:
-        answer = await ctx.elicit("Size?", int)
-        raise ToolError(f"no size {answer.value}")
-
-    assert (
-        await call_tool(make_server(fail), ScriptedAnswers({"value": 1}), "2026-07-28") == "error: no size 1"
-    )
-
-
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_prompts_and_resources_ask(revision: str) -> None:
     server = Server("asking", secret="a secret of the tests")
@@ -225,28 +210,6 @@ async def test_prompts_and_resources_ask(revision: str) -> None:
     async with connect(server, revision=revision, answers=answers) as client:
         assert (await client.get_prompt("greet"))[0]["content"]["text"] == "Greet Ada"
         assert (await client.read("notes://day"))[0]["text"] == "day of Bob"
-
-
-async def test_completion_cannot_ask() -> None:
-    failures: list[str] = []
-
-    async def names(value: str, ctx: Context) -> list[str]:
-        try:
-            await ctx.elicit("Whom?", str)
-        except RuntimeError as error:
-            failures.append(str(error))
-        return []
-
-    server = Server("asking")
-
-    async def greet(name: Any) -> str:
-        return str(name)
-
-    greet.__annotations__["name"] = Annotated[str, Complete(names)]
-    server.prompt(greet)
-    async with connect(server, answers=ScriptedAnswers()) as client:
-        await client.complete("greet", "name", "A")
-    assert "completion/complete has no place for questions" in failures[0]
 
 
 class Failures(BaseException):
@@ -294,35 +257,6 @@ async def test_elicit_invalid_entries_repeats_the_form_with_the_reason(revision:
         "How many seats for Ada?",
         'How many seats for Ada?\n\nvalue: expected an integer, got "two"',
     ]
-
-
-async def test_elicit_repeated_form_has_a_short_reason() -> None:
-    async def invite(ctx: Context) -> str:
-        return (await ctx.elicit("Who comes?", Guest)).value.name
-
-    answers = ScriptedAnswers({"name": "Eve"}, {"name": "Ada"})
-    assert await call_tool(make_server(invite), answers, "2026-07-28") == "Ada"
-    assert len(answers.messages[1]) == len("Who comes?\n\n") + 501
-    assert answers.messages[1].endswith("…")
-
-
-async def test_elicit_repeated_form_keeps_its_key_until_it_is_answered() -> None:
-    async def invite(ctx: Context) -> str:
-        guest = (await ctx.elicit("Who comes?", Guest)).value
-        return str((await ctx.elicit(f"How many seats for {guest.name}?", int)).value)
-
-    call: dict[str, Any] = {"name": "invite", "arguments": {}}
-    messages: list[str] = []
-    async with connect(make_server(invite), capabilities={"elicitation": {}}) as client:
-        for name in (None, "Bob", None, "Ada"):
-            result = await client.request("tools/call", call)
-            ((key, request),) = result["inputRequests"].items()
-            messages.append(request["params"]["message"])
-            answer = {} if name is None else {key: {"action": "accept", "content": {"name": name}}}
-            call |= {"requestState": result["requestState"], "inputResponses": answer}
-        result = await client.request("tools/call", call)
-    assert messages == ["Who comes?", "Who comes?", "Who comes?\n\nname: Bob is banned", "Who comes?"]
-    assert list(result["inputRequests"]) == ["#2"]
 
 
 # Clients that do not answer
@@ -476,134 +410,7 @@ async def test_elicit_url_never_done_fails_after_question_timeout(revision: str,
         assert (await client.call("pay_in_thread")).text == f"gave up: {NOT_DONE.format(50)}"
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_elicit_url_time_begins_with_the_first_acceptance(revision: str, clock: Clock) -> None:
-    looks: list[float] = []
-
-    async def pay(ctx: Context) -> str:
-        def done() -> bool:
-            looks.append(clock.now)
-            clock.now += 500
-            return len(looks) == 2
-
-        await ctx.elicit_url("Pay", PAGE, done=done)
-        return "paid"
-
-    def hesitate(method: str, params: dict[str, Any]) -> dict[str, Any]:
-        clock.now += 90 if looks else 590  # within the time that a question may be open
-        return {"action": "accept"}
-
-    async with connect(make_server(pay), revision=revision, answers=hesitate) as client:
-        assert (await client.call("pay")).text == "paid"
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_elicit_url_time_is_counted_for_each_page(revision: str, clock: Clock) -> None:
-    visits: dict[str, int] = {}
-
-    async def pay(ctx: Context) -> str:
-        for name in ("first", "second", "third"):
-
-            def done(name: str = name) -> bool:
-                if visits.get(name, 0) < 2:
-                    clock.now += 250
-                    visits[name] = visits.get(name, 0) + 1
-                    return False
-                return True
-
-            await ctx.elicit_url("Pay", f"{PAGE}/{name}", done=done)
-        return "paid"
-
-    accepting = AcceptingUser()
-    async with connect(make_server(pay), revision=revision, answers=accepting) as client:
-        assert (await client.call("pay")).text == "paid"
-    assert accepting.pages == 9
-
-
-async def test_elicit_url_undone_in_a_later_round_has_its_time_again(clock: Clock) -> None:
-    looks = [False, True, *[False] * 6]
-
-    async def pay(ctx: Context) -> str:
-        def done() -> bool:
-            clock.now += 200
-            return looks.pop(0)
-
-        await ctx.elicit_url("Pay", PAGE, done=done)
-        await ctx.elicit("Receipt?", int)
-        return "paid"
-
-    accepting = AcceptingUser()
-    async with connect(make_server(pay), answers=accepting) as client:
-        assert (await client.call("pay")).text == NOT_DONE.format(600)
-    # Twice until it was done, and twice more when it was not any longer.
-    assert accepting.pages == 4
-
-
-async def test_elicit_url_unavailable_leaves_its_key_unused() -> None:
-    async def name(ctx: Context) -> str:
-        try:
-            await ctx.elicit_url("Log in", "https://example.com", key="who")
-        except (AnswerError, MissingCapabilityError):
-            return (await ctx.elicit("Who?", str, key="who")).value
-        return ""
-
-    for revision in ["2025-06-18", *REVISIONS]:
-        capabilities = {"elicitation": {"form": {}}}
-        answers = ScriptedAnswers({"value": "Ada"})
-        assert await call_tool(make_server(name), answers, revision, capabilities=capabilities) == "Ada", (
-            revision
-        )
-
-
 # Roots
-
-POSIX = {
-    "file:///srv/ada": "/srv/ada",
-    "file:///srv/ada/": "/srv/ada/",
-    "FILE:///srv/ada": "/srv/ada",
-    "file:/srv/ada": "/srv/ada",
-    "file://localhost/srv/ada": "/srv/ada",
-    "file:///srv/ada/my%20notes/100%25/%C3%A9t%C3%A9": "/srv/ada/my notes/100%/été",
-    "file:///srv/ada/été": "/srv/ada/été",
-    "file:///a%23b%3Fc": "/a#b?c",
-    "file:///": "/",
-    "file:///not%zzencoded": "/not%zzencoded",
-    "file://server/share/x": None,
-}
-WINDOWS = {
-    "file:///C:/Users/ada": "C:/Users/ada",
-    "file:///c%3A/Users/Ada%20L": "c:/Users/Ada L",
-    "file:///C:": "C:/",
-    "file:///C:/": "C:/",
-    "file://localhost/C:/x": "C:/x",
-    "file://server/share/x": "//server/share/x",
-    "file:////server/share/x": "//server/share/x",
-    "file:///srv/ada": None,
-}
-NOT_A_FILE = [
-    *("https://example.com/srv/ada", "git+ssh://example.com/x", "/srv/ada", "file:", "file:ada", "file://"),
-    *("file:///srv/ada?version=1", "file:///srv/ada#L1", "file:///home/%00ada"),
-]
-
-
-def test_file_path_reads_posix_and_windows_uris() -> None:
-    nothing = dict.fromkeys([*NOT_A_FILE, ""])
-    faults = [
-        (uri, is_windows, actual)
-        for is_windows, table in ((False, POSIX | nothing), (True, WINDOWS | nothing))
-        for uri, expected in table.items()
-        if (actual := file_path(uri, is_windows=is_windows)) != expected
-    ]
-    assert not faults
-
-
-@pytest.mark.skipif(os.name == "nt", reason="file names are bytes on POSIX alone")
-def test_root_path_keeps_bytes_that_are_not_utf8(tmp_path: Path) -> None:
-    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
-    odd.mkdir()
-    path = Root(odd.as_uri()).path
-    assert path is not None
-    assert path.is_dir()
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

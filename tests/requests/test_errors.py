@@ -146,33 +146,6 @@ async def test_error_without_a_readable_text_is_an_unexpected_one(
         assert [failure.ref is not None for failure in failures] == [True] * 3
 
 
-async def test_error_with_an_empty_text_has_a_default_message() -> None:
-    for error in (ToolError(), PromptError(""), ProtocolError(-31000, "")):
-        async with connect(make_server(error)) as client:
-            for request in (client.read("a://b"), client.get_prompt("fail")):
-                with pytest.raises(ProtocolError) as caught:
-                    await request
-                assert caught.value.message == "The request failed, and its handler did not say why."
-
-
-async def test_result_that_raises_while_it_is_read_is_an_error() -> None:
-    server = Server("s", mask_errors=False)
-
-    class Row(dict[str, Any]):
-        def items(self) -> Any:
-            raise UnreadableError
-
-    @server.tool
-    def tool() -> Any:
-        return Row(a=1)
-
-    async with connect(server) as client:
-        result = await client.call("tool")
-    assert result.is_error
-    assert result.text.startswith("the tool ran, but result could not be read: UnreadableError was raised")
-    assert result.text.endswith("(UnreadableError: its text cannot be read)")
-
-
 def test_protocol_error_takes_a_number_and_a_text() -> None:
     for arguments in (("-1", "text"), (-1, ValueError("text")), (None, "text")):
         with pytest.raises(TypeError, match="a code and a message, an int and a str, not "):
@@ -241,23 +214,6 @@ async def test_exception_group_is_reported_as_its_first_error(revision: str) -> 
             await client.read("notes://day")
 
 
-@REVISIONS
-async def test_exception_group_of_missing_capabilities_names_them(revision: str) -> None:
-    server = Server("s")
-
-    @server.tool
-    async def work(ctx: Context) -> None:
-        await run_nested(ctx.list_roots, ctx.list_roots)
-
-    async with connect(server, revision=revision) as client:
-        if revision == "2026-07-28":
-            with pytest.raises(ProtocolError, match="needs: roots") as caught:
-                await client.call("work")
-            assert caught.value.code == -32021
-        else:
-            assert "needs: roots" in (await client.call("work")).text
-
-
 async def test_exception_group_with_an_unexpected_error_is_masked(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
 
@@ -268,12 +224,6 @@ async def test_exception_group_with_an_unexpected_error_is_masked(caplog: pytest
     async with connect(server) as client:
         assert (await client.call("work")).text.startswith("Internal error (ref ")
     assert "secret" in caplog.text
-
-
-async def test_exception_with_an_attribute_exceptions_is_no_group() -> None:
-    for members in (3, ["a text"], lambda: ()):
-        error = type("OwnError", (ToolError,), {"exceptions": members})("no paper left")
-        assert (await read_errors(make_server(error)))[0] == "no paper left"
 
 
 # Exceptions that end a process end the call alone

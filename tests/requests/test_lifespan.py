@@ -94,37 +94,6 @@ async def test_it_is_entered_once_for_all_connections() -> None:
     assert story.events == ["entered for s", "left"]
 
 
-async def test_it_is_entered_and_left_in_one_task() -> None:
-    story = Story()
-    server = Server("s", lifespan=story.lifespan)
-    connection = connect(server)
-    await asyncio.ensure_future(connection.__aenter__())
-    await asyncio.ensure_future(connection.__aexit__(None, None, None))
-    assert story.tasks[0] is story.tasks[1]
-
-
-async def test_after_it_was_left_it_can_be_entered_again() -> None:
-    story = Story()
-    server = Server("s", lifespan=story.lifespan)
-    for _ in range(2):
-        async with connect(server):
-            pass
-    assert story.events == ["entered for s", "left"] * 2
-
-
-def test_each_event_loop_has_its_own() -> None:
-    story = Story()
-    server = Server("s", lifespan=story.lifespan)
-    server.tool(database)
-
-    async def ask() -> str:
-        async with connect(server) as client:
-            return (await client.call("database")).text
-
-    assert [asyncio.run(ask()), asyncio.run(ask())] == ["db", "db"]
-    assert story.events == ["entered for s", "left"] * 2
-
-
 async def test_what_needs_the_state_waits_longer_than_the_lists() -> None:
     gate = asyncio.Event()
 
@@ -177,28 +146,6 @@ async def test_failing_to_enter_fails_what_needs_the_state_and_nothing_else(
     assert "RuntimeError: no database" in caplog.text
 
 
-async def test_a_lifespan_that_cancels_itself_is_one_that_fails(caplog: pytest.LogCaptureFixture) -> None:
-    @asynccontextmanager
-    async def broken(server: Server) -> AsyncIterator[None]:
-        raise asyncio.CancelledError
-        yield
-
-    server = Server("s", lifespan=broken)
-    server.prompt(database)
-    async with server.running():
-        with pytest.raises(RuntimeError, match=r"^the lifespan was cancelled while it was being entered$"):
-            await server.ready()
-
-    server = Server("s", lifespan=broken)
-    server.prompt(database)
-    async with server.running():
-        client = ImpatientClient(server, "2026-07-28")
-        with pytest.raises(ProtocolError, match=r"^The server could not start; its log says why$"):
-            await client.get_prompt("database")
-        await client.close()
-    assert [record.getMessage() for record in caplog.records] == ["the lifespan could not be entered"]
-
-
 async def test_failing_to_leave_is_raised_at_the_end() -> None:
     @asynccontextmanager
     async def broken(server: Server) -> AsyncIterator[None]:
@@ -207,15 +154,6 @@ async def test_failing_to_leave_is_raised_at_the_end() -> None:
 
     with pytest.raises(RuntimeError, match="cannot close"):
         async with connect(Server("s", lifespan=broken)):
-            pass
-
-
-async def test_a_generator_without_its_decorator_says_what_is_missing() -> None:
-    async def undecorated(server: Server) -> AsyncIterator[None]:
-        yield
-
-    with pytest.raises(TypeError, match="asynccontextmanager"):
-        async with connect(Server("s", lifespan=undecorated)):  # type: ignore[arg-type]  # on purpose
             pass
 
 
@@ -253,44 +191,3 @@ async def test_a_registry_has_the_state_of_the_innermost_server_that_includes_it
     async with connect(outer) as client:
         assert (await client.call("database")).text == "inner"
         assert (await client.call("direct_database")).text == "outer"
-
-
-async def test_a_server_included_twice_is_entered_once() -> None:
-    story = Story()
-    inner = Server("inner", lifespan=story.lifespan)
-    inner.tool(database)
-    outer = Server("outer")
-    outer.include(inner, prefix="a")
-    outer.include(inner, prefix="b")
-    async with connect(outer) as client:
-        assert (await client.call("a_database")).text == (await client.call("b_database")).text == "db"
-    assert story.events == ["entered for inner", "left"]
-
-
-async def test_a_server_included_while_running_is_entered_too() -> None:
-    story = Story()
-    inner = Server("inner", lifespan=story.lifespan)
-    inner.tool(database)
-    outer = Server("outer", offers=["tools"])
-    async with connect(outer) as client:
-        outer.include(inner)
-        assert (await client.call("database")).text == "db"
-    assert story.events == ["entered for inner", "left"]
-
-
-async def test_what_is_still_being_entered_at_the_end_is_not_waited_for() -> None:
-    entering = asyncio.Event()
-    events: list[str] = []
-
-    @asynccontextmanager
-    async def lifespan(server: Server) -> AsyncIterator[None]:
-        entering.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            events.append("given up")
-        yield
-
-    async with Server("s", lifespan=lifespan).running():
-        await entering.wait()
-    assert events == ["given up"]

@@ -7,18 +7,14 @@ import gc
 import logging
 import threading
 import time
-from types import SimpleNamespace
 from typing import Any
 
-import anyio
 import pytest
 
 from mcpkit import Context, ProtocolError, RegistrationError, Server
 from mcpkit.calls.turn import Slots
 from mcpkit.common.errors import INTERNAL_ERROR
-from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import Client, connect
-from tests.helpers.clock import Clock
 from tests.helpers.pipe import settle
 from tests.helpers.waiting import LoopClock, over, until
 
@@ -76,27 +72,6 @@ async def test_timeout_of_a_component_goes_before_that_of_the_server() -> None:
         assert (await client.call("none")).structured is None
         assert 400 < (await client.call("long")).structured <= 500
         assert (await other.call("remaining")).structured is None
-
-
-async def test_timeout_not_reached_leaves_results_and_errors_unchanged() -> None:
-    server = Server("s", timeout=100)
-
-    @server.tool
-    async def fail() -> None:
-        raise KeyError("secret")
-
-    @server.tool
-    def leave() -> None:
-        raise SystemExit(3)
-
-    @server.tool
-    async def add(a: int, b: int) -> int:
-        return a + b
-
-    async with connect(server) as client:
-        assert (await client.call("add", {"a": 1, "b": 2})).text == "3"
-        for name in ("fail", "leave"):
-            assert "Internal error" in (await client.call(name)).text
 
 
 def test_limit_that_is_no_positive_number_is_refused() -> None:
@@ -197,24 +172,6 @@ async def test_cancelled_function_may_clean_up(server: Server) -> None:
     assert running(server) == 0
     with pytest.raises(ConnectionError):
         await call
-
-
-async def test_timeout_begins_again_when_a_middleware_repeats_the_call(server: Server) -> None:
-    cancelled: list[bool] = []
-
-    @server.tool(timeout=SOON)
-    async def wait(ctx: Context) -> None:
-        cancelled.append(ctx.cancelled)
-        await asyncio.Event().wait()
-
-    @server.middleware("tools/call")
-    async def twice(request: ToolCall, call_next: CallTool) -> ToolCallResult:
-        await call_next(request)
-        return await call_next(request)
-
-    async with connect(server) as client:
-        assert (await client.call("wait")).text == TIMED_OUT
-    assert cancelled == [False, False]
 
 
 # Concurrency
@@ -340,74 +297,7 @@ async def test_concurrency_place_is_held_until_the_function_returns(server: Serv
         assert (await second).text == "done"
 
 
-def test_slots_are_shared_between_event_loops() -> None:
-    slots = Slots(1)
-    running, most = 0, 0
-    lock = threading.Lock()
-
-    async def work() -> None:
-        nonlocal running, most
-        for _ in range(50):
-            await slots.take()
-            with lock:
-                running += 1
-                most = max(most, running)
-            await asyncio.sleep(0)
-            with lock:
-                running -= 1
-            slots.give_back()
-
-    threads = [threading.Thread(target=asyncio.run, args=(work(),)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert not any(thread.is_alive() for thread in threads)
-    assert most == 1
-
-
-def test_slots_skip_a_loop_that_is_closed() -> None:
-    slots = Slots(1)
-
-    async def take_twice() -> None:
-        await slots.take()
-        loop.stop()
-        await slots.take()
-
-    loop = asyncio.new_event_loop()
-    left = loop.create_task(take_twice())
-    loop.run_forever()
-    loop.close()
-    slots.give_back()
-    asyncio.run(asyncio.wait_for(slots.take(), 10))
-    left._log_destroy_pending = False  # type: ignore[attr-defined]  # this is what the test is about
-
-
 # While a question is open
-
-
-async def test_deadline_moves_by_the_time_of_questions(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock()
-    monkeypatch.setattr("mcpkit.calls.turn.time", SimpleNamespace(monotonic=clock))
-
-    @server.tool(timeout=100)
-    async def ask(ctx: Context) -> list[float | None]:
-        deadlines = [ctx.deadline]
-        clock.now += 1
-        async with ctx.call.paused():
-            deadlines.append(ctx.deadline)
-            clock.now += 10
-            async with ctx.call.paused():
-                clock.now += 10
-            deadlines.append(ctx.deadline)
-        clock.now += 1
-        deadlines.append(ctx.deadline)
-        return deadlines
-
-    async with connect(server) as client:
-        assert (await client.call("ask")).structured == [1100, 1100, 1120, 1120]
 
 
 async def test_timeout_is_paused_by_a_question(server: Server) -> None:
@@ -462,102 +352,3 @@ async def test_place_is_free_during_a_question_and_returns_before_later_calls(se
         )
     # A call that had a place before goes first: c came earlier than the answer, but has had none.
     assert events == ["a begins", "b begins", "b ends", "a goes on", "a ends", "c begins", "c ends"]
-
-
-async def test_place_is_returned_when_a_question_is_cancelled(server: Server) -> None:
-    scopes: list[anyio.CancelScope] = []
-
-    @server.tool(concurrency=1)
-    async def time_out(ctx: Context) -> str:
-        async def question() -> None:
-            async with ctx.call.paused():
-                await asyncio.Event().wait()
-
-        try:
-            await asyncio.wait_for(question(), SOON)
-        except asyncio.TimeoutError:
-            return "no answer"
-        return "never"
-
-    @server.tool(concurrency=1)
-    async def cancel(ctx: Context) -> str:
-        with anyio.CancelScope() as scope:  # which cancels what is in it again and again
-            scopes.append(scope)
-            async with ctx.call.paused():
-                await asyncio.Event().wait()
-        return "done"
-
-    slots = slots_of(server, "cancel")
-    async with connect(server) as client:
-        answers = await asyncio.gather(*(client.call("time_out") for _ in range(3)))
-        assert [answer.text for answer in answers] == ["no answer"] * 3
-        call = asyncio.create_task(client.call("time_out"))
-        await until(lambda: running(server) == 1)
-        await over(call)
-        assert (await client.call("time_out")).text == "no answer"
-        calls = [asyncio.create_task(client.call("cancel")) for _ in range(3)]
-        await until(lambda: len(scopes) == 3)
-        await slots.take()
-        for scope in scopes:
-            scope.cancel()
-        await settle()
-        slots.give_back()
-        results = await asyncio.wait_for(asyncio.gather(*calls), 10)
-        assert [result.text for result in results] == ["done"] * 3
-    await asyncio.wait_for(slots.take(), 10)
-
-
-def slots_of(server: Server, name: str) -> Slots:
-    limits = server.tools[name]._limits
-    assert limits is not None
-    assert limits.slots is not None
-    return limits.slots
-
-
-async def test_place_is_shared_by_tasks_of_one_call(server: Server) -> None:
-    asked, first, again, second = (asyncio.Event() for _ in range(4))
-
-    @server.tool(concurrency=1)
-    async def ask(ctx: Context) -> str:
-        async def one() -> None:
-            async with ctx.call.paused():
-                asked.set()
-                await first.wait()
-
-        async def other() -> None:
-            await again.wait()
-            async with ctx.call.paused():
-                await second.wait()
-
-        await asyncio.gather(one(), other())
-        return "done"
-
-    slots = slots_of(server, "ask")
-    async with connect(server) as client:
-        call = asyncio.create_task(client.call("ask"))
-        await asked.wait()
-        await slots.take()  # as another call does
-        for event in (first, again, second):
-            event.set()
-            await settle()
-        assert not call.done()
-        slots.give_back()
-        assert (await asyncio.wait_for(call, 10)).text == "done"
-    await asyncio.wait_for(slots.take(), 10)
-
-
-async def test_place_is_not_taken_by_a_question_after_the_function(server: Server) -> None:
-    @server.tool(concurrency=1)
-    async def work() -> str:
-        return "done"
-
-    @server.middleware("tools/call")
-    async def ask_afterwards(request: ToolCall, call_next: CallTool) -> ToolCallResult:
-        result = await call_next(request)
-        async with request.ctx.call.paused():
-            pass
-        return result
-
-    async with connect(server) as client:
-        for _ in range(2):
-            assert (await asyncio.wait_for(client.call("work"), 10)).text == "done"

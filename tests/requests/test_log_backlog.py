@@ -57,21 +57,6 @@ async def test_a_client_that_does_not_read_costs_a_bounded_amount_and_no_time(
     assert int(warning.split()[0]) == COUNT - (len(sent) - 1)
 
 
-async def test_a_client_that_never_reads_gets_what_waits_before_the_response(
-    server: Server, log: logging.Logger
-) -> None:
-    @server.tool
-    async def speak() -> str:
-        for _ in range(50):
-            log.info(LINE)
-        return ""
-
-    async with calling(server, "speak", ready=asyncio.Event().wait) as (connection, sent):
-        await connection.drain()
-    assert len(sent) == 51
-    assert b'"result"' in sent[-1]
-
-
 async def test_a_thread_that_logs_while_the_event_loop_is_busy_costs_a_bounded_amount(
     server: Server, log: logging.Logger
 ) -> None:

@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextvars import Context as ContextVars
-from contextvars import copy_context
 
 import pytest
 
@@ -120,23 +119,6 @@ async def test_numbers_become_the_levels_of_the_specification(
         assert [message["level"] for message in await heard(client, "speak")] == [level]
 
 
-async def test_a_level_that_has_a_name_of_the_specifications_is_that(
-    server: Server, log: logging.Logger
-) -> None:
-    logging.addLevelName(33, "NOTICE")
-    try:
-
-        @server.tool
-        async def speak() -> str:
-            log.log(33, "x")
-            return ""
-
-        async with connect(server) as client:
-            assert [message["level"] for message in await heard(client, "speak")] == ["notice"]
-    finally:
-        logging.addLevelName(33, "Level 33")
-
-
 async def test_requests_that_run_at_once_get_their_own(server: Server, log: logging.Logger) -> None:
     both = asyncio.Event()
     running: list[str] = []
@@ -153,27 +135,6 @@ async def test_requests_that_run_at_once_get_their_own(server: Server, log: logg
     async with connect(server) as one, connect(server) as other:
         answers = await asyncio.gather(heard(one, "speak", me="one"), heard(other, "speak", me="other"))
     assert [texts(messages) for messages in answers] == [["I am one"], ["I am other"]]
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_any_thread_that_has_the_context_of_the_request_may_log(
-    server: Server, log: logging.Logger, is_async: bool
-) -> None:
-    @server.tool
-    async def in_loop() -> str:
-        await asyncio.to_thread(log.info, "from a thread")
-        return ""
-
-    @server.tool
-    def in_thread() -> str:
-        thread = threading.Thread(target=copy_context().run, args=(log.info, "from a thread"))
-        thread.start()
-        thread.join(10)
-        return ""
-
-    async with connect(server) as client:
-        messages = await heard(client, "in_loop" if is_async else "in_thread")
-    assert texts(messages) == ["from a thread"]
 
 
 async def test_records_of_a_thread_come_in_their_order(server: Server, log: logging.Logger) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Elicit, ProtocolError, Server, ToolError
+from mcpkit import Context, Elicit, ProtocolError, Server
 from mcpkit.common.installation import install_command
 from mcpkit.testing import connect
 from tests.helpers.clock import Clock
-from tests.helpers.elicitation import REVISIONS, City, ScriptedAnswers, call_tool, make_server
+from tests.helpers.elicitation import City, ScriptedAnswers, call_tool, make_server
 
 pytestmark = pytest.mark.anyio
 
@@ -109,15 +109,6 @@ async def test_state_that_is_malformed_is_refused(state: Any, message: str) -> N
     assert error.value.code == -32602
 
 
-async def test_state_of_another_request_is_refused() -> None:
-    server = login_server()
-    state = (await make_round(server))["requestState"]
-    for change in ({"name": "long"}, {"arguments": {"x": 1}}):
-        with pytest.raises(ProtocolError, match="another request") as error:
-            await make_round(server, **{"requestState": state, **change})
-        assert error.value.code == -32602
-
-
 async def test_state_expires_after_question_timeout(clock: Clock) -> None:
     clock.now = 1000.9
     server = login_server(question_timeout=0.5)
@@ -127,28 +118,6 @@ async def test_state_expires_after_question_timeout(clock: Clock) -> None:
     for clock.now in (1001.5, 4e9):
         with pytest.raises(ProtocolError, match="expired"):
             await make_round(server, inputResponses=NAME, requestState=state)
-
-
-@pytest.mark.parametrize("answers", [{}, {"pin": {"action": "accept", "content": {"value": "perhaps"}}}])
-async def test_state_expiry_is_extended_by_answers_that_fit_only(
-    clock: Clock, answers: dict[str, Any]
-) -> None:
-    server = login_server(question_timeout=600)
-
-    async def next_round(result: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:
-        return await make_round(server, requestState=result["requestState"], inputResponses=answers)
-
-    result = await make_round(server)
-    clock.now += 500
-    result = await next_round(result, NAME)
-    clock.now += 500  # the answer has begun another 600 seconds
-    result = await next_round(result, answers)
-    clock.now += 99
-    result = await next_round(result, answers)
-    assert (await next_round(result, PIN))["content"][0]["text"] == "Ada Lovelace ticket-4711 1815"
-    clock.now += 2
-    with pytest.raises(ProtocolError, match="it has expired"):
-        await next_round(result, PIN)
 
 
 async def test_state_encrypted_is_unreadable_and_plain_is_json() -> None:
@@ -313,66 +282,3 @@ async def test_question_that_a_tool_catches_is_sent(
         )
     else:
         assert warnings == []
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_question_that_a_prompt_or_resource_catches_is_sent(
-    revision: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    server = Server("asking")
-
-    @server.prompt
-    async def greet(ctx: Context) -> str:
-        return await catch_everything(ctx)
-
-    @server.resource("notes://all")
-    async def every(ctx: Context) -> str:
-        return await catch_everything(ctx)
-
-    @server.resource("notes://{kind}")
-    async def notes(kind: str, ctx: Context) -> str:
-        return await catch_everything(ctx)
-
-    answers = ScriptedAnswers({"value": "Ada"}, {"value": "Bob"}, {"value": "Eve"})
-    async with connect(server, revision=revision, answers=answers) as client:
-        assert (await client.get_prompt("greet"))[0]["content"]["text"] == ADA
-        assert (await client.read("notes://all"))[0]["text"] == ADA.replace("Ada", "Bob")
-        assert (await client.read("notes://day"))[0]["text"] == ADA.replace("Ada", "Eve")
-    if revision == "2026-07-28":
-        handlers = ["prompts/get 'greet'", "resources/read 'notes://all'", "resources/read 'notes://day'"]
-        assert [record.getMessage().partition(" has returned")[0] for record in caplog.records] == handlers
-
-
-async def test_question_of_a_task_left_running_is_sent() -> None:
-    tasks: list[asyncio.Task[Any]] = []
-
-    async def ask(ctx: Context) -> str:
-        tasks.append(asyncio.ensure_future(ctx.elicit("Who?", str)))
-        await asyncio.sleep(0)
-        return "done"
-
-    answers = ScriptedAnswers({"value": "Ada"})
-    assert await call_tool(make_server(ask), answers, "2026-07-28") == "done"
-    assert len(answers.requests) == 1
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_question_caught_goes_before_an_invalid_result_and_after_an_error(
-    revision: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def count(ctx: Context) -> int:
-        (answer,) = await asyncio.gather(ctx.elicit("How many?", int), return_exceptions=True)
-        return answer if isinstance(answer, BaseException) else answer.value  # type: ignore[return-value]
-
-    assert await call_tool(make_server(count), ScriptedAnswers({"value": 3}), revision) == "3"
-    caplog.clear()
-
-    async def fail(ctx: Context) -> str:
-        await asyncio.gather(ctx.elicit("Who?", str), return_exceptions=True)
-        raise ToolError("no paper left")
-
-    answers = ScriptedAnswers({"value": "Ada"})
-    assert await call_tool(make_server(fail), answers, revision) == "error: no paper left"
-    assert len(answers.requests) == (revision == "2025-11-25")
-    assert caplog.records == []

@@ -7,10 +7,9 @@ import functools
 import json
 import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
@@ -19,17 +18,15 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from mcpkit import Context, Elicit, ListRoots, ProtocolError, Sample, Server
-from mcpkit.engine.connection import Connection
 from mcpkit.state.keys import Keys
 from mcpkit.testing import connect
-from tests.helpers.pipe import META, settle, stateless_meta
 
 SECRET = "a secret of sixteen bytes and more"
 OTHER = "another secret of many bytes"
 CAPABILITIES = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 MAC = 32
 
-bounded = settings(max_examples=150, deadline=None)
+bounded = settings(max_examples=60, deadline=None)
 
 
 @dataclass
@@ -253,7 +250,7 @@ invented = (
 )
 
 
-@settings(bounded, max_examples=300)
+@settings(bounded, max_examples=100)
 @given(damaged() | forged() | st.builds(Issued, st.just(PLAN), invented, st.booleans()))
 def test_state_not_issued_is_refused(given_: Issued) -> None:
     check_refused(given_, given_.request, {"encrypt_state": given_.is_encrypted})
@@ -306,7 +303,7 @@ def changed(draw: st.DrawFn, value: Any) -> Any:
 responses = st.sampled_from([FIRST, SECOND, {**FIRST, **SECOND}]).flatmap(changed) | json_values
 
 
-@settings(bounded, max_examples=400)
+@settings(bounded, max_examples=150)
 @given(responses, st.sampled_from([None, 0, -1]))
 @example(FIRST, 0)
 @example({**FIRST, "x" * 2_000_000: {}}, None)
@@ -351,158 +348,3 @@ def test_responses_too_long_for_the_next_state_are_refused() -> None:
         error = make_round(PLAN, {"inputResponses": long}).error
         assert error is not None, size
         assert (error.code, error.message[:33]) == (-32602, "inputResponses: expected at most "), size
-
-
-# Answers over the wire
-
-
-@dataclass
-class Form:
-    name: str
-    age: int
-    weight: float = 1.0
-    kind: Literal["a", "b"] = "a"
-    born: date | None = None
-    is_new: bool = False
-
-
-NAMES = [*Form.__dataclass_fields__, *("__proto__", "constructor", "__class__", "__dict__", "self", "value")]
-SCALARS = (
-    st.none()
-    | st.booleans()
-    | st.integers(-(10**20), 10**20)
-    | st.sampled_from([10**4000, 1e308, "", "a", "c", "x" * 300_000, "2020-02-30", "\x00", "\U0010ffff"])
-    | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-)
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
-    max_leaves=8,
-)
-FITTING = {"name": "ada", "age": 36}
-CONTENTS = (
-    VALUES
-    | st.just(json.loads("[" * 150 + "]" * 150))
-    | st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=6).map(lambda more: FITTING | more)
-)
-ANSWERS = (
-    VALUES
-    | st.builds(lambda content: {"action": "accept", "content": content}, CONTENTS)
-    | st.builds(lambda action, content: {"action": action, "content": content}, VALUES, CONTENTS)
-    | st.builds(lambda role, content: {"role": role, "content": content, "model": "m"}, VALUES, VALUES)
-    | st.builds(lambda roots: {"roots": roots}, VALUES)
-)
-KINDS = st.sampled_from(["form", "url", "sample", "roots"])
-
-
-class Host:
-    """A client at the wire, and a server of which the tool `ask` sends a question of the given kind."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self.server = Server("asking", secret="secret " * 8)
-        self.server.tool(self.ask)
-        self.out: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self.connection = Connection(self.server, lambda line: self.out.put_nowait(json.loads(line)))
-
-    async def ask(self, kind: str, ctx: Context) -> str:
-        if kind == "form":
-            self.values.append((await ctx.elicit("Who?", Form)).value)
-        elif kind == "url":
-            await ctx.elicit_url("Look", "https://example.com/")
-        elif kind == "sample":
-            assert isinstance((await ctx.sample("Say", max_tokens=5)).text, str)
-        else:
-            assert all(isinstance(root.uri, str) for root in await ctx.list_roots())
-        return "asked"
-
-    def send(self, **message: Any) -> None:
-        self.connection.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
-
-    async def receive(self) -> dict[str, Any]:
-        return await asyncio.wait_for(self.out.get(), 10)
-
-    async def request(self, id_: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        self.send(id=id_, method=method, params=params)
-        while (message := await self.receive()).get("id") != id_:
-            pass
-        return message
-
-    def check(self, response: dict[str, Any]) -> None:
-        """Check that a response is short and no internal error, and that the tool got values of its types."""
-        text = json.dumps(response)
-        assert "Internal error" not in text
-        assert len(text) < 20_000, "what does not fit is not sent back whole"
-        for value in self.values:
-            assert (type(value), type(value.name), type(value.age)) == (Form, str, int)
-            assert value.kind in {"a", "b"}
-            assert isinstance(value.weight, float | int)
-            assert value.born is None or type(value.born) is date
-
-
-def run_attack(attack: Callable[[Host], Awaitable[None]]) -> None:
-    """Run an attack; the server must log no error, hold nothing afterwards, and serve on."""
-
-    async def run() -> None:
-        host = Host()
-        async with host.server.running():
-            await attack(host)
-            assert "result" in await host.request(9, "tools/list", {"_meta": stateless_meta()})
-            assert host.out.empty()
-            await host.connection.aclose()
-        assert host.server.engine.runtime.running.taken == 0
-
-    with no_errors_logged():
-        asyncio.run(run())
-
-
-@settings(max_examples=100)
-@given(KINDS, st.lists(st.tuples(ANSWERS, st.sampled_from(["once", "twice", "other first"])), max_size=4))
-def test_hostile_answers_in_a_session_end_the_call_once(kind: str, answers: list[tuple[Any, str]]) -> None:
-    async def attack(host: Host) -> None:
-        info = {"clientInfo": {"name": "host", "version": "1"}, "capabilities": CAPABILITIES}
-        await host.request(0, "initialize", {"protocolVersion": "2025-11-25", **info})
-        host.send(method="notifications/initialized")
-        host.send(id=1, method="tools/call", params={"name": "ask", "arguments": {"kind": kind}})
-        remaining = iter(answers)
-        questions: list[Any] = []
-        while "method" in (message := await host.receive()):
-            if "id" not in message:
-                continue
-            questions.append(message["id"])
-            answer, how = next(remaining, ({"action": "decline"}, "once"))
-            if how == "other first":
-                for other in (0, "x", None, f"{message['id']}x"):
-                    host.send(id=other, result=answer)
-            for _ in range(2 if how == "twice" else 1):
-                host.send(id=message["id"], result=answer)
-        host.check(message)
-        for id_ in questions:  # after the end
-            host.send(id=id_, result={"action": "accept", "content": FITTING})
-        await settle()
-
-    run_attack(attack)
-
-
-@settings(max_examples=100)
-@given(KINDS, ANSWERS, st.none() | VALUES, st.booleans())
-def test_hostile_answers_in_rounds_end_each_request(
-    kind: str, answer: Any, others: Any, is_right: bool
-) -> None:
-    async def attack(host: Host) -> None:
-        meta = stateless_meta() | {META + "clientCapabilities": CAPABILITIES}
-        params: dict[str, Any] = {"name": "ask", "arguments": {"kind": kind}, "_meta": meta}
-        first = await host.request(1, "tools/call", params)
-        assert first["result"]["resultType"] == "input_required"
-        (key,) = first["result"]["inputRequests"]
-        responses = {key: answer} if is_right else others
-        if is_right and isinstance(others, dict):
-            responses = others | responses
-        params["inputResponses"] = responses
-        # Without a state it answers nothing.
-        for more in ({"requestState": first["result"]["requestState"]}, {}):
-            response = await host.request(2, "tools/call", params | more)
-            host.check(response)
-            assert response.get("error", {"code": -32602})["code"] == -32602
-
-    run_attack(attack)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -16,19 +15,14 @@ from pydantic import Field
 
 from mcpkit import (
     Answer,
-    Audio,
     Context,
     Elicit,
     ElicitUrl,
     RegistrationError,
     ResourceLink,
     Sample,
-    ToolError,
     user,
 )
-from mcpkit.common.errors import InputRequired
-from mcpkit.middleware import CallNext, Request, Result
-from mcpkit.testing import connect
 from tests.helpers.elicitation import REVISIONS, ScriptedAnswers, call_tool, make_server
 
 pytestmark = pytest.mark.anyio
@@ -49,7 +43,6 @@ def clock() -> str:
 
 
 LONG_KEY = "key must be a string of 1 to 100 characters"
-ANY: Any = None  # mistakes of authors have no types
 INVALID: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "value for a type": (
         lambda: Elicit("Which city?", City("Rome")),  # type: ignore[call-overload]
@@ -139,26 +132,6 @@ def test_question_constructor_invalid_argument_raises() -> None:
     assert not faults
 
 
-TOOL_RESULT: Any = {"role": "user", "content": [{"type": "tool_result", "toolUseId": "1", "content": []}]}
-
-
-@pytest.mark.parametrize(
-    ("message", "revision", "kind"),
-    [
-        (user(Audio(data=b"la", mime_type="audio/wav")), "2024-11-05", "audio"),
-        (TOOL_RESULT, "2025-06-18", "tool_result"),
-    ],
-)
-async def test_sample_content_that_the_revision_lacks_is_named(
-    message: Any, revision: str, kind: str
-) -> None:
-    async def sample(ctx: Context) -> str:
-        return (await ctx.sample([message], max_tokens=5)).text
-
-    text = await call_tool(make_server(sample), ScriptedAnswers(), revision)
-    assert text == f"error: The client cannot be asked this: revision {revision} has no {kind} in sampling"
-
-
 PATTERN = "revision 2026-07-28 has no `pattern` for a text"
 CHOICE = "revision 2025-06-18 has no multiple choice"
 
@@ -217,18 +190,6 @@ async def test_ask_without_questions_names_what_it_takes(revision: str, problem:
     assert text == f"ctx.ask takes questions, not {problem}"
 
 
-async def test_sync_ask_without_questions_names_what_it_takes() -> None:
-    def ask(ctx: Context) -> str:
-        try:
-            ctx.sync.ask("A?")  # type: ignore[arg-type]
-        except TypeError as error:
-            return str(error)
-        return ""
-
-    text = await call_tool(make_server(ask), ScriptedAnswers(), "2026-07-28")
-    assert text.startswith("ctx.ask takes questions, not a str: write ctx.ask(Elicit('A?', bool))")
-
-
 async def is_paid() -> bool:
     return True
 
@@ -248,24 +209,6 @@ async def test_elicit_url_done_must_be_a_function(revision: str, make: Callable[
         f"done= takes a function that says whether it is done, not {kind}: write done=is_paid, or done=lambda: ..."
     )
     assert answers.requests == []
-
-
-async def test_input_required_that_is_caught_explains_itself() -> None:
-    caught: list[BaseException] = []
-
-    async def ask(ctx: Context) -> str:
-        question = asyncio.ensure_future(ctx.elicit("Whom?", str))
-        await asyncio.wait([question])
-        error = question.exception()
-        assert error is not None
-        caught.append(error)
-        raise error
-
-    async with connect(make_server(ask), capabilities={"elicitation": {}}) as client:
-        result = await client.request("tools/call", {"name": "ask", "arguments": {}})
-    assert result["resultType"] == "input_required"
-    assert isinstance(caught[0], InputRequired)
-    assert "let this pass" in str(caught[0])
 
 
 # Keys: each is used once in a run of the handler
@@ -330,72 +273,6 @@ async def test_once_key_used_twice_runs_one_function(revision: str, is_concurren
 
     assert await call_tool(make_server(order), ScriptedAnswers(), revision) == ONCE_USED
     assert done == [1]
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_keys_of_questions_and_once_are_apart(revision: str) -> None:
-    async def order(ctx: Context) -> str:
-        # Explicit keys never are those that questions without one get.
-        named = [(await ctx.elicit("Who?", str, key=f"q{n}")).value for n in (1, 2)]
-        names = " ".join(named + [(await ctx.elicit("Who?", str)).value for _ in range(2)])
-        size = (await ctx.elicit("Size?", int, key="order")).value
-        return f"{names} {await ctx.once('order', lambda: 7)} {size}"
-
-    answers = ScriptedAnswers(*[{"value": each} for each in ("a", "b", "c", "d", 1)])
-    assert await call_tool(make_server(order), answers, revision) == "a b c d 7 1"
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_keys_are_free_again_when_a_middleware_repeats_the_call(revision: str) -> None:
-    runs: list[str] = []
-
-    async def name(ctx: Context) -> str:
-        who = (await ctx.elicit("Who?", str, key="who")).value
-        await ctx.once("order", lambda: 7)
-        runs.append(who)
-        if len(runs) == 1:
-            raise ToolError("not yet")
-        return who
-
-    server = make_server(name)
-
-    @server.middleware("tools/call")
-    async def twice(request: Request, call_next: CallNext) -> Result:
-        result = await call_next(request)
-        return await call_next(request) if result.get("isError") else result
-
-    assert await call_tool(server, ScriptedAnswers({"value": "Ada"}, {"value": "Ada"}), revision) == "Ada"
-    assert runs == ["Ada", "Ada"]
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_once_function_that_failed_may_be_repeated_under_its_key(revision: str, is_async: bool) -> None:
-    tries: list[int] = []
-
-    def place() -> int:
-        tries.append(1)
-        if len(tries) < 3:
-            raise OSError("no connection")
-        return len(tries)
-
-    async def order(ctx: Context) -> str:
-        number = None
-        while number is None:
-            with contextlib.suppress(OSError):
-                number = await ctx.once("order", place)
-        return f"{number} {(await ctx.elicit('Size?', int)).value}"
-
-    def order_in_thread(ctx: Context) -> str:
-        number = None
-        while number is None:
-            with contextlib.suppress(OSError):
-                number = ctx.sync.once("order", place)
-        return f"{number} {ctx.sync.elicit('Size?', int).value}"
-
-    server = make_server(order if is_async else order_in_thread)
-    assert await call_tool(server, ScriptedAnswers({"value": 4}), revision) == "3 4"
-    assert len(tries) == 3
 
 
 # Values of `ctx.once`: those that come back in a later round as they are

@@ -10,7 +10,7 @@ import pytest
 
 from mcpkit import Context, Server
 from mcpkit.testing import connect
-from tests.helpers.waiting import LoopClock, over
+from tests.helpers.waiting import LoopClock
 
 pytestmark = pytest.mark.anyio
 
@@ -72,49 +72,3 @@ async def test_others_run_every_ten_milliseconds_of_work(way: str, is_asked: boo
         await client.call("work", progress=(lambda *report: None) if is_asked else None)
     assert len(seen) == ITEMS
     assert all(later > now for now, later in zip(seen, seen[3:], strict=False))
-
-
-@WAYS
-async def test_reports_in_quick_succession_take_no_turns(way: str) -> None:
-    server = Server("s")
-    loop = asyncio.get_running_loop()
-    seen: list[float] = []
-
-    @server.tool
-    async def work(ctx: Context) -> None:
-        turns, begun = Turns(), loop.time()
-        async for _ in reported(ctx, way):
-            pass
-        seen.append(turns.count - (loop.time() - begun) / 0.01)
-        turns.stop()
-
-    async with connect(server) as client:
-        await client.call("work")
-    assert seen[0] < 3
-
-
-@ERAS
-@WAYS
-async def test_it_can_be_cancelled(way: str, revision: str) -> None:
-    server, clock, started, ended = Server("s"), LoopClock(), asyncio.Event(), asyncio.Event()
-    done: list[int] = []
-
-    @server.tool
-    async def work(ctx: Context) -> str:
-        started.set()
-        await asyncio.sleep(0)
-        try:
-            async for _ in reported(ctx, way):
-                done.append(1)
-                clock.ahead += 0.006
-        finally:
-            ended.set()
-        return "done"
-
-    async with connect(server, revision=revision) as client:
-        call = asyncio.create_task(client.call("work", progress=lambda *report: None))
-        await started.wait()
-        await over(call)
-        assert call.cancelled()
-        await asyncio.wait_for(ended.wait(), 10)
-    assert len(done) < ITEMS

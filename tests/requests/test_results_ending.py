@@ -47,33 +47,6 @@ async def test_what_yields_slowly_holds_nobody_and_ends_with_its_time(server: Se
         assert await asyncio.to_thread(ended.wait, 10)  # nobody waits for the other lines
 
 
-@ERAS
-async def test_what_yields_slowly_can_be_cancelled(server: Server, revision: str) -> None:
-    started, may_go_on, ended = asyncio.Event(), threading.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-
-    @server.tool
-    async def slow() -> Any:
-        def lines() -> Iterator[str]:
-            try:
-                loop.call_soon_threadsafe(started.set)
-                may_go_on.wait(10)
-                for number in count():
-                    yield str(number)
-            finally:
-                ended.set()
-
-        return lines()
-
-    async with connect(server, revision=revision) as client:
-        call = asyncio.create_task(client.call("slow"))
-        await started.wait()
-        await over(call)
-        assert call.cancelled()
-        may_go_on.set()
-        assert await asyncio.to_thread(ended.wait, 10)
-
-
 @pytest.mark.parametrize("way", ["async", "thread", "loop", "async generator"])
 async def test_what_never_ends_is_refused(way: str, server: Server, caplog: pytest.LogCaptureFixture) -> None:
     async def asynchronous() -> Any:
@@ -96,15 +69,6 @@ async def test_what_never_ends_is_refused(way: str, server: Server, caplog: pyte
     async with connect(server) as client:
         assert (await client.call("f")).is_error
     assert "more than 100,000 items; is it endless?" in caplog.text
-
-
-async def test_an_iterator_may_have_as_many_items_as_that(server: Server) -> None:
-    @server.tool
-    def numbers() -> Any:
-        return iter(range(100_000))
-
-    async with connect(server) as client:
-        assert len((await client.call("numbers")).structured) == 100_000
 
 
 # Async generators
@@ -170,19 +134,3 @@ async def test_an_async_generator_is_closed(
         else:
             assert (await call).is_error
         await asyncio.wait_for(closed.wait(), 10)
-
-
-async def test_an_async_generator_that_never_waits_lets_others_run(server: Server) -> None:
-    turns: list[None] = []
-
-    @server.tool
-    async def lines():  # type: ignore[no-untyped-def]
-        while not turns:
-            yield "line"
-
-    async with connect(server) as client:
-        call = asyncio.create_task(client.call("lines"))
-        while not call.done():
-            await asyncio.sleep(0)
-            turns.append(None)
-        assert not (await call).is_error

@@ -48,24 +48,6 @@ def test_one_client_has_half_of_the_places(limit: int) -> None:
     assert limit == 1 or shares.has_room(limit, "ada")
 
 
-@given(st.integers(1, 100), st.lists(st.tuples(CALLERS, st.integers(1, 60))))
-def test_so_it_is_with_more_than_one_at_a_time(limit: int, wanted: list[tuple[str | None, int]]) -> None:
-    shares = Shares()
-    held: list[tuple[str | None, int]] = []
-    for caller, amount in wanted:
-        own = 0 if caller is None else sum(size for other, size in held if other == caller)
-        others = sum(size for other, size in held) - own
-        fits = others + own + amount <= limit - own
-        assert shares.has_room(limit, caller, amount) == fits
-        if fits:
-            shares.take(caller, amount)
-            held.append((caller, amount))
-            assert shares.taken == others + own + amount
-    for caller, amount in held:
-        shares.give_back(caller, amount)
-    assert (shares.taken, shares._taken_by) == (0, {})
-
-
 GUESTS = [Anonymous(name) for name in ("one", "two", "three")]
 
 
@@ -98,19 +80,6 @@ def test_those_who_are_anonymous_are_one_client(
     for caller, count in held.items():
         shares.give_back(caller, count) if count else None
     assert (shares.taken, shares._taken_by) == (0, {})
-
-
-@given(st.integers(4, 200))
-def test_they_leave_half_and_one_of_them_half_of_theirs(limit: int) -> None:
-    shares = Shares()
-    while shares.has_room(limit, GUESTS[0]):
-        shares.take(GUESTS[0])
-    assert limit // 4 <= shares.taken <= limit // 4 + 1
-    for guest in GUESTS * limit:
-        if shares.has_room(limit, guest):
-            shares.take(guest)
-    assert shares.taken <= (limit + 1) // 2
-    assert shares.has_room(limit, "ada")
 
 
 def test_whose_place_is_given_to_whom() -> None:

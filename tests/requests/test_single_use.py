@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-from base64 import urlsafe_b64decode
 from typing import Any
 
 import pytest
 
-from mcpkit import Context, Memory, ProtocolError, RegistrationError, Server
-from mcpkit.middleware import CallNext, Request, Result
+from mcpkit import Context, Memory, ProtocolError, Server
 from mcpkit.testing import connect
 from tests.helpers.clock import Clock
 from tests.helpers.elicitation import REVISIONS
@@ -122,19 +119,6 @@ async def test_single_use_call_may_have_several_rounds(revision: str) -> None:
             assert (await client.call("order")).text == "5 7"
 
 
-async def test_state_with_equal_content_is_used_up_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    shop = Shop()
-    monkeypatch.setattr("time.time", lambda: 1e9)
-    entries = {"size": {"action": "accept", "content": {"value": "large"}}}
-    states = [await shop.state()]
-    for _ in range(2):
-        states.append((await shop.round(state=states[-1], inputResponses=entries))["requestState"])
-    assert (await shop.round(state=states[-1]))["resultType"] == "complete"
-    for state in states:
-        with pytest.raises(ProtocolError, match="used already"):
-            await shop.round(state=state)
-
-
 async def test_state_of_a_refused_request_is_not_used_up() -> None:
     shop = Shop()
     server = shop.server
@@ -162,53 +146,6 @@ async def test_state_of_a_refused_request_is_not_used_up() -> None:
         assert (await able.request("tools/call", call))["content"][0]["text"] == "7"
 
 
-@pytest.mark.parametrize("ending", ["fails", "is cancelled"])
-async def test_state_is_used_up_when_the_handler_fails(ending: str) -> None:
-    server = Server("shop", secret=SECRET)
-    runs = 0
-    reached = asyncio.Event()
-
-    @server.tool(single_use=True)
-    async def order(ctx: Context) -> str:
-        await ctx.elicit("Size?", int, key="size")
-        nonlocal runs
-        runs += 1
-        reached.set()
-        if ending == "fails":
-            raise LookupError
-        await asyncio.Event().wait()
-        return ""
-
-    method, params = REQUESTS["tool"]
-    async with connect(server, capabilities={"elicitation": {}}) as client:
-        state = (await client.request(method, params))["requestState"]
-        params = {**params, "inputResponses": RESPONSES, "requestState": state}
-        call = asyncio.ensure_future(client.request(method, params))
-        await reached.wait()
-        if ending == "fails":
-            assert (await call)["isError"]
-        else:
-            call.cancel()
-        with pytest.raises(ProtocolError, match="used already"):
-            await client.request(method, params)
-    assert runs == 1
-
-
-async def test_state_is_claimed_once_when_a_middleware_repeats_the_call() -> None:
-    shop = Shop()
-
-    @shop.server.middleware
-    async def twice(request: Request, call_next: CallNext) -> Result:
-        await call_next(request)
-        return await call_next(request)
-
-    state = await shop.state()
-    assert (await shop.round(state=state))["content"][0]["text"] == "size 7"
-    assert shop.sold == [7, 7]
-    with pytest.raises(ProtocolError, match="used already"):
-        await shop.round(state=state)
-
-
 async def test_state_in_concurrent_requests_is_accepted_once() -> None:
     shop = Shop(shared=RecordingMemory(expected=5))
     state = await shop.state()
@@ -216,26 +153,6 @@ async def test_state_in_concurrent_requests_is_accepted_once() -> None:
     refused = [each for each in outcomes if isinstance(each, ProtocolError)]
     assert [each.message for each in refused] == [USED] * 4
     assert shop.sold == [7]
-
-
-async def test_state_is_claimed_by_its_digest_for_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = RecordingMemory()
-    shop = Shop(shared=store, question_timeout=100)
-    clock = Clock()
-    monkeypatch.setattr("time.time", clock)
-    state = await shop.state()
-    clock.now += 30
-    await shop.round(state=state)
-    digest = hashlib.sha256(state.encode()).hexdigest()
-    expected = [(f"shop/requestState/{digest}", 70 + 300)]
-    assert store.claims == expected
-    assert b"internal" not in urlsafe_b64decode(state)
-    await shop.state()
-    await shop.round(inputResponses=RESPONSES)
-    await shop.round(inputResponses=RESPONSES, requestState=None)
-    plain = Shop(single_use=False, shared=store)
-    await plain.round(state=await plain.state())
-    assert store.claims == expected
 
 
 async def test_state_is_refused_as_long_as_it_has_not_expired(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,41 +191,3 @@ async def test_state_is_accepted_once_by_servers_with_a_shared_store() -> None:
         with pytest.raises(ProtocolError, match="used already"):
             await shop.round(state=state)
     assert (first.sold, second.sold) == ([], [7])
-
-
-async def test_state_without_a_shared_store_is_accepted_by_its_process(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    first, second = Shop(), Shop()
-    state = await first.state()
-    with caplog.at_level(logging.WARNING, "mcpkit"), pytest.raises(ProtocolError) as error:
-        await second.round(state=state)
-    assert error.value.code == -32602
-    assert "this process cannot tell whether it has been used. Make the request again" in error.value.message
-    assert "Server(shared=...)" in caplog.text
-    await first.round(state=state)
-    assert (first.sold, second.sold) == ([7], [])
-    plain, other = Shop(single_use=False), Shop(single_use=False)
-    await other.round(state=await plain.state())
-    assert other.sold == [7]
-
-
-def test_single_use_must_be_a_boolean() -> None:
-    async def order() -> str:
-        return ""
-
-    for single_use in (1, None, "yes"):
-        with pytest.raises(RegistrationError, match="single_use is True or False"):
-            Server("shop").tool(order, single_use=single_use)  # type: ignore[call-overload]
-
-
-async def test_single_use_holds_for_an_included_server() -> None:
-    outer = Server("mall", secret=SECRET)
-    outer.include(Shop().server, prefix="shop")
-    method, params = "tools/call", {"name": "shop_order", "arguments": {}}
-    async with connect(outer, capabilities={"elicitation": {}}) as client:
-        state = (await client.request(method, params))["requestState"]
-        params = {**params, "inputResponses": RESPONSES, "requestState": state}
-        await client.request(method, params)
-        with pytest.raises(ProtocolError, match="used already"):
-            await client.request(method, params)

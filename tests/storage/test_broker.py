@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpkit import Memory, Redis, Sqlite
+from mcpkit import Memory, Sqlite
 from tests.helpers.clock import Clock
 from tests.helpers.engines import (
     THREADS,
@@ -43,21 +43,6 @@ def test_read_returns_a_read_only_snapshot(engine):
         before["level"] = "error"
 
 
-def test_write_copies_the_fields(engine):
-    fields = {"level": "info"}
-    write(engine, "a", fields)
-    fields["level"] = "debug"
-    assert read(engine, "a") == {"level": "info"}
-
-
-def test_claims_and_records_have_separate_keys(engine):
-    write(engine, "record", {"level": "info"})
-    assert claim(engine, "a")
-    assert claim(engine, "b")
-    assert read(engine, "a") == {}
-    assert read(engine, "record") == {"level": "info"}
-
-
 # Topics
 
 
@@ -88,36 +73,6 @@ def test_listener_receives_only_messages_published_while_subscribed(engine):
     done(engine.publish("changes", "never"))
     eventually(lambda: "never" in others)
     assert messages == ["once"]
-
-
-@pytest.mark.slow
-def test_listener_that_receives_all_messages_is_not_notified_of_a_gap(engine):
-    for turn in range(2):
-        messages: list[str] = []
-        leave = engine.subscribe("changes", messages.append, lambda: pytest.fail("it has heard all"))
-        done(engine.listening())
-        published = [f"{turn}/{number}" for number in range(300)]
-        for message in published:
-            done(engine.publish("changes", message))
-        eventually(lambda: len(messages) == 300)
-        assert messages == published
-        leave()
-        done(engine.publish("changes", "nobody listens"))
-
-
-def test_listener_may_unsubscribe_and_subscribe_while_called(engine):
-    messages: list[str] = []
-
-    def once(message: str) -> None:
-        leave()
-        messages.append(message)
-        engine.subscribe("changes", messages.append)
-
-    leave = engine.subscribe("changes", once)
-    done(engine.publish("changes", "a"))
-    eventually(lambda: messages == ["a"])
-    done(engine.publish("changes", "b"))
-    eventually(lambda: messages == ["a", "b"])
 
 
 def test_failing_listener_is_logged_and_others_receive_the_message(engine, caplog):
@@ -184,7 +139,7 @@ class Model:
         )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
 def test_records_and_claims_agree_with_a_model(
     engine_name: str, steps: list[Any], tmp_path_factory: pytest.TempPathFactory
@@ -213,18 +168,6 @@ def turns(engine: Engine) -> int:
 
 
 @pytest.mark.usefixtures("frequent_switches")
-def test_concurrent_writes_of_one_key_lose_no_field(engine, turns):
-
-    def work(number: int) -> None:
-        for turn in range(turns):
-            write(engine, "a", {f"{number}": str(turn), f"{number}-{turn % 5}": "x"})
-            assert read(engine, "a")[f"{number}"] == str(turn)
-
-    in_threads(work)
-    assert len(read(engine, "a")) == THREADS * 6
-
-
-@pytest.mark.usefixtures("frequent_switches")
 def test_concurrent_claims_succeed_once(engine, turns):
     won: list[int] = []
 
@@ -235,25 +178,6 @@ def test_concurrent_claims_succeed_once(engine, turns):
 
     in_threads(work)
     assert sorted(won) == list(range(turns))
-
-
-@pytest.mark.usefixtures("frequent_switches")
-def test_concurrent_publish_and_subscribe_loses_no_message(engine, turns):
-    messages: list[str] = []
-    engine.subscribe("changes", messages.append)
-
-    def work(number: int) -> None:
-        for turn in range(turns):
-            leave = engine.subscribe("changes", lambda _: None)
-            done(engine.publish("changes", f"{number} {turn}"))
-            leave()
-
-    in_threads(work)
-    eventually(lambda: len(messages) == THREADS * turns)
-    for number in range(THREADS):
-        own_messages = [message for message in messages if message.startswith(f"{number} ")]
-        assert own_messages == [f"{number} {turn}" for turn in range(turns)]
-    assert len(messages) == THREADS * turns
 
 
 # Rate-limit buckets
@@ -288,38 +212,6 @@ def test_spend_takes_the_whole_cost_or_nothing(engine, clock: Clock):
     assert spend(engine, cost=2) == pytest.approx(2, abs=0.01)
     assert spend(engine, cost=1) == 0.0
     assert spend(engine, cost=3) == pytest.approx(6, abs=0.01)
-
-
-@pytest.mark.parametrize("every", [1e-3, 1 / 3, 10])
-def test_spend_at_the_rate_is_never_refused(engine, clock: Clock, every: float):
-    if not isinstance(engine, Redis):  # whose clock is there already
-        clock.now = 1.8e9  # floating point is less exact there
-    for _ in range(100):
-        assert spend(engine, every=every, burst=1) == 0.0
-        clock.now += every
-
-
-@pytest.mark.slow
-def test_spend_in_the_long_run_allows_the_rate(engine, clock: Clock):
-    taken = 0
-    for _ in range(400):
-        taken += spend(engine, every=1, burst=5) == 0.0
-        clock.now += 0.0999
-    assert taken in {5 + 39, 5 + 40}
-
-
-def test_spend_after_the_clock_moved_back_waits_one_interval(engine, clock: Clock):
-    spend(engine)
-    clock.now -= 86_400
-    assert spend(engine) <= 2.01
-    clock.now += 2
-    assert spend(engine) == 0.0
-
-
-def test_spend_with_a_smaller_bucket_waits_no_longer_than_its_interval(engine, clock: Clock):
-    for _ in range(100):
-        spend(engine, every=60, burst=100)
-    assert spend(engine, every=2, burst=3) <= 2.01
 
 
 @pytest.mark.slow

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hmac
-import os
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -61,11 +59,6 @@ def test_verify_refuses_another_purpose_data_secret_or_server(purpose, data, sec
     assert not Keys(secret, name).verify(purpose, data, mac)
 
 
-def test_sign_separates_purpose_and_server_name():
-    assert Keys(NEW, "b").sign("a", b"data") != Keys(NEW, "").sign("ab", b"data")
-    assert Keys(NEW, "ab").sign("", b"data") != Keys(NEW, "b").sign("a", b"data")
-
-
 def test_verify_accepts_earlier_secrets_of_the_list():
     old, both, new = Keys(OLD, "weather"), Keys([NEW, OLD], "weather"), Keys(NEW, "weather")
     assert both.verify("session", b"data", old.sign("session", b"data"))
@@ -102,12 +95,6 @@ def test_decrypt_refuses_data_with_one_bit_changed(data, draw):
     assert keys.decrypt("state", bytes(packed)) is None
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.binary(max_size=60))
-def test_decrypt_refuses_arbitrary_data(data):
-    assert Keys(NEW, "weather").decrypt("state", data) is None
-
-
 @pytest.mark.parametrize(
     ("purpose", "secret", "name"),
     [
@@ -135,18 +122,6 @@ def test_decrypt_accepts_earlier_secrets_of_the_list():
     assert new.decrypt("state", old.encrypt("state", b"data")) is None
 
 
-def test_keys_may_be_used_by_several_threads():
-    keys = Keys([NEW, OLD], "weather")
-
-    def work(number: int) -> bool:
-        purpose, data = f"purpose {number % 10}", b"%d" % number
-        mac = keys.sign(purpose, data)
-        return keys.verify(purpose, data, mac) and keys.decrypt(purpose, keys.encrypt(purpose, data)) == data
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(work, range(400)))
-
-
 # Secrets
 
 
@@ -155,45 +130,11 @@ def test_secret_is_taken_from_the_environment(monkeypatch):
     assert Keys(None, "weather").sign("session", b"") == Keys(NEW, "weather").sign("session", b"")
 
 
-def test_secret_argument_overrides_the_environment(monkeypatch):
-    monkeypatch.setenv("MCPKIT_SECRET", OLD)
-    assert Keys(NEW, "weather").sign("session", b"") != Keys(None, "weather").sign("session", b"")
-
-
 @pytest.mark.parametrize("secret", ["", b"hunter2hunter2", [NEW, "hunter2hunter2"], []])
 def test_short_secret_is_refused(secret):
     with pytest.raises(ValueError, match=r"^secret= .*secrets\.token_urlsafe\(32\)") as error:
         Keys(secret, "weather")
     assert "hunter2" not in "".join(traceback.format_exception_only(error.value))
-
-
-@pytest.mark.parametrize("value", ["", "hunter2hunter2"])
-def test_short_secret_in_the_environment_is_refused(monkeypatch, value):
-    monkeypatch.setenv("MCPKIT_SECRET", value)
-    with pytest.raises(ValueError, match=r"^MCPKIT_SECRET must have at least 16 bytes") as error:
-        Keys(None, "weather")
-    assert "hunter2" not in str(error.value)
-
-
-@pytest.mark.parametrize("secret", [[NEW, 1234567], [bytearray(b"hunter2hunter2hunter2")]])
-def test_secret_of_another_type_is_refused(secret):
-    with pytest.raises(TypeError, match="must be str or bytes") as error:
-        Keys(secret, "weather")
-    assert "hunter2" not in str(error.value)
-    assert "1234567" not in str(error.value)
-
-
-def test_secret_length_is_counted_in_bytes():
-    assert Keys("ä" * 8, "weather").sign("session", b"") == Keys(("ä" * 8).encode(), "weather").sign(
-        "session", b""
-    )
-
-
-def test_secret_may_be_any_text_or_bytes(monkeypatch):
-    assert Keys("\ud800" * 16, "\ud800").sign("session", b"")
-    if os.supports_bytes_environ:
-        monkeypatch.setitem(os.environb, b"MCPKIT_SECRET", b"\xff" * 16)
-        assert Keys(None, "weather").sign("session", b"")
 
 
 def test_repr_hides_the_secret():

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcpkit import Context, Extension, Memory, Server
-from mcpkit.testing import Client, connect
+from mcpkit import Memory, Server
 from tests.helpers.clock import Clock
 from tests.helpers.engines import delete, finished, put, write
 
@@ -31,28 +29,6 @@ def test_memory_coroutines_never_suspend() -> None:
     assert finished(listed(memory)) == [("a", (b"1", version))]
     assert finished(memory.get("a")) == (b"1", version)
     assert finished(memory.delete("a", version=version))
-
-
-def test_memory_home_is_unique():
-    homes = {Memory().home for _ in range(50)}
-    assert len(homes) == 50
-    assert all(home.isascii() and len(home) <= 64 for home in homes)
-    broker = Memory()
-    assert broker.home == broker.home
-
-
-def test_unsubscribe_during_any_other_call_does_not_deadlock():
-    broker = Memory()
-    leave = broker.subscribe("changes", lambda _: pytest.fail("it has left"))
-
-    def collect_garbage() -> float:
-        leave()
-        return 0.0
-
-    finished(Memory(collect_garbage).write("a", {"level": "info"}, 1))
-    broker._records._clock = collect_garbage
-    finished(broker.write("a", {"level": "info"}, 60))
-    finished(broker.publish("changes", "a"))
 
 
 @pytest.fixture
@@ -88,35 +64,6 @@ def test_expired_values_are_freed_by_the_next_call(clock: Clock, write: str) -> 
         tracemalloc.stop()
     assert full > 8_000_000
     assert left < 100_000
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[Client]:
-    inner = Server("inner")
-    notes = Extension("com.example/notes")
-
-    @inner.tool
-    async def note(text: str, ctx: Context) -> bool:
-        return await ctx.store.put("outer/note", text.encode(), version=None, ttl=60) is not None
-
-    @notes.tool
-    async def read(ctx: Context) -> str:
-        stored = await ctx.store.get("outer/note")
-        return "nothing" if stored is None else stored.value.decode()
-
-    outer = Server("outer", shared=Memory())
-    outer.include(inner)
-    outer.include(notes)
-    async with connect(outer) as connected:
-        yield connected
-
-
-@pytest.mark.anyio
-async def test_context_store_is_shared_by_included_servers(client: Client) -> None:
-    assert (await client.call("read")).text == "nothing"
-    assert (await client.call("note", {"text": "ä" * 500_000})).text == "true"
-    assert (await client.call("note", {"text": "other"})).text == "false"
-    assert (await client.call("read")).text == "ä" * 500_000
 
 
 # Server(shared=)

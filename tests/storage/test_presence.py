@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from mcpkit import Memory
-from mcpkit.state.presence import _FORGOTTEN, MISSED, Presence
+from mcpkit.state.presence import MISSED, Presence
 from tests.helpers.engines import done
 from tests.helpers.waiting import over, until
 
@@ -33,14 +33,6 @@ def beat(*members: Presence, times: int = 1) -> None:
 @pytest.fixture
 def engine() -> Memory:
     return Memory()
-
-
-def test_single_process_counts_itself(engine):
-    alone = Presence(engine, "s", "a")
-    assert alone.count() == 1
-    beat(alone, times=MISSED)
-    assert alone.count() == 1
-    assert not alone.is_gone("a")
 
 
 def test_process_without_heartbeat_is_gone_after_several_beats(processes):
@@ -74,30 +66,6 @@ def test_new_process_waits_before_it_reports_others_as_gone(engine):
     assert new.is_gone("old")
 
 
-def test_unknown_process_is_gone_after_several_beats(processes):
-    one = processes[0]
-    assert not one.is_gone("nobody")
-    beat(one, times=MISSED)
-    assert one.is_gone("nobody")
-
-
-def test_lost_record_reports_no_process_as_gone(engine, processes):
-    one, two, three = processes
-    beat(one, two, times=MISSED - 1)
-    done(engine.erase("s/presence"))
-    beat(one, two, times=MISSED - 1)
-    assert not one.is_gone("c")
-    beat(three, one)
-    assert one.count() == 3
-
-
-def test_record_drops_processes_that_are_gone(engine, processes):
-    one, two, _ = processes
-    beat(one, two, times=_FORGOTTEN)
-    assert set(done(engine.read("s/presence"))) == {"a", "b"}
-    assert one.count() == 2
-
-
 class FailingStore(Memory):
     """A store that can be present to fail."""
 
@@ -129,12 +97,3 @@ async def test_failing_store_reports_no_process_as_gone_and_is_logged_once(
     await until(lambda: here.is_gone("b"))
     await here.leave()
     await over(tasks[0])
-
-
-def test_process_that_resumes_is_present_again(processes):
-    one, _, three = processes
-    beat(one, times=MISSED)
-    assert one.is_gone("c")
-    beat(three)
-    beat(one)
-    assert not one.is_gone("c")

@@ -78,18 +78,6 @@ async def test_get_of_a_record_that_does_not_decrypt_fails_and_keeps_it(store: M
     assert await stored_values(store) == before
 
 
-async def test_items_lists_readable_records_by_prefix(store: Memory) -> None:
-    grants = sealed_with(store, OLD)
-    for key in ("ada-1", "ada-2", "bob-1"):
-        await grants.put(key, {"key": key}, version=None, ttl=60)
-    await sealed_with(store, OLD, prefix="answered").put("ada-3", {}, version=None, ttl=60)
-    await sealed_with(store, NEW).put("ada-4", {"key": "unreadable"}, version=None, ttl=60)
-    found = [
-        record["key"] async for record in sealed_with(store, "another secret of them", OLD).items("ada-")
-    ]
-    assert sorted(found) == ["ada-1", "ada-2"]
-
-
 # Rotation
 
 
@@ -103,38 +91,6 @@ async def test_get_encrypts_the_record_with_the_newest_secret(store: Memory) -> 
     assert await both.get("a") == found
     assert await sealed_with(store, NEW).get("a") == found
     assert await sealed_with(store, NEW).unreadable() == 0
-
-
-async def test_reencryption_keeps_the_expiry(store: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    await sealed_with(store, OLD).put("a", RECORD, version=None, ttl=1000)
-    ttls = []
-    put = store.put
-
-    async def noting(key: str, value: bytes, *, version: str | None, ttl: float) -> str | None:
-        ttls.append(ttl)
-        return await put(key, value, version=version, ttl=ttl)
-
-    monkeypatch.setattr(store, "put", noting)
-    await sealed_with(store, NEW, OLD).get("a")
-    assert 990 < ttls[0] <= 1000
-
-
-async def test_reencryption_keeps_a_concurrent_change(store: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    await sealed_with(store, OLD).put("a", RECORD, version=None, ttl=60)
-    put, other = store.put, sealed_with(store, OLD)
-
-    async def slow(key: str, value: bytes, *, version: str | None, ttl: float) -> str | None:
-        monkeypatch.setattr(store, "put", put)
-        found = await other.get("a")
-        assert found is not None
-        assert await other.put("a", {"n": 2}, version=found[1], ttl=60) is not None
-        return await put(key, value, version=version, ttl=ttl)
-
-    monkeypatch.setattr(store, "put", slow)
-    found = await sealed_with(store, NEW, OLD).get("a")
-    assert found is not None
-    assert found[0] == {"n": 2}
-    assert await sealed_with(store, NEW).get("a") == found
 
 
 # Formats
@@ -156,28 +112,7 @@ async def test_get_of_a_later_format_fails_and_keeps_the_record(
     assert await stored_values(store) == before
 
 
-async def test_get_writes_an_earlier_format_again(store: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    await sealed_with(store, NEW).put("a", RECORD, version=None, ttl=60)
-    monkeypatch.setattr(sealed, "_FORMAT", 2)
-    found = await sealed_with(store, NEW).get("a")
-    assert found is not None
-    assert found[0] == RECORD
-    assert (await stored_values(store))["notes/sealed/grants/a"].value[0] == 2
-    assert await sealed_with(store, NEW).get("a") == found
-
-
 # Start-up
-
-
-async def test_unreadable_counts_records_of_other_secrets(store: Memory) -> None:
-    for number in range(40):
-        await sealed_with(store, OLD if number % 4 else NEW).put(str(number), RECORD, version=None, ttl=60)
-    await sealed_with(store, OLD, name="other").put("a", RECORD, version=None, ttl=60)
-    await sealed_with(store, OLD, prefix="grants/of/others").put("a", RECORD, version=None, ttl=60)
-    await sealed_with(store, OLD, prefix="clients").put("a", RECORD, version=None, ttl=60)
-    assert await sealed_with(store, NEW).unreadable() == 31
-    assert await sealed_with(store, NEW, OLD).unreadable() == 0
-    assert await sealed_with(store, NEW, prefix="clients").unreadable() == 1
 
 
 async def test_server_start_logs_unreadable_records_once(
@@ -200,15 +135,3 @@ async def test_server_start_logs_unreadable_records_once(
     assert "1 records of Sqlite(" in caplog.text
     assert "later version of mcpkit" in caplog.text
     assert OLD not in caplog.text
-
-
-async def test_get_returns_the_record_if_reencryption_fails(
-    store: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = await sealed_with(store, OLD).put("a", RECORD, version=None, ttl=60)
-
-    async def refuse(*_: object, **__: object) -> None:
-        raise PermissionError("it is read-only")
-
-    monkeypatch.setattr(store, "put", refuse)
-    assert await sealed_with(store, NEW, OLD).get("a") == (RECORD, first)

@@ -15,7 +15,6 @@ import pytest
 
 from mcpkit import Sqlite
 from mcpkit.state import database, disks, tables
-from mcpkit.state.disks import network_of
 from tests.helpers.engines import done
 from tests.helpers.waiting import until
 
@@ -112,25 +111,6 @@ async def test_replaced_file_is_opened_anew(shared: Sqlite, path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_write_ahead_log_is_truncated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = path.with_name("shared.db-wal")
-    monkeypatch.setattr(database, "_LARGE", 5_000_000)
-    with closing(Sqlite(path)) as shared, closing(sqlite3.connect(path, isolation_level=None)) as other:
-        await shared.write("a", {"x": "1"}, 60)
-        other.execute("BEGIN")
-        other.execute("SELECT * FROM records").fetchall()  # as long as somebody reads, the log has to stay
-        for number in range(10):
-            await shared.put(str(number), VALUE, version=None, ttl=60)
-        other.execute("ROLLBACK")
-        assert log.stat().st_size > 10_000_000
-        monkeypatch.setattr(database, "_HOUSEKEEPING", 0)
-        await shared.write("a", {"x": "2"}, 60)
-        await shared.write("a", {"x": "3"}, 60)
-        assert log.stat().st_size < 1_000_000
-        assert await shared.get("9") is not None
-
-
-@pytest.mark.anyio
 async def test_earlier_format_is_migrated_and_later_format_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,17 +129,6 @@ async def test_earlier_format_is_migrated_and_later_format_refused(
         assert file.execute("PRAGMA user_version").fetchone() == (len(tables._STEPS) + 1,)
     with closing(Sqlite(path)) as older, pytest.raises(OSError, match="later version"):
         await older.read("a")
-
-
-@pytest.mark.anyio
-async def test_concurrent_creation_results_in_one_file(path: Path) -> None:
-    engines = [Sqlite(path) for _ in range(8)]
-    await asyncio.gather(*(each.write(str(number), {"x": "1"}, 60) for number, each in enumerate(engines)))
-    assert len({each.home for each in engines}) == 1
-    for number in range(8):
-        assert await engines[0].read(str(number)) == {"x": "1"}
-    for each in engines:
-        each.close()
 
 
 # Locks
@@ -183,18 +152,6 @@ async def test_read_does_not_wait_for_a_writer(shared: Sqlite, path: Path) -> No
         assert await shared.read("a") == {"x": "1"}
         assert await shared.get("b") == (b"1", small)
         assert await shared.get("a") == (VALUE, version)
-
-
-@pytest.mark.anyio
-async def test_write_that_waits_does_not_block_the_event_loop(shared: Sqlite, path: Path) -> None:
-    await shared.write("a", {"x": "1"}, 60)
-    with locked(path, "IMMEDIATE"):
-        writing = asyncio.ensure_future(shared.write("a", {"x": "2"}, 60))
-        for _ in range(1000):
-            await asyncio.sleep(0)
-        assert not writing.done()
-    await writing
-    assert await shared.read("a") == {"x": "2"}
 
 
 @pytest.mark.anyio
@@ -327,17 +284,6 @@ def network_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="its paths are others")
-def test_network_of_uses_the_nearest_mount(network_disk: Path, tmp_path: Path) -> None:
-    assert network_of(network_disk / "a.db") == "nfs4"
-    assert network_of(network_disk / "folder" / "a.db") == "nfs4"
-    assert network_of(network_disk / "local" / "a.db") is None
-    assert network_of(network_disk / "localised.db") == "nfs4"
-    assert network_of(network_disk.with_name("on the network too") / "a.db") is None
-    (tmp_path / "link").symlink_to(network_disk)
-    assert network_of(tmp_path / "link" / "a.db") == "nfs4"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="its paths are others")
 def test_file_on_a_network_disk_is_refused(network_disk: Path) -> None:
     with closing(Sqlite(network_disk / "shared.db")) as shared:
         for use in (shared.claim("a", 60), shared.read("a"), shared.listening()):
@@ -352,27 +298,3 @@ def test_file_on_a_network_disk_is_refused(network_disk: Path) -> None:
     (network_disk / "local").mkdir()
     with closing(Sqlite(network_disk / "local" / "shared.db")) as shared:
         assert done(shared.claim("a", 60))
-
-
-@pytest.mark.parametrize(("synchronous", "level"), [(None, 1), ("normal", 1), ("full", 2)])
-def test_synchronous_sets_the_pragma(synchronous: str | None, level: int, path: Path) -> None:
-    options = {} if synchronous is None else {"synchronous": synchronous}
-    with closing(Sqlite(path, **options)) as shared:  # type: ignore[arg-type]  # as it is parametrised
-        for _ in range(2):
-            assert done(shared._database.rows("PRAGMA synchronous", ())) == [(level,)]
-            shared.close()
-
-
-@pytest.mark.parametrize("synchronous", ["FULL", "off", 2, None])
-def test_invalid_synchronous_is_refused(synchronous: object, path: Path) -> None:
-    with pytest.raises(ValueError, match="synchronous must be 'normal' or 'full', got"):
-        Sqlite(path, synchronous=synchronous)  # type: ignore[arg-type]  # that is what is tested
-
-
-@pytest.mark.parametrize("kind", ["nfs", "smb3", "fuse.sshfs", "ext4", "fuse.lxcfs"])
-def test_network_of_uses_the_last_mount(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(f"1 0 0:1 / / rw - ext4 a rw\n2 1 0:2 / / rw - {kind} b rw\n")
-    monkeypatch.setattr(disks, "_MOUNTS", mounts)
-    is_local = kind in {"ext4", "tmpfs", "overlay", "fuse.lxcfs"}
-    assert network_of(Path("/a.db").absolute()) == (None if is_local else kind)

@@ -15,29 +15,8 @@ import pytest
 
 from mcpkit import Sqlite
 from mcpkit.state import bulletin, database
-from tests.helpers.clock import Clock
-from tests.helpers.engines import done, eventually, size
+from tests.helpers.engines import done, eventually
 from tests.helpers.waiting import PATIENCE, until
-
-
-def watchers() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name == "mcpkit-sqlite-bus"]
-
-
-@pytest.mark.anyio
-async def test_watcher_thread_runs_only_while_subscribed(shared: Sqlite) -> None:
-    await shared.publish("t", "nobody listens")
-    assert watchers() == []
-    leave = [shared.subscribe("t", lambda _: None) for _ in range(2)]
-    assert watchers() == ["mcpkit-sqlite-bus"]
-    leave.pop()()
-    await shared.publish("t", "a")
-    assert watchers() == ["mcpkit-sqlite-bus"]
-    leave.pop()()
-    await until(lambda: watchers() == [])
-    shared.subscribe("t", lambda _: None)
-    shared.close()
-    assert watchers() == []
 
 
 @pytest.mark.slow
@@ -112,13 +91,6 @@ def blocked(shared: Sqlite) -> Iterator[None]:
         leave()
 
 
-def delete_messages(path: Path) -> None:
-    """Remove the messages, as time does."""
-    with closing(sqlite3.connect(path)) as file:
-        file.execute("DELETE FROM messages")
-        file.commit()
-
-
 def test_slow_listener_is_notified_of_a_gap_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulletin, "_MOST_MESSAGES", 100)
     with closing(Sqlite(path)) as shared, closing(Sqlite(path)) as other:
@@ -139,63 +111,11 @@ def test_slow_listener_is_notified_of_a_gap_once(path: Path, monkeypatch: pytest
         assert second.received == ["missed"]
 
 
-def test_listener_later_than_the_retention_is_notified_of_a_gap(path: Path) -> None:
-    clock = Clock()
-    with closing(Sqlite(path, clock=clock)) as shared, closing(Sqlite(path, clock=clock)) as other:
-        listener = Listener(shared)
-        with blocked(shared):
-            done(other.publish("t", "lost"))
-            clock.now += 30
-            size(other)
-        eventually(listener.has_received("missed"))
-        done(other.publish("t", "messages"))
-        eventually(listener.has_received("missed", "messages"))
-
-
-def test_removal_of_delivered_messages_is_no_gap(shared: Sqlite, path: Path) -> None:
-    listener = Listener(shared)
-    for number in range(5):
-        done(shared.publish("t", str(number)))
-        eventually(lambda: listener.received[-1:] == [str(number)])
-        delete_messages(path)
-    assert listener.received == [str(number) for number in range(5)]
-
-
-def test_failing_gap_listener_is_logged_and_others_are_notified(
-    shared: Sqlite, path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail() -> None:
-        raise LookupError("missed")
-
-    shared.subscribe("t", lambda _: None, fail)
-    shared.subscribe("t", lambda _: None)
-    listener = Listener(shared)
-    with blocked(shared):
-        done(shared.publish("t", "lost"))
-        delete_messages(path)
-    eventually(listener.has_received("missed"))
-    assert "A listener of the topic t failed" in caplog.text
-
-
 def replace(path: Path, by: Path) -> None:
     """Put a file in the place of another one, as an operator does."""
     for end in ("-wal", "-shm"):
         path.with_name(path.name + end).unlink()
     os.replace(by, path)
-
-
-def test_replaced_file_is_a_gap(tmp_path: Path, path: Path) -> None:
-    with closing(Sqlite(path)) as shared, closing(Sqlite(tmp_path / "new.db")) as new:
-        listener = Listener(shared)
-        done(shared.publish("t", "old"))
-        eventually(listener.has_received("old"))
-        done(new.publish("t", "new"))
-        new.close()
-        replace(path, tmp_path / "new.db")  # nobody here writes
-        eventually(listener.has_received("old", "missed", "new"))
-        with closing(Sqlite(path)) as other:
-            done(other.publish("t", "next"))
-        eventually(listener.has_received("old", "missed", "new", "next"))
 
 
 def test_restored_backup_is_a_gap(tmp_path: Path, path: Path) -> None:

@@ -92,31 +92,6 @@ async def test_task_completes_whichever_engine_call_fails(rerun: Any, when: When
         )  # once more: it was slow
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-async def test_task_is_cancelled_whichever_engine_call_fails(when: When) -> None:
-    number, calls = 0, 1
-    while number < calls:
-        number += 1
-        engine = FailingMemory(number, when, TimeoutError)
-        server = Server("lab", shared=engine, tasks=Tasks(lease=0.3))
-        stopped = asyncio.Event()
-
-        @server.tool(task=Task(rerun="safe"))
-        async def work() -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                stopped.set()
-
-        async def act(seen: dict[str, Any]) -> None:
-            assert await retry(client, "tasks/cancel", {"taskId": seen["taskId"]})
-
-        async with connect(server, capabilities=KNOWS_TASKS) as client:
-            done = await run_to_end(client, "work", act)
-            assert done["status"] == "cancelled"
-        calls = len(engine.called)
-
-
 T = TypeVar("T")
 
 LEASE = 10.0

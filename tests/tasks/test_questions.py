@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Ask, Context, Memory, ProtocolError, Server, Task, Tasks
-from mcpkit.state.queue import Message
+from mcpkit import Ask, Context, Memory, ProtocolError, Server, Task
 from mcpkit.tasks import ledger
 from mcpkit.testing import Client, connect
 from tests.helpers.task_client import KNOWS_TASKS, accepted, answer, begin, look, until
@@ -133,23 +132,6 @@ async def test_question_of_a_parameter_precedes_the_task(server: Server) -> None
         assert done["result"]["content"][0]["text"] == "Ada of Ely"
 
 
-async def test_function_in_a_thread_may_ask_and_use_once(server: Server) -> None:
-    did: list[str] = []
-
-    @server.tool(task=Task(rerun="safe"))
-    def work(ctx: Context) -> str:
-        name = ctx.sync.once("name", lambda: did.append("x") or "Ada")
-        return f"{name} {ctx.sync.elicit('Sure?', bool).value}"
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        task = await begin(client, "work")
-        await until(client, task, "input_required")
-        await answer(client, task, **{"#1": True})
-        done = await until(client, task, "completed")
-        assert done["result"]["content"][0]["text"] == "Ada True"
-        assert did == ["x"]
-
-
 async def race(client: Client, task: dict[str, Any]) -> None:
     await asyncio.gather(*(answer(client, task, **{"#1": True}) for _ in range(20)))
 
@@ -168,97 +150,6 @@ async def test_concurrent_answers_count_once(server: Server) -> None:
         await race(client, task)
         await until(client, task, "completed")
         assert runs == [1, 2]
-
-
-async def test_question_that_differs_between_attempts_fails_and_is_logged(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    @server.tool(task=Task(rerun="safe"))
-    async def fickle(ctx: Context) -> str:
-        return (await ctx.elicit(f"Name, in attempt {ctx.attempt}?", str)).value
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        task = await begin(client, "fickle")
-        await until(client, task, "input_required")
-        await answer(client, task, **{"#1": "Ada"})
-        failed = await until(client, task, "failed")
-        assert "under '#1' it asked something else before" in failed["error"]["message"]
-    assert (
-        "tools/call 'fickle' is not deterministic: the question '#1', now elicitation/create(value)"
-        in caplog.text
-    )
-
-
-class SlowMemory(Memory):
-    """An engine that is slow to say that a task has become something.
-
-    Attributes:
-        status: What.
-        reached: Set when that is written.
-        released: Set when it may be.
-    """
-
-    def __init__(self, status: str) -> None:
-        super().__init__()
-        self.status = status
-        self.reached, self.released = asyncio.Event(), asyncio.Event()
-
-    async def change(self, *args: Any, message: Message | None = None, **options: Any) -> str | None:
-        """Do so when it may be."""
-        if message is not None and f'"{self.status}"' in message.text:
-            self.reached.set()
-            await self.released.wait()
-        return await super().change(*args, message=message, **options)
-
-
-async def test_concurrent_questions_are_open_together() -> None:
-    server = Server("lab", shared=(shared := SlowMemory("input_required")), tasks=Tasks(lease=0.5))
-
-    @server.tool(task=Task(rerun="never", timeout=0.5))
-    async def ask(ctx: Context) -> list[str | None]:
-        answers = await asyncio.gather(*(ctx.elicit(f"{key}?", str, key=key) for key in "ab"))
-        return [each.value for each in answers]
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        task = await begin(client, "ask")
-        await shared.reached.wait()
-        await asyncio.sleep(0)
-        shared.released.set()
-        while (await until(client, task, "input_required"))["inputRequests"].keys() != {"a", "b"}:
-            await asyncio.sleep(0.005)
-        await answer(client, task, a="first")
-        await asyncio.sleep(1)  # longer than the lease, and what is left of the time-out
-        assert (await look(client, task))["status"] == "input_required"
-        await answer(client, task, b="other")
-        done = await until(client, task, "completed")
-        assert sorted(done["result"]["structuredContent"]) == ["first", "other"]
-
-
-async def test_task_taken_again_after_a_lost_lease_completes() -> None:
-    class Unrenewed(Memory):
-        async def renew(self, *_: object) -> set[str]:
-            raise OSError("it is away")
-
-    server = Server("lab", shared=Unrenewed(), tasks=Tasks(lease=0.3))
-    first_has_ended = asyncio.Event()
-
-    @server.tool(task=Task(rerun="safe"))
-    async def work(ctx: Context) -> int:
-        if ctx.attempt == 1:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await second_has_begun.wait()
-                first_has_ended.set()
-        second_has_begun.set()
-        await first_has_ended.wait()
-        await asyncio.sleep(0.05)  # in which the first run ends, too
-        return ctx.attempt
-
-    second_has_begun = asyncio.Event()
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        done = await until(client, await begin(client, "work"), "completed")
-        assert done["result"]["structuredContent"] == 2
 
 
 async def test_task_that_must_not_rerun_fails_after_a_restart() -> None:
@@ -294,17 +185,3 @@ async def test_task_whose_record_is_full_fails(monkeypatch: pytest.MonkeyPatch) 
                 task = await begin(client, "work", {"text": "a" * size})
         failed = await until(client, task, "failed")
         assert "at most 4,000 are kept: keep what is large elsewhere" in failed["error"]["message"]
-
-
-async def test_once_key_may_be_used_after_an_invalid_value() -> None:
-    server = Server("lab")
-
-    @server.tool(task=True)
-    async def work(ctx: Context) -> Any:
-        with pytest.raises(TypeError, match="a tuple"):
-            await ctx.once("a", lambda: (1, 2))
-        return await ctx.once("a", lambda: "b")
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        done = await until(client, await begin(client, "work"), "completed")
-        assert done["result"]["content"][0]["text"] == "b"

@@ -12,7 +12,7 @@ import pytest
 
 from mcpkit import Memory, Sqlite
 from mcpkit.state.queue import Job, Queue, Taken
-from mcpkit.tasks.leases import Hold, Leases
+from mcpkit.tasks.leases import Hold
 from mcpkit.tasks.orphans import Orphans
 from mcpkit.tasks.runner import Runner
 from tests.helpers.clock import Clock
@@ -200,9 +200,6 @@ class CompetingTaker:
             time.sleep(0.002)
 
 
-OTHER = "s/task/b"
-
-
 @pytest.mark.usefixtures("no_polling")
 async def test_existing_and_new_jobs_run_once(engine: Memory) -> None:
     await add(engine, "before")
@@ -236,49 +233,6 @@ async def test_slots_limit_the_jobs_that_run_and_are_taken(engine: Memory) -> No
     assert work.most == 3
 
 
-@pytest.mark.usefixtures("no_polling")
-async def test_queues_may_change_while_running(engine: Memory) -> None:
-    await add(engine, "before", line=OTHER)
-    work = RecordingWork(engine)
-    runner = make_runner(engine, work)
-    async with runner.running():
-        await add(engine, "a")
-        await until(lambda: work.keys == ["a"])
-        work.lines = [OTHER]
-        runner.wake()
-        await until(lambda: work.keys == ["a", "before"])
-        await add(engine, "b")
-        await add(engine, "later", line=OTHER)
-        await until(lambda: work.keys == ["a", "before", "later"])
-        work.lines = []
-        runner.wake()
-    assert [job.key for job in await take(engine)] == ["b"]
-
-
-@pytest.mark.usefixtures("no_polling")
-async def test_gap_in_messages_makes_the_runner_look() -> None:
-    class DeafMemory(Memory):
-        """An engine whose bus loses all, and says so when it is asked."""
-
-        messages: Callable[[], None]
-
-        def subscribe(
-            self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
-        ) -> Callable[[], None]:
-            assert missed is not None
-            self.on_gap = missed
-            return lambda: None
-
-    engine = DeafMemory()
-    queue = FaultyQueue(engine)
-    work = RecordingWork(queue)
-    async with make_runner(engine, work).running():
-        await until(lambda: queue.takes)
-        await add(engine, "a")
-        engine.on_gap()
-        await until(lambda: work.keys == ["a"])
-
-
 async def test_failing_take_is_logged_and_retried(engine: Memory, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "mcpkit")
     queue = FaultyQueue(engine)
@@ -294,23 +248,6 @@ async def test_failing_take_is_logged_and_retried(engine: Memory, caplog: pytest
     assert "it is away" in caplog.text
 
 
-async def test_failing_work_is_logged_and_retried_after_the_lease(
-    engine: Memory, caplog: pytest.LogCaptureFixture
-) -> None:
-    await add(engine, "a")
-
-    async def do(job: Job, hold: Hold) -> None:
-        if job.fence < 4:
-            raise LookupError("it is not there")
-
-    work = RecordingWork(engine, do)
-    async with make_runner(engine, work, slots=1, lease=0.2).running():
-        await until(lambda: len(work.jobs) == 4 and work.running == 0)
-    assert [job.fence for job in work.jobs] == [1, 2, 3, 4]
-    assert caplog.text.count("the work on a failed") == 3
-    assert "it is not there" in caplog.text
-
-
 # Shutdown
 
 
@@ -323,23 +260,6 @@ async def test_shutdown_cancels_and_returns_running_jobs(engine: Memory) -> None
     assert asyncio.all_tasks() == tasks
     jobs = {job.key: job.fence for job in await take(engine)}
     assert jobs == {"a": 2, "b": 2, "c": 1}
-
-
-async def test_jobs_taken_during_shutdown_are_returned(engine: Memory) -> None:
-    await add(engine, "a", "b")
-    queue, taken, released = FaultyQueue(engine), asyncio.Event(), asyncio.Event()
-
-    async def on_take() -> None:
-        taken.set()
-        await released.wait()
-
-    queue.on_take = on_take
-    work = RecordingWork(queue)
-    async with make_runner(engine, work).running():
-        await taken.wait()
-        asyncio.get_running_loop().call_later(0.05, released.set)
-    assert work.jobs == []
-    assert sorted((job.key, job.fence) for job in await take(engine)) == [("a", 2), ("b", 2)]
 
 
 async def test_job_that_does_not_end_is_abandoned_after_the_grace(
@@ -407,56 +327,6 @@ async def test_lease_is_renewed_while_the_event_loop_is_blocked(engine: Memory) 
     assert (work.keys, rival.jobs, work.cancelled) == (["a"], [], [])
 
 
-async def test_all_leases_are_renewed_together_by_a_thread(engine: Memory) -> None:
-    queue, released = FaultyQueue(engine), asyncio.Event()
-
-    async def do(job: Job, hold: Hold) -> None:
-        await released.wait()
-
-    work = RecordingWork(queue, do)
-    async with make_runner(engine, work, lease=1.2).running():
-        await asyncio.sleep(0.5)
-        assert queue.renewals == []
-        await add(engine, "a", "b", "c")
-        await until(lambda: len(work.jobs) == 3)
-        before = len(queue.renewals)
-        began = time.monotonic()
-        await until(lambda: len(queue.renewals) >= before + 6)
-        assert time.monotonic() - began > 1.2
-        released.set()
-        await until(lambda: work.running == 0)
-        after = len(queue.renewals)
-        await asyncio.sleep(0.5)
-        assert len(queue.renewals) <= after + 1  # one may have been on its way
-    for leases, thread in queue.renewals[before + 1 : after]:
-        assert leases == {"a": (1, 1.2), "b": (1, 1.2), "c": (1, 1.2)}
-        assert thread == "mcpkit-leases"
-
-
-async def test_lease_ends_at_its_deadline(engine: Memory) -> None:
-    await add(engine, "a")
-    queue, seen = FaultyQueue(engine), list[bool]()
-    deadlines: list[float] = []
-
-    async def do(job: Job, hold: Hold) -> None:
-        hold.until(1.2)
-        deadlines.append(time.monotonic() + 1.2)
-        await run_forever(job, hold)
-
-    work = RecordingWork(queue, do)
-    async with make_runner(engine, work, lease=0.9).running():
-        await until(lambda: work.jobs)
-        began = time.monotonic()
-        with CompetingTaker(engine, lambda: seen.append(work.holds[0].is_lost)) as rival:
-            await until(lambda: rival.jobs)
-            assert time.monotonic() - began >= 1
-            await until(lambda: work.cancelled)
-    assert seen[0]
-    assert set(work.cancelled) == {("a", "lost")}  # more than once where it has been quicker than the rival
-    assert all(seconds <= 0.9 for leases, _ in queue.renewals for _, seconds in leases.values())
-    assert queue.renewals[-1][0]["a"][1] < 0.9
-
-
 async def test_job_ended_elsewhere_is_cancelled(engine: Memory) -> None:
     await add(engine, "a", "b")
     work = RecordingWork(engine, run_forever)
@@ -487,25 +357,6 @@ async def test_lease_that_cannot_be_renewed_is_lost_before_others_take_the_job(
     assert [job.fence for job in rival.jobs] == [2, 2]
     assert caplog.text.count("cannot be prolonged") == 1
     assert caplog.text.count("the lease of a is over") == caplog.text.count("the lease of b is over") == 1
-
-
-async def test_later_lease_of_a_job_replaces_the_earlier(engine: Memory) -> None:
-    await add(engine, "a")
-    (before,) = (await engine.take(["s/task/a"], most=1, lease=0.01)).jobs
-    lost: list[int] = []
-    leases = Leases(engine, LEASE)
-    first = leases.hold(before, time.monotonic(), lambda: lost.append(1))
-    await until(lambda: not lost and not first.is_lost)
-    taken: list[Job] = []
-    while not taken:
-        taken = await take(engine)
-    second = leases.hold(taken[0], time.monotonic(), lambda: lost.append(2))
-    assert (first.is_lost, second.is_lost, lost) == (True, False, [1])
-    leases.release(first)
-    first.lose()
-    assert lost == [1]
-    await leases.aclose()
-    await end(engine, taken[0])
 
 
 # Orphans

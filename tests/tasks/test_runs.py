@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -32,10 +32,8 @@ from mcpkit import (
     current_context,
 )
 from mcpkit.auth import AuditEvent
-from mcpkit.common.errors import OutputError
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.middlewares import AccessLog, Telemetry
-from mcpkit.tasks.measuring import Watched
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, answer, begin, look, until
 from tests.helpers.waiting import until as eventually
@@ -48,10 +46,6 @@ def server() -> Server:
     return Server("work", offers={"logging"})
 
 
-def find_tenant(name: Annotated[str | None, FromHeader("X-Tenant")]) -> str:
-    return f"tenant {name}"
-
-
 async def run_task(server: Server, tool: str, **options: Any) -> dict[str, Any]:
     """Have a tool run as a task, and return what it has come to."""
     async with connect(server, capabilities=KNOWS_TASKS, **options) as client:
@@ -61,19 +55,6 @@ async def run_task(server: Server, tool: str, **options: Any) -> dict[str, Any]:
 def result_text(task: dict[str, Any]) -> str:
     text_: str = task["result"]["content"][0]["text"]
     return text_
-
-
-async def test_headers_of_parameters_are_stored(server: Server) -> None:
-    @server.tool(task=True)
-    async def book(
-        tenant: Annotated[str, Depends(find_tenant)],
-        language: Annotated[str, FromHeader("Accept-Language")] = "en",
-        missing: Annotated[str, FromHeader("X-Missing")] = "none",
-    ) -> str:
-        return f"{tenant}, {language}, {missing}"
-
-    headers = {"x-tenant": "acme", "accept-language": "pt", "x-other": "not kept"}
-    assert result_text(await run_task(server, "book", headers=headers)) == "tenant acme, pt, none"
 
 
 @pytest.mark.parametrize("name", ["Authorization", "cookie"])
@@ -121,23 +102,6 @@ async def test_error_hook_receives_and_replaces_a_timeout(server: Server) -> Non
 
     assert (await run_task(server, "endless"))["error"]["message"] == "Take a smaller one"
     assert [type(each.exception) for each in failures] == [CallTimeoutError]
-
-
-async def test_result_that_is_too_large_fails_and_is_logged(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    failures: list[Failure] = []
-    server.on_error(failures.append)
-
-    @server.tool(task=True, structured=False)
-    async def large() -> str:
-        return "x" * 9_000_000
-
-    failed = await run_task(server, "large")
-    assert failed["error"]["code"] == -32603
-    assert "the tool ran, but its record would have 9,000," in failed["error"]["message"]
-    assert [type(each.exception) for each in failures] == [OutputError]
-    assert any("the tool ran, but its record" in record.getMessage() for record in caplog.records)
 
 
 async def test_notifications_of_a_run_are_dropped(server: Server) -> None:
@@ -205,44 +169,6 @@ async def test_lasting_tasks_require_cryptography(tmp_path: Path, monkeypatch: p
 
 
 # Middleware
-
-
-def make_server() -> tuple[Server, list[Any]]:
-    server = Server("lab")
-    seen: list[Any] = []
-
-    @server.middleware("tools/call")
-    async def redact(request: Any, call_next: Any) -> Any:
-        result = await call_next(request)
-        seen.append((request.ctx.task_id, result.type))
-        for block in result.content:
-            block["text"] = block["text"].replace("secret", "******")
-        return result
-
-    @server.tool(task=Task(rerun="safe"), structured=False)
-    async def tell(ctx: Context) -> str:
-        await ctx.elicit("Sure?", bool)
-        return "a secret"
-
-    @server.tool(task=True)
-    def fail() -> None:
-        raise ToolError("a secret failed")
-
-    return server, seen
-
-
-async def test_middleware_changes_the_result_of_a_run() -> None:
-    server, seen = make_server()
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        task = await begin(client, "tell")
-        await until(client, task, "input_required")
-        await answer(client, task, **{"#1": True})
-        done = await until(client, task, "completed")
-        assert done["result"]["content"][0]["text"] == "a ******"
-        assert seen == [(None, "task"), (task["taskId"], "complete")]
-        failed = await until(client, await begin(client, "fail"), "completed")
-        assert failed["result"]["content"][0]["text"] == "a ****** failed"
-        assert failed["result"]["isError"] is True
 
 
 async def test_access_log_marks_runs(caplog: pytest.LogCaptureFixture) -> None:
@@ -348,17 +274,6 @@ async def test_runs_and_waiting_tasks_are_measured(
         ("ask", "completed"): 1,
     }
     assert not seen.get("queue.ready")
-
-
-@pytest.mark.limit("look at tasks that wait, by who measures")
-def test_measurement_does_not_wait_for_a_queue_without_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Hanging(Memory):
-        async def waiting(self, server: str) -> list[Any]:
-            await asyncio.Event().wait()
-            return []
-
-    monkeypatch.setattr("mcpkit.tasks.measuring._PATIENCE", 0.01)
-    assert Watched(Hanging(), "lab", str).waiting() == []
 
 
 async def test_cancellation_is_audited_once() -> None:

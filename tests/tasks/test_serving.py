@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Memory, Principal, Server, Task, Tasks
+from mcpkit import Memory, Principal, Server, Tasks
 from mcpkit.auth import StaticTokens
-from mcpkit.engine.engine import Engine
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, begin, until
 from tests.helpers.waiting import until as eventually
@@ -65,24 +64,6 @@ async def test_connections_of_one_event_loop_share_a_runner(engine: Memory, coun
         for task in tasks:
             await until(first, task, "completed")
     assert counted.most == 2
-
-
-def drain(engine: Engine) -> None:
-    engine.drain(10.0)
-
-
-async def test_connection_opened_during_drain_runs_tasks(engine: Memory, counted: CountingTool) -> None:
-    server = Server("lab", shared=engine, secret=SECRET)
-    server.tool(task=Task(rerun="safe"))(counted.work)
-    async with connect_client(server) as leaves:
-        task = await begin(leaves, "work")
-        await eventually(lambda: counted.running == 1)
-        drain(server.engine)
-        await eventually(lambda: counted.running == 0)
-        async with connect_client(server) as comes:
-            await eventually(lambda: counted.begun == 2)
-            counted.gate.set()
-            await until(comes, task, "completed")
 
 
 async def test_tasks_wait_for_the_lifespan(engine: Memory, counted: CountingTool) -> None:

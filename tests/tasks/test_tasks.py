@@ -6,15 +6,13 @@ import asyncio
 import re
 from contextlib import AsyncExitStack
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcpkit import Context, Memory, Principal, ProtocolError, Scope, Server, Sqlite, Task, Tasks, ToolError
-from mcpkit.tasks import ledger, orphans
+from mcpkit import Context, Memory, Principal, ProtocolError, Scope, Server, Task, Tasks, ToolError
+from mcpkit.tasks import orphans
 from mcpkit.testing import connect
-from tests.helpers.engines import LossyMemory
 from tests.helpers.task_client import KNOWS_TASKS, TASKS, begin, look, until
 
 pytestmark = pytest.mark.anyio
@@ -94,24 +92,6 @@ async def test_call_creates_a_task_that_completes(server: Server) -> None:
         assert await look(client, task) == done
 
 
-async def test_server_without_task_tools_has_no_tasks_extension() -> None:
-    server = Server("plain")
-
-    @server.tool
-    def nothing() -> None: ...
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        assert "extensions" not in client.server_capabilities
-        with pytest.raises(ProtocolError) as caught:
-            await client.request("tasks/get", {"taskId": "x"})
-        assert caught.value.code == -32601
-
-
-async def test_call_of_a_client_without_the_extension_returns_the_result(server: Server) -> None:
-    async with connect(server) as client:
-        assert (await client.call("quick", {"label": "a"})).structured["attempt"] == 1
-
-
 async def test_required_task_without_the_extension_names_the_missing_capability(server: Server) -> None:
     async with connect(server) as client:
         for method, params in [
@@ -164,23 +144,6 @@ async def test_cancel_is_final_and_idempotent(server: Server) -> None:
         assert (await look(client, task))["status"] == "cancelled"
         await client.request("tasks/cancel", {"taskId": done["taskId"]})
         assert (await look(client, done))["status"] == "completed"
-
-
-async def test_methods_of_2025_11_25_are_unknown(server: Server) -> None:
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        for method in ("tasks/result", "tasks/list"):
-            with pytest.raises(ProtocolError) as caught:
-                await client.request(method, {"taskId": "x"})
-            assert caught.value.code == -32601
-
-
-@pytest.mark.parametrize("params", [{}, {"taskId": 5}, {"taskId": "x" * 64}, {"taskId": "x" * 100_000}])
-async def test_invalid_task_id_is_unknown(server: Server, params: dict[str, Any]) -> None:
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        for method in ("tasks/get", "tasks/cancel"):
-            with pytest.raises(ProtocolError) as caught:
-                await client.request(method, params)
-            assert caught.value.code == -32602
 
 
 async def test_task_of_another_principal_is_unknown_without_a_lookup() -> None:
@@ -320,33 +283,6 @@ def test_invalid_task_option_is_refused(task: Any) -> None:
         Server("lab").tool(lambda: None, name="work", task=task)
 
 
-@pytest.mark.parametrize("tasks", [5, "worker", Tasks(slots=0), Tasks(lease=0), Tasks(by="me")])  # type: ignore[arg-type]
-def test_invalid_tasks_option_is_refused(tasks: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=r"tasks must be|Tasks\("):
-        Server("lab", tasks=tasks)
-
-
-@pytest.mark.parametrize(
-    ("options", "rerun"),
-    [
-        ({}, "never"),
-        ({"annotations": {"readOnlyHint": True}}, "safe"),
-        ({"annotations": {"idempotentHint": True}}, "safe"),
-        ({"annotations": {"readOnlyHint": False, "idempotentHint": False}}, "never"),
-    ],
-)
-def test_rerun_follows_the_annotations(options: Any, rerun: str) -> None:
-    assert Task().reruns(options.get("annotations")) == rerun
-    assert Task(rerun="safe").reruns(None) == "safe"
-    assert Task(rerun="never").reruns({"readOnlyHint": True}) == "never"
-
-
-@pytest.mark.parametrize("tasks", ["workers", Tasks(by="workers")])
-def test_workers_without_a_shared_engine_are_refused(tasks: Any) -> None:
-    with pytest.raises(ValueError, match=r"say where they are, as in shared=Sqlite"):
-        Server("work", tasks=tasks)
-
-
 # Versions of a server
 
 
@@ -405,56 +341,7 @@ async def test_task_of_a_removed_version_fails(monkeypatch: pytest.MonkeyPatch) 
         }
 
 
-async def test_record_of_a_later_format_is_left_unchanged(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from mcpkit import ProtocolError
-
-    engine = Sqlite(tmp_path / "lab.db")
-    with monkeypatch.context() as later:
-        later.setattr(ledger, "FORMAT", ledger.FORMAT + 1)
-        async with connect(old_version(engine, tasks="workers"), capabilities=KNOWS_TASKS) as new:
-            task = await begin(new, "work", {"city": "Ely"})
-    async with connect(old_version(engine, tasks=Tasks(lease=0.1)), capabilities=KNOWS_TASKS) as old:
-        with pytest.raises(ProtocolError, match="cannot be reached") as caught:
-            await look(old, task)
-        assert caught.value.code == -32603
-        await asyncio.sleep(0.3)
-    with monkeypatch.context() as later:
-        later.setattr(ledger, "FORMAT", ledger.FORMAT + 1)
-        async with connect(old_version(engine), capabilities=KNOWS_TASKS) as new:
-            await until(new, task, "completed")
-    engine.close()
-
-
 # Lost messages
-
-
-async def test_subscription_receives_the_status_after_a_gap() -> None:
-    shared = LossyMemory()
-    gate = asyncio.Event()
-    at_work, listener = Server("lab", shared=shared), Server("lab", shared=shared, tasks="workers")
-    for server in (at_work, listener):
-
-        @server.tool(task=True)
-        async def work() -> str:
-            await gate.wait()
-            return "done"
-
-    async with at_work.running(), connect(listener, capabilities=KNOWS_TASKS) as client:
-        task = await begin(client, "work")
-        wanted: dict[str, Any] = {"taskIds": [task["taskId"]]}
-        stream = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
-        assert (await client.notification("notifications/tasks"))["status"] == "working"
-        shared.loses_messages = True
-        gate.set()
-        await until(client, task, "completed")
-        assert not stream.done()
-        shared.report_gap()
-        while (statuses := await client.notification("notifications/tasks"))["status"] != "completed":
-            assert statuses["status"] == "working"
-        assert not stream.done()
-        stream.cancel()
 
 
 async def test_subscription_without_the_scope_receives_no_status() -> None:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import threading
 import weakref
-from typing import Any
 
 import pytest
 
-from mcpkit import Principal, Registry, Server
-from mcpkit.engine.subscriptions.hub import Changes
+from mcpkit import Registry, Server
 from mcpkit.engine.subscriptions.listen import notification
 from mcpkit.engine.subscriptions.mailbox import Pending
-from mcpkit.state.audience import Audience
 from mcpkit.state.change import Change
 from tests.helpers.listening import Ear, hearing
 from tests.helpers.pipe import settle
@@ -71,62 +67,6 @@ async def test_changes_come_once_for_each_turn_in_the_order_of_their_first_time(
     assert ear.heard == [Y, TOOLS, X, Y]
 
 
-async def test_a_thousand_listeners_cost_one_hop_between_threads(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loop = asyncio.get_running_loop()
-    hops: list[Any] = []
-    hop = loop.call_soon_threadsafe
-    monkeypatch.setattr(
-        loop, "call_soon_threadsafe", lambda call, *args: hops.append(call) or hop(call, *args)
-    )
-    changes = server.engine.hubs.here()
-    ears = [Ear() for _ in range(1000)]
-    for ear in ears:
-        changes.want(ear, X)
-
-    def update() -> None:
-        for _ in range(100):
-            server.resource_updated("data://x")
-
-    thread = threading.Thread(target=update)
-    thread.start()
-    thread.join()  # the loop has had no turn meanwhile
-    await settle()
-    assert len(hops) == 1
-    assert all(ear.heard == [X] for ear in ears)
-
-
-async def test_a_change_that_nobody_wants_does_not_wake_the_loop(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    changes = server.engine.hubs.here()
-    changes.want(Ear(), X)
-    loop = asyncio.get_running_loop()
-    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *_: pytest.fail("woken for nothing"))
-    server.resource_updated("data://y")
-    server.tool(handler)
-
-
-async def test_changes_from_many_threads_all_arrive(server: Server) -> None:
-    changes, ear = server.engine.hubs.here(), Ear()
-    uris = [f"data://{number}" for number in range(200)]
-    for uri in uris:
-        changes.want(ear, Change("resource", uri))
-    threads = [
-        threading.Thread(
-            target=lambda part: [server.resource_updated(uri) for uri in part], args=(uris[n::8],)
-        )
-        for n in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        await asyncio.sleep(0)
-    await settle()
-    assert sorted(map(str, ear.uris)) == sorted(uris)
-
-
 @pytest.mark.slow
 async def test_many_changes_at_once_leave_everybody_turns_to_send_them(server: Server) -> None:
     class Reader(Ear):
@@ -158,21 +98,6 @@ async def test_many_changes_at_once_leave_everybody_turns_to_send_them(server: S
     assert reader.uris == uris
 
 
-async def test_what_is_unwanted_is_not_told(server: Server) -> None:
-    changes, ear, other = server.engine.hubs.here(), Ear(), Ear()
-    changes.want(ear, X)
-    changes.want(ear, Y)
-    changes.want(other, X)
-    changes.unwant(ear, X)
-    changes.unwant(ear, TOOLS)
-    changes.unwant(Ear(), X)
-    server.resource_updated("data://x")
-    server.resource_updated("data://y")
-    await settle()
-    assert ear.heard == [Y]
-    assert other.heard == [X]
-
-
 async def test_who_is_forgotten_hears_nothing_not_even_of_what_is_on_its_way(server: Server) -> None:
     changes, ear = server.engine.hubs.here(), Ear()
     changes.want(ear, X)
@@ -183,17 +108,6 @@ async def test_who_is_forgotten_hears_nothing_not_even_of_what_is_on_its_way(ser
     server.tool(handler)
     await settle()
     assert ear.heard == []
-
-
-async def test_a_listener_may_end_itself_and_others_when_it_hears_of_a_change(server: Server) -> None:
-    changes = server.engine.hubs.here()
-    second, third = Ear(), Ear()
-    first = Ear(lambda: [changes.forget(ear) for ear in (first, second)] and None)
-    for ear in (first, second, third):
-        changes.want(ear, X)
-    server.resource_updated("data://x")
-    await settle()
-    assert (first.heard, second.heard, third.heard) == ([X], [], [X])
 
 
 async def test_the_text_of_a_template_stands_for_all_its_uris(server: Server) -> None:
@@ -221,25 +135,6 @@ async def test_the_text_of_a_template_stands_for_all_its_uris(server: Server) ->
     assert len(other.heard) == 1
 
 
-async def test_templates_that_nobody_registered_cost_an_update_nothing(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    changes, ear = server.engine.hubs.here(), Ear()
-    for number in range(1000):
-        changes.want(ear, Change("resource", f"data://{number}/{{id}}"))
-    looked_up: list[str] = []
-    get = server.resource_templates.get
-    monkeypatch.setattr(server.resource_templates, "get", lambda text: looked_up.append(text) or get(text))
-    server.resource_updated("data://stations/1")
-    await settle()
-    assert looked_up == []
-    server.resource("data://7/{id}")(station)
-    server.resource_updated("data://7/x")
-    await settle()
-    assert ear.heard == [Change("resource", "data://7/x")]
-    assert set(looked_up) == {"data://7/{id}"}
-
-
 async def test_updates_of_what_is_included_come_under_the_prefix(server: Server) -> None:
     registry = Registry()
     registry.resource("data://r")(handler)
@@ -263,16 +158,6 @@ async def test_the_server_is_watched_only_while_somebody_listens(server: Server)
     assert hearing(server) == 0
 
 
-async def test_there_is_one_for_each_server_and_loop(server: Server) -> None:
-    assert server.engine.hubs.here() is server.engine.hubs.here()
-    assert server.engine.hubs.here() is not Server("other").engine.hubs.here()
-    assert server.engine.hubs.here() is not await asyncio.to_thread(asyncio.run, _changes_of(server))
-
-
-async def _changes_of(server: Server) -> Changes:
-    return server.engine.hubs.here()
-
-
 @pytest.mark.slow
 def test_neither_a_loop_nor_a_server_is_kept_alive() -> None:
     server = Server("s")
@@ -293,53 +178,7 @@ def test_neither_a_loop_nor_a_server_is_kept_alive() -> None:
     assert gone() is None
 
 
-def test_a_loop_that_ended_with_listeners_is_let_go_at_the_next_change(server: Server) -> None:
-    ear = Ear()
-
-    async def listen() -> None:
-        server.engine.hubs.here().want(ear, X)
-
-    asyncio.run(listen())
-    server.resource_updated("data://x")
-    server.resource_updated("data://x")
-    assert ear.heard == []
-    assert hearing(server) == 0
-
-
-async def test_each_loop_hears_of_a_change(server: Server) -> None:
-    changes, ear, other = server.engine.hubs.here(), Ear(), Ear()
-    changes.want(ear, X)
-    is_listening = threading.Event()
-
-    async def listen() -> None:
-        heard = asyncio.Event()
-        other.then.append(heard.set)
-        server.engine.hubs.here().want(other, X)
-        is_listening.set()
-        await asyncio.wait_for(heard.wait(), 10)
-        server.engine.hubs.here().forget(other)
-
-    listening = asyncio.ensure_future(asyncio.to_thread(asyncio.run, listen()))
-    await asyncio.to_thread(is_listening.wait, 10)
-    server.resource_updated("data://x")
-    await listening
-    await settle()
-    assert ear.heard == other.heard == [X]
-    changes.forget(ear)
-
-
 # What waits for one listener
-
-
-def test_pending_changes_are_kept_once_and_in_order() -> None:
-    pending = Pending()
-    assert not pending
-    assert all(pending.add(change) for change in (X, TOOLS, Y, X))
-    assert len(pending) == 3
-    assert pending.pop() == X
-    assert pending.take() == [TOOLS, Y]
-    assert not pending
-    assert pending.take() == []
 
 
 def test_pending_changes_are_bounded_but_lists_have_room() -> None:
@@ -351,19 +190,6 @@ def test_pending_changes_are_bounded_but_lists_have_room() -> None:
     assert pending.add(Change("prompts"))
     assert pending.replace_oldest(uris[-1]) == uris[0]
     assert pending.take() == [TOOLS, *uris[1:-1], Change("prompts"), uris[-1]]
-
-
-def test_what_waits_is_for_those_whom_any_of_it_is_for() -> None:
-    pending = Pending()
-    ada, bob = Principal("ada"), Principal("bob")
-    for principal in (ada, bob, ada):
-        pending.add(Change("resource", "data://x", Audience.of(principal)))
-    [change] = pending.take()
-    assert change.audience is not None
-    assert [change.audience.holds(each) for each in (ada, bob, Principal("eve"))] == [True, True, False]
-    for audience in (Audience.of(ada), None, Audience.of(bob)):
-        pending.add(Change("resource", "data://x", audience))
-    assert [change.audience for change in pending.take()] == [None]
 
 
 def test_a_session_is_told_in_the_words_of_the_specification() -> None:

@@ -64,34 +64,6 @@ async def test_servers_that_share_a_broker_hear_of_each_others_changes_once() ->
     assert len(ears[there].heard) == 3
 
 
-async def test_changes_are_published_though_nobody_listens_here() -> None:
-    broker = Memory()
-    here, there = Server("s", shared=broker), Server("s", shared=broker)
-    ear = Ear()
-    there.engine.hubs.here().want(ear, X)
-    async with here.running():
-        here.resource_updated("data://x")
-        await settle()
-    assert ear.heard == [X]
-
-
-async def test_changes_that_come_together_are_published_once() -> None:
-    broker = Memory()
-    messages: list[str] = []
-    broker.subscribe("s/changes", messages.append)
-    server = Server("s", shared=broker)
-    async with server.running():
-        for _ in range(100):
-            server.resource_updated("data://x")
-            server.tool(handler, replace=True)
-        await settle()
-    origin = server.engine.hubs.here().origin
-    assert [json.loads(message) for message in messages] == [
-        {"origin": origin, "what": "resource", "uri": "data://x"},
-        {"origin": origin, "what": "tools", "uri": None},
-    ]
-
-
 async def test_the_broker_is_listened_to_only_while_somebody_listens() -> None:
     broker = Memory()
     server, ear = Server("s", shared=broker), Ear()
@@ -105,31 +77,6 @@ async def test_the_broker_is_listened_to_only_while_somebody_listens() -> None:
     await broker.publish("s/changes", message)
     await settle()
     assert ear.heard == [X, X]
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "",
-        "[]",
-        "null",
-        "{}",
-        '{"origin": "there", "what": "resource"}',
-        '{"origin": "there", "what": "resource", "uri": null}',
-        '{"origin": "there", "what": "resource", "uri": 3}',
-        '{"origin": "there", "what": "tools", "uri": "data://x"}',
-        '{"origin": "there", "what": ["tools"], "uri": null}',
-    ],
-)
-async def test_what_is_no_change_is_not_told(message: str) -> None:
-    broker = Memory()
-    server, ear = Server("s", shared=broker), Ear()
-    for change in (X, TOOLS, Change("resource")):
-        server.engine.hubs.here().want(ear, change)
-    await broker.publish("s/changes", message)
-    await settle()
-    assert ear.heard == []
-    server.engine.hubs.here().forget(ear)
 
 
 async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from mcpkit import Server
 from mcpkit.engine.subscriptions import watching as module
 from tests.helpers.listening import Ear, updated
 from tests.helpers.pipe import settle
-from tests.helpers.watched import Source, read, station, watched_server
+from tests.helpers.watched import Source, read, watched_server
 
 pytestmark = pytest.mark.anyio
 
@@ -62,16 +61,6 @@ async def test_one_that_raises_is_logged_and_started_again(
     server.engine.hubs.here().forget(ear)
 
 
-async def test_one_that_waits_to_start_again_ends_with_its_last_subscriber(source: Source) -> None:
-    server, ear = watched_server(source), Ear()
-    server.engine.hubs.here().want(ear, updated("data://x"))
-    await source.fail()
-    before = asyncio.all_tasks()
-    server.engine.hubs.here().forget(ear)
-    await settle()
-    assert len(before - asyncio.all_tasks()) == 1
-
-
 async def test_one_that_returns_is_not_started_again() -> None:
     starts: list[None] = []
 
@@ -85,50 +74,6 @@ async def test_one_that_returns_is_not_started_again() -> None:
     await settle()
     assert len(starts) == 1
     server.engine.hubs.here().forget(ear)
-
-
-async def test_what_yields_no_uri_for_a_template_is_told_so(
-    delays: list[float], caplog: pytest.LogCaptureFixture, source: Source
-) -> None:
-    server, ear = Server("s"), Ear()
-    server.resource("data://stations/{id}", watch=source.fixed)(station)
-    server.engine.hubs.here().want(ear, updated("data://stations/1"))
-    await source.update(7)
-    assert "yielded 7; yield the URI that was updated" in caplog.text
-    assert ear.heard == []
-    server.engine.hubs.here().forget(ear)
-
-
-async def test_it_is_not_started_anew_before_its_predecessor_has_cleaned_up() -> None:
-    may_end = asyncio.Event()
-    story: list[str] = []
-
-    async def watch() -> AsyncIterator[None]:
-        story.append("start")
-        try:
-            await asyncio.Event().wait()
-            yield
-        finally:
-            await may_end.wait()
-            story.append("stop")
-
-    server, ear = Server("s"), Ear()
-    server.resource("data://x", watch=watch)(read)
-    changes = server.engine.hubs.here()
-    for _ in range(3):
-        changes.want(ear, updated("data://x"))
-        await settle()
-        changes.forget(ear)
-        await settle()
-    changes.want(ear, updated("data://x"))
-    await settle()
-    assert story == ["start"]
-    may_end.set()
-    await settle()
-    assert story == ["start", "stop", "start"]
-    changes.forget(ear)
-    await settle()
-    assert story == ["start", "stop", "start", "stop"]
 
 
 @pytest.mark.parametrize("is_stubborn", [False, True])
@@ -156,20 +101,3 @@ async def test_one_that_fails_or_goes_on_when_it_is_closed_ends_all_the_same(
     assert story == ["start"]
     assert ("the watch of data://x failed; it has ended" in caplog.text) is not is_stubborn
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("mcpkit-watch")]
-
-
-async def test_it_starts_once_the_lifespan_has_been_entered(source: Source) -> None:
-    @asynccontextmanager
-    async def lifespan(_: Server) -> AsyncIterator[None]:
-        await settle()
-        source.story.append("ready")
-        yield
-
-    server, ear = Server("s", lifespan=lifespan), Ear()
-    server.resource("data://x", watch=source.fixed)(read)
-    async with server.running():
-        server.engine.hubs.here().want(ear, updated("data://x"))
-        await settle()
-        await settle()
-        server.engine.hubs.here().forget(ear)
-    assert source.story == ["ready", "start fixed", "stop fixed"]

@@ -70,17 +70,6 @@ async def test_files_that_are_written_added_and_removed_are_told(folder: Folder)
     await folder.hears(LIST, a, make=(root / "a.txt").unlink)
 
 
-async def test_a_folder_that_is_moved_away_takes_its_files_with_it(
-    folder: Folder, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    b = updated("docs://guide/sub/b.txt")
-    folder.want(LIST, b, updated("docs://guide/a.txt"))
-    await settle()
-    away = tmp_path_factory.mktemp("away") / "sub"
-    await folder.hears(LIST, b, make=lambda: (folder.root / "sub").rename(away))
-    await folder.hears(LIST, b, make=lambda: away.rename(folder.root / "sub"))
-
-
 async def test_hidden_files_are_not_told_of(folder: Folder) -> None:
     folder.want(LIST, updated("docs://guide/.hidden"), updated("docs://guide/a.txt"))
     await settle()
@@ -88,22 +77,6 @@ async def test_hidden_files_are_not_told_of(folder: Folder) -> None:
     await folder.hears(
         updated("docs://guide/a.txt"), make=lambda: (folder.root / "a.txt").write_text("changed")
     )
-
-
-async def test_who_listens_to_the_list_alone_is_told_of_it(folder: Folder) -> None:
-    folder.want(LIST)
-    await settle()
-    await folder.hears(LIST, make=lambda: (folder.root / "new.txt").write_text("new"))
-
-
-async def test_under_a_prefix_files_are_told_under_their_uris_there(folder: Folder) -> None:
-    outer, ear = Server("outer"), Ear()
-    outer.include(folder.server, prefix="in")
-    folder.changes, folder.ear = outer.engine.hubs.here(), ear
-    a = updated("docs://in/guide/a.txt")
-    folder.want(a)
-    await settle()
-    await folder.hears(a, make=lambda: (folder.root / "a.txt").write_text("changed"))
 
 
 async def test_a_folder_that_is_gone_is_told_and_looked_for_again(

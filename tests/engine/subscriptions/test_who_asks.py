@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import pytest
 
-from mcpkit import Context, Principal, RegistrationError, Registry, Server, current_context, resource_dir
+from mcpkit import Principal, RegistrationError, Server
 from mcpkit.testing import Client, connect
 from tests.helpers.pipe import settle
 
@@ -75,36 +74,6 @@ async def test_such_a_list_is_private_and_others_are_not() -> None:
         async with connect(server, principal=ADA) as client:
             assert (await client.request("resources/list"))["cacheScope"] == scope
             assert (await client.request("resources/templates/list"))["cacheScope"] == "public"
-
-
-async def test_entries_that_take_nothing_are_called_with_nothing() -> None:
-    def entries(limit: int = 1) -> list[dict[str, str]]:
-        assert limit == 1
-        return [{"uri": f"notes://{current_context().principal.id}/x", "name": "x"}]
-
-    server = Server("s")
-    server.resource("notes://{owner}/{name}", entries=entries)(note)
-    async with connect(server, principal=ADA) as client:
-        assert await uris(client) == ["notes://ada/x"]
-
-
-@pytest.mark.parametrize("depth", [1, 2])
-async def test_entries_of_what_is_included_have_the_prefix(depth: int, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a")
-    registry: Registry = Registry()
-    registry.resource("notes://{owner}/{name}", entries=of)(note)
-    registry.include(resource_dir(tmp_path, "docs://guide"))
-    for _ in range(depth - 1):
-        outer = Registry()
-        outer.include(registry, prefix="p")
-        registry = outer
-    server = Server("s")
-    server.include(registry, prefix="q")
-    prefix = "q/" + "p/" * (depth - 1)
-    async with connect(server, principal=BOB) as client:
-        found = await uris(client)
-        assert sorted(found) == [f"docs://{prefix}guide/a.txt", f"notes://{prefix}bob/three"]
-        assert [(await client.read(uri))[0]["text"] for uri in sorted(found)] == ["a", "three of bob"]
 
 
 def two(first: Any, second: Any) -> list[dict[str, str]]:
@@ -239,23 +208,6 @@ async def test_the_watch_of_a_template_knows_values_and_who(revision: str) -> No
         assert [told(ada), told(bob)] == [["mail://x"], []]
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_the_watch_of_all_uris_tells_who_it_is_for(revision: str) -> None:
-    source, registry, server = Watched(), Registry(), Server("s")
-    registry.resource("mail://{owner}", watch=source.inbox, entries=lambda who: [])(read_owner)
-    server.include(registry, prefix="in")
-    async with (
-        subscribed(server, revision, ADA, "mail://in/{owner}") as ada,
-        subscribed(server, revision, BOB, "mail://in/{owner}") as bob,
-    ):
-        await settle()
-        assert source.running.keys() == {("ada",), ("bob",)}
-        await source.wake("ada", update="mail://x")
-        assert [told(ada), told(bob)] == [["mail://in/x"], []]
-        await source.wake("bob", update=None)
-        assert [told(ada), told(bob)] == [[], [None]]
-
-
 async def test_who_may_not_see_it_has_no_watch() -> None:
     source, server = Watched(), Server("s")
     visible = lambda who: who.id == "ada"  # noqa: E731 - as authors write it
@@ -267,42 +219,3 @@ async def test_who_may_not_see_it_has_no_watch() -> None:
     ):
         await settle()
         assert source.running.keys() == {("ada",)}
-
-
-async def test_one_that_is_registered_later_begins_for_all_who_wait() -> None:
-    source, server = Watched(), Server("s", offers={"resources"})
-    async with (
-        subscribed(server, "2025-11-25", ADA, "mail://inbox"),
-        subscribed(server, "2025-11-25", BOB, "mail://inbox"),
-    ):
-        server.resource("mail://inbox", watch=source.inbox)(read)
-        await settle()
-        assert source.running.keys() == {("ada",), ("bob",)}
-        server.resources.remove("mail://inbox")
-        await settle()
-        assert source.running == {}
-
-
-def test_a_watch_that_asks_for_something_else_is_refused() -> None:
-    async def watch(context: Context) -> AsyncIterator[None]:
-        yield
-
-    with pytest.raises(RegistrationError, match=r"parameter 'context' of watch=.*`who: Principal`"):
-        Server("s").resource("mail://inbox", watch=watch)(read)
-
-
-async def test_a_variable_named_principal_stays_a_variable() -> None:
-    seen: list[str] = []
-
-    async def watch(principal: str) -> AsyncIterator[None]:
-        seen.append(principal)
-        yield
-
-    def account(principal: str) -> str:
-        return principal
-
-    server = Server("s")
-    server.resource("bank://{principal}", watch=watch)(account)
-    async with subscribed(server, "2025-11-25", ADA, "bank://x"):
-        await settle()
-    assert seen == ["x"]

@@ -44,11 +44,6 @@ async def told(folder: Path, name: str = "process") -> int:
 # What it returns
 
 
-async def test_a_function_runs_in_a_process_of_this_one(processes: Processes) -> None:
-    place = await processes.run(work.where, {})
-    assert place.parent == os.getpid() != place.process
-
-
 async def test_a_worker_serves_one_call_after_the_other(processes: Processes) -> None:
     places = [await processes.run(work.where, {}) for _ in range(3)]
     assert len({place.process for place in places}) == 1
@@ -94,17 +89,6 @@ async def test_a_tool_a_resource_and_a_prompt_may_run_in_a_process() -> None:
         assert (await client.get_prompt("units"))[0]["content"]["text"] == "kg"
 
 
-@pytest.mark.slow
-async def test_what_it_prints_comes_out_of_standard_error_and_its_input_is_empty(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    assert await Processes(1).run(work.talk, {}) == ""
-    captured = capfd.readouterr()
-    assert captured.out == ""
-    assert "printed" in captured.err
-    assert "written" in captured.err
-
-
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_results_are_made_in_the_worker(revision: str) -> None:
     server = Server("s", processes=1)
@@ -128,15 +112,6 @@ async def test_results_are_made_in_the_worker(revision: str) -> None:
             assert (await client.call(name)).text == f'[{worker},{{"a":2}}]'
             assert (await client.read(f"data://{name}"))[0]["text"] == f'[{worker},{{"a":2}}]'
             assert (await client.get_prompt(name))[0]["content"]["text"] == str(worker)
-
-
-@pytest.mark.slow
-async def test_a_result_that_does_not_fit_is_found_in_the_worker(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("s", processes=1)
-    server.tool(process=True)(work.misses)
-    async with connect(server) as client:
-        assert (await client.call("misses")).is_error
-    assert "expected an integer" in caplog.text
 
 
 # What it raises
@@ -186,16 +161,6 @@ async def test_an_exception_keeps_what_it_holds(processes: Processes) -> None:
         await processes.run(work.fail, {"how": "unpicklable"})
 
 
-@pytest.mark.parametrize("how", ["unsayable", "local unsayable"])
-async def test_an_error_without_a_text_is_like_one_that_nobody_meant(how: str) -> None:
-    server = Server("s", processes=1)
-    server.tool(process=True)(work.fail)
-    async with connect(server) as client:
-        result = await client.call("fail", {"how": how})
-    assert result.is_error
-    assert result.text.startswith("Internal error (ref ")
-
-
 async def test_what_cannot_be_sent_is_an_error_and_costs_no_worker(processes: Processes) -> None:
     before = await processes.run(work.where, {})
     with pytest.raises(TypeError, match="pickle"):
@@ -218,15 +183,6 @@ async def test_a_worker_that_dies_is_an_error_and_another_takes_its_place(
     assert [record.getMessage() for record in caplog.records] == [
         "a worker process has ended without a result (exit code 3)"
     ]
-
-
-@pytest.mark.slow
-async def test_a_worker_that_dies_while_it_has_nothing_to_do_is_replaced() -> None:
-    processes = Processes(1)
-    before = await processes.run(work.where, {})
-    os.kill(before.process, 9)
-    await until(lambda: not processes._idle[0].is_alive)
-    assert (await processes.run(work.where, {})).process != before.process
 
 
 async def test_what_cannot_be_imported_in_the_worker_is_an_error(
@@ -254,36 +210,6 @@ async def test_a_cancelled_call_kills_its_worker(tmp_path: Path, caplog: pytest.
     await until(lambda: not is_alive(process))
     assert await processes.run(work.add, {"a": 1}) == 2
     assert caplog.records == []
-
-
-async def test_what_a_worker_has_started_is_killed_with_it(tmp_path: Path) -> None:
-    call = asyncio.create_task(Processes(1).run(work.spin_with_child, {"folder": str(tmp_path)}))
-    process, child = await told(tmp_path), await told(tmp_path, "child")
-    assert is_alive(child)
-    await over(call)
-    await until(lambda: not is_alive(process) and not is_alive(child))
-
-
-@pytest.mark.slow
-async def test_a_call_that_is_out_of_time_kills_its_worker(tmp_path: Path) -> None:
-    server = Server("s", processes=1)
-    server.tool(process=True, timeout=0.5)(work.spin)
-    server.tool(process=True)(work.where)
-    async with connect(server) as client:
-        first = (await client.call("where")).structured["process"]  # the next call finds it ready
-        assert (await client.call("spin", {"folder": str(tmp_path)})).text == "timed out after 0.5 s"
-        await until(lambda: not is_alive(first))
-        assert (await client.call("where")).structured["process"] != first
-
-
-@pytest.mark.slow
-async def test_a_worker_whose_call_is_cancelled_while_it_starts_serves_the_next() -> None:
-    processes = Processes(1)
-    for _ in range(3):
-        call = asyncio.create_task(processes.run(work.wait, {"seconds": 60}))
-        await asyncio.sleep(0.01)
-        await over(call)
-    assert (await processes.run(work.where, {})).parent == os.getpid()
 
 
 @pytest.mark.slow
@@ -333,10 +259,6 @@ def test_a_function_must_have_a_name_that_can_be_imported() -> None:
     refused(Local(), "lies inside another function")
 
 
-def test_what_makes_its_text_must_have_such_a_name_as_well() -> None:
-    refused(work.add, "content: a worker process .* a lambda has no name", content=lambda value: "text")
-
-
 def test_there_is_no_context_in_another_process() -> None:
     refused(work.takes_context, r"another process \(process=True\), where there is nothing to pass as 'ctx'")
 
@@ -353,28 +275,3 @@ def test_a_name_that_leads_to_something_else_is_refused_when_the_server_starts()
     server.tool(name="f", process=True)(work.kept)
     with pytest.raises(RegistrationError, match=r"cannot import it by its name: .*not the same object"):
         server.resolve()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("masked", [True, False])
-async def test_the_log_of_a_result_that_cannot_be_sent_shows_the_authors_code_alone(
-    masked: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    server = Server("s", mask_errors=masked)
-    server.tool(process=True)(work.unsendable)
-    server.tool(process=True)(work.unreadable)
-    async with connect(server) as client:
-        unsendable = (await client.call("unsendable")).text
-        unreadable = (await client.call("unreadable")).text
-    assert unsendable == (
-        "the tool ran, but result.rows[0] has no form in JSON: an object; "
-        "return a dict, a dataclass or a model with what it holds"
-    )
-    assert "LookupError was raised" in unreadable
-    assert unreadable.endswith("(LookupError: hunter2)") is not masked
-    assert "Traceback" not in unreadable
-    first, second = caplog.records
-    assert not first.exc_info
-    assert second.exc_info
-    assert repr(second.exc_info[1]) == "LookupError('hunter2')"
-    assert "_repr_html_" in str(second.exc_info[1].__cause__)  # type: ignore[union-attr]  # there is one

@@ -1,7 +1,6 @@
 """Results are made where the function ran: what takes long is not made in the event loop, and ends with the call."""
 
 # Without `from __future__ import annotations`: the annotations name what is local to a test, which strings cannot.
-import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -9,10 +8,9 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Context, Depends, File, Image, ProtocolError, Server, ToolResult, user
+from mcpkit import Context, Depends, File, Image, Server, ToolResult, user
 from mcpkit.testing import Client, connect
 from tests.helpers.shown import ERAS, Shown, in_loop
-from tests.helpers.waiting import over, until
 
 pytestmark = pytest.mark.anyio
 
@@ -89,30 +87,6 @@ async def test_what_shows_itself_is_shown_in_a_thread(
         assert (await both(client, "f"))[0] == "shown in a thread"
 
 
-async def test_plain_data_of_a_coroutine_takes_no_thread(server: Server) -> None:
-    def told(value: Any) -> str:
-        return f"{value} made in the loop" if in_loop() else "made in a thread"
-
-    for value in ("a", 1, [1, {"b": 2}], {"c": (3,)}):
-
-        async def returned(value: Any = value) -> Any:
-            return value
-
-        server.tool(name=f"of_{type(value).__name__}", content=told)(lambda value=value: returned(value))
-
-    @server.tool(content=told)
-    async def plain() -> dict[str, int]:
-        return {"a": 1}
-
-    @server.tool(content=told)
-    def threaded() -> dict[str, int]:
-        return {"a": 1}
-
-    async with connect(server) as client:
-        assert (await client.call("plain")).text == "{'a': 1} made in the loop"
-        assert (await client.call("threaded")).text == "made in a thread"
-
-
 async def test_a_file_of_a_coroutine_is_read_in_a_thread(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,31 +120,6 @@ async def test_a_file_of_a_coroutine_is_read_in_a_thread(
         assert (await client.read("data://a"))[0]["text"] == "text"
         assert len(await client.get_prompt("prompt")) == 2
     assert read_in == [False] * 4
-
-
-async def test_what_a_quick_function_yields_comes_from_the_event_loop(server: Server) -> None:
-    @server.tool(thread=False)
-    def where():  # type: ignore[no-untyped-def]
-        yield in_loop()
-
-    async with connect(server) as client:
-        assert (await client.call("where")).structured == [True]
-
-
-async def test_what_completes_an_argument_may_yield(server: Server) -> None:
-    places: list[bool] = []
-
-    def words(value: str) -> Iterator[str]:
-        places.append(in_loop())
-        yield value + "x"
-
-    @server.prompt(complete={"a": words})
-    def asked(a: str) -> str:
-        return a
-
-    async with connect(server) as client:
-        assert await client.complete("asked", "a", "v") == ["vx"]
-    assert places == [False]
 
 
 async def test_a_figure_of_pyplot_is_closed(server: Server) -> None:
@@ -241,44 +190,6 @@ async def test_what_is_yielded_may_use_what_the_function_depends_on(
         assert (await client.call("f")).structured == [True, way in ("loop", "async generator")]
 
 
-@pytest.mark.parametrize("dependency", ["async", "thread"])
-async def test_what_a_result_uses_stays_open_as_long_as_it_is_made(dependency: str, server: Server) -> None:
-    started, may_go_on, events = asyncio.Event(), threading.Event(), []
-    loop = asyncio.get_running_loop()
-
-    def opened() -> Iterator[None]:
-        try:
-            yield
-        finally:
-            events.append("closed")
-
-    async def opened_later() -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            events.append("closed")
-
-    Given = Annotated[None, Depends(opened if dependency == "thread" else opened_later)]
-
-    @server.tool
-    async def rows(database: Given):  # type: ignore[no-untyped-def, valid-type]
-        def lines() -> Iterator[str]:
-            loop.call_soon_threadsafe(started.set)
-            may_go_on.wait(10)
-            events.append("made")
-            yield "line"
-
-        return lines()
-
-    async with connect(server) as client:
-        call = asyncio.create_task(client.call("rows"))
-        await started.wait()
-        await over(call)
-        may_go_on.set()
-        await until(lambda: len(events) == 2)
-    assert events == ["made", "closed"]
-
-
 @ERAS
 @pytest.mark.parametrize("way", ["thread", "async generator", "iterator"])
 async def test_a_generator_may_ask(way: str, server: Server, revision: str) -> None:
@@ -300,34 +211,3 @@ async def test_a_generator_may_ask(way: str, server: Server, revision: str) -> N
 
     async with connect(server, revision=revision, answers=answer) as client:
         assert (await client.call("f")).text == '["first","name: Ada"]'
-
-
-async def test_what_a_generator_raises_is_what_the_tool_raises(server: Server) -> None:
-    @server.resource("data://x")
-    def lines():  # type: ignore[no-untyped-def]
-        yield "first"
-        raise ProtocolError(-31000, "no more")
-
-    async with connect(server) as client:
-        with pytest.raises(ProtocolError, match="no more"):
-            await client.read("data://x")
-
-
-@ERAS
-async def test_a_file_that_the_model_is_asked_about_is_read_in_a_thread(
-    server: Server, revision: str, tmp_path: Path
-) -> None:
-    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-
-    @server.tool
-    async def look(ctx: Context) -> str:
-        image = Image(tmp_path / "a.png")
-        return (await ctx.sample([user(image), user(Shown())], max_tokens=10)).text
-
-    def answer(method: str, params: Any) -> dict[str, Any]:
-        contents = [message["content"] for message in params["messages"]]
-        assert contents[0]["type"] == "image"
-        return {"role": "assistant", "model": "m", "content": {"type": "text", "text": contents[1]["text"]}}
-
-    async with connect(server, revision=revision, answers=answer) as client:
-        assert (await client.call("look")).text == "shown in a thread"

@@ -110,21 +110,6 @@ async def test_a_query_is_interrupted(
     assert all(record.levelno < logging.WARNING for record in caplog.records)
 
 
-async def test_it_is_called_once_from_a_thread_of_its_own(server: Server, stopped: Stopped) -> None:
-    threads: list[threading.Thread] = [threading.current_thread()]
-
-    @server.tool(timeout=600)
-    def work(ctx: Context) -> None:
-        threads.append(threading.current_thread())
-        ctx.sync.on_cancel(stopped.stop)
-        stopped.wait()
-
-    async with connect(server) as client:
-        await end_call(client, stopped)
-    [thread] = stopped.calls
-    assert thread not in threads
-
-
 async def test_it_is_not_called_for_a_call_that_nobody_ends(server: Server, stopped: Stopped) -> None:
     @server.tool
     def work(ctx: Context) -> str:
@@ -136,23 +121,6 @@ async def test_it_is_not_called_for_a_call_that_nobody_ends(server: Server, stop
     async with connect(server) as client:
         assert (await client.call("work")).text == "done"
     assert stopped.calls == []
-
-
-async def test_after_its_block_it_is_not_called(server: Server, stopped: Stopped) -> None:
-    other = Stopped()
-
-    @server.tool
-    def work(ctx: Context) -> None:
-        ctx.sync.on_cancel(stopped.stop)
-        for _ in range(3):
-            with ctx.sync.on_cancel(other.stop):
-                pass
-        stopped.wait()
-
-    async with connect(server) as client:
-        await end_call(client, stopped)
-    assert len(stopped.calls) == 1
-    assert other.calls == []
 
 
 async def test_a_block_ends_when_what_stops_it_has_returned(server: Server, stopped: Stopped) -> None:
@@ -175,34 +143,6 @@ async def test_a_block_ends_when_what_stops_it_has_returned(server: Server, stop
         may_return.set()
         await until(lambda: len(events) == 2)
     assert events == ["stopped", "block left"]
-
-
-@pytest.mark.parametrize("way", ["thread", "coroutine"])
-async def test_it_is_not_called_after_the_function_has_returned(
-    way: str, server: Server, stopped: Stopped
-) -> None:
-    closing, may_close = asyncio.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-
-    def opened(ctx: Context) -> Iterator[None]:
-        ctx.sync.on_cancel(stopped.stop)
-        yield
-        loop.call_soon_threadsafe(closing.set)
-        may_close.wait(10)
-        loop.call_soon_threadsafe(stopped.ended.set)
-
-    def threaded(given: Annotated[None, Depends(opened)]) -> None: ...
-
-    async def coroutine(given: Annotated[None, Depends(opened)]) -> None: ...
-
-    server.tool(name="work")(threaded if way == "thread" else coroutine)
-    async with connect(server) as client:
-        call = asyncio.create_task(client.call("work"))
-        await closing.wait()
-        await over(call)
-        may_close.set()
-        await asyncio.wait_for(stopped.ended.wait(), 10)
-    assert stopped.calls == []
 
 
 @pytest.mark.parametrize("way", ["last", "before a coroutine's"])
@@ -244,26 +184,6 @@ async def test_what_it_raises_is_logged_and_the_others_are_called(
     [record] = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert record.getMessage() == "what stops a function of tools/call has failed"
     assert record.exc_info is not None
-
-
-async def test_when_it_is_too_late_it_is_refused(server: Server, stopped: Stopped) -> None:
-    refused: list[Any] = []
-
-    @server.tool
-    def work(ctx: Context) -> None:
-        ctx.sync.on_cancel(stopped.stop)
-        stopped.wait()
-        try:
-            ctx.sync.on_cancel(lambda: refused.append("called"))
-        except RuntimeError as error:
-            refused.append(str(error))
-
-    async with connect(server) as client:
-        await end_call(client, stopped)
-        await until(lambda: refused)
-        await until(lambda: not server.engine.runtime.threads.given_up)
-    assert len(refused) == 1
-    assert "has ended" in refused[0]
 
 
 async def test_in_the_event_loop_there_is_cancellation_instead(server: Server) -> None:
@@ -334,26 +254,4 @@ async def test_a_function_that_learns_of_its_end_by_a_report_is_no_warning(
         stopped.stop()
         await until(lambda: "its call was over" in caplog.text)
         await until(lambda: not server.engine.runtime.threads.given_up)
-    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-
-
-async def test_what_a_function_makes_of_its_end_is_no_warning_either(
-    server: Server, stopped: Stopped, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, "mcpkit")
-
-    @server.tool
-    def work(ctx: Context) -> None:
-        stopped.wait()
-        try:
-            ctx.sync.progress(1)
-        except RuntimeError as error:
-            raise ValueError("it did not work") from error
-
-    async with connect(server) as client:
-        call = asyncio.create_task(client.call("work"))
-        await stopped.started.wait()
-        await over(call)
-        stopped.stop()
-        await until(lambda: "its call was over" in caplog.text)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, ProtocolError, Server, ToolError
+from mcpkit import ProtocolError, Server, ToolError
 from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall, ToolCallResult
 from mcpkit.testing import connect
 from tests.helpers.wrapped import EVERY, Recorder, make_server
@@ -71,17 +71,6 @@ async def test_an_answer_of_its_own_without_content_blocks_is_an_error_that_name
     assert "the middleware <function" in caplog.text
     assert "forgetful" in caplog.text
     assert "without content blocks" in caplog.text
-
-
-@pytest.mark.parametrize("revision", EVERY)
-async def test_an_answer_of_its_own_type_is_sent_as_it_is(server: Server, revision: str) -> None:
-    @server.middleware("tools/call")
-    async def begin_task(request: Request, call_next: CallNext) -> Any:
-        return {"resultType": "task", "taskId": "7"}
-
-    async with connect(server, revision=revision) as client:
-        result = await client.call("add", {"a": 1, "b": 2})
-    assert (result.type, result.data["taskId"]) == ("task", "7")
 
 
 async def test_it_may_try_again(server: Server) -> None:
@@ -162,109 +151,6 @@ async def test_one_that_returns_nothing_is_an_internal_error_that_says_so(
             await client.list_prompts()
     assert "forgetful" in caplog.text
     assert "returned NoneType: return what call_next has returned" in caplog.text
-
-
-async def test_what_it_changes_in_a_result_stays_in_that_result(server: Server) -> None:
-    @server.middleware
-    async def rename(request: Request, call_next: CallNext) -> Result:
-        result = await call_next(request)
-        if request.method == "initialize":
-            result["serverInfo"]["name"] += "!"
-        return result
-
-    for _ in range(2):
-        async with connect(server, revision="2025-11-25") as client:
-            assert client.server_info["name"] == "wrapped!"
-
-
-async def test_a_result_that_nobody_looks_at_is_not_read(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[bytes] = []
-    seen: list[Result] = []
-
-    @server.middleware("tools/call")
-    async def passing(request: ToolCall, call_next: CallTool) -> ToolCallResult:
-        result = await call_next(request)
-        assert not result.is_error
-        seen.append(result)
-        return result
-
-    monkeypatch.setattr("mcpkit.middleware.from_json", read.append)
-    async with connect(server) as client:
-        assert (await client.call("add", {"a": 1, "b": 2})).text == "3"
-    assert read == []
-    assert isinstance(seen[0].outcome, bytes)
-
-
-async def test_a_result_says_an_error_only_where_it_is_one(server: Server) -> None:
-    @server.tool
-    async def pretend() -> dict[str, Any]:
-        return {"isError": True, "text": '"isError":true'}
-
-    found: list[bool] = []
-
-    @server.middleware("tools/call")
-    async def look(request: ToolCall, call_next: CallTool) -> ToolCallResult:
-        result = await call_next(request)
-        found.append(result.is_error)
-        return result
-
-    async with connect(server) as client:
-        pretended = await client.call("pretend")
-        await client.call("fail")
-    assert not pretended.is_error
-    assert found == [False, True]
-
-
-async def test_a_typed_result_shows_what_the_tool_has_answered(server: Server) -> None:
-    @server.middleware("tools/call")
-    async def look(request: ToolCall, call_next: CallTool) -> ToolCallResult:
-        result = await call_next(request)
-        assert (result.text, result.structured, len(result.content)) == ("3", 3, 1)
-        assert request.arguments == {"a": 1, "b": 2}
-        return result
-
-    async with connect(server) as client:
-        assert (await client.call("add", {"a": 1, "b": 2})).structured == 3
-
-
-async def test_a_result_behaves_as_a_dict(server: Server) -> None:
-    @server.middleware("resources/read")
-    async def change(request: Request, call_next: CallNext) -> Result:
-        result = await call_next(request)
-        before = dict(result)
-        assert result == before
-        assert list(result) == list(before)
-        assert repr(result) == f"Result({before!r})"
-        result["added"] = 1
-        del result["ttlMs"]
-        assert len(result) == len(before)
-        return result
-
-    async with connect(server) as client:
-        result = await client.request("resources/read", {"uri": "wrapped://known"})
-    assert result["added"] == 1
-    assert "ttlMs" not in result
-
-
-async def test_the_context_is_that_of_the_handler(server: Server) -> None:
-    contexts: list[Context] = []
-
-    @server.tool
-    async def keep(ctx: Context) -> str:
-        contexts.append(ctx)
-        return str(ctx.meta.get("added"))
-
-    @server.middleware("tools/call")
-    async def add_meta(request: ToolCall, call_next: CallTool) -> ToolCallResult:
-        contexts.append(request.ctx)
-        meta = {**request.params.get("_meta", {}), "added": "by middleware"}
-        return await call_next(request.with_params({**request.params, "_meta": meta}))
-
-    async with connect(server) as client:
-        assert (await client.call("keep")).text == "by middleware"
-    assert contexts[0] == contexts[1]
 
 
 async def test_a_client_that_is_refused_at_initialize_is_told(server: Server) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
 
 from mcpkit import ProtocolError, RegistrationError, Server
-from mcpkit.engine.connection import Connection
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import connect
 from tests.helpers.waiting import over
 from tests.helpers.work import Work
 from tests.helpers.wrapped import ELICITING, EVERY, Recorder, make_server
-from tests.typed.middleware import server as typed_server
 
 pytestmark = pytest.mark.anyio
 
@@ -80,26 +77,6 @@ async def test_requests_that_are_refused_pass_too(server: Server) -> None:
     ]
 
 
-async def test_a_ping_does_not_pass(server: Server) -> None:
-    recorder = server.middleware(Recorder())
-    async with connect(server, revision="2025-11-25") as client:
-        recorder.seen.clear()
-        assert await client.request("ping") == {}
-    assert recorder.seen == []
-
-
-async def test_a_stream_that_listens_does_not_pass(server: Server) -> None:
-    recorder = server.middleware(Recorder())
-    async with connect(server) as client:
-        recorder.seen.clear()
-        listening = asyncio.ensure_future(
-            client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-        )
-        await client.notification("notifications/subscriptions/acknowledged")
-        listening.cancel()
-    assert recorder.seen == []
-
-
 async def test_the_first_that_is_registered_is_outermost(server: Server) -> None:
     order: list[str] = []
 
@@ -137,19 +114,6 @@ async def test_questions_pass(server: Server, revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", EVERY)
-async def test_progress_and_log_messages_pass(server: Server, revision: str) -> None:
-    server.middleware(Recorder())
-    progress: list[tuple[float, float | None, str | None]] = []
-    level = {"log_level": "info"} if revision == EVERY[-1] else {}
-    async with connect(server, revision=revision) as client:
-        result = await client.call("count", progress=lambda *what: progress.append(what), **level)
-        message = await client.notification("notifications/message")
-    assert result.text == "done"
-    assert progress == [(1, 2, None)]
-    assert message["data"] == "half"
-
-
-@pytest.mark.parametrize("revision", EVERY)
 async def test_a_cancellation_reaches_middleware_and_handler(server: Server, revision: str) -> None:
     work = Work()
     server.tool(work.wait)
@@ -161,33 +125,6 @@ async def test_a_cancellation_reaches_middleware_and_handler(server: Server, rev
         await client.list_prompts()
     assert work.cancelled.is_set()
     assert ("tools/call", "CancelledError") in recorder.seen
-
-
-async def test_what_changes_a_session_applies_in_the_order_of_arrival(server: Server) -> None:
-    server.middleware(Recorder())
-    sent: list[dict[str, Any]] = []
-    answered = asyncio.Event()
-
-    def send(line: bytes) -> None:
-        sent.append(json.loads(line))
-        if sent[-1].get("id") == 3:
-            answered.set()
-
-    connection = Connection(server, send)
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
-    for number, (method, params) in enumerate(
-        [
-            ("initialize", hello),
-            ("logging/setLevel", {"level": "error"}),
-            ("tools/call", {"name": "count"}),
-        ],
-        1,
-    ):
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        connection.receive(json.dumps(message).encode())
-    await asyncio.wait_for(answered.wait(), 10)
-    await connection.aclose()
-    assert [message.get("id") for message in sent] == [1, 2, 3]
 
 
 async def test_the_middleware_of_an_included_server_is_not_asked(server: Server) -> None:
@@ -215,32 +152,7 @@ def test_what_is_no_async_function_of_the_two_is_refused(server: Server, hook: A
         server.middleware(hook)
 
 
-def test_parentheses_with_nothing_in_them_are_refused(server: Server) -> None:
-    with pytest.raises(
-        RegistrationError, match=r"write @server\.middleware without parentheses, or name a method"
-    ):
-        server.middleware()  # type: ignore[call-overload]  # the mistake
-
-
-def test_a_class_in_place_of_its_instance_is_refused(server: Server) -> None:
-    with pytest.raises(RegistrationError, match=r"got <class .*Recorder'>; write Recorder\(\.\.\.\)"):
-        server.middleware(Recorder)  # type: ignore[type-var]  # the mistake
-
-
 @pytest.mark.parametrize("method", ["ping", "subscriptions/listen", "tools"])
 def test_a_method_that_cannot_be_wrapped_is_refused(server: Server, method: str) -> None:
     with pytest.raises(RegistrationError, match=f"no middleware can wrap '{method}'; there are .*initialize"):
         server.middleware(method)
-
-
-def test_registering_returns_the_function_unchanged(server: Server) -> None:
-    async def one(request: Request, call_next: CallNext) -> Result:
-        return await call_next(request)
-
-    assert server.middleware(one) is one
-    assert server.middleware("prompts/get")(one) is one
-    assert server.middleware.hooks == ((None, one), ("prompts/get", one))
-
-
-def test_what_the_type_checkers_have_read_is_registered() -> None:
-    assert len(typed_server.middleware.hooks) == 10
