@@ -220,27 +220,6 @@ async def test_listen_graceful_close_sends_result(server: Server, wire: Wire) ->
         assert pipe.out.empty()
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        {},
-        {"notifications": None},
-        {"notifications": []},
-        {"notifications": {"toolsListChanged": "yes"}},
-        {"notifications": {"toolsListChanged": 1}},
-        {"notifications": {"resourceSubscriptions": "data://x"}},
-        {"notifications": {"resourceSubscriptions": [1]}},
-    ],
-)
-async def test_listen_malformed_filter_is_invalid_params(
-    server: Server, wire: Wire, params: dict[str, Any]
-) -> None:
-    async with wire(server, REVISION) as pipe:
-        assert (await pipe.error("subscriptions/listen", params))["code"] == -32602
-        server.tool(handler, name="new")
-        await pipe.quiet()
-
-
 async def test_listen_ended_stream_removes_its_listener(server: Server, wire: Wire) -> None:
     async with wire(server, REVISION) as pipe:
         await listen(pipe, "s", toolsListChanged=True, resourceSubscriptions=["data://x"])

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from mcpkit import Context, Server
+from mcpkit import Context, RegistrationError, Server
+from mcpkit.protocol import jsonrpc
+from mcpkit.transports import Connection
 from tests.conformance.conftest import Wire
-from tests.helpers.pipe import settle
+from tests.helpers.pipe import Pipe, settle
 
 pytestmark = pytest.mark.anyio
 
@@ -20,8 +25,6 @@ class Stage:
     def __init__(self) -> None:
         self.started = asyncio.Event()
         self.gate = asyncio.Event()
-        self.thread_started = threading.Event()
-        self.thread_gate = threading.Event()
         self.events: list[str] = []
 
 
@@ -54,13 +57,6 @@ def server(stage: Stage) -> Server:
                 await ctx.progress(1)
             stage.events.append("swallowed")
         return "an answer nobody waits for"
-
-    @server.tool
-    def block() -> str:
-        stage.thread_started.set()
-        stage.thread_gate.wait(10)
-        stage.events.append("thread done")
-        return "blocked"
 
     @server.tool
     async def echo(text: str) -> str:
@@ -116,25 +112,194 @@ async def test_requests_are_answered_as_they_finish(server: Server, stage: Stage
         assert (await pipe.receive())["id"] == slow
 
 
-async def test_cancelled_handler_that_runs_on_is_counted(wire: Wire) -> None:
-    server = Server("s", max_running=1)
-    started, gate = asyncio.Event(), asyncio.Event()
+def make(name: str) -> Server:
+    server = Server(name)
 
-    @server.tool
-    async def stubborn() -> str:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            await gate.wait()
-        return ""
+    def who() -> str:
+        """Say who serves."""
+        return name
 
+    server.tool(who)
+    return server
+
+
+@asynccontextmanager
+async def moving(connection: Connection, server: Server) -> AsyncIterator[asyncio.Task[None]]:
+    """Run another server, and move to it."""
+    async with server.running():
+        task = asyncio.ensure_future(connection.move(server))
+        await settle()
+        yield task
+        await asyncio.wait_for(task, 10)
+
+
+def send(connection: Connection, message: dict[str, Any]) -> None:
+    connection.receive(jsonrpc.encode({"jsonrpc": "2.0", **message}))
+
+
+async def test_move_running_call_is_cancelled_on_its_server(server: Server, stage: Stage, wire: Wire) -> None:
     async with wire(server) as pipe:
-        id_ = pipe.start("tools/call", {"name": "stubborn"})
-        await started.wait()
-        pipe.cancel(id_)
-        await settle()
-        assert "error" in await pipe.request("tools/call", {"name": "stubborn"})
-        gate.set()
-        await settle()
-        assert server.engine.runtime.running.taken == 0
+        id_ = pipe.start("tools/call", {"name": "wait"})
+        await stage.started.wait()
+        async with moving(pipe.connection, make("after")) as move:
+            await pipe.receive()  # the list of tools
+            assert await pipe.text("who") == "after"
+            pipe.send(pipe.message(id_, "tools/call", {"name": "who"}))
+            assert (await pipe.receive())["error"]["code"] == -32600  # its id is in use
+            assert not move.done()
+            pipe.cancel(id_)
+            await asyncio.wait_for(move, 10)
+            assert stage.events == ["cancelled"]
+            assert await pipe.text("who") == "after"
+        await pipe.quiet()
+
+
+async def test_move_keeps_pending_request_and_log_level() -> None:
+    before, after = make("before"), make("after")
+
+    @before.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("Who?", str)).value
+
+    @after.tool
+    async def complain(ctx: Context) -> None:
+        await ctx.log("info", "not heard")
+        await ctx.log("error", "heard")
+
+    lines: asyncio.Queue[Any] = asyncio.Queue()
+    async with before.running():
+        connection = Connection(before, lambda line: lines.put_nowait(jsonrpc.decode(line)))
+        info = {"name": "t", "version": "1"}
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"elicitation": {}},
+            "clientInfo": info,
+        }
+        send(connection, {"id": 1, "method": "initialize", "params": params})
+        send(connection, {"method": "notifications/initialized"})
+        send(connection, {"id": 2, "method": "logging/setLevel", "params": {"level": "error"}})
+        send(connection, {"id": 3, "method": "tools/call", "params": {"name": "ask"}})
+        question = [await lines.get() for _ in range(3)][-1]
+        async with moving(connection, after):
+            assert (await lines.get())["method"] == "notifications/tools/list_changed"
+            send(
+                connection,
+                {"id": question["id"], "result": {"action": "accept", "content": {"value": "Ada"}}},
+            )
+            answered = await lines.get()
+            assert (answered["id"], answered["result"]["content"][0]["text"]) == (3, "Ada")
+        async with after.running():
+            send(connection, {"id": 4, "method": "tools/call", "params": {"name": "complain"}})
+            assert [(await lines.get()).get("params", {}).get("data") for _ in range(2)] == ["heard", None]
+        await connection.aclose()
+
+
+async def test_move_to_broken_server_is_rejected(wire: Wire) -> None:
+    async with wire(make("before")) as pipe:
+        after = Server("after")
+
+        def broken(x: Missing) -> str:  # type: ignore[name-defined]  # noqa: F821
+            return ""
+
+        after.tool(broken)
+        with pytest.raises(RegistrationError):
+            await pipe.connection.move(after)
+        assert await pipe.text("who") == "before"
+        await pipe.quiet()
+
+
+LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+
+
+def nothing() -> str:
+    """Do nothing."""
+    return ""
+
+
+def item(name: str) -> str:
+    """Do nothing with a name."""
+    return name
+
+
+def serve(names: str, page_size: int | None) -> Server:
+    """Return a server with one of each kind for each letter of `names`."""
+    server = Server("s", page_size=page_size)
+    for name in names:
+        server.tool(nothing, name=name)
+        server.prompt(nothing, name=name)
+        server.resource(f"data://{name}", name=name)(nothing)
+        server.resource(f"data://{name}/{{name}}", name=name)(item)
+    return server
+
+
+async def pages(pipe: Pipe, method: str) -> list[str]:
+    """Return the names of each page as one string."""
+    found, cursor = [], None
+    while True:
+        result = await pipe.result(method, {"cursor": cursor} if cursor else None)
+        found.append("".join(entry["name"] for entry in result[LISTS[method]]))
+        cursor = result.get("nextCursor")
+        if cursor is None:
+            return found
+
+
+async def test_lists_come_in_pages_in_order_of_registration(wire: Wire, revision: str) -> None:
+    async with wire(serve("cabfe", 2), revision) as pipe:
+        for method in LISTS:
+            assert await pages(pipe, method) == ["ca", "bf", "e"], method
+    for size, expected in ((None, ["abcd"]), (4, ["abcd"]), (3, ["abc", "d"]), (1, [*"abcd"])):
+        async with wire(serve("abcd", size), revision) as pipe:
+            assert await pages(pipe, "tools/list") == expected, size
+    for size in (0, -1):
+        with pytest.raises(ValueError, match="page_size"):
+            Server("s", page_size=size)
+
+
+async def test_changed_registry_is_listed_in_its_order(wire: Wire) -> None:
+    server = serve("abc", None)
+    async with wire(server) as pipe:
+        assert await pages(pipe, "tools/list") == ["abc"]
+        server.tool(item, name="b", description="another", replace=True)
+        assert await pages(pipe, "tools/list") == ["abc"]
+        assert (await pipe.result("tools/list"))["tools"][1]["description"] == "another"
+        server.tool(server.tools.remove("a").function, name="a")
+        assert await pages(pipe, "tools/list") == ["bca"]
+        server.tools.disable("b")
+        assert await pages(pipe, "tools/list") == ["ca"]
+        server.tools.enable("b")
+        server.tool(nothing, name="d")
+        assert await pages(pipe, "tools/list") == ["bcad"]
+
+
+async def test_invalid_cursor_is_invalid_params_and_cursors_are_not_kept(wire: Wire) -> None:
+    encoded = [base64.b64encode(text).decode() for text in (b"x:y", b"\xff:", b"-1:", b"9" * 5000 + b":")]
+    server = serve("ab", 1)
+    async with wire(server) as pipe:
+        for cursor in ("", "x", "1", "???", "é", "MTI", *encoded, "\0", "A" * 100_000):
+            for method in LISTS:
+                error = await pipe.error(method, {"cursor": cursor})
+                assert error["code"] == -32602, (method, cursor[:20])
+        for number in range(300):
+            cursor = base64.urlsafe_b64encode(f"{number}:".encode()).decode()
+            await pipe.result("tools/list", {"cursor": cursor})
+        assert len(server.engine.listing._pages) <= 256
+
+
+async def test_cursor_after_changes_skips_nothing(wire: Wire) -> None:
+    server = serve("abcdef", 2)
+    async with wire(server) as pipe:
+        first = await pipe.result("tools/list")
+        server.tools.remove("a")
+        server.tools.remove("b")  # the entry that the cursor names
+        server.tools.remove("d")
+        server.tool(nothing, name="g")
+        second = await pipe.result("tools/list", {"cursor": first["nextCursor"]})
+        assert [tool["name"] for tool in second["tools"]] == ["c", "e"]
+        third = await pipe.result("tools/list", {"cursor": second["nextCursor"]})
+        assert [tool["name"] for tool in third["tools"]] == ["f", "g"]
+        assert "nextCursor" not in third
