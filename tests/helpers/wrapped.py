@@ -7,8 +7,7 @@ from typing import Any
 from mcpkit import Context, ResourceNotFoundError, Server, ToolError
 from mcpkit.middleware import CallNext, Request, Result
 
-EVERY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
-ELICITING = EVERY[2:]
+REVISIONS = ["2025-11-25", "2026-07-28"]
 
 
 def make_server() -> Server:

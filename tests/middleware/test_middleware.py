@@ -12,7 +12,7 @@ from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import connect
 from tests.helpers.waiting import over
 from tests.helpers.work import Work
-from tests.helpers.wrapped import ELICITING, EVERY, Recorder, make_server
+from tests.helpers.wrapped import REVISIONS, Recorder, make_server
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ def server() -> Server:
     return make_server()
 
 
-@pytest.mark.parametrize("revision", EVERY)
+@pytest.mark.parametrize("revision", REVISIONS)
 async def test_every_request_passes_with_its_result(server: Server, revision: str) -> None:
     recorder = server.middleware(Recorder())
     async with connect(server, revision=revision) as client:
@@ -43,7 +43,7 @@ async def test_every_request_passes_with_its_result(server: Server, revision: st
     assert recorder.seen[1:] == answers
 
 
-@pytest.mark.parametrize("revision", EVERY)
+@pytest.mark.parametrize("revision", REVISIONS)
 async def test_the_answers_are_those_without_middleware(server: Server, revision: str) -> None:
     async def all_of() -> list[Any]:
         async with connect(server, revision=revision) as client:
@@ -100,7 +100,7 @@ async def test_the_first_that_is_registered_is_outermost(server: Server) -> None
     assert order[6:] == ["first in", "third in", "third out", "first out"]
 
 
-@pytest.mark.parametrize("revision", ELICITING)
+@pytest.mark.parametrize("revision", REVISIONS)
 async def test_questions_pass(server: Server, revision: str) -> None:
     recorder = server.middleware(Recorder())
 
@@ -110,10 +110,10 @@ async def test_questions_pass(server: Server, revision: str) -> None:
         result = await client.call("ask")
     assert result.text == "mcpkit-testing said Rome"
     ends = [what if isinstance(what, str) else "result" for _, what in recorder.seen[1:]]
-    assert ends == (["InputRequired", "result"] if revision == EVERY[-1] else ["result"])
+    assert ends == (["InputRequired", "result"] if revision == REVISIONS[-1] else ["result"])
 
 
-@pytest.mark.parametrize("revision", EVERY)
+@pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_cancellation_reaches_middleware_and_handler(server: Server, revision: str) -> None:
     work = Work()
     server.tool(work.wait)

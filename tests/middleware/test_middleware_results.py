@@ -10,7 +10,9 @@ import pytest
 from mcpkit import ProtocolError, Server, ToolError
 from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall, ToolCallResult
 from mcpkit.testing import connect
-from tests.helpers.wrapped import EVERY, Recorder, make_server
+from tests.helpers.failing import BOTH, CALLS, BrokenError, told
+from tests.helpers.failing import make_server as failing_server
+from tests.helpers.wrapped import REVISIONS, Recorder, make_server
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +22,7 @@ def server() -> Server:
     return make_server()
 
 
-@pytest.mark.parametrize("revision", EVERY)
+@pytest.mark.parametrize("revision", REVISIONS)
 async def test_it_may_change_the_arguments_and_the_result(server: Server, revision: str) -> None:
     @server.middleware("tools/call")
     async def double(request: ToolCall, call_next: CallTool) -> ToolCallResult:
@@ -36,7 +38,7 @@ async def test_it_may_change_the_arguments_and_the_result(server: Server, revisi
     assert result.meta["name"] == "add"
 
 
-@pytest.mark.parametrize("revision", EVERY)
+@pytest.mark.parametrize("revision", REVISIONS)
 async def test_it_may_answer_itself(server: Server, revision: str) -> None:
     @server.middleware
     async def answer(request: Request, call_next: CallNext) -> Any:
@@ -47,15 +49,14 @@ async def test_it_may_answer_itself(server: Server, revision: str) -> None:
     async with connect(server, revision=revision) as client:
         result = await client.request("tools/call", {"name": "add"})
         passed = await client.call("count")
-    knows = revision >= "2025-06-18"
     assert result["content"] == [{"type": "text", "text": "kept"}]
-    assert result.get("structuredContent") == ({"kept": True} if knows else None)
-    assert result.get("resultType") == ("complete" if revision == EVERY[-1] else None)
-    assert ("_meta" in result) is (revision == EVERY[-1])
+    assert result["structuredContent"] == {"kept": True}
+    assert result.get("resultType") == ("complete" if revision == REVISIONS[-1] else None)
+    assert ("_meta" in result) is (revision == REVISIONS[-1])
     assert passed.text == "done"
 
 
-@pytest.mark.parametrize("revision", EVERY)
+@pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("own", [{}, {"content": "kept"}, {"content": [{"text": "kept"}]}, {"content": None}])
 async def test_an_answer_of_its_own_without_content_blocks_is_an_error_that_names_it(
     server: Server, revision: str, own: dict[str, Any], caplog: pytest.LogCaptureFixture
@@ -94,7 +95,7 @@ async def test_it_may_try_again(server: Server) -> None:
         assert (await client.call("flaky")).text == "now"
 
 
-@pytest.mark.parametrize("revision", EVERY)
+@pytest.mark.parametrize("revision", REVISIONS)
 async def test_what_it_raises_becomes_what_it_would_in_the_handler(
     server: Server, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -161,3 +162,46 @@ async def test_a_client_that_is_refused_at_initialize_is_told(server: Server) ->
     with pytest.raises(ProtocolError, match="not for mcpkit-testing"):
         async with connect(server, revision="2025-11-25"):
             pytest.fail("it is refused")
+
+
+@pytest.mark.parametrize("revision", BOTH)
+@pytest.mark.parametrize("tool", ["tool", "in_thread"])
+@pytest.mark.parametrize("error", [BrokenError("secret"), ToolError("no")], ids=["unmeant", "meant"])
+async def test_a_result_has_its_exception(
+    revision: str, tool: str, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = failing_server(error)
+    results: list[ToolCallResult] = []
+
+    @server.middleware("tools/call")
+    async def look(call: ToolCall, call_next: CallTool) -> ToolCallResult:
+        results.append(await call_next(call))
+        return results[-1]
+
+    async with connect(server, revision=revision) as client:
+        text = (await client.call(tool)).text
+    assert results[0].exception is error
+    assert text == ("no" if results[0].ref is None else f"Internal error (ref {results[0].ref})")
+    assert (results[0].ref is None) == isinstance(error, ToolError)
+
+
+async def test_middleware_may_tell_the_model_what_went_wrong(caplog: pytest.LogCaptureFixture) -> None:
+    server = failing_server(BrokenError())
+    outer: list[BaseException | None] = []
+
+    @server.middleware("tools/call")
+    async def look(call: ToolCall, call_next: CallTool) -> ToolCallResult:
+        result = await call_next(call)
+        outer.append(result.exception)
+        return result
+
+    @server.middleware("tools/call")
+    async def explain(call: ToolCall, call_next: CallTool) -> ToolCallResult:
+        result = await call_next(call)
+        if isinstance(result.exception, BrokenError):
+            raise ToolError("the station is down")
+        return result
+
+    async with connect(server) as client:
+        assert await told(client, CALLS["tool"]) == "the station is down"
+    assert [type(exception) for exception in outer] == [ToolError]

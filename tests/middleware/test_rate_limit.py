@@ -16,7 +16,7 @@ from tests.helpers.raw_client import serving
 
 pytestmark = pytest.mark.anyio
 
-EVERY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+REVISIONS = ["2025-11-25", "2026-07-28"]
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ async def allowed(client: Client, tries: int) -> int:
     return taken
 
 
-@pytest.mark.parametrize("revision", EVERY)
+@pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_burst_passes_and_then_the_rate(revision: str, clock: Clock) -> None:
     async with connect(make(2, burst=5), revision=revision) as client:
         assert await allowed(client, 8) == 5

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from typing import Any
 
 import pytest
 
 from mcpkit.calls.coroutines import first_step, go_on, is_cancelled_from_outside, uncancel
+from mcpkit.common.to_the_end import to_the_end
 
 pytestmark = pytest.mark.anyio
 
@@ -43,36 +45,6 @@ async def test_the_rest_runs_in_the_same_task_whatever_it_waits_for() -> None:
     assert tasks == {asyncio.current_task()}
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout came with Python 3.11")
-async def test_a_timeout_that_began_in_the_first_step_ends_the_rest() -> None:
-    async def work() -> str:
-        try:
-            async with asyncio.timeout(0.01):  # type: ignore[attr-defined, unused-ignore]  # Python 3.11
-                await asyncio.Event().wait()
-        except TimeoutError:
-            return "late"
-        return "never"
-
-    assert await rest_of(work()) == "late"
-
-
-async def test_a_cancellation_reaches_the_coroutine_and_what_it_makes_of_it_comes_out() -> None:
-    async def work(is_stubborn: bool) -> str:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            if not is_stubborn:
-                raise
-        return "stubborn"
-
-    for is_stubborn in (True, False):
-        task = asyncio.ensure_future(rest_of(work(is_stubborn)))
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait({task})
-        assert task.cancelled() is not is_stubborn
-
-
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks count their cancellations since Python 3.11")
 async def test_a_cancellation_from_outside_is_told_from_one_of_the_code() -> None:
     seen: list[tuple[bool, int]] = []
@@ -96,3 +68,24 @@ async def test_a_cancellation_from_outside_is_told_from_one_of_the_code() -> Non
     task.cancel()
     await task
     assert seen == [(True, 0), (False, 0)]
+
+
+async def failing(go_on: asyncio.Event) -> None:
+    await go_on.wait()
+    raise OSError("the store does not answer")
+
+
+async def test_what_fails_when_nobody_waits_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    go_on = asyncio.Event()
+    before = asyncio.all_tasks()
+    waiting = asyncio.ensure_future(to_the_end(failing(go_on)))
+    await asyncio.sleep(0)
+    (work,) = asyncio.all_tasks() - before - {waiting}
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    with caplog.at_level(logging.ERROR, "mcpkit"):
+        go_on.set()
+        await asyncio.wait([work], timeout=60)
+        await asyncio.sleep(0)  # for what is told of it
+    assert "the store does not answer" in caplog.text

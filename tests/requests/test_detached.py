@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, ElicitUrl, Principal, ProtocolError, Server, ToolError
+from mcpkit import Context, Principal, ProtocolError, Server, ToolError
 from mcpkit.common.errors import BusyError
 from mcpkit.middleware import CallNext, Detached, Request, Result
 from mcpkit.testing import Client, connect
@@ -260,31 +260,6 @@ async def test_detached_call_asks_by_requests(revision: str) -> None:
     methods = [message["method"] for message in mailbox.messages[3:]]
     assert methods == (["notifications/elicitation/complete"] if revision == "2025-11-25" else [])
     assert ("elicitationId" in mailbox.messages[2]["params"]) is (revision == "2025-11-25")
-
-
-@REVISIONS
-async def test_detached_call_without_questions_names_the_missing_capability(revision: str) -> None:
-    jobs = Jobs()
-
-    def make(request: Any) -> Any:
-        mailbox: Any = Mailbox(request)
-        mailbox.questions = None
-        return mailbox
-
-    jobs.make = make
-
-    @jobs.server.tool
-    async def ask(ctx: Context) -> None:
-        await ctx.ask(ElicitUrl("See", "https://example.com"))
-
-    if revision == "2025-11-25":
-        result = await jobs.run(revision, "ask")
-        assert result["isError"] is True
-        assert "elicitation.url" in text_of(result)
-    else:
-        with pytest.raises(ProtocolError) as raised:
-            await jobs.run(revision, "ask")
-        assert raised.value.code == -32021
 
 
 # Ends

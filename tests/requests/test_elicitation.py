@@ -212,29 +212,6 @@ async def test_prompts_and_resources_ask(revision: str) -> None:
         assert (await client.read("notes://day"))[0]["text"] == "day of Bob"
 
 
-class Failures(BaseException):
-    """A group of exceptions, as `asyncio.TaskGroup` raises one on Python 3.11."""
-
-    def __init__(self, failures: list[Any]) -> None:
-        self.exceptions = tuple(failures)
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_questions_of_several_tasks_are_sent_together(revision: str) -> None:
-    async def both(ctx: Context) -> str:
-        async def one(name: str) -> str:
-            return (await ctx.elicit(name, str, key=name)).value
-
-        tasks = [asyncio.ensure_future(one(name)) for name in ("a", "b")]
-        await asyncio.wait(tasks)
-        if failures := [task.exception() for task in tasks if task.exception() is not None]:
-            raise Failures(failures)
-        return " ".join([task.result() for task in tasks])
-
-    answers = ScriptedAnswers({"value": "1"}, {"value": "2"})
-    assert await call_tool(make_server(both), answers, revision) == "1 2"
-
-
 # Forms with entries that do not fit
 
 
@@ -376,7 +353,7 @@ class AcceptingUser:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_elicit_url_never_done_fails_after_question_timeout(revision: str, clock: Clock) -> None:
-    server, short = Server("till"), Server("till", question_timeout=50)
+    server = Server("till")
 
     def never() -> bool:
         clock.now += 100
@@ -389,14 +366,6 @@ async def test_elicit_url_never_done_fails_after_question_timeout(revision: str,
 
     server.prompt(pay)
 
-    @short.tool
-    def pay_in_thread(ctx: Context) -> str:
-        try:
-            ctx.sync.elicit_url("Pay", PAGE, done=never)
-        except AnswerError as error:
-            return f"gave up: {error}"
-        return "paid"
-
     accepting = AcceptingUser()
     async with connect(server, revision=revision, answers=accepting) as client:
         result = await client.call("pay")
@@ -406,8 +375,6 @@ async def test_elicit_url_never_done_fails_after_question_timeout(revision: str,
         with pytest.raises(ProtocolError) as error:
             await client.get_prompt("pay")
         assert (error.value.code, error.value.message) == (-32603, NOT_DONE.format(600))
-    async with connect(short, revision=revision, answers=accepting) as client:
-        assert (await client.call("pay_in_thread")).text == f"gave up: {NOT_DONE.format(50)}"
 
 
 # Roots

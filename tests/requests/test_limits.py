@@ -58,22 +58,6 @@ async def test_timeout_is_an_error_of_tools_resources_and_prompts() -> None:
             assert caught.value.code == INTERNAL_ERROR
 
 
-async def test_timeout_of_a_component_goes_before_that_of_the_server() -> None:
-    server, unlimited = Server("s", timeout=SOON), Server("s")
-
-    async def remaining(ctx: Context) -> float | None:
-        assert not ctx.cancelled
-        return None if ctx.deadline is None else ctx.deadline - time.monotonic()
-
-    server.tool(remaining, name="none", timeout=None)
-    server.tool(remaining, name="long", timeout=500)
-    unlimited.tool(remaining)
-    async with connect(server) as client, connect(unlimited) as other:
-        assert (await client.call("none")).structured is None
-        assert 400 < (await client.call("long")).structured <= 500
-        assert (await other.call("remaining")).structured is None
-
-
 def test_limit_that_is_no_positive_number_is_refused() -> None:
     def function() -> None: ...
 
@@ -223,21 +207,6 @@ async def test_concurrency_lets_calls_wait_in_order(concurrency: int, timeout: f
             await gates.open(name)
         assert [(await call).text for call in calls] == list("abcd")
     assert gates.most == concurrency
-
-
-async def test_concurrency_is_shared_by_copies_of_a_tool(server: Server) -> None:
-    part = Server("part")
-    gates = Gates(part, concurrency=1)
-    server.include(part)
-    server.include(part, prefix="other")
-    async with connect(server) as client:
-        first, second = gates.call(client, "a"), gates.call(client, "b", "other_work")
-        await until(lambda: running(server) == 2)
-        await settle()
-        assert gates.inside == ["a"]
-        for name in "ab":
-            await gates.open(name)
-        await asyncio.gather(first, second)
 
 
 async def test_concurrency_place_of_a_cancelled_call_goes_to_the_next(server: Server) -> None:

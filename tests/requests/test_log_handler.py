@@ -11,9 +11,11 @@ from contextvars import Context as ContextVars
 import pytest
 
 from mcpkit import Context, LogHandler, Server
+from mcpkit.calls import reports as reporting
 from mcpkit.testing import connect
-from tests.helpers.log_records import author_log, heard, texts
+from tests.helpers.log_records import CANCELLED, author_log, calling, heard, texts
 from tests.helpers.pipe import settle
+from tests.helpers.waiting import kept_busy
 
 pytestmark = pytest.mark.anyio
 
@@ -294,3 +296,106 @@ async def test_a_server_that_does_not_declare_logging_says_so_once(
     (warning,) = [record.getMessage() for record in caplog.records if record.name == "mcpkit"]
     assert "'archive.pages'" in warning
     assert 'offers={"logging"}' in warning
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_call_that_was_cancelled_says_nothing_more(
+    server: Server, log: logging.Logger, is_async: bool
+) -> None:
+    started, gate, over = asyncio.Event(), threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @server.tool
+    async def in_loop() -> str:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            log.error("after the end")
+            over.set()
+        return ""
+
+    @server.tool
+    def in_thread() -> str:
+        loop.call_soon_threadsafe(started.set)
+        gate.wait(10)
+        log.error("after the end")
+        loop.call_soon_threadsafe(over.set)
+        return ""
+
+    async with calling(server, "in_loop" if is_async else "in_thread") as (connection, sent):
+        await asyncio.wait_for(started.wait(), 10)
+        connection.receive(CANCELLED)
+        gate.set()
+        await asyncio.wait_for(over.wait(), 10)
+        await settle()
+    assert sent == []
+
+
+async def test_a_function_that_goes_on_after_its_time_says_nothing_more(
+    server: Server, log: logging.Logger
+) -> None:
+    @server.tool(timeout=0.01)
+    async def work() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            log.error("out of time")
+        return ""
+
+    async with connect(server) as client:
+        assert await heard(client, "work") == []
+        await settle()
+        assert client.notifications == []
+
+
+LINE = "x" * 1000
+
+
+COUNT = 2 * reporting.MOST_WAITING // len(LINE)
+
+
+"""How many of them are more than what may wait."""
+
+
+async def test_a_client_that_does_not_read_costs_a_bounded_amount_and_no_time(
+    server: Server, log: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    room, gate = asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def speak() -> str:
+        for _ in range(COUNT):
+            log.info(LINE)
+        await gate.wait()
+        return ""
+
+    async with calling(server, "speak", ready=room.wait) as (connection, sent):
+        await settle()
+        assert sum(map(len, sent)) < reporting.MOST_UNREAD + 2 * len(LINE)
+        room.set()
+        for _ in range(20):
+            await settle()
+        assert reporting.MOST_WAITING < sum(map(len, sent)) < reporting.MOST_WAITING * 1.2
+        gate.set()
+        await connection.drain()
+    (warning,) = [record.getMessage() for record in caplog.records if "dropped" in record.getMessage()]
+    assert int(warning.split()[0]) == COUNT - (len(sent) - 1)
+
+
+async def test_a_thread_that_logs_while_the_event_loop_is_busy_costs_a_bounded_amount(
+    server: Server, log: logging.Logger
+) -> None:
+    loop = asyncio.get_running_loop()
+
+    @server.tool
+    def speak() -> str:
+        with kept_busy(loop):
+            for _ in range(COUNT):
+                log.info(LINE)
+        return ""
+
+    async with calling(server, "speak") as (connection, sent):
+        await connection.drain()
+    assert reporting.MOST_WAITING < sum(map(len, sent)) < reporting.MOST_WAITING * 1.2
+    assert b'"result"' in sent[-1]

@@ -237,12 +237,6 @@ async def gather(ctx: Context) -> str:
     return " ".join([repr(each) for each in await asyncio.gather(*both, return_exceptions=True)])
 
 
-async def leave_to_a_task(ctx: Context) -> str:
-    task = asyncio.ensure_future(ctx.elicit("Who?", str))
-    await asyncio.wait([task])
-    return "none" if task.exception() else repr(task.result())
-
-
 async def catch_everything(ctx: Context) -> str:
     try:
         return repr(await ctx.elicit("Who?", str))
@@ -259,10 +253,8 @@ def leave_to_a_thread(ctx: Context) -> str:
 ADA = "Answer('accept', 'Ada')"
 
 
-@pytest.mark.parametrize("function", [gather, leave_to_a_task, catch_everything, leave_to_a_thread])
-@pytest.mark.parametrize(
-    ("revision", "options"), [("2025-11-25", {}), ("2026-07-28", {}), ("2026-07-28", {"timeout": 60.0})]
-)
+@pytest.mark.parametrize("function", [gather, catch_everything, leave_to_a_thread])
+@pytest.mark.parametrize(("revision", "options"), [("2025-11-25", {}), ("2026-07-28", {"timeout": 60.0})])
 async def test_question_that_a_tool_catches_is_sent(
     revision: str,
     function: Callable[[Context], Any],

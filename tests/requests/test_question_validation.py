@@ -17,7 +17,6 @@ from mcpkit import (
     Answer,
     Context,
     Elicit,
-    ElicitUrl,
     RegistrationError,
     ResourceLink,
     Sample,
@@ -49,29 +48,17 @@ INVALID: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         RegistrationError,
         r"a form asks for a type, such as a dataclass .*, not for City\(name='Rome'\)",
     ),
-    "schema for a type": (
-        lambda: Elicit("Which city?", {"type": "object"}),  # type: ignore[call-overload]
-        RegistrationError,
-        'the JSON Schema of a form says {"type": "object", "properties": ',
-    ),
     "optional type": (
         lambda: Elicit("Which city?", Optional[City]),  # noqa: UP045 - as some write it
         RegistrationError,
         "leave `None` out: an `Answer` that is not accepted has no value",
     ),
-    "union with None": (lambda: Elicit("City?", City | None), RegistrationError, "leave `None` out"),
     "arguments swapped": (
         lambda: Elicit(str, "Which city?"),  # type: ignore[call-overload]
         TypeError,
         "message must be a string, got",
     ),
-    "number for a message": (
-        lambda: ElicitUrl(3, "https://example.org"),  # type: ignore[arg-type]
-        TypeError,
-        "message must be a string, got",
-    ),
     "number for a key": (lambda: Elicit("A?", str, key=3), ValueError, LONG_KEY),  # type: ignore[arg-type]
-    "empty key": (lambda: Elicit("A?", str, key=""), ValueError, LONG_KEY),
     "long key": (lambda: Elicit("A?", str, key="k" * 101), ValueError, LONG_KEY),
     "key of another question": (
         lambda: Elicit("Who?", str, key="#1"),
@@ -88,28 +75,13 @@ INVALID: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         TypeError,
         "messages are a string, or a list of user",
     ),
-    "message for messages": (
-        lambda: Sample(user("Hello"), max_tokens=5),  # type: ignore[arg-type]
-        TypeError,
-        "messages are a string, or a list of user",
-    ),
     "resource link": (
         lambda: Sample([user(ResourceLink("notes://day", "day"))], max_tokens=5),
         TypeError,
         "a model is sent text, image, audio, .*, not resource_link",
     ),
-    "unknown content": (
-        lambda: Sample([{"role": "user", "content": {"type": "video"}}], max_tokens=5),  # type: ignore[list-item]
-        TypeError,
-        "not video",
-    ),
     "content as text": (
         lambda: Sample([{"role": "user", "content": "Hello"}], max_tokens=5),  # type: ignore[list-item]
-        TypeError,
-        "messages are written user",
-    ),
-    "no content": (
-        lambda: Sample([{"role": "user"}], max_tokens=5),  # type: ignore[list-item]
         TypeError,
         "messages are written user",
     ),
@@ -298,8 +270,7 @@ JSON: list[Any] = [None, True, 0, 10**30, 1.5, "Ä\n😀", [], [1, [None]], {"a"
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_once_value_that_is_not_json_raises(revision: str, is_async: bool) -> None:
+async def test_once_value_that_is_not_json_raises(revision: str) -> None:
     errors: list[str] = []
 
     async def order(ctx: Context) -> None:
@@ -311,13 +282,7 @@ async def test_once_value_that_is_not_json_raises(revision: str, is_async: bool)
             with pytest.raises(ValueError, match=LONG_KEY):
                 await ctx.once(key, lambda: 7)  # type: ignore[arg-type]
 
-    def order_in_thread(ctx: Context) -> None:
-        for number, (value, _) in enumerate(NOT_JSON):
-            with pytest.raises(TypeError) as error:
-                ctx.sync.once(f"order {number}", lambda value=value: value)
-            errors.append(str(error.value))
-
-    assert await call_tool(make_server(order if is_async else order_in_thread), None, revision) == ""
+    assert await call_tool(make_server(order), None, revision) == ""
     assert errors == [
         f"what ctx.once('order {number}', ...) calls has returned {kind}, which later rounds would not get as it "
         "is: return a string, number, boolean or None, or a list or dict with string keys of these"

@@ -3,9 +3,9 @@
 # Without `from __future__ import annotations`: the annotations name what is local to a test, which strings cannot.
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pytest
 
@@ -134,3 +134,88 @@ async def test_an_async_generator_is_closed(
         else:
             assert (await call).is_error
         await asyncio.wait_for(closed.wait(), 10)
+
+
+T = TypeVar("T")
+
+
+class Own(Collection[T], Generic[T]):
+    """A collection whose length may be wrong."""
+
+    def __init__(self, items: Any, length: int = 1) -> None:
+        self.items_given = items
+        self.length = length
+        self.threads: set[int] = set()
+
+    def __iter__(self) -> Iterator[T]:
+        self.threads.add(threading.get_ident())
+        for item in self.items_given:
+            self.threads.add(threading.get_ident())
+            yield item
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __contains__(self, item: object) -> bool:
+        return True
+
+
+class OwnMapping(Own[str], Mapping[str, Any]):
+    def __getitem__(self, key: str) -> int:
+        return 1
+
+
+class OwnSequence(Own[Any], Sequence[Any]):
+    def __getitem__(self, index: Any) -> Any:
+        return index
+
+
+def names() -> Iterator[str]:
+    return map(str, count())
+
+
+ENDLESS = [lambda: OwnMapping(names()), lambda: OwnSequence(count()), lambda: OwnMapping(names()).items()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", ENDLESS)
+async def test_endless_collection_is_refused(make: Any, server: Server) -> None:
+    @server.tool
+    async def tool() -> Any:
+        return {"a": (make(),)}
+
+    @server.tool
+    async def typed() -> dict[str, int]:
+        result: Any = make()
+        return result
+
+    async with connect(server) as client:
+        for name in ("tool", "typed"):
+            result = await asyncio.wait_for(client.call(name), 60)
+            assert result.is_error
+            assert "100,000 items; is it endless?" in result.text
+
+
+@pytest.mark.parametrize("kind", [OwnMapping, OwnSequence])
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_collection_of_an_own_class_is_read_in_a_thread(
+    kind: Any, revision: str, server: Server
+) -> None:
+    made: list[Any] = []
+
+    @server.tool
+    async def tool() -> Any:
+        made.append(kind(["1", "2"], 2))
+        return made[-1]
+
+    @server.resource("a://b")
+    async def resource() -> Any:
+        made.append(kind(["1", "2"], 2))
+        return made[-1]
+
+    async with connect(server, revision=revision) as client:
+        expected = '{"1":1,"2":1}' if kind is OwnMapping else '["1","2"]'
+        assert (await client.call("tool")).text == expected
+        assert (await client.read("a://b"))[0]["text"] == expected
+    for each in made:
+        assert threading.get_ident() not in each.threads

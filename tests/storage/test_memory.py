@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,22 +87,3 @@ def test_server_with_a_lasting_engine_requires_a_secret(secret: str, monkeypatch
         monkeypatch.setenv("MCPKIT_SECRET", SECRET)
     Server("s", shared=Lasting(), secret=SECRET if secret == "argument" else None)
     Server("s", shared=Memory())
-
-
-@pytest.mark.parametrize("shared", ["notes.db", Path("notes.db"), {}, Memory])
-def test_server_refuses_a_shared_argument_that_is_no_engine(shared: Any) -> None:
-    with pytest.raises(TypeError, match=r"shared must be an engine such as .*, got"):
-        Server("s", shared=shared)
-
-
-def test_server_names_the_missing_methods_of_an_engine() -> None:
-    class Half:
-        is_lasting = True
-        home = "here"
-        read = write = claim = publish = subscribe = get = put = delete = Memory.get
-
-    with pytest.raises(
-        TypeError,
-        match=r"shared lacks erase, spend, listening, items: mcpkit\.Shared says what an engine has",
-    ):
-        Server("s", shared=Half(), secret=SECRET)  # type: ignore[arg-type]  # the mistake

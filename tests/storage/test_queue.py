@@ -24,10 +24,8 @@ from tests.helpers.engines import (
     done,
     eventually,
     in_threads,
-    keys,
     look,
     make_engine,
-    renew,
     take,
     take_one,
 )
@@ -35,67 +33,7 @@ from tests.helpers.engines import (
 # Admission
 
 
-def test_add_is_limited_by_open_jobs_of_the_server(engine: Engine) -> None:
-    assert add(engine, "a", line="s/task/a", most=2) == "added"
-    assert add(engine, "b", line="s/task/b", most=2) == "added"
-    assert add(engine, "c", line="s/task/c", most=2) == "full"
-    assert add(engine, "d", line="s2/task/a", most=2) == "added"
-    assert done(engine.look("c")) is None
-    take(engine, "s/task/a")
-    assert add(engine, "c", most=2) == "full"
-    change(engine, look(engine, "b"), due=inf)
-    assert add(engine, "c", most=2) == "full"
-    assert add(engine, "a", most=2) == "exists"
-    change(engine, look(engine, "a"), keep=10)
-    assert add(engine, "c", most=2) == "added"
-    assert add(engine, "e", most=2) == "full"
-    assert add(engine, "e", most=0) == "full"
-
-
-def test_add_is_limited_by_open_jobs_of_the_owner(engine: Engine) -> None:
-    assert add(engine, "a", owner="ann", most_of_owner=1) == "added"
-    assert add(engine, "b", owner="ann", line="s/task/b", most_of_owner=1) == "owner_full"
-    assert add(engine, "b", owner="bob", most_of_owner=1) == "added"
-    assert add(engine, "c", owner="ann", line="t/task/a", most_of_owner=1) == "added"
-    assert add(engine, "d", most_of_owner=1) == "added"
-    assert add(engine, "e", most_of_owner=1) == "added"
-    change(engine, look(engine, "a"), keep=10)
-    assert add(engine, "f", owner="ann", most_of_owner=1) == "added"
-
-
-@pytest.mark.parametrize("value", ["text", bytearray(b"1")])
-def test_add_and_change_refuse_values_that_are_not_bytes(engine: Engine, value: Any) -> None:
-    with pytest.raises(TypeError, match=f"a job holds bytes, got {type(value).__name__}: encode it"):
-        add(engine, "a", value)
-    add(engine, "a")
-    with pytest.raises(TypeError, match="a job holds bytes"):
-        change(engine, look(engine, "a"), value)
-    assert look(engine, "a").value == b""
-
-
 # Leases and times
-
-
-def test_renew_returns_the_leases_that_were_lost(clock: Clock, engine: Engine) -> None:
-    names = ("kept", "over", "taken", "ended", "given up", "given back", "changed")
-    for key in names:
-        add(engine, key)
-    assert set(keys(engine, lease=10)) == set(names)
-    clock.now += 5
-    assert renew(engine, {key: (1, 30) for key in names if key not in {"over", "taken"}}) == set()
-    clock.now += 5
-    assert keys(engine, most=1) in (["over"], ["taken"])
-    taken = next(key for key in ("over", "taken") if look(engine, key).fence == 2)
-    over = "over" if taken == "taken" else "taken"
-    change(engine, look(engine, "ended"), fence=1, keep=60)
-    change(engine, look(engine, "given up"), fence=1, due=inf)
-    change(engine, look(engine, "given back"), due=0)
-    change(engine, look(engine, "changed"))
-    leases = dict.fromkeys((*names, "never was"), (1, 30.0))
-    assert renew(engine, leases) == {taken, "ended", "given up", "given back", "never was"}
-    assert look(engine, over).fence == 1  # nobody has asked for it: who had it has it still
-    assert renew(engine, {taken: (2, 30)}) == set()
-    assert renew(engine, {}) == set()
 
 
 def test_take_returns_the_system_time(system_clock_engine: Engine) -> None:

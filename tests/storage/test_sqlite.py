@@ -21,14 +21,6 @@ from tests.helpers.waiting import until
 VALUE = bytes(range(256)) * 4096
 
 
-@pytest.mark.parametrize("name", ["", ":memory:"])
-def test_name_without_a_file_is_refused(name: str) -> None:
-    with pytest.raises(
-        ValueError, match=r"has no file that others could open: name one, or write Memory\(\)"
-    ):
-        Sqlite(name)
-
-
 @pytest.mark.anyio
 async def test_file_is_created_on_first_use(path: Path) -> None:
     shared = Sqlite(path)
@@ -233,35 +225,6 @@ async def test_unusable_file_raises_and_is_left_unchanged(name: str, shared: Sql
         await shared.publish("t", "messages")
         await asyncio.sleep(0.01)
     leave()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
-@pytest.mark.anyio
-async def test_read_only_file_is_readable_and_write_raises(path: Path, tmp_path: Path) -> None:
-    with closing(Sqlite(path)) as shared:
-        await shared.write("a", {"x": "1"}, 60)
-    path.chmod(0o444)
-    tmp_path.chmod(0o777)
-    folders = [each for each in tmp_path.parents if each.stat().st_mode & 0o005 == 0]
-    modes = [each.stat().st_mode for each in folders]
-    is_root = os.geteuid() == 0  # who may write whatever the rights are
-    try:
-        if is_root:
-            for each in folders:
-                each.chmod(0o755)
-            os.seteuid(65534)
-        with closing(Sqlite(path)) as shared:
-            assert await shared.read("a") == {"x": "1"}
-            with pytest.raises(
-                PermissionError, match=r"shared\.db cannot be written: make it, and its folder, writable"
-            ):
-                await shared.write("a", {"x": "2"}, 60)
-            assert await shared.read("a") == {"x": "1"}
-    finally:
-        if is_root:
-            os.seteuid(0)
-            for each, mode in zip(folders, modes, strict=True):
-                each.chmod(mode)
 
 
 # Network disks and durability

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 
-from mcpkit import AnswerError, Ask, Context, Elicit, Memory, Principal, Scope, Server, Task
+from mcpkit import Context, Elicit, Memory, Principal, Scope, Server, Task
 from mcpkit.testing import connect
 from tests.helpers import task_client
 from tests.helpers.handshake_tasks import ADA, BOB, RELATED, OpenPipe, begin, ended, look, server_of
@@ -19,8 +19,6 @@ from tests.helpers.task_client import KNOWS_TASKS
 pytestmark = pytest.mark.anyio
 
 SECRET = "a secret of sixteen and more"
-
-RERUNS = ["safe", "never"]
 
 
 @dataclass
@@ -91,25 +89,6 @@ async def test_each_question_is_sent_once_and_its_answer_counts(
         assert message["result"]["content"][0]["text"] == "Ada and Bob"
 
 
-@pytest.mark.parametrize("rerun", RERUNS)
-async def test_error_response_to_a_question_raises_answer_error(open_pipe: OpenPipe, rerun: Any) -> None:
-    async def ask(ctx: Context) -> str:
-        """Ask."""
-        try:
-            await ctx.elicit("Sure?", bool)
-        except AnswerError as error:
-            return f"{error}"
-        return "answered"
-
-    async with open_pipe(server_of(ask, task=Task(rerun=rerun))) as pipe:
-        id_ = (await begin(pipe, "ask"))["taskId"]
-        question = await next_question(pipe, id_)
-        refusal = {"code": -1, "message": "not now"}
-        pipe.send({"jsonrpc": "2.0", "id": question["id"], "error": refusal})
-        result = await pipe.result("tasks/result", {"taskId": id_})
-        assert result["content"][0]["text"] == "The client refused to answer: not now"
-
-
 async def test_question_answered_by_another_client_is_cancelled(open_pipe: OpenPipe) -> None:
     """Whichever client answers first is heard; the other is told that it need not."""
     server = server_of(sure)
@@ -125,65 +104,6 @@ async def test_question_answered_by_another_client_is_cancelled(open_pipe: OpenP
         while (message := await one.receive())["method"] != "notifications/cancelled":
             pass
         assert message["params"]["requestId"] == first["id"]
-
-
-async def test_question_of_a_cancelled_request_is_sent_again(open_pipe: OpenPipe) -> None:
-    server = server_of(sure)
-    async with open_pipe(server) as one, open_pipe(server) as other:
-        id_ = (await begin(one, "sure"))["taskId"]
-        await next_question(one, id_)
-        waiting = other.start("tasks/result", {"taskId": id_})
-        question = await other.question("elicitation/create")
-        for _ in range(2):
-            await look(other, id_)
-        other.cancel(waiting)
-        taken_back = await other.receive()
-        assert taken_back["method"] == "notifications/cancelled"
-        assert taken_back["params"]["requestId"] == question["id"]
-        again = await other.question("elicitation/create")  # on the pipe, which goes on
-        other.reply(again, accepted(value=True))
-        assert (await ended(other, id_))["status"] == "completed"
-
-
-async def reserve(table: Annotated[int, Ask("Which table?")], ctx: Context) -> str:
-    """Ask before and in its midst."""
-    return f"table {table}, {(await ctx.elicit('Quiet?', bool)).value}"
-
-
-async def test_question_of_a_parameter_has_no_related_task(open_pipe: OpenPipe) -> None:
-    async with open_pipe(server_of(reserve, task=Task(required=True))) as pipe:
-        making = pipe.start("tools/call", {"name": "reserve", "arguments": {}, "task": {}})
-        before = await pipe.question("elicitation/create")
-        assert before["params"]["message"] == "Which table?"
-        assert "_meta" not in before["params"]
-        pipe.reply(before, accepted(value=7))
-        made = await pipe.receive()
-        assert made["id"] == making
-        id_ = made["result"]["task"]["taskId"]
-        question = await next_question(pipe, id_)
-        assert question_text(question, id_) == "Quiet?"
-        pipe.reply(question, accepted(value=True))
-        assert (await pipe.result("tasks/result", {"taskId": id_}))["content"][0]["text"] == "table 7, True"
-
-
-@pytest.mark.parametrize("rerun", ["safe", "never"])
-async def test_url_elicitation_resumes_the_task(open_pipe: OpenPipe, rerun: Any) -> None:
-    done: list[bool] = []
-
-    async def pay(ctx: Context) -> str:
-        """Have something paid."""
-        return (await ctx.elicit_url("Pay", "https://pay.example/1", done=lambda: bool(done))).action
-
-    server = server_of(pay, task=Task(rerun=rerun))
-    async with open_pipe(server, capabilities={"elicitation": {"url": {}}}) as pipe:
-        id_ = (await begin(pipe, "pay"))["taskId"]
-        waiting = pipe.start("tasks/result", {"taskId": id_})
-        question = await pipe.question("elicitation/create")
-        done.append(True)
-        pipe.reply(question, {"action": "accept"})
-        while (message := await pipe.receive()).get("id") != waiting:
-            assert message["method"].startswith("notifications/")
-        assert message["result"]["content"] == [{"type": "text", "text": "accept"}]
 
 
 # Access
@@ -216,13 +136,6 @@ async def test_task_of_another_principal_is_unknown_without_a_lookup(open_pipe: 
             assert error["message"].startswith("Unknown task")
         assert engine.looks == looks
         assert (await look(ada, id_))["status"] == "working"
-
-
-async def test_anonymous_client_may_get_but_not_list_tasks(open_pipe: OpenPipe) -> None:
-    async with open_pipe(server_of(add), Principal(None)) as pipe:
-        id_ = (await begin(pipe, "add", {"a": 1, "b": 2}))["taskId"]
-        assert (await pipe.error("tasks/list"))["code"] == -32601
-        assert (await ended(pipe, id_))["status"] == "completed"
 
 
 async def test_list_returns_own_tasks_in_pages(open_pipe: OpenPipe, monkeypatch: pytest.MonkeyPatch) -> None:

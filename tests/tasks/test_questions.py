@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit import Ask, Context, Memory, ProtocolError, Server, Task
 from mcpkit.tasks import ledger
-from mcpkit.testing import Client, connect
+from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, accepted, answer, begin, look, until
 from tests.helpers.waiting import until as eventually
 
@@ -130,26 +130,6 @@ async def test_question_of_a_parameter_precedes_the_task(server: Server) -> None
         await answer(client, task, **{key: "Ely"})
         done = await until(client, task, "completed")
         assert done["result"]["content"][0]["text"] == "Ada of Ely"
-
-
-async def race(client: Client, task: dict[str, Any]) -> None:
-    await asyncio.gather(*(answer(client, task, **{"#1": True}) for _ in range(20)))
-
-
-async def test_concurrent_answers_count_once(server: Server) -> None:
-    runs: list[int] = []
-
-    @task_tool(server, "safe")
-    async def ask(ctx: Context) -> bool:
-        runs.append(ctx.attempt)
-        return (await ctx.elicit("Sure?", bool)).value
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        task = await begin(client, "ask")
-        await until(client, task, "input_required")
-        await race(client, task)
-        await until(client, task, "completed")
-        assert runs == [1, 2]
 
 
 async def test_task_that_must_not_rerun_fails_after_a_restart() -> None:

@@ -7,15 +7,14 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from mcpkit import Memory, Sqlite
 from mcpkit.state.queue import Job, Queue, Taken
 from mcpkit.tasks.leases import Hold
-from mcpkit.tasks.orphans import Orphans
 from mcpkit.tasks.runner import Runner
-from tests.helpers.clock import Clock
 from tests.helpers.engines import done
 from tests.helpers.waiting import until
 
@@ -47,32 +46,26 @@ async def look(queue: Queue, key: str) -> Job:
 
 
 class RecordingWork:
-    """Work that keeps a record of what it was given.
+    """Work that records the jobs it was given.
 
     Args:
-        queue: Where the jobs are from.
-        do: What is done with each before it is ended; nothing by default.
-        lines: The names of the queues.
-        patience: See `Work`.
+        queue: Queue of the jobs.
+        do: Function called for each job before it ends; nothing by default.
+
+    Attributes:
+        cancelled: Keys of cancelled jobs, with the message of the cancellation.
     """
 
     server = "s"
+    patience = 3600.0
 
-    def __init__(
-        self, queue: Queue, do: Run | None = None, lines: Sequence[str] = (LINE,), patience: float = 3600.0
-    ) -> None:
+    def __init__(self, queue: Any, do: Run | None = None) -> None:
         self.queue = queue
-        self.lines = list(lines)
-        self.patience = patience
         self.jobs: list[Job] = []
         self.times: list[float] = []
         self.holds: list[Hold] = []
         self.cancelled: list[tuple[str, object]] = []
-        """Which were cancelled, and by which messages."""
         self.running = 0
-        self.most = 0
-        """How many ran at a time, at most."""
-        self.given_up: list[str] = []
         self._do = do
 
     @property
@@ -80,14 +73,13 @@ class RecordingWork:
         return [job.key for job in self.jobs]
 
     def queues(self) -> Sequence[str]:
-        return self.lines
+        return [LINE]
 
     async def run(self, job: Job, now: float, hold: Hold) -> None:
         self.jobs.append(job)
         self.times.append(now)
         self.holds.append(hold)
         self.running += 1
-        self.most = max(self.most, self.running)
         try:
             if self._do is not None:
                 await self._do(job, hold)
@@ -101,9 +93,7 @@ class RecordingWork:
             self.running -= 1
 
     async def give_up(self, job: Job, now: float) -> None:
-        assert now > 1_000_000
-        self.given_up.append(job.key)
-        await end(self.queue, job)
+        raise AssertionError(job)
 
 
 async def end(queue: Queue, job: Job) -> None:
@@ -122,49 +112,32 @@ def make_runner(
 
 
 class FaultyQueue:
-    """A queue between a runner and an engine, which fails or waits when a test wants it to.
-
-    Args:
-        queue: That of the engine.
+    """A queue between a runner and an engine whose calls fail when a test sets an error.
 
     Attributes:
-        takes: How many jobs were asked for each time.
-        renewals: Which leases were to be prolonged, and in which thread, each time.
-        fail_take: What taking raises.
-        fail_renew: What prolonging raises.
-        on_take: Awaited when jobs have been taken, before anybody gets them.
-        on_renew: Awaited before anything is prolonged.
+        takes: The number of jobs that each call asked for.
+        fail_take: Error raised by `take`.
+        fail_renew: Error raised by `renew`.
     """
 
     def __init__(self, queue: Queue) -> None:
         self.takes: list[int] = []
-        self.renewals: list[tuple[Mapping[str, tuple[int, float]], str]] = []
         self.fail_take: Exception | None = None
         self.fail_renew: Exception | None = None
-        self.on_take: Callable[[], Awaitable[object]] | None = None
-        self.on_renew: Callable[[], Awaitable[object]] | None = None
         self._queue = queue
-        self.add = queue.add
-        self.look = queue.look
-        self.change = queue.change
-        self.owned = queue.owned
-        self.waiting = queue.waiting
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
 
     async def take(self, queues: Sequence[str], *, most: int, lease: float, late: float = 0.0) -> Taken:
         self.takes.append(most)
         if self.fail_take is not None:
             raise self.fail_take
-        taken = await self._queue.take(queues, most=most, lease=lease, late=late)
-        if self.on_take is not None:
-            await self.on_take()
-        return taken
+        return await self._queue.take(queues, most=most, lease=lease, late=late)
 
     async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
-        self.renewals.append((dict(leases), threading.current_thread().name))
         if self.fail_renew is not None:
             raise self.fail_renew
-        if self.on_renew is not None:
-            await self.on_renew()
         return await self._queue.renew(leases)
 
 
@@ -212,25 +185,6 @@ async def test_existing_and_new_jobs_run_once(engine: Memory) -> None:
     assert [job.fence for job in work.jobs] == [1, 1]
     assert [(await look(engine, key)).value for key in work.keys] == [b"done", b"done"]
     assert all(abs(now - time.time()) < 60 for now in work.times)
-
-
-@pytest.mark.usefixtures("no_polling")
-async def test_slots_limit_the_jobs_that_run_and_are_taken(engine: Memory) -> None:
-    keys = [f"job {number:02}" for number in range(20)]
-    await add(engine, *keys)
-    queue, released = FaultyQueue(engine), asyncio.Event()
-
-    async def do(job: Job, hold: Hold) -> None:
-        await released.wait()
-
-    work = RecordingWork(queue, do)
-    async with make_runner(engine, work, slots=3).running():
-        await until(lambda: work.running == 3)
-        assert queue.takes == [3]
-        released.set()
-        await until(lambda: len(work.jobs) == 20 and work.running == 0)
-    assert sorted(work.keys) == keys
-    assert work.most == 3
 
 
 async def test_failing_take_is_logged_and_retried(engine: Memory, caplog: pytest.LogCaptureFixture) -> None:
@@ -291,25 +245,6 @@ async def test_job_that_does_not_end_is_abandoned_after_the_grace(
     assert (await look(engine, "a")).value == b""
 
 
-async def test_drain_returns_jobs_before_shutdown(engine: Memory) -> None:
-    await add(engine, "a")
-    work = RecordingWork(engine, run_forever)
-    runner = make_runner(engine, work)
-    runner.drain(10.0)  # before it runs, that does nothing
-    async with runner.running():
-        await until(lambda: work.jobs)
-        runner.drain(10.0)
-        runner.drain(10.0)
-        await until(lambda: work.cancelled)
-        await add(engine, "b")
-        runner.wake()
-        jobs: list[str] = []
-        while len(jobs) < 2:
-            jobs += [job.key for job in await take(engine)]
-    assert sorted(jobs) == ["a", "b"]
-    assert work.keys == ["a"]
-
-
 # Leases
 
 
@@ -357,42 +292,3 @@ async def test_lease_that_cannot_be_renewed_is_lost_before_others_take_the_job(
     assert [job.fence for job in rival.jobs] == [2, 2]
     assert caplog.text.count("cannot be prolonged") == 1
     assert caplog.text.count("the lease of a is over") == caplog.text.count("the lease of b is over") == 1
-
-
-# Orphans
-
-GONE = "s/task/gone"
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock(2_000_000.0)
-
-
-@pytest.fixture
-def queue(clock: Clock) -> Memory:
-    """An engine with the clock of the test."""
-    return Memory(clock)
-
-
-async def test_jobs_of_unknown_queues_are_given_up_after_the_patience(queue: Memory, clock: Clock) -> None:
-    work = RecordingWork(queue, patience=100)
-    orphans = Orphans(queue, work, LEASE, clock)
-    await add(queue, *(f"gone {number}" for number in range(40)), line=GONE)
-    await add(queue, "known")
-    await add(queue, "of another", line="s2/task/gone")
-    await orphans.look()
-    clock.now += 99
-    await orphans.look()
-    assert work.given_up == []
-    clock.now += 1
-    await add(queue, "later", line=GONE)
-    await orphans.look()
-    assert work.given_up == [f"gone {number}" for number in range(40)]
-    assert (await look(queue, "gone 0")).value == b"done"
-    clock.now += 100
-    await orphans.look()
-    assert "later" not in work.given_up  # whose queue has been seen to be still since now
-    clock.now += 100
-    await orphans.look()
-    assert work.given_up[40:] == ["later"]

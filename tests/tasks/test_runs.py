@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,20 +18,18 @@ from mcpkit import (
     Depends,
     Failure,
     FromHeader,
-    LogHandler,
     Memory,
     Principal,
     RegistrationError,
     Server,
-    Sqlite,
     Task,
     Tasks,
     ToolError,
-    current_context,
 )
 from mcpkit.auth import AuditEvent
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.middlewares import AccessLog, Telemetry
+from mcpkit.tasks.measuring import Watched
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, answer, begin, look, until
 from tests.helpers.waiting import until as eventually
@@ -69,25 +65,6 @@ async def test_credential_headers_are_refused_in_tasks(server: Server, name: str
         server.tool(work, name="task", task=True)
 
 
-async def test_progress_is_formatted_in_the_status_message(server: Server) -> None:
-    goes_on = asyncio.Event()
-
-    @server.tool(task=True)
-    async def count(total: float | None, ctx: Context) -> None:
-        await ctx.progress(2500, total)
-        await goes_on.wait()
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        for total, message in [(10_000, "2,500 of 10,000"), (2500.5, "2,500 of 2,500.5"), (None, "2,500")]:
-            goes_on.clear()
-            task = await begin(client, "count", {"total": total})
-            while (seen := await look(client, task)).get("statusMessage") != message:
-                assert seen["status"] == "working"
-                await asyncio.sleep(0.005)
-            goes_on.set()
-            await until(client, task, "completed")
-
-
 async def test_error_hook_receives_and_replaces_a_timeout(server: Server) -> None:
     failures: list[Failure] = []
 
@@ -102,28 +79,6 @@ async def test_error_hook_receives_and_replaces_a_timeout(server: Server) -> Non
 
     assert (await run_task(server, "endless"))["error"]["message"] == "Take a smaller one"
     assert [type(each.exception) for each in failures] == [CallTimeoutError]
-
-
-async def test_notifications_of_a_run_are_dropped(server: Server) -> None:
-    logger = logging.getLogger("test_what_is_only_for")
-    logger.setLevel(logging.DEBUG)
-    handler = LogHandler()
-    logger.addHandler(handler)
-
-    @server.tool(task=True)
-    async def chat(ctx: Context) -> str:
-        logger.info("heard by the log alone")
-        await ctx.log("error", "heard by nobody")
-        await ctx.notify("notifications/com.example/said", {})
-        await ctx.close_stream()
-        assert current_context() == ctx
-        return "done"
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        finished = await until(client, await begin(client, "chat"), "completed")
-        assert result_text(finished) == "done"
-        assert client.notifications == []
-    logger.removeHandler(handler)
 
 
 async def test_middleware_context_and_arguments_apply_to_the_run(server: Server) -> None:
@@ -152,20 +107,6 @@ async def test_middleware_context_and_arguments_apply_to_the_run(server: Server)
     assert seen[1] == "tools/call task working"
     assert "tools/call complete None" in seen
     assert seen[-1] == "tasks/get complete completed"
-
-
-async def test_lasting_tasks_require_cryptography(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
-    server = Server("work", secret="a secret of sixteen and more", shared=Sqlite(tmp_path / "work.db"))
-
-    @server.tool(task=True)
-    def work() -> None: ...
-
-    with pytest.raises(
-        ImportError, match=r"tasks that outlive the process are encrypted.*pip install .*\[crypto\]"
-    ):
-        async with connect(server):
-            pass
 
 
 # Middleware
@@ -297,3 +238,14 @@ async def test_cancellation_is_audited_once() -> None:
         await ada.request("tasks/cancel", {"taskId": over["taskId"]})
         assert (await look(ada, task))["status"] == "cancelled"
     assert events == [AuditEvent("cancellation", "ada", detail="a task of work")]
+
+
+@pytest.mark.limit("look at tasks that wait, by who measures")
+def test_measurement_does_not_wait_for_a_queue_without_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hanging(Memory):
+        async def waiting(self, server: str) -> list[Any]:
+            await asyncio.Event().wait()
+            return []
+
+    monkeypatch.setattr("mcpkit.tasks.measuring._PATIENCE", 0.01)
+    assert Watched(Hanging(), "lab", str).waiting() == []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -48,12 +46,6 @@ def connect_client(server: Server) -> connect:
     return connect(server, capabilities=KNOWS_TASKS)
 
 
-async def run_event_loop(count: int = 50) -> None:
-    """Let everything happen that does not wait."""
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
 async def test_connections_of_one_event_loop_share_a_runner(engine: Memory, counted: CountingTool) -> None:
     server = Server("lab", shared=engine, secret=SECRET, tasks=Tasks(slots=2))
     server.tool(task=True)(counted.work)
@@ -64,28 +56,6 @@ async def test_connections_of_one_event_loop_share_a_runner(engine: Memory, coun
         for task in tasks:
             await until(first, task, "completed")
     assert counted.most == 2
-
-
-async def test_tasks_wait_for_the_lifespan(engine: Memory, counted: CountingTool) -> None:
-    entering = asyncio.Event()
-
-    @asynccontextmanager
-    async def lifespan(server: Server) -> AsyncGenerator[None]:
-        await entering.wait()
-        yield
-
-    maker = Server("lab", shared=engine, secret=SECRET, tasks="workers")
-    maker.tool(task=True)(counted.work)
-    server = Server("lab", shared=engine, secret=SECRET, lifespan=lifespan)
-    server.tool(task=True)(counted.work)
-    counted.gate.set()
-    async with connect_client(maker) as client:
-        task = await begin(client, "work")
-        async with server.running():
-            await run_event_loop()
-            assert counted.begun == 0
-            entering.set()
-            await until(client, task, "completed")
 
 
 # Revocation

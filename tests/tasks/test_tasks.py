@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, Memory, Principal, ProtocolError, Scope, Server, Task, Tasks, ToolError
-from mcpkit.tasks import orphans
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, TASKS, begin, look, until
 
@@ -104,15 +103,6 @@ async def test_required_task_without_the_extension_names_the_missing_capability(
                 await client.request(method, params)
             assert caught.value.code == -32021
             assert caught.value.data == {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-
-
-async def test_plain_tools_and_invalid_arguments_create_no_task(server: Server) -> None:
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        plain = await begin(client, "greet", {"name": "Ada"}, task={"ttl": 5})
-        assert plain["resultType"] == "complete"
-        wrong = await begin(client, "slow", {"lable": "a"})
-        assert (wrong["resultType"], wrong["isError"]) == ("complete", True)
-        assert "label" in wrong["content"][0]["text"]
 
 
 async def test_task_ends_with_a_result_an_error_or_a_timeout(server: Server) -> None:
@@ -324,21 +314,6 @@ async def test_task_runs_in_the_version_that_created_it() -> None:
             task = await begin(client, "work", {"city": "Ely", "country": "England"})
             done = await until(old, task, "completed")
             assert done["result"]["structuredContent"] == "Ely in England"
-
-
-async def test_task_of_a_removed_version_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orphans, "_INTERVAL", 0.02)
-    engine = Memory()
-    async with connect(old_version(engine, tasks="workers"), capabilities=KNOWS_TASKS) as old:
-        task = await begin(old, "work", {"city": "Ely"})
-    new: Any = new_version(engine)
-    new.engine.methods.tasks.runs.patience = 0.1
-    async with connect(new, capabilities=KNOWS_TASKS) as client:
-        failed = await until(client, task, "failed")
-        assert failed["error"] == {
-            "code": -32603,
-            "message": "Nothing that runs tasks has this version of 'work'",
-        }
 
 
 # Lost messages

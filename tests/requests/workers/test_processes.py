@@ -44,11 +44,6 @@ async def told(folder: Path, name: str = "process") -> int:
 # What it returns
 
 
-async def test_a_worker_serves_one_call_after_the_other(processes: Processes) -> None:
-    places = [await processes.run(work.where, {}) for _ in range(3)]
-    assert len({place.process for place in places}) == 1
-
-
 @pytest.mark.parametrize(
     ("function", "kwargs", "value"),
     [
@@ -69,24 +64,6 @@ async def test_there_are_never_more_workers_than_the_limit() -> None:
     processes = Processes(2)
     places = await asyncio.gather(*(processes.run(work.where, {}) for _ in range(8)))
     assert len({place.process for place in places}) <= 2
-
-
-@pytest.mark.parametrize("limit", [0, -1])
-def test_there_must_be_a_process(limit: int) -> None:
-    with pytest.raises(ValueError, match="processes must be at least 1"):
-        Server("s", processes=limit)
-
-
-@pytest.mark.slow
-async def test_a_tool_a_resource_and_a_prompt_may_run_in_a_process() -> None:
-    server = Server("s", processes=1)
-    server.tool(process=True)(work.add)
-    server.resource("data://units", process=True)(work.Scales.units)
-    server.prompt(process=True)(work.Scales.units)
-    async with connect(server) as client:
-        assert (await client.call("add", {"a": 1, "b": 2})).text == "3"
-        assert (await client.read("data://units"))[0]["text"] == "kg"
-        assert (await client.get_prompt("units"))[0]["content"]["text"] == "kg"
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

@@ -145,28 +145,6 @@ async def test_a_block_ends_when_what_stops_it_has_returned(server: Server, stop
     assert events == ["stopped", "block left"]
 
 
-@pytest.mark.parametrize("way", ["last", "before a coroutine's"])
-async def test_a_dependency_may_say_what_stops_the_function(
-    way: str, server: Server, stopped: Stopped
-) -> None:
-    def opened(ctx: Context) -> Iterator[Stopped]:
-        with ctx.sync.on_cancel(stopped.stop):
-            yield stopped
-
-    async def other(given: Annotated[Stopped, Depends(opened)]) -> Stopped:
-        return given
-
-    Given = Annotated[Stopped, Depends(opened if way == "last" else other)]
-
-    @server.tool
-    def work(given: Given) -> None:  # type: ignore[valid-type]
-        given.wait()  # type: ignore[attr-defined]
-
-    async with connect(server) as client:
-        await end_call(client, stopped)
-    assert len(stopped.calls) == 1
-
-
 async def test_what_it_raises_is_logged_and_the_others_are_called(
     server: Server, stopped: Stopped, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -191,18 +169,6 @@ async def test_in_the_event_loop_there_is_cancellation_instead(server: Server) -
     async def work(ctx: Context) -> str:
         with pytest.raises(RuntimeError, match="run in a worker thread"):
             ctx.sync.on_cancel(print)
-        return "refused"
-
-    async with connect(server) as client:
-        assert (await client.call("work")).text == "refused"
-
-
-@pytest.mark.parametrize("stop", [None, "interrupt", asyncio.sleep], ids=["called", "text", "async"])
-async def test_what_stops_nothing_is_refused_when_it_is_said(server: Server, stop: Any) -> None:
-    @server.tool
-    def work(ctx: Context) -> str:
-        with pytest.raises(TypeError, match=r"such as db\.interrupt, without parentheses; got"):
-            ctx.sync.on_cancel(stop)
         return "refused"
 
     async with connect(server) as client:

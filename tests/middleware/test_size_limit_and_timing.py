@@ -1,16 +1,18 @@
-"""Results of tools that are too large are an error that a model can act on."""
+"""Size limits and timing: results that are too large are errors that a model can act on; requests are timed."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from mcpkit import Server
-from mcpkit.middlewares import SizeLimit
+from mcpkit import ProtocolError, Server
+from mcpkit.middlewares import SizeLimit, Timed, Timing
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
 
-EVERY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+REVISIONS = ["2025-11-25", "2026-07-28"]
 
 
 def make(limit: SizeLimit) -> Server:
@@ -21,10 +23,6 @@ def make(limit: SizeLimit) -> Server:
     async def repeat(times: int, word: str = "x") -> str:
         return word * times
 
-    @server.tool(structured=False)
-    async def everything() -> str:
-        return "x" * 5000
-
     @server.resource("limited://large")
     async def large() -> str:
         return "x" * 5000
@@ -32,7 +30,7 @@ def make(limit: SizeLimit) -> Server:
     return server
 
 
-@pytest.mark.parametrize("revision", EVERY)
+@pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_result_that_is_too_large_says_so_and_what_to_do(revision: str) -> None:
     async with connect(make(SizeLimit(2000)), revision=revision) as client:
         small = await client.call("repeat", {"times": 1000})
@@ -55,3 +53,41 @@ async def test_the_whole_result_counts_to_the_byte() -> None:
 async def test_other_results_pass() -> None:
     async with connect(make(SizeLimit(2000))) as client:
         assert len((await client.read("limited://large"))[0]["text"]) == 5000
+
+
+async def test_each_request_is_reported_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    class Clock:
+        @staticmethod
+        def perf_counter() -> float:
+            return now
+
+    monkeypatch.setattr("mcpkit.middlewares.timing.time", Clock)
+    reported: list[Timed] = []
+    server = Server("timed")
+    server.middleware(Timing(reported.append))
+
+    @server.tool
+    async def work() -> str:
+        nonlocal now
+        now += 2.5
+        await asyncio.sleep(0)
+        return "done"
+
+    @server.prompt
+    async def fail() -> str:
+        nonlocal now
+        now += 1.5
+        raise KeyError
+
+    async with connect(server) as client:
+        await client.call("work")
+        with pytest.raises(ProtocolError):
+            await client.get_prompt("fail")
+    assert [(timed.request.method, timed.seconds, timed.outcome, timed.code) for timed in reported] == [
+        ("server/discover", 0, "ok", None),
+        ("tools/call", 2.5, "ok", None),
+        ("prompts/get", 1.5, "error", -32603),
+    ]
+    assert isinstance(reported[2].error, KeyError)
