@@ -66,6 +66,7 @@ async def finished(pipe: Pipe) -> list[Any]:
 
 @pytest.mark.parametrize("outcome", ["answer", "error"])
 @pytest.mark.usefixtures("clock")
+@pytest.mark.limit("progress of a call")
 async def test_progress_too_fast_sends_latest_before_response(
     server: Server, wire: Wire, revision: str, outcome: str
 ) -> None:

@@ -248,6 +248,7 @@ async def pages(pipe: Pipe, method: str) -> list[str]:
             return found
 
 
+@pytest.mark.limit("page of a list")
 async def test_lists_come_in_pages_in_order_of_registration(wire: Wire, revision: str) -> None:
     async with wire(serve("cabfe", 2), revision) as pipe:
         for method in LISTS:

@@ -109,6 +109,7 @@ async def test_calls_from_loopback_may_use_all_places(limited: Server, gate: Gat
     assert refused.error()["message"] == "Too many requests are running (8); try again later"
 
 
+@pytest.mark.limit("places of one client")
 async def test_streams_of_one_client_leave_places_for_others(limited: Server, serve: Serve) -> None:
     async def listen(http: Client, **scope: Any) -> Answer:
         opening = await http.post(initialize(), **scope).whole()

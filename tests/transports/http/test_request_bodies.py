@@ -150,6 +150,7 @@ async def test_refused_request_with_short_body_keeps_connection(
 @pytest.mark.usefixtures("patience")
 @pytest.mark.parametrize("size", [{"content-length": LONG}, {"transfer-encoding": "chunked"}])
 @pytest.mark.parametrize(("method", "path", "headers", "status"), REFUSED[::2])
+@pytest.mark.limit("body of a request that is refused")
 async def test_refused_request_with_long_body_drops_rest_and_closes(
     method: str, path: str, headers: dict[str, str], status: int, size: dict[str, str], client: Client
 ) -> None:
@@ -181,6 +182,7 @@ async def test_refused_request_without_body_is_not_awaited(
     ],
 )
 @pytest.mark.parametrize("version", ["1.1", "2"])
+@pytest.mark.limit("time for a body")
 async def test_large_or_slow_body_closes_connection(
     body: bytes | None,
     size: dict[str, str],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import ProtocolError, Server
+from mcpkit import Context, ProtocolError, Server
 from mcpkit.testing import Client as MemoryClient
 from mcpkit.testing import connect
 from tests.helpers.pipe import Pipe, open_pipe
@@ -21,17 +21,18 @@ limit = pytest.mark.limit
 
 
 class Outcome:
-    """A result or an error, with the text in it."""
+    """A result, or the code and text of an error; the code is None for the error of a tool."""
 
-    def __init__(self, code: int | None, text: str, *, is_error: bool) -> None:
-        self.code = code
-        self.text = text
-        self.is_error = is_error
+    def __init__(self, result: dict[str, Any], error: ProtocolError | None = None) -> None:
+        self.result = result
+        self.code = None if error is None else error.code
+        self.text: str = result.get("content", [{}])[0].get("text", "") if error is None else str(error)
+        self.is_error = error is not None or result.get("isError", False)
 
     def check_error(self, code: int | None, words: str) -> None:
-        """Assert a short error with these words; the code is None for the error of a tool."""
-        assert self.is_error, self.text[:500]
-        assert (self.code, words in self.text) == (code, True), self.text[:500]
+        """Assert a short error with these words."""
+        assert (self.is_error, self.code) == (True, code), self.text[:500]
+        assert words in self.text
         assert len(self.text) < 10_000
         assert "Traceback" not in self.text
 
@@ -43,28 +44,19 @@ class LimitClient:
         self.client = client
 
     async def call(self, name: str, arguments: dict[str, Any] | None = None, **params: Any) -> Outcome:
-        """Call a tool."""
-        try:
-            result = await self.client.request(
-                "tools/call", {"name": name, "arguments": arguments or {}, **params}
-            )
-        except ProtocolError as error:
-            return Outcome(error.code, str(error), is_error=True)
-        content = result.get("content", [{}])
-        return Outcome(None, content[0].get("text", ""), is_error=result.get("isError", False))
+        return await self.request("tools/call", name=name, arguments=arguments or {}, **params)
 
-    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any] | Outcome:
-        """Send a request, and return its result or the error."""
+    async def request(self, method: str, **params: Any) -> Outcome:
         try:
-            return await self.client.request(method, params)
+            return Outcome(await self.client.request(method, params))
         except ProtocolError as error:
-            return Outcome(error.code, str(error), is_error=True)
+            return Outcome({}, error)
 
 
 @asynccontextmanager
-async def limit_client(server: Server, revision: str = "2026-07-28") -> AsyncIterator[LimitClient]:
+async def limit_client(server: Server) -> AsyncIterator[LimitClient]:
     """Connect a client; the server must still answer it at the end."""
-    async with connect(server, revision=revision, capabilities={"elicitation": {}}) as client:
+    async with connect(server, revision="2026-07-28", capabilities={"elicitation": {}}) as client:
         yield LimitClient(client)
         await client.request("tools/list")
 
@@ -103,11 +95,17 @@ def wire(schema_dir: Path) -> Wire:
 
 @pytest.fixture
 def server() -> Server:
-    """A server with a tool that takes anything."""
-    server = Server("limited")
+    """A server with a tool that takes anything, and one that asks two questions."""
+    server = Server("limited", secret="a secret of sixteen bytes")
 
     @server.tool
     async def echo(value: Any = None) -> str:
         return "echoed"
+
+    @server.tool
+    async def confirm(ctx: Context) -> str:
+        first = await ctx.elicit("Sure?", str, key="first")
+        second = await ctx.elicit("Really?", str, key="second")
+        return f"{first.value} {second.value}"
 
     return server

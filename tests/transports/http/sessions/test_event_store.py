@@ -48,6 +48,7 @@ SIZES = st.one_of(
 
 @pytest.mark.long
 @given(st.lists(st.tuples(st.integers(0, 40), SIZES, st.integers(1, 300)), max_size=40))
+@pytest.mark.limit("events kept for a client that comes back")
 def test_event_store_keeps_latest_within_limits(steps: list[Step]) -> None:
     shelf = Shelf(LIMIT)
     sessions: dict[int, Events] = {}

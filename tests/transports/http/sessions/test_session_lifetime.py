@@ -99,6 +99,7 @@ async def test_listening_session_stays_alive(
 
 
 @pytest.mark.parametrize("is_used", [False])
+@pytest.mark.limit("time of a session in all")
 async def test_session_max_age_ends_streams_and_calls(
     is_used: bool,
     session_server: Server,
