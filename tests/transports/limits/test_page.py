@@ -1,4 +1,4 @@
-"""The page on limits has a row for each limit with its setting and default; rows not exempt in `bounds.txt` have a test."""
+"""The page on limits: each row has its setting and default, and a test unless `bounds.txt` says why not."""
 
 from __future__ import annotations
 
