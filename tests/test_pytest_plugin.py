@@ -55,20 +55,6 @@ def test_what_cannot_be_connected_to(mcp_client):
         mcp_client("missing.py")
 """
 
-WITHOUT = """
-import sys
-
-
-def test_nothing_is_imported_until_it_is_used():
-    assert "mcpkit.client" not in sys.modules
-    assert "mcpkit.server" not in sys.modules
-    assert "pydantic" not in sys.modules
-
-
-def test_it_needs_a_server(mcp_client):
-    mcp_client()
-"""
-
 
 def run(folder: Path, *arguments: str) -> str:
     """Run pytest in an author's project."""
@@ -81,18 +67,82 @@ def run(folder: Path, *arguments: str) -> str:
 def test_it_connects_clients(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     (tmp_path / "test_server.py").write_text(TESTS)
-    for target in ("server.py", f'"{Path(sys.executable).as_posix()}" server.py'):
-        (tmp_path / "pytest.ini").write_text(f"[pytest]\nmcp_target = {target}\npythonpath = .\n")
-        assert "4 passed" in run(tmp_path)
-
-
-def test_it_costs_nothing_until_it_is_used(tmp_path: Path) -> None:
-    (tmp_path / "test_without.py").write_text(WITHOUT)
-    told = run(tmp_path)
-    assert "mcp_client() needs a server, or the setting mcp_target" in told
-    assert "1 failed, 1 passed" in told or "1 passed, 1 error" in told
+    target = f'"{Path(sys.executable).as_posix()}" server.py'
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nmcp_target = {target}\npythonpath = .\n")
+    assert "4 passed" in run(tmp_path)
 
 
 def test_pytest_finds_it() -> None:
     [found] = [each for each in entry_points(group="pytest11") if each.name == "mcpkit"]
     assert found.value == "mcpkit.testing.pytest_plugin"
+
+
+CONTRACT_TESTS = """
+import pytest
+import server
+
+
+def test_contract(mcp_lock):
+    mcp_lock(server.server)
+
+
+def test_what_breaks(mcp_lock):
+    mcp_lock(server.server, compatible=True)
+
+
+@pytest.mark.anyio
+async def test_in_a_loop(mcp_lock):
+    mcp_lock(server.server, "folder/other.json")
+
+
+def test_stumbling(mcp_check):
+    mcp_check(server.server, ignore=["argument-undescribed"])
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+"""
+
+
+BROKEN = SERVER.replace("bread: str", "bread: int")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\nmarkers = anyio\n")
+    (tmp_path / "server.py").write_text(SERVER)
+    (tmp_path / "test_server.py").write_text(CONTRACT_TESTS)
+    return tmp_path
+
+
+def test_a_contract_is_written_when_it_is_asked_for_and_compared_from_then_on(project: Path) -> None:
+    told = run(project)
+    assert "pytest --mcp-lock-update writes it" in told
+    assert "3 failed, 1 passed" in told
+    assert "4 passed" in run(project, "--mcp-lock-update")
+    assert '"name": "bake"' in (project / "mcp.lock.json").read_text()
+
+    (project / "server.py").write_text(BROKEN)
+    told = run(project)
+    assert "breaks clients: tool bake: argument bread: a string is not taken, but an integer" in told
+    assert "3 failed, 1 passed" in told
+
+
+def test_what_hosts_stumble_over_fails_by_the_settings_of_the_project(project: Path) -> None:
+    (project / "server.py").write_text(SERVER.replace("Bake bread.", "") + OTHER_RULE)
+    told = run(project, "-k", "stumbling")
+    assert "warning: tool bake: models do not know when to use it [description-missing]" in told
+    assert "mime-type-missing" not in told
+    (project / "pyproject.toml").write_text("[tool.mcpkit.check]\nstrict = 5\n")
+    assert "strict of [tool.mcpkit.check] is a bool, got 5" in run(project, "-k", "stumbling")
+
+
+OTHER_RULE = '''
+
+@server.resource("bakery://{shelf}")
+def shelf(shelf: str) -> str:
+    """Say what is on a shelf."""
+    return shelf
+'''

@@ -144,3 +144,30 @@ async def test_what_answers_raises_comes_out_of_the_call(revision: str) -> None:
     async with connect(asking_server(), revision=revision, answers=answers) as client:
         with pytest.raises(AssertionError, match="elicitation/create was not expected"):
             await client.call("ask")
+
+
+server = Server("curious")
+
+
+@server.tool
+async def interview(count: int, ctx: Context) -> int:
+    """Ask for one number after the other."""
+    total = 0
+    for number in range(count):
+        total += (await ctx.elicit(f"Number {number}?", int)).value
+    return total
+
+
+def one(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"action": "accept", "content": {"value": 1}}
+
+
+async def test_ten_rounds_are_played() -> None:
+    async with connect(server, answers=one) as client:
+        assert (await client.call("interview", {"count": 10})).structured == 10
+
+
+async def test_an_eleventh_round_is_an_error_that_says_what_to_do() -> None:
+    async with connect(server, answers=one) as client:
+        with pytest.raises(ProtocolError, match=r"in 10 rounds, and asks again: clients give up .* ctx\.ask"):
+            await client.call("interview", {"count": 11})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
 
 from mcpkit import (
     Context,
+    Header,
     Principal,
     Prompt,
     ProtocolError,
@@ -21,6 +23,7 @@ from mcpkit import (
     Tool,
 )
 from mcpkit.testing import Client, connect
+from tests.helpers.raw_client import serving as serving_http
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -264,3 +267,38 @@ async def test_it_is_known_through_what_includes_it() -> None:
         included.remove()
         assert await names(client) == []
         assert outer.providers == ()
+
+
+async def region(region: Annotated[str, Header("Region")]) -> str:
+    return region
+
+
+class Regions(Provider):
+    kinds = frozenset({"tools"})
+
+    async def find(self, kind: str, key: str, ctx: Context) -> Any:
+        return Tool(region)
+
+
+async def test_headers_are_held_against_the_arguments_of_its_tools(schema_dir: Path) -> None:
+    async with serving_http(serving(Regions()), schema_dir) as client:
+        for header, status in (("eu", 200), ("us", 400), (None, 400)):
+            answer = await client.call(
+                "region", {"region": "eu"}, headers={"mcp-param-region": header}
+            ).whole()
+            assert answer.status == status
+            assert status == 200 or answer.error()["code"] == -32020
+
+
+async def test_long_names_are_not_asked_for() -> None:
+    asked: list[str] = []
+
+    class Asked(Regions):
+        async def find(self, kind: str, key: str, ctx: Context) -> Any:
+            asked.append(key)
+
+    async with connect(serving(Asked())) as client:
+        for name in ("short", "x" * 100_000):
+            with pytest.raises(ProtocolError, match="Unknown tool"):
+                await client.call(name)
+    assert asked == ["short"]

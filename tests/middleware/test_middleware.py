@@ -43,24 +43,6 @@ async def test_every_request_passes_with_its_result(server: Server, revision: st
     assert recorder.seen[1:] == answers
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_the_answers_are_those_without_middleware(server: Server, revision: str) -> None:
-    async def all_of() -> list[Any]:
-        async with connect(server, revision=revision) as client:
-            return [
-                client.server_info,
-                client.server_capabilities,
-                await client.list_tools(),
-                await client.request("tools/call", {"name": "add_in_thread", "arguments": {"a": 1, "b": 2}}),
-                await client.request("tools/call", {"name": "fail"}),
-                await client.read("wrapped://known"),
-            ]
-
-    bare = await all_of()
-    server.middleware(Recorder())
-    assert await all_of() == bare
-
-
 async def test_requests_that_are_refused_pass_too(server: Server) -> None:
     recorder = server.middleware(Recorder())
     async with connect(server, revision="2025-11-25") as client:

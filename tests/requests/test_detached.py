@@ -33,7 +33,7 @@ CAPABILITIES: dict[str, Any] = {
 
 
 class Jobs:
-    """A server of which the requests of one method are answered at once, and go on.
+    """A server whose tool calls are answered at once and go on detached.
 
     Attributes:
         begun: The detached calls, each with the channel that records its messages.
@@ -41,7 +41,7 @@ class Jobs:
         events: The steps of `bake` and of the lifespan.
     """
 
-    def __init__(self, method: str = "tools/call", **options: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         self.server = Server("s", lifespan=self.lifespan, **options)
         self.begun: list[tuple[Detached, Mailbox]] = []
         self.refused: list[BaseException] = []
@@ -54,7 +54,7 @@ class Jobs:
 
         @self.server.middleware
         async def detach(request: Request, call_next: CallNext) -> Any:
-            if request.method != method:
+            if request.method != "tools/call":
                 return await call_next(request)
             mailbox = self.make(request)
             try:
@@ -62,7 +62,7 @@ class Jobs:
             except Exception as error:
                 self.refused.append(error)
                 raise
-            return {"content": [], "contents": [], "messages": []}
+            return {"content": []}
 
     @asynccontextmanager
     async def lifespan(self, server: Server) -> AsyncIterator[str]:
@@ -167,8 +167,8 @@ async def test_detached_error_is_that_of_the_revision(revision: str) -> None:
 
 
 @REVISIONS
-async def test_detached_call_runs_in_threads_processes_and_for_resources(revision: str) -> None:
-    jobs, reads = Jobs(), Jobs("resources/read")
+async def test_detached_call_runs_in_threads_and_processes(revision: str) -> None:
+    jobs = Jobs()
     may_end = threading.Event()
 
     @jobs.server.tool
@@ -186,18 +186,6 @@ async def test_detached_call_runs_in_threads_processes_and_for_resources(revisio
         assert text_of(await job.result()).endswith(" tools/call")
         assert [message["method"] for message in mailbox.messages] == ["notifications/jobs/thread"]
         assert text_of(await other.result()) == "4"
-
-    @reads.server.resource("file://{name}")
-    async def read(name: str, ctx: Context) -> str:
-        await ctx.notify("notifications/jobs/read")
-        return f"about {name}"
-
-    async with reads.server.running():
-        async with connect(reads.server, revision=revision) as client:
-            await client.request("resources/read", {"uri": "file://bread"})
-        job, mailbox = reads.begun[0]
-        assert (await job.result())["contents"][0]["text"] == "about bread"
-        assert len(mailbox.messages) == 1
 
 
 async def test_detached_call_keeps_context_variables_state_and_principal() -> None:

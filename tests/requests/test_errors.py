@@ -288,23 +288,3 @@ async def test_exception_that_ends_a_process_ends_the_call_alone(
     gc.collect()
     assert not faults
     assert unretrieved == []
-
-
-async def test_exception_that_ends_a_process_in_middleware_and_completers_is_answered() -> None:
-    for error in (SystemExit, GeneratorExit):
-        server = Server("s")
-
-        async def fail(*_: Any, error: type[BaseException] = error) -> Any:
-            raise error
-
-        @server.prompt(complete={"a": lambda value, fail=fail: fail()})
-        async def echo(a: str) -> str:
-            return a
-
-        server.middleware("prompts/list")(fail)
-        async with connect(server) as client:
-            with pytest.raises(ProtocolError, match="Internal error"):
-                await client.list_prompts()
-            with pytest.raises(ProtocolError, match="Internal error"):
-                await client.complete("echo", "a", "x")
-            assert (await client.get_prompt("echo", {"a": "well"}))[0]["content"]["text"] == "well"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, ProtocolError, Registry, Server, current_context
+from mcpkit import Context, ProtocolError, Server, current_context
 from mcpkit.testing import connect
 from tests.helpers.impatient import ImpatientClient
 
@@ -169,25 +169,3 @@ async def test_each_included_server_has_its_own_state() -> None:
         assert (await client.call("in_database")).text == "inner"
     assert inner_story.events == ["entered for inner", "left"]
     assert outer_story.events == ["entered for outer", "left"]
-
-
-class Toolbox(Registry):
-    """A registry of an author's own class is no server either."""
-
-
-@pytest.mark.parametrize("kind", [Registry, Toolbox])
-async def test_a_registry_has_the_state_of_the_innermost_server_that_includes_it(
-    kind: type[Registry],
-) -> None:
-    registry = kind()
-    registry.tool(database)
-    inner = Server("inner", lifespan=Story("inner").lifespan)
-    inner.include(registry)
-    middle = Registry()
-    middle.include(inner)
-    outer = Server("outer", lifespan=Story("outer").lifespan)
-    outer.include(middle)
-    outer.include(registry, prefix="direct")
-    async with connect(outer) as client:
-        assert (await client.call("database")).text == "inner"
-        assert (await client.call("direct_database")).text == "outer"

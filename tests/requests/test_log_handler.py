@@ -332,23 +332,6 @@ async def test_a_call_that_was_cancelled_says_nothing_more(
     assert sent == []
 
 
-async def test_a_function_that_goes_on_after_its_time_says_nothing_more(
-    server: Server, log: logging.Logger
-) -> None:
-    @server.tool(timeout=0.01)
-    async def work() -> str:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            log.error("out of time")
-        return ""
-
-    async with connect(server) as client:
-        assert await heard(client, "work") == []
-        await settle()
-        assert client.notifications == []
-
-
 LINE = "x" * 1000
 
 

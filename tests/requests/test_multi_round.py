@@ -155,13 +155,6 @@ def test_encrypt_state_without_cryptography_names_the_extra(monkeypatch: pytest.
     assert str(error.value) == f"encryption needs cryptography. Run: {install_command('crypto')}"
 
 
-async def test_lists_have_no_rounds() -> None:
-    async with connect(login_server(), capabilities={"elicitation": {}}) as client:
-        for method in ("tools/list", "server/discover"):
-            result = await client.request(method, {"inputResponses": {}, "requestState": "x"})
-            assert result["resultType"] == "complete"
-
-
 # What runs in a round
 
 
@@ -216,17 +209,6 @@ async def test_question_that_differs_between_rounds_is_refused_and_logged(
     assert "in fickle" in str(record.stack_info)
     assert "Ada" not in caplog.text
     assert "London" not in caplog.text
-
-
-async def test_questions_with_keys_may_change_their_order_between_rounds() -> None:
-    order = ["a", "b"]
-
-    async def fickle(ctx: Context) -> str:
-        order.reverse()
-        return " ".join(sorted([(await ctx.elicit(each, str, key=each)).value for each in order]))
-
-    answers = ScriptedAnswers({"value": "1"}, {"value": "2"})
-    assert await call_tool(make_server(fickle), answers, "2026-07-28") == "1 2"
 
 
 # Questions of which the handler catches the end of the round

@@ -10,8 +10,6 @@ import pytest
 
 from mcpkit import Context, Memory, ProtocolError, Server
 from mcpkit.testing import connect
-from tests.helpers.clock import Clock
-from tests.helpers.elicitation import REVISIONS
 
 pytestmark = pytest.mark.anyio
 
@@ -102,23 +100,6 @@ async def test_state_is_accepted_once_with_single_use_only(kind: str) -> None:
     assert shop.sold == [7, 7, 7]
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_single_use_call_may_have_several_rounds(revision: str) -> None:
-    server = Server("shop", secret=SECRET)
-
-    @server.tool(single_use=True)
-    async def order(ctx: Context) -> str:
-        size = (await ctx.elicit("Size?", int)).value
-        return f"{size} {(await ctx.elicit('Pieces?', int)).value}"
-
-    def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
-        return {"action": "accept", "content": {"value": len(params["message"])}}
-
-    async with connect(server, revision=revision, answers=answers) as client:
-        for _ in range(2):
-            assert (await client.call("order")).text == "5 7"
-
-
 async def test_state_of_a_refused_request_is_not_used_up() -> None:
     shop = Shop()
     server = shop.server
@@ -153,18 +134,6 @@ async def test_state_in_concurrent_requests_is_accepted_once() -> None:
     refused = [each for each in outcomes if isinstance(each, ProtocolError)]
     assert [each.message for each in refused] == [USED] * 4
     assert shop.sold == [7]
-
-
-async def test_state_is_refused_as_long_as_it_has_not_expired(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr("time.time", clock)
-    shop = Shop(shared=Memory(clock), question_timeout=100)
-    state = await shop.state()
-    await shop.round(state=state)
-    while clock.now < 1100:
-        clock.now += 1
-        with pytest.raises(ProtocolError, match=r"used already|expired"):
-            await shop.round(state=state)
 
 
 async def test_state_is_refused_while_the_store_fails(caplog: pytest.LogCaptureFixture) -> None:

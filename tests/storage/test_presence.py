@@ -56,16 +56,6 @@ def test_process_that_leaves_is_gone_at_the_next_beat(processes):
     assert one.count() == 2
 
 
-def test_new_process_waits_before_it_reports_others_as_gone(engine):
-    beat(Presence(engine, "s", "old"))
-    new = Presence(engine, "s", "new")
-    for _ in range(MISSED):
-        beat(new)
-        assert not new.is_gone("old")
-    beat(new)
-    assert new.is_gone("old")
-
-
 class FailingStore(Memory):
     """A store that can be present to fail."""
 

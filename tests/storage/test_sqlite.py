@@ -21,15 +21,6 @@ from tests.helpers.waiting import until
 VALUE = bytes(range(256)) * 4096
 
 
-@pytest.mark.anyio
-async def test_file_is_created_on_first_use(path: Path) -> None:
-    shared = Sqlite(path)
-    assert not path.exists()
-    assert repr(shared) == f"Sqlite({str(path)!r})"
-    shared.close()
-    assert not path.exists()
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
 @pytest.mark.anyio
 async def test_files_are_private_to_their_owner(shared: Sqlite, path: Path) -> None:
@@ -133,17 +124,6 @@ def locked(path: Path, how: str) -> Iterator[None]:
         other.execute(f"BEGIN {how}")
         yield
         other.execute("ROLLBACK")
-
-
-@pytest.mark.anyio
-async def test_read_does_not_wait_for_a_writer(shared: Sqlite, path: Path) -> None:
-    await shared.write("a", {"x": "1"}, 60)
-    version = await shared.put("a", VALUE, version=None, ttl=60)
-    small = await shared.put("b", b"1", version=None, ttl=60)
-    with locked(path, "IMMEDIATE"):
-        assert await shared.read("a") == {"x": "1"}
-        assert await shared.get("b") == (b"1", small)
-        assert await shared.get("a") == (VALUE, version)
 
 
 @pytest.mark.anyio

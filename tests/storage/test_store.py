@@ -25,17 +25,6 @@ from tests.helpers.engines import (
 # Versions
 
 
-def test_put_and_delete_of_an_absent_key_refuse_any_version(engine: Engine) -> None:
-    nothing: Any = None
-    assert not delete(engine, "a", nothing)
-    assert put(engine, "a", b"1", "made up") is None
-    version = put(engine, "a", b"1")
-    assert version is not None
-    assert not delete(engine, "a", nothing)
-    assert delete(engine, "a", version)
-    assert not delete(engine, "a", version)
-
-
 # Threads
 
 

@@ -13,10 +13,8 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from mcpkit import (
-    CallTimeoutError,
     Context,
     Depends,
-    Failure,
     FromHeader,
     Memory,
     Principal,
@@ -24,7 +22,6 @@ from mcpkit import (
     Server,
     Task,
     Tasks,
-    ToolError,
 )
 from mcpkit.auth import AuditEvent
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
@@ -42,12 +39,6 @@ def server() -> Server:
     return Server("work", offers={"logging"})
 
 
-async def run_task(server: Server, tool: str, **options: Any) -> dict[str, Any]:
-    """Have a tool run as a task, and return what it has come to."""
-    async with connect(server, capabilities=KNOWS_TASKS, **options) as client:
-        return await until(client, await begin(client, tool), "completed", "failed")
-
-
 def result_text(task: dict[str, Any]) -> str:
     text_: str = task["result"]["content"][0]["text"]
     return text_
@@ -63,22 +54,6 @@ async def test_credential_headers_are_refused_in_tasks(server: Server, name: str
     server.tool(work)
     with pytest.raises(RegistrationError, match=rf"tool 'task': a task keeps no credentials.*{name.lower()}"):
         server.tool(work, name="task", task=True)
-
-
-async def test_error_hook_receives_and_replaces_a_timeout(server: Server) -> None:
-    failures: list[Failure] = []
-
-    @server.on_error
-    def explain(failure: Failure) -> ToolError:
-        failures.append(failure)
-        return ToolError("Take a smaller one")
-
-    @server.tool(task=Task(timeout=0.01))
-    async def endless() -> None:
-        await asyncio.Event().wait()
-
-    assert (await run_task(server, "endless"))["error"]["message"] == "Take a smaller one"
-    assert [type(each.exception) for each in failures] == [CallTimeoutError]
 
 
 async def test_middleware_context_and_arguments_apply_to_the_run(server: Server) -> None:

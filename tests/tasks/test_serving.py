@@ -8,54 +8,12 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Memory, Principal, Server, Tasks
+from mcpkit import Principal, Server, Tasks
 from mcpkit.auth import StaticTokens
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, begin, until
-from tests.helpers.waiting import until as eventually
 
 pytestmark = pytest.mark.anyio
-
-SECRET = "a secret of sixteen and more"
-
-
-class CountingTool:
-    """How many calls run, and how many ran at a time."""
-
-    def __init__(self) -> None:
-        self.running = self.most = self.begun = 0
-        self.gate = asyncio.Event()
-
-    async def work(self) -> str:
-        self.begun += 1
-        self.running += 1
-        self.most = max(self.most, self.running)
-        try:
-            await self.gate.wait()
-        finally:
-            self.running -= 1
-        return "done"
-
-
-@pytest.fixture
-async def counted() -> CountingTool:
-    return CountingTool()
-
-
-def connect_client(server: Server) -> connect:
-    return connect(server, capabilities=KNOWS_TASKS)
-
-
-async def test_connections_of_one_event_loop_share_a_runner(engine: Memory, counted: CountingTool) -> None:
-    server = Server("lab", shared=engine, secret=SECRET, tasks=Tasks(slots=2))
-    server.tool(task=True)(counted.work)
-    async with connect_client(server) as first, connect_client(server) as second, server.running():
-        tasks = [await begin(client, "work") for client in (first, second) for _ in range(3)]
-        await eventually(lambda: counted.running == 2)
-        counted.gate.set()
-        for task in tasks:
-            await until(first, task, "completed")
-    assert counted.most == 2
 
 
 # Revocation

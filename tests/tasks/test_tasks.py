@@ -256,23 +256,6 @@ streams: list[Any] = []
 # Options
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        5,
-        "yes",
-        Task(timeout=0),
-        Task(keep=-1),
-        Task(attempts=0),
-        Task(rerun="often"),  # type: ignore[arg-type]
-        Task(required=1),  # type: ignore[arg-type]
-    ],
-)
-def test_invalid_task_option_is_refused(task: Any) -> None:
-    with pytest.raises(Exception, match="task="):
-        Server("lab").tool(lambda: None, name="work", task=task)
-
-
 # Versions of a server
 
 

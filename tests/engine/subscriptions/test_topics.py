@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx2
 import pytest
 
 from mcpkit import (
@@ -22,7 +21,6 @@ from mcpkit import (
 from mcpkit.testing import Client, connect
 from mcpkit.transports import Connection
 from tests.helpers.pipe import META, settle, stateless_meta
-from tests.helpers.serving import PATIENCE, in_thread
 
 pytestmark = pytest.mark.anyio
 
@@ -161,24 +159,6 @@ async def test_what_accept_refuses_or_gets_wrong_is_answered(
     error = await refused(server, {"jobIds": ["a"]})
     assert (error.code, error.message[: len(said)]) == (code, said)
     assert bool(caplog.records) == (code == -32603)
-    with in_thread(server.asgi()) as url:
-        params = {
-            "notifications": {"jobIds": ["a"]},
-            "_meta": stateless_meta(**{META + "clientCapabilities": KNOWS}),
-        }
-        answer = await asyncio.to_thread(
-            httpx2.post,
-            f"{url}/mcp",
-            json={"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params},
-            headers={
-                "Accept": "application/json, text/event-stream",
-                "MCP-Protocol-Version": "2026-07-28",
-                "Mcp-Method": "subscriptions/listen",
-            },
-            timeout=PATIENCE,
-        )
-    assert answer.json()["error"]["code"] == code
-    assert "secret" not in answer.text
 
 
 async def test_params_are_told_as_they_were_with_their_own_meta() -> None:

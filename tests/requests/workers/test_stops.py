@@ -110,19 +110,6 @@ async def test_a_query_is_interrupted(
     assert all(record.levelno < logging.WARNING for record in caplog.records)
 
 
-async def test_it_is_not_called_for_a_call_that_nobody_ends(server: Server, stopped: Stopped) -> None:
-    @server.tool
-    def work(ctx: Context) -> str:
-        with ctx.sync.on_cancel(stopped.stop):
-            pass
-        ctx.sync.on_cancel(stopped.stop)
-        return "done"
-
-    async with connect(server) as client:
-        assert (await client.call("work")).text == "done"
-    assert stopped.calls == []
-
-
 async def test_a_block_ends_when_what_stops_it_has_returned(server: Server, stopped: Stopped) -> None:
     events: list[str] = []
     may_return = threading.Event()

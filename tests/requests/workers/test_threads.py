@@ -269,7 +269,7 @@ async def test_a_thread_without_a_call_ends_and_another_begins_when_there_is_one
     assert second is not first
 
 
-async def test_where_the_system_has_no_more_threads_calls_are_refused_or_wait(
+async def test_call_is_refused_when_the_system_has_no_more_threads(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def start(thread: threading.Thread) -> None:
@@ -281,14 +281,3 @@ async def test_where_the_system_has_no_more_threads_calls_are_refused_or_wait(
         with pytest.raises(BusyError, match="The system has no thread for this call"):
             await threads.run(lambda: "refused", {})
     assert "no more worker threads can be started: can't start new thread" in caplog.text
-
-    may_end = threading.Event()
-    first = asyncio.ensure_future(threads.run(may_end.wait, {"timeout": 30}))
-    await until(lambda: threads._waiting == 0)
-    with monkeypatch.context() as exhausted:
-        exhausted.setattr(threading.Thread, "start", start)
-        second = asyncio.ensure_future(threads.run(lambda: "served", {}))
-        await asyncio.sleep(0)
-    may_end.set()
-    assert await first
-    assert await asyncio.wait_for(second, 10) == "served"
