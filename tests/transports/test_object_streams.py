@@ -148,14 +148,6 @@ def test_other_event_loop_is_rejected() -> None:
         serving.send(None)
 
 
-async def test_lone_surrogate_gets_parse_error_with_its_id(lab: Lab) -> None:
-    async with served(lab.server) as peer:
-        await peer.begin()
-        answer = await peer.call("add", a="\ud800", b=1)
-        assert (answer["id"], answer["error"]["code"]) == (1, -32700)
-        assert (await peer.call("add", a=1, b=2))["result"]["structuredContent"] == {"result": 3}
-
-
 @pytest.mark.slow
 async def test_input_is_not_read_while_output_is_not(lab: Lab) -> None:
     async with served(lab.server) as peer:

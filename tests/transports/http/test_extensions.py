@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from base64 import b64encode
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 
 from mcpkit import (
-    Complete,
     Context,
-    Depends,
     ExtensionResult,
-    FromHeader,
     Memory,
     Principal,
     ProtocolError,
@@ -24,7 +21,7 @@ from mcpkit.common.errors import BusyError
 from mcpkit.middleware import CallNext, Request, Result
 from tests.helpers.official import RESULT_OF, official
 from tests.helpers.pipe import HANDSHAKE
-from tests.helpers.raw_client import Answer, Client, Judge, Serve, initialize, text_of
+from tests.helpers.raw_client import Answer, Client, Judge, Serve, initialize
 
 pytestmark = pytest.mark.anyio
 
@@ -277,61 +274,6 @@ async def test_middleware_refusal_opens_no_session(
         assert (answer.status, error["code"]) == (status, code)
         assert error["message"].startswith(message)
         assert "mcp-session-id" not in answer.headers
-
-
-TENANT = {"x-tenant": "acme"}
-
-
-async def tenant_of(ctx: Context, tenant: Annotated[str | None, FromHeader("X-Tenant")]) -> str:
-    return f"{tenant} {ctx.headers.get('X-TENANT')}"
-
-
-def tenants(value: str, tenant: Annotated[str | None, FromHeader("X-Tenant")]) -> list[str]:
-    return [tenant or "nobody"]
-
-
-@pytest.fixture
-def headers_server() -> Server:
-    headers_server = Server("headers")
-
-    @headers_server.tool
-    async def in_the_loop(tenant: Annotated[str, Depends(tenant_of)]) -> str:
-        return tenant
-
-    @headers_server.tool
-    def in_a_thread(tenant: Annotated[str, Depends(tenant_of)]) -> str:
-        return tenant
-
-    @headers_server.tool
-    async def names(ctx: Context) -> dict[str, Any]:
-        headers = ctx.headers
-        return {
-            "has": "X-Tenant" in headers, "lacks": "X-Other" not in headers and "Ü" not in headers,
-            "same": sorted(headers) == sorted(name for name, _ in headers.items()),
-            "count": len(headers) == len(list(headers)), "shown": repr(headers),
-        }  # fmt: skip
-
-    @headers_server.prompt
-    def ask(tenant: Annotated[str, Complete(tenants)]) -> str:
-        return tenant
-
-    return headers_server
-
-
-@pytest.mark.parametrize("name", ["in_the_loop", "in_a_thread"])
-async def test_request_headers_of_stateless_request(name: str, headers_server: Server, serve: Serve) -> None:
-    async with serve(headers_server) as client:
-        assert text_of((await client.call(name, headers=TENANT).whole()).json()) == "acme acme"
-        assert text_of((await client.call(name).whole()).json()) == "None None"
-
-
-async def test_request_headers_of_session_request(headers_server: Server, serve: Serve) -> None:
-    async with serve(headers_server) as client:
-        session = await client.initialize()
-        actual = await session.call("in_the_loop", headers=TENANT).whole()
-        assert text_of(actual.json()) == "acme acme"
-        actual = await session.call("in_the_loop", headers={"x-tenant": "other"}).whole()
-        assert text_of(actual.json()) == "other other"
 
 
 SESSION_VERSIONS = [revision for revision in HANDSHAKE if revision != "2024-11-05"]

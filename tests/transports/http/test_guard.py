@@ -72,13 +72,6 @@ def test_guard_refuses_other_origin_with_setting():
         assert not Guard().allows_origin(origin)
 
 
-@pytest.mark.parametrize("entry", ["example.com", "example.com:80", "example.com:443"])
-def test_guard_host_without_port_allows_default_ports(entry):
-    guard = Guard(allowed_hosts=[entry])
-    assert all(passes(guard, host) for host in ("example.com", "example.com:80", "example.com:443"))
-    assert not any(passes(guard, host) for host in ("example.com:8000", "www.example.com"))
-
-
 def test_guard_host_port_wildcard_allows_any_port():
     guard = Guard(allowed_hosts=["example.com:*", "[2001:db8::1]:*"])
     assert all(
@@ -120,17 +113,6 @@ def test_guard_accepts_public_url(public_url, host, origin):
     assert passes(guard, "localhost:8000", origin)
     assert not passes(guard, "www.example.com", origin)
     assert not passes(guard, host, "http://example.com:1")
-
-
-@pytest.mark.parametrize("value", ['"><script>alert(1)</script>', "a" * 300, "\xff\xfe", "a b", "x\r\ny"])
-def test_guard_refusal_omits_invalid_value(value):
-    for _, text in (
-        Guard().refuse(value.encode("latin-1"), None),
-        Guard().refuse(b"localhost", f"http://{value}".encode("latin-1")),
-    ):
-        assert value not in text
-        assert text.isascii()
-        assert "example.com" in text
 
 
 def test_guard_invalid_setting_is_refused_with_advice():

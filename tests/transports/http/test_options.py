@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import re
@@ -12,7 +11,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import docstring_parser
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
@@ -63,21 +61,6 @@ def test_invalid_option_is_refused_with_advice() -> None:
                 continue
         faults.append(options)
     assert not faults
-
-
-def test_run_has_options_of_app() -> None:
-    app, run = (inspect.signature(function).parameters for function in (Server.asgi, Server.run))
-    meanings = [
-        {
-            each.arg_name: each.description
-            for each in docstring_parser.parse(inspect.getdoc(function) or "").params
-        }
-        for function in (Server.asgi, Server.run)
-    ]
-    assert run.keys() - app.keys() == {"transport", "host", "port", "uvicorn", "max_line"}
-    for name in app.keys() - {"self", "principal", "grace"}:  # which stdio has as well
-        assert run[name] == app[name]
-        assert meanings[0][name] == meanings[1][name]
 
 
 @pytest.mark.parametrize("secret", ["", "short"])
@@ -262,21 +245,3 @@ async def test_readiness_reports_start_and_shutdown(schema_dir: Path) -> None:
     released.set()
     assert (await call.whole()).status == 200
     await serve_with_store
-
-
-def make_server(shared: Memory | None) -> Server:
-    return Server("present", secret="a secret of sixteen bytes", shared=shared)
-
-
-async def test_presence_counts_replicas(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpkit.state.presence.BEAT", 0.001)
-    broker = Memory()
-    one, two = make_server(broker), make_server(broker)
-    async with serve(one):
-        await until(lambda: one.engine.runtime.presences)
-        assert one.engine.runtime.replicas() == 1
-        async with serve(two, stateless=True):
-            await until(lambda: one.engine.runtime.replicas() == two.engine.runtime.replicas() == 2)
-        await until(lambda: one.engine.runtime.replicas() == 1)
-    assert one.engine.runtime.replicas() == 1
-    assert not one.engine.runtime.presences

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 from starlette.applications import Starlette
-from starlette.authentication import AuthCredentials, AuthenticationBackend, SimpleUser, UnauthenticatedUser
+from starlette.authentication import AuthCredentials, AuthenticationBackend, SimpleUser
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import HTTPConnection
@@ -16,10 +16,7 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from mcpkit import ChallengeError, Context, Depends, Header, Principal, ProtocolError, Server
-from mcpkit.middleware import CallNext
-from mcpkit.middleware import Request as McpRequest
 from mcpkit.protocol.revisions import LATEST
-from mcpkit.transports.http.intake.authenticated import principal_of
 from mcpkit.transports.http.sessions.token import read
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.raw_client import Client, Judge, Serve, Session, initialize
@@ -158,33 +155,6 @@ def test_starlette_authentication_sets_principal(users_server: Server) -> None:
             assert answer.json()["result"]["content"][0]["text"] == actual
 
 
-class WithIdentity(SimpleUser):
-    @property
-    def identity(self) -> str:
-        return "17"
-
-
-class Unlike:
-    is_authenticated = True
-
-
-@pytest.mark.parametrize(
-    ("scope", "expected"),
-    [
-        ({}, Principal()),
-        ({"user": SimpleUser("ada"), "auth": AuthCredentials(["a"])}, Principal("ada", {"a"})),
-        ({"user": WithIdentity("ada"), "auth": AuthCredentials()}, Principal("17")),
-        ({"user": UnauthenticatedUser(), "auth": AuthCredentials(["a"])}, Principal(None, {"a"})),
-        ({"user": SimpleUser(""), "auth": None}, Principal()),
-        ({"user": Unlike(), "auth": "Bearer"}, Principal()),
-        ({"user": {"id": 7}, "auth": {"scopes": ["admin"]}}, Principal()),
-        ({"auth": AuthCredentials("admin")}, Principal(None, set("admin"))),
-    ],
-)
-def test_principal_of_scope(scope: dict[str, Any], expected: Principal) -> None:
-    assert principal_of(scope) == expected
-
-
 CHALLENGE = 'Bearer resource_metadata="https://example.com/.well-known/oauth-protected-resource"'
 
 
@@ -305,18 +275,6 @@ async def test_component_may_challenge_stateless_request(
 ) -> None:
     async with serve(challenging_server, principal=find_principal) as client:
         check_challenge(await client.ask(*CALLS[call], headers=ADA_TOKEN).whole())
-
-
-async def test_middleware_challenge_opens_no_session(challenging_server: Server, serve: Serve) -> None:
-    @challenging_server.middleware
-    async def guard(request: McpRequest, call_next: CallNext) -> Any:
-        raise ChallengeError(403, SCOPE_CHALLENGE)
-
-    async with serve(challenging_server) as client:
-        check_challenge(await client.call("erase").whole())
-        answer = await client.post(initialize()).whole()
-        assert (answer.status, answer.headers["www-authenticate"]) == (403, SCOPE_CHALLENGE)
-        assert "mcp-session-id" not in answer.headers
 
 
 async def test_challenge_on_open_stream_is_error(challenging_server: Server, serve: Serve) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcpkit import Server
 from mcpkit.calls.channel import NO_HEADERS
-from mcpkit.state.principal import Principal
 from mcpkit.transports.http.exchange import Exchange, RefusedError
 from mcpkit.transports.http.intake import refused_body as unread
 from mcpkit.transports.http.intake.body import Bodies
@@ -161,17 +158,6 @@ async def test_refused_request_with_long_body_drops_rest_and_closes(
 
 
 @pytest.mark.usefixtures("hurry")
-@pytest.mark.parametrize("length", ["1", LONG])
-@pytest.mark.parametrize(("method", "path", "headers", "status"), REFUSED[::4])
-async def test_refused_request_without_body_is_not_awaited(
-    method: str, path: str, headers: dict[str, str], status: int, length: str, client: Client
-) -> None:
-    pairs = post_headers(headers) | {"content-length": length}
-    answer = await client.open(method, path, headers=pairs, body=None).whole()
-    assert (answer.status, answer.headers["connection"]) == (status, "close")
-
-
-@pytest.mark.usefixtures("hurry")
 @pytest.mark.parametrize(
     ("body", "size", "options", "status"),
     [
@@ -198,111 +184,6 @@ async def test_large_or_slow_body_closes_connection(
             answer.feed(body, more=True)
         assert (await answer.whole()).status == status
         assert answer.headers.get("connection") == (None if version == "2" else "close")
-
-
-MOST, TOTAL = 40, 100
-
-
-class BodyPlan(NamedTuple):
-    caller: str | None
-    is_declared: bool
-    parts: list[int]
-    end: str
-
-
-BODY_PLANS = st.lists(
-    st.builds(
-        BodyPlan,
-        st.sampled_from([None, "eve", "ada"]),
-        st.booleans(),
-        st.lists(st.integers(0, 30), min_size=1, max_size=4),
-        st.sampled_from(["whole", "gone", "cancelled", "broken"]),
-    ),
-    min_size=1,
-    max_size=12,
-)
-
-
-class BodyReading:
-    def __init__(self, bodies: Bodies, body: BodyPlan) -> None:
-        self.body = body
-        self.coming = [*body.parts]
-        self._parts: asyncio.Queue[dict[str, Any] | Exception] = asyncio.Queue()
-        headers = {b"content-length": b"%d" % sum(body.parts)} if body.is_declared else {}
-        exchange = Exchange(self._receive, self._send, 15, headers, Principal(body.caller))
-        self.task = asyncio.ensure_future(bodies.read(exchange))
-
-    async def _receive(self) -> dict[str, Any]:
-        part = await self._parts.get()
-        if isinstance(part, Exception):
-            raise part
-        return part
-
-    async def _send(self, message: object) -> None:
-        raise AssertionError("reading sends no response")
-
-    def go_on(self) -> None:
-        if self.coming:
-            part = b"x" * self.coming.pop(0)
-            is_last = not self.coming and self.body.end == "whole"
-            self._parts.put_nowait({"type": "http.request", "body": part, "more_body": not is_last})
-        elif self.body.end == "gone":
-            self._parts.put_nowait({"type": "http.disconnect"})
-        elif self.body.end == "broken":
-            self._parts.put_nowait(OSError("broken"))
-        else:
-            self.task.cancel()
-
-    async def status(self) -> int:
-        try:
-            assert len(await self.task) == sum(self.body.parts)
-        except RefusedError as error:
-            return error.status
-        except (OSError, asyncio.CancelledError):
-            return 0
-        return 200
-
-
-@given(BODY_PLANS, st.randoms(use_true_random=False))
-def test_concurrent_bodies_are_bounded_and_released(bodies: list[BodyPlan], order: Any) -> None:
-    async def run() -> None:
-        reader = Bodies(Settings(max_body=MOST, max_body_total=TOTAL))
-        shares = reader._shares
-        going = [BodyReading(reader, body) for body in bodies]
-        await settle()
-        while going:
-            each = order.choice(going)
-            each.go_on()
-            await settle()
-            assert shares.taken <= TOTAL
-            assert shares.taken_by("principal 'eve'") + shares.taken_by("principal 'ada'") <= shares.taken
-            if not each.task.done():
-                continue
-            going.remove(each)
-            size, status = sum(each.body.parts), await each.status()
-            if size > MOST:
-                assert status in {0, 400, 413, 503}
-            elif status == 503:
-                assert going, "what comes alone is read"
-            else:
-                assert status == {"whole": 200, "gone": 400}.get(each.body.end, 0)
-            if not going:
-                assert (shares.taken, shares._taken_by) == (0, {})
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize("caller", [None, "eve"])
-def test_single_body_may_exceed_total_limit(caller: str | None) -> None:
-    async def run() -> None:
-        bodies = Bodies(Settings(max_body=1000, max_body_total=10))
-        alone = BodyReading(bodies, BodyPlan(caller, False, [500, 300, 200], "whole"))
-        while not alone.task.done():
-            alone.go_on()
-            await settle()
-        assert await alone.status() == 200
-
-    asyncio.run(run())
 
 
 @pytest.mark.anyio

@@ -164,40 +164,6 @@ def test_mounted_app_has_own_guard():
         assert http.get(path, headers={"Host": host}).status_code == status
 
 
-def test_readiness_reports_reason():
-    reason: str | None = "starting"
-    pending: list[bool] = []
-
-    async def hindrance(is_shared_needed: bool) -> str | None:
-        pending.append(is_shared_needed)
-        return reason
-
-    http = client(make_routes(hindrance=hindrance))
-    answer = http.get("/health")
-    assert (answer.status_code, answer.json()) == (503, {"status": "not ready", "reason": "starting"})
-    assert answer.headers["cache-control"] == "no-store"
-    reason = None
-    answer = http.get("/health")
-    assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
-    assert answer.headers["cache-control"] == "no-store"
-    assert http.head("/health").status_code == 200
-    assert http.post("/health").status_code == 405
-    assert all(pending)
-    for query, is_needed in (
-        ("exclude=shared", False),
-        ("exclude=a&exclude=shared", False),
-        ("exclude=a", True),
-    ):
-        assert http.get(f"/health?{query}").status_code == 200
-        assert pending[-1] is is_needed
-
-
-def test_readiness_accepts_any_host():
-    http = client(make_routes())
-    assert http.get("/health", headers={"Host": "10.0.0.5:8000"}).status_code == 200
-    assert http.get("/hello", headers={"Host": "10.0.0.5:8000"}).status_code == 421
-
-
 def test_cors_exposes_response_to_page():
     answer = client(make_routes()).get("/hello", headers={"Origin": PAGE})
     assert answer.status_code == 200

@@ -10,7 +10,7 @@ import pytest
 
 from mcpkit import Server
 from tests.helpers.pipe import META, REMOVED, stateless_meta
-from tests.helpers.raw_client import REVISION, Client, Serve, request, standard_headers, text_of
+from tests.helpers.raw_client import REVISION, Client, Serve, request, standard_headers
 from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
@@ -30,19 +30,13 @@ async def test_invalid_json_is_parse_error(server: Server, serve: Serve) -> None
 
 async def test_invalid_message_is_invalid_request(server: Server, serve: Serve) -> None:
     cases: list[Any] = [
-        (7, None), ("text", None), (None, None), ({}, None), ({"jsonrpc": "2.0"}, None),
-        ({"jsonrpc": "2.0", "id": 1}, None), ({"id": 1, "method": "tools/list"}, 1),
-        ({"jsonrpc": "1.0", "id": 1, "method": "tools/list"}, 1),
-        ({"jsonrpc": "2.0", "id": 1, "method": 7}, 1),
+        (7, None),
+        ({"jsonrpc": "2.0", "id": 1}, None),
+        ({"id": 1, "method": "tools/list"}, 1),
         ({"jsonrpc": "2.0", "id": None, "method": "tools/list"}, None),
-        ({"jsonrpc": "2.0", "id": 1.5, "method": "tools/list"}, None),
-        ({"jsonrpc": "2.0", "id": True, "method": "tools/list"}, None),
-        ({"jsonrpc": "2.0", "id": {}, "method": "tools/list"}, None),
-        ({"jsonrpc": "2.0", "method": 7}, None), ({"jsonrpc": "2.0", "id": 1, "result": {}}, None),
-        ({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}, None), ([], None),
+        ({"jsonrpc": "2.0", "id": 1, "result": {}}, None),
         ([request("tools/list")], None),
-        ([{"jsonrpc": "2.0", "method": "notifications/initialized"}], None),
-    ]  # fmt: skip
+    ]
     async with serve(server) as client:
         for message, id_ in cases:
             answer = await client.post(message, standard_headers("tools/list")).whole()
@@ -68,40 +62,15 @@ async def test_unknown_method_is_not_found(server: Server, serve: Serve) -> None
             assert answer.error()["code"] == -32601
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
-        ("tools/call", {"name": "none"}),
-        ("prompts/get", {"name": "none"}),
-        ("prompts/get", {"name": "plan", "arguments": {}}),
-    ],
-)
-async def test_unknown_name_is_invalid_params(method: str, params: dict[str, Any], client: Client) -> None:
-    answer = await client.ask(method, params).whole()
-    assert (answer.status, answer.error()["code"]) == (200, -32602)
-
-
 async def test_malformed_params_are_bad_request(server: Server, serve: Serve) -> None:
     cases: list[Any] = [
         ("tools/list", []),
-        ("tools/list", 7),
-        ("tools/list", {"_meta": []}),
         ("tools/list", {}),
-        ("tools/list", {"_meta": {}}),
-        ("tools/list", {"_meta": {META + "clientCapabilities": {}}}),
         ("tools/list", {"_meta": {META + "protocolVersion": REVISION}}),
-        ("tools/list", {"_meta": stateless_meta() | {META + "protocolVersion": 7}}),
-        ("tools/list", {"_meta": stateless_meta() | {META + "clientCapabilities": []}}),
-        ("tools/list", {"_meta": stateless_meta() | {META + "clientInfo": {"name": "no version"}}}),
-        ("tools/list", {"_meta": stateless_meta() | {META + "logLevel": "loud"}}),
         ("tools/list", {"_meta": stateless_meta() | {"progressToken": {}}}),
-        ("tools/call", {"_meta": stateless_meta()}),
-        ("tools/call", {"_meta": stateless_meta(), "name": 7}),
         ("tools/call", {"_meta": stateless_meta(), "name": "echo", "arguments": []}),
-        ("resources/read", {"_meta": stateless_meta()}),
-        ("prompts/get", {"_meta": stateless_meta()}),
         ("subscriptions/listen", {"_meta": stateless_meta()}),
-        ("subscriptions/listen", {"_meta": stateless_meta(), "notifications": []}),
+        ("subscriptions/listen", {"_meta": stateless_meta(), "notifications": {"toolsListChanged": 1}}),
     ]
     async with serve(server) as client:
         for method, params in cases:
@@ -109,18 +78,6 @@ async def test_malformed_params_are_bad_request(server: Server, serve: Serve) ->
             answer = await client.post(request(method, params), headers).whole()
             assert (answer.status, answer.error()["code"]) == (400, -32602), answer.body
             assert answer.json()["id"] == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "text"),
-    [("echo", {}, "text"), ("refuse", {}, "not today"), ("crash", {}, "Internal error (ref ")],
-)
-async def test_tool_error_is_result(name: str, arguments: dict[str, Any], text: str, client: Client) -> None:
-    answer = await client.call(name, arguments).whole()
-    assert answer.status == 200
-    assert answer.json()["result"]["isError"] is True
-    assert text in text_of(answer.json())
-    assert "secret" not in text_of(answer.json())
 
 
 async def test_missing_client_capability_is_named(client: Client) -> None:
@@ -143,11 +100,7 @@ async def test_error_on_stream_is_last_event(client: Client) -> None:
 AsgiMessage = MutableMapping[str, Any]
 
 
-@pytest.mark.parametrize("tool", ["wait", "log_then_wait"])
-@pytest.mark.parametrize("error", [OSError("gone")])
-async def test_receive_failure_cancels_call(
-    tool: str, error: Exception, server: Server, serve: Serve, work: Work
-) -> None:
+async def test_receive_failure_cancels_call(server: Server, serve: Serve, work: Work) -> None:
     async with serve(server, stream_after=0) as client:
         app, broken = client.app, asyncio.Event()
 
@@ -161,12 +114,12 @@ async def test_receive_failure_cancels_call(
                     message: AsgiMessage = await receive()
                     return message
                 await broken.wait()
-                raise error
+                raise OSError("gone")
 
             await app(scope, hear, send)
 
         client.app = deaf
-        answer = client.call(tool, meta={META + "logLevel": "debug"})
+        answer = client.call("wait")
         await work.started.wait()
         broken.set()
         await asyncio.wait_for(work.cancelled.wait(), 10)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Cache, Context, Provider, Resource, Server, Tool
+from mcpkit import Cache, Context, Server
 from tests.helpers.protected import Lenient, listening, session_of
 from tests.helpers.raw_client import Answer, Client, Serve
 from tests.helpers.verified import bearer
@@ -26,29 +26,9 @@ OPEN, CLOSED = "news://today", "diary://today"
 SCOPED = "notes://1"
 
 
-class LookupProvider(Provider):
-    kinds = frozenset({"tools", "resources", "prompts"})
-
-    async def find(self, kind: str, key: str, ctx: Context) -> Any:
-        if key == "looked://closed":
-
-            def closed() -> str:
-                return key
-
-            return Resource(closed, key)
-        if key in {"looked_open", "looked_closed"}:
-
-            def say() -> str:
-                return key
-
-            return Tool(say, name=key, anonymous=key == "looked_open")
-        return None
-
-
 @pytest.fixture
 def open_server(make: Callable[..., Server]) -> Server:
     open_server = make(offers=["completions"])
-    open_server.include(LookupProvider())
     jobs = open_server.extension("com.example/jobs")
     jobs.topic("jobIds", "notifications/jobs")
 
@@ -100,23 +80,12 @@ USES: dict[str, tuple[str, dict[str, Any], int]] = {
     "scoped prompt": ("prompts/get", {"name": "send", "arguments": {"text": "x"}}, 401),
     "open method": ("example/open", {}, 200),
     "closed method": ("example/closed", {}, 401),
-    "looked up, open": ("tools/call", {"name": "looked_open"}, 200),
-    "looked up, closed": ("tools/call", {"name": "looked_closed"}, 401),
-    "looked up resource": ("resources/read", {"uri": "looked://closed"}, 401),
-    "open completion": (
-        "completion/complete",
-        {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "whom", "value": ""}},
-        200,
-    ),
     "scoped completion": (
         "completion/complete",
         {"ref": {"type": "ref/prompt", "name": "send"}, "argument": {"name": "text", "value": ""}},
         401,
     ),
     "tools": ("tools/list", {}, 200),
-    "resources": ("resources/list", {}, 200),
-    "templates": ("resources/templates/list", {}, 200),
-    "prompts": ("prompts/list", {}, 200),
 }
 
 
@@ -177,32 +146,19 @@ async def test_anonymous_listener_gets_lists_and_open_resources(open_server: Ser
 
 
 CACHED_REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "discover": ("server/discover", {}), "tools": ("tools/list", {}), "resources": ("resources/list", {}),
-    "templates": ("resources/templates/list", {}), "prompts": ("prompts/list", {}),
+    "tools": ("tools/list", {}),
     "resource": ("resources/read", {"uri": "news://today"}),
     "included": ("resources/read", {"uri": "news://other/today"}),
-    "entry": ("resources/read", {"uri": "news://archive/1"}),
-}  # fmt: skip
-
-
-METHODS = {method for method, _ in CACHED_REQUESTS.values()}
+}
 
 
 def add_news(server: Server) -> None:
-    @server.resource("news://today", anonymous=True, cache=Cache(60))
-    def news_server() -> str:
-        """What anybody may read."""
-        return "news"
-
-    @server.resource("news://archive/{id}", anonymous=True, cache=Cache(60))
-    def archive(id: str) -> str:
-        """What was new."""
-        return id
+    server.resource("news://today", name="news", anonymous=True, cache=Cache(60))(lambda: "news")
 
 
 @pytest.fixture
 def news_server(make: Callable[..., Server]) -> Server:
-    server = make(cache={method: Cache(60) for method in METHODS})
+    server = make(cache={"tools/list": Cache(60)})
     add_news(server)
     other = Server("other")
     add_news(other)
@@ -217,7 +173,7 @@ async def cache_scope_of(client: Client, name: str, token: dict[str, str]) -> st
     return str(result["cacheScope"])
 
 
-@pytest.mark.parametrize("name", ["tools", "resource", "included", "entry"])
+@pytest.mark.parametrize("name", CACHED_REQUESTS)
 async def test_cache_scope_is_public_for_anonymous_request_only(
     news_server: Server, serve: Serve, name: str
 ) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -153,42 +151,6 @@ def startup_messages(
     for name in names:
         caplog.set_level(logging.INFO, name)
     return lambda: [(each.levelname, each.getMessage()) for each in caplog.records if each.name in names]
-
-
-async def test_startup_lists_open_routes_and_apps(
-    server: Server, schema_dir: Path, startup_messages: Callable[[], Any]
-) -> None:
-    def answer(request: Request) -> Response:
-        return PlainTextResponse("x")
-
-    server.route("/open")(answer)
-    server.route("/hook", methods=["POST"])(answer)
-    server.route("/mine", scopes=())(answer)
-    app = server.asgi(public_url=URL, sse=False, health="/health", allowed_hosts=["localhost"])
-    app.mount("/other", Starlette())
-    client = Client(app, schema_dir)
-    await client.open("POST").whole()
-    await client.aclose()
-    assert startup_messages() == [
-        ("INFO", f"Access tokens of {ISSUER} are taken at {URL}"),
-        ("INFO", "Open to anybody, as no scopes= are there: route /open, route /hook, app mounted at /other"),
-    ]
-
-
-async def test_startup_warns_of_anonymous_components(
-    make: Callable[..., Server], serve: Serve, startup_messages: Callable[[], Any]
-) -> None:
-    server = make()
-    server.tool(lambda: "fine", name="weather", anonymous=True)
-    server.resource("weather://now", name="now", anonymous=True)(lambda: "fine")
-    server.tool(lambda: "fine", name="hidden", anonymous=True)
-    server.tools.disable("hidden")
-    async with serve(server) as client:
-        await client.call("weather").whole()
-    (level, text) = startup_messages()[1]
-    assert level == "WARNING"
-    assert "Open to anybody, as anonymous=True is there: tool weather, resource weather://now." in text
-    assert "hosts which log in only when `initialize` is refused (401) will not log in" in text
 
 
 @pytest.mark.parametrize(

@@ -9,20 +9,12 @@ import pytest
 
 from mcpkit import Principal, Server
 from mcpkit.auth import Grant, TokenVerifier
-from mcpkit.state.audit import Audit
-from mcpkit.state.keys import Keys
-from mcpkit.state.scopes import Scopes
-from mcpkit.transports.http.intake.refused_body import UnreadError
 from mcpkit.transports.http.protection import verification
-from mcpkit.transports.http.protection.verification import Verification
-from tests.helpers.clock import Clock
 from tests.helpers.raw_client import Client, Serve, initialize
 from tests.helpers.verified import Table, bearer
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
-
-URL = "https://mcp.example.com/mcp"
 
 
 EVE: dict[str, Any] = {"client": ("203.0.113.7", 50000)}
@@ -56,33 +48,6 @@ async def test_bad_tokens_are_limited_per_address(
             await client.post(initialize(), **EVE).whole()
         ).status == 401  # a request without a token is challenged
         assert [await status(f"bad{number}", {}) for number in range(9)] == [401] * 9  # perhaps a proxy's
-
-
-def make_verification(verifier: TokenVerifier, clock: Clock) -> Verification:
-    return Verification(verifier, Scopes(), Audit(lambda: Keys("a secret of some length", "s")), None, clock)
-
-
-async def outcome(make_verification: Verification, token: str, caller: str | None = "address 1") -> int:
-    try:
-        await make_verification.grant(token, URL, caller)
-    except UnreadError as error:
-        return error.status
-    except Exception:
-        return 401
-    return 200
-
-
-async def test_bad_token_limit_resets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verification, "MOST_BAD", 3)
-    clock = Clock()
-    verifier = make_verification(Table(), clock)
-    assert [await outcome(verifier, "bad") for _ in range(4)] == [401, 401, 401, 429]
-    clock.now += 59.9
-    assert await outcome(verifier, "bad") == 429
-    clock.now += 0.2
-    assert [await outcome(verifier, "bad") for _ in range(2)] == [401, 401]
-    assert await outcome(verifier, "good") == 200
-    assert [await outcome(verifier, "bad") for _ in range(4)] == [401, 401, 401, 429]
 
 
 class GatedVerifier(TokenVerifier):

@@ -161,15 +161,13 @@ async def test_anonymous_session_is_adopted_by_first_token(
     ]
 
 
-@pytest.mark.parametrize("engine", ["memory", "redis"])
 async def test_concurrent_adoption_has_one_owner(
-    make_open: Callable[..., WaitingServer], serve: Serve, engine: str, tmp_path: Path
+    make_open: Callable[..., WaitingServer], serve: Serve
 ) -> None:
     names = ["ada", "eve", "bob", "joe"]
     async with AsyncExitStack() as stack:
         memory = Memory()
-        shared = [memory, memory] if engine == "memory" else [make_engine(engine, tmp_path) for _ in range(2)]
-        apps = [await stack.enter_async_context(serve(make_open(shared=each).server)) for each in shared]
+        apps = [await stack.enter_async_context(serve(make_open(shared=memory).server)) for _ in range(2)]
         session = await session_of(apps[0], ANONYMOUS)
         pending = [(name, session.at(app)) for name in names for app in apps]
         found = await asyncio.gather(*(status_of(each, bearer(name)) for name, each in pending))

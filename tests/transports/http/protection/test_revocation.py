@@ -12,7 +12,6 @@ import pytest
 
 from mcpkit import Context, Memory, Principal, Server
 from mcpkit.state.revocations import MOST_HEARD, Revocations
-from tests.helpers.clock import Clock
 from tests.helpers.engines import LossyMemory, make_engine
 from tests.helpers.protected import listening, session_of, status_of
 from tests.helpers.raw_client import Answer, Client, Serve, text_of
@@ -73,14 +72,12 @@ async def listen(client: Client, token: dict[str, str]) -> Answer:
     return stream
 
 
-@pytest.mark.parametrize("engine", ["memory", "redis"])
 async def test_revocation_ends_everything_in_all_processes(
-    make_slow: Callable[..., SlowServer], serve: Serve, table: Table, engine: str, tmp_path: Path
+    make_slow: Callable[..., SlowServer], serve: Serve, table: Table
 ) -> None:
     memory = Memory()
-    shares = [memory, memory] if engine == "memory" else [make_engine(engine, tmp_path) for _ in range(2)]
     async with AsyncExitStack() as stack:
-        slow_servers = [make_slow(shared=each) for each in shares]
+        slow_servers = [make_slow(shared=memory) for _ in range(2)]
         apps = [await stack.enter_async_context(serve(slow.server)) for slow in slow_servers]
         session, phone, other = [
             await session_of(apps[0], token) for token in (ADA_TOKEN, PHONE_TOKEN, EVE_TOKEN)
@@ -126,8 +123,6 @@ async def test_revocation_ends_everything_in_all_processes(
         for slow, each in zip(slow_servers, remaining, strict=True):
             slow.server.tools.disable("whoami")
             assert (await each.message())["method"] == "notifications/tools/list_changed"
-        await apps[0].aclose()
-        await until(lambda: not apps[0].app.door()._begin().environment.tasks)
 
 
 async def test_revocation_lasts_for_later_processes(
@@ -143,31 +138,9 @@ async def test_revocation_lasts_for_later_processes(
         assert await status_of(await session_of(later, LATER_TOKEN), LATER_TOKEN) == 200
 
 
-@pytest.mark.parametrize("name", [ADA_ID])
-async def test_revocation_stores_no_names(
-    make_slow: Callable[..., SlowServer], tmp_path: Path, name: str
-) -> None:
-    await make_slow(shared=make_engine("sqlite", tmp_path)).server.revoke(name)
-    assert not any(name.encode() in file.read_bytes() for file in tmp_path.iterdir())
-
-
-async def test_revocation_refuses_token_without_issue_time(
-    make_slow: Callable[..., SlowServer], serve: Serve, table: Table
-) -> None:
-    clock = Clock()
-    slow = make_slow(shared=Memory(clock))
-    revocations = slow.server.engine.revocations
-    assert revocations is not None
-    revocations._clock = clock
-    table.issued = None
-    async with serve(slow.server) as client:
-        assert (await client.call("whoami", headers=ADA_TOKEN).whole()).status == 200
-        await slow.server.revoke(ADA_ID, keep=60)
-        clock.now += 59
-        for token in (ADA_TOKEN, LATER_TOKEN):
-            assert (await client.call("whoami", headers=token).whole()).status == 401
-        clock.now += 2
-        assert (await client.call("whoami", headers=ADA_TOKEN).whole()).status == 200
+async def test_revocation_stores_no_names(make_slow: Callable[..., SlowServer], tmp_path: Path) -> None:
+    await make_slow(shared=make_engine("sqlite", tmp_path)).server.revoke(ADA_ID)
+    assert not any(ADA_ID.encode() in file.read_bytes() for file in tmp_path.iterdir())
 
 
 async def test_revocation_refuses_request_in_transit(

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Principal, RegistrationError, Server, tool
-from mcpkit.testing import connect
+from mcpkit import RegistrationError, Server, tool
 from tests.helpers.protected import session_of
 from tests.helpers.raw_client import Client, Serve
 from tests.helpers.verified import bearer
@@ -83,27 +82,6 @@ async def test_require_after_output_is_error_result(
         ]
         assert "notes:admin" in result["content"][0]["text"]
     assert "added" not in done
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_missing_scope_in_memory_is_error_result(
-    server: Server, done: list[str], revision: str
-) -> None:
-    async with connect(server, revision=revision, principal=Principal("ada", {"notes:read"})) as client:
-        result = await client.call("add", {})
-        assert result.is_error
-        assert "notes:write" in result.text
-        assert result.meta["mcp/www_authenticate"] == [
-            'Bearer error="insufficient_scope", scope="notes:write"'
-        ]
-        with pytest.raises(Exception, match="mail") as caught:
-            await client.get_prompt("send", {"text": "x"})
-        assert getattr(caught.value, "code", None) == -32600
-    assert done == []
-    async with connect(
-        server, revision=revision, principal=Principal("ada", {"notes:admin", "mail"})
-    ) as client:
-        assert (await client.call("add", {"pinned": True})).text == "added"
 
 
 def test_unknown_scope_of_component_is_refused(make: Callable[..., Server]) -> None:

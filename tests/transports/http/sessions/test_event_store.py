@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit import Context, Memory, Server, Sqlite
+from mcpkit import Memory, Server
 from mcpkit.state.presence import MISSED
 from mcpkit.transports.http.sessions.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
-from tests.helpers.engines import close, make_engine
 from tests.helpers.raw_client import (
     Answer,
     Client,
@@ -77,52 +75,6 @@ def test_event_store_keeps_latest_within_limits(steps: list[Step]) -> None:
     assert not shelf._owners
 
 
-@pytest.fixture
-def text_server() -> Server:
-    text_server = Server("kept")
-
-    @text_server.tool(structured=False)
-    async def give(size: int, ctx: Context) -> str:
-        """Report, and return a text of some length."""
-        await ctx.progress(1)
-        return "x" * size
-
-    return text_server
-
-
-async def call_give(session: Session, size: int) -> tuple[str, Any]:
-    answer = session.call("give", {"size": size}, id="large")
-    first = await first_event(answer)
-    messages = await answer.messages()
-    session.client.opened.remove(answer)  # the test must not keep what it measures
-    return first.id or "", messages[-1]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("size", [MOST])
-@pytest.mark.parametrize("is_there", [True, False], ids=["connected", "disconnected"])
-async def test_large_response_is_not_stored_and_resumption_says_so(
-    text_server: Server, serve: Serve, size: int, is_there: bool
-) -> None:
-    async with serve(text_server, max_kept=LIMIT) as client:
-        session = await client.initialize()
-        if is_there:
-            first, response = await call_give(session, size)
-            assert len(response["result"]["content"][0]["text"]) == size
-        else:
-            answer = session.call("give", {"size": size}, id="large")
-            first = (await first_event(answer)).id or ""
-            answer.disconnect()
-            await answer.whole()
-        for _ in range(2):
-            *actual, last = await session.listen(after=first).messages()
-            assert [each["method"] for each in actual] == ["notifications/progress"]
-            assert (last["id"], last["error"]["code"]) == ("large", -32603)
-            text = last["error"]["message"]
-            assert text.startswith("The response is too large to be kept for a client that has lost its conn")
-            assert text.endswith(f"of at most {MOST - _BESIDES:,}): send the request again")
-
-
 class Processes(NamedTuple):
     here: Session
     there: Session
@@ -130,16 +82,14 @@ class Processes(NamedTuple):
     servers: list[Server]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory | Sqlite]:
-    made = make_engine(request.param, tmp_path)
-    yield made
-    close(made)
+@pytest.fixture
+def engine() -> Memory:
+    return Memory()
 
 
 @asynccontextmanager
 async def three_processes(
-    serve: Serve, engine: Memory | Sqlite, steps: Steps, **options: Any
+    serve: Serve, engine: Memory, steps: Steps, **options: Any
 ) -> AsyncIterator[Processes]:
     async with AsyncExitStack() as stack:
         servers = [make_server(steps=steps, shared=engine) for _ in range(3)]
@@ -161,16 +111,14 @@ async def disconnect(answer: Answer) -> None:
     await answer.whole()
 
 
-async def wait_for_store(engine: Memory | Sqlite, session: Session, sent: int) -> None:
+async def wait_for_store(engine: Memory, session: Session, sent: int) -> None:
     journal = environment(session.client).journal
     while journal._dirty or journal._task is not None:
         await asyncio.sleep(0.001)
 
 
 @pytest.mark.slow
-async def test_stream_is_resumed_in_other_process(
-    engine: Memory | Sqlite, serve: Serve, steps: Steps
-) -> None:
+async def test_stream_is_resumed_in_other_process(engine: Memory, serve: Serve, steps: Steps) -> None:
     async with three_processes(serve, engine, steps) as processes:
         call = processes.here.call("step")
         await steps.take("one")
@@ -183,26 +131,7 @@ async def test_stream_is_resumed_in_other_process(
             assert texts_of(await again.messages()) == ["one", "two", "three", "the end"]
 
 
-async def test_running_call_is_followed_in_other_process(
-    engine: Memory | Sqlite, serve: Serve, steps: Steps
-) -> None:
-    async with three_processes(serve, engine, steps) as processes:
-        call = processes.here.call("step")
-        await steps.take("one")
-        await first_event(call)
-        seen = await call.event()
-        assert seen is not None
-        await disconnect(call)
-        back = processes.there.listen(after=seen.id)
-        await steps.take("two")
-        assert texts_of([await back.message()]) == ["two"]
-        await steps.take("three")
-        assert texts_of([await back.message()]) == ["three"]
-        await steps.take("end")
-        assert texts_of(await back.messages()) == ["the end"]
-
-
-async def test_call_of_dead_process_is_error(engine: Memory | Sqlite, serve: Serve, steps: Steps) -> None:
+async def test_call_of_dead_process_is_error(engine: Memory, serve: Serve, steps: Steps) -> None:
     async with three_processes(serve, engine, steps) as processes:
         call = processes.here.call("step", id="lost")
         await steps.take("one")

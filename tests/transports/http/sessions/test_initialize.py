@@ -124,16 +124,3 @@ async def test_disconnect_cancels_initialize(
         await answer.whole()
         assert await status_under(client, answer) == 404
         assert session_keys(store) == []
-
-
-@pytest.mark.slow
-async def test_disconnect_while_session_is_stored_leaves_none(
-    opening_server: Server, serve: Serve, store: GatedStore
-) -> None:
-    store.gate.clear()
-    async with serve(opening_server) as client:
-        answer = post_initialize(client)
-        await within(store.is_written.wait())
-        answer.disconnect()
-        await answer.whole()
-        assert session_keys(store) == []

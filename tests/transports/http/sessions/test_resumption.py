@@ -93,24 +93,6 @@ async def test_resumed_stream_replaces_open_connection(client: Client, steps: St
     assert texts_of(await old.messages()) == ["one"]
 
 
-async def test_get_stream_is_resumed(server: Server, client: Client) -> None:
-    session = await client.initialize()
-    await subscribe(session, "a", "b", "c")
-    stream = session.listen()
-    await first_event(stream)
-    server.resource_updated("towns://a")
-    seen = await stream.event()
-    server.resource_updated("towns://b")
-    await stream.event()
-    stream.disconnect()
-    await stream.whole()
-    server.resource_updated("towns://c")
-    assert seen is not None
-    back = session.listen(after=seen.id)
-    assert [uri_of(await back.message()) for _ in range(2)] == ["b", "c"]
-    assert back.waiting() == []
-
-
 async def test_stream_of_other_session_is_not_replayed(server: Server, client: Client) -> None:
     mine, theirs = await client.initialize(), await client.initialize()
     call = await theirs.call("count", {"times": 3}).whole()
@@ -123,18 +105,6 @@ async def test_stream_of_other_session_is_not_replayed(server: Server, client: C
     else:
         assert (answer.status or 0) >= 400
     assert b"counted" not in answer.body
-
-
-async def test_close_stream_ends_connection(client: Client, steps: Steps) -> None:
-    session = await client.initialize()
-    call = session.call("step")
-    await steps.take("one", "close")
-    first = await first_event(call)
-    assert first.retry is not None
-    assert texts_of(await call.messages()) == ["one"]
-    assert (await call.whole()).is_over
-    await steps.take("two", "end")
-    assert texts_of(await session.listen(after=first.id).messages()) == ["one", "two", "the end"]
 
 
 async def test_message_is_sent_on_one_stream_only(server: Server, client: Client) -> None:

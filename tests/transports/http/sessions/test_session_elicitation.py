@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -71,18 +69,6 @@ async def test_question_requires_accept_stream(client: Client) -> None:
     assert "elicitation.form" in answer.error()["message"]
 
 
-async def test_question_requires_session(server: Server, serve: Serve) -> None:
-    async with serve(server, stateless=True) as client:
-        session = await open_eliciting_session(client)
-        assert session.id is None
-        response = (await session.call("ask_name").whole()).json()
-        assert response["result"]["isError"]
-        assert "elicitation.form" in text_of(response)
-        answer = await session.ask("resources/read", {"uri": "notes://day"}).whole()
-        assert answer.error()["code"] == -32602
-        assert "elicitation.form" in answer.error()["message"]
-
-
 SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "blue"}, "model": "m"}
 
 
@@ -141,12 +127,6 @@ async def respond_to(session: Session, id_: Any, **members: Any) -> Answer:
     return await session.post(message).whole()
 
 
-def session_record(broker: Memory) -> dict[str, str]:
-    found = [entry.value for key, entry in broker._records._entries.items() if "/session/" in key]
-    assert len(found) < 2
-    return dict(*found)
-
-
 @pytest.mark.parametrize("revision", ["2025-11-25"])
 async def test_response_reaches_process_of_call(revision: str, broker: FailingBus, serve: Serve) -> None:
     async with two_processes(serve, broker, revision) as (session, there):
@@ -169,55 +149,3 @@ async def test_response_of_other_session_is_refused(broker: FailingBus, serve: S
             assert (await respond_to(at, question["id"])).status == 400
         await respond_to(there, question["id"])
         assert "result" in await next_message(call)
-
-
-@pytest.mark.parametrize("end", ["answer", "cancel", "time", "delete"])
-async def test_ended_question_leaves_nothing(end: str, broker: FailingBus, serve: Serve) -> None:
-    async with two_processes(serve, broker, seconds=0.01 if end == "time" else 60) as (session, there):
-        before = session_record(broker)
-        listeners = len(broker._listeners)
-        call = session.call("colour", id=9)
-        question = await next_message(call)
-        if end != "time":
-            assert session_record(broker) != before
-        if end == "answer":
-            await respond_to(there, question["id"])
-        elif end == "cancel":
-            await session.notify("notifications/cancelled", {"requestId": 9})
-        elif end == "delete":
-            await there.delete()
-        await call.whole()
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert session_record(broker) == ({} if end == "delete" else before)
-        assert len(broker._listeners) <= listeners
-
-
-def make_asking_server(seconds: float, broker: Memory | None = None) -> Server:
-    server = Server("curious", secret=SECRET, question_timeout=seconds, shared=broker)
-
-    @server.tool
-    async def name(ctx: Context) -> str:
-        return (await ctx.elicit("Name?", str)).value
-
-    return server
-
-
-@pytest.mark.anyio
-async def test_response_to_other_process_is_logged_once(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with serve(make_asking_server(60)) as one, serve(make_asking_server(60)) as other:
-        session = await open_eliciting_session(one)
-        call = session.call("name")
-        question = await call.message()
-        for _ in range(2):
-            assert (await respond(session.at(other), question["id"], accept("Ada"))).status == 400
-        assert (await respond(session.at(other), "of nobody", accept("Ada"))).status == 400
-        warnings = [each for each in caplog.records if each.levelno == logging.WARNING]
-        assert ["a question that another process has asked" in each.getMessage() for each in warnings] == [
-            True
-        ]
-        assert "sticky sessions" in warnings[0].getMessage()
-        await respond(session, question["id"], accept("Ada"))
-        assert text_of(await call.message()) == "Ada"

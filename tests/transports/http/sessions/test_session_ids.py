@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
-import random
 import re
 import string
 from collections.abc import Iterator
@@ -21,7 +19,7 @@ from mcpkit.protocol.eras import Client
 from mcpkit.state.keys import Keys
 from mcpkit.state.shared import Shared
 from mcpkit.transports.http.sessions.record import TOKEN, key_of
-from mcpkit.transports.http.sessions.token import MAX_LENGTH, SessionToken, issue, read
+from mcpkit.transports.http.sessions.token import SessionToken, issue, read
 from tests.helpers.raw_client import Serve, Session
 
 pytestmark = pytest.mark.anyio
@@ -36,9 +34,6 @@ NOW = 1_800_000_000.0
 
 
 ALPHABET = string.ascii_letters + string.digits + "-_"
-
-
-VISIBLE_ASCII = re.compile(r"[\x21-\x7e]+")
 
 
 STANDARD: dict[str, Any] = {
@@ -68,15 +63,6 @@ def token(
 
 def fields_of(token: SessionToken | None) -> tuple[Any, ...] | None:
     return token and (*token._replace(client=None), token.client.info, token.client.capabilities)
-
-
-def round_trip(token: SessionToken) -> SessionToken:
-    text = issue(KEYS, token)
-    assert len(text) <= MAX_LENGTH == 1024
-    assert VISIBLE_ASCII.fullmatch(text)
-    returned = read(KEYS, text, NOW)
-    assert returned is not None
-    return returned
 
 
 @pytest.mark.parametrize("lists", [["tools", "prompts", "resources"]])
@@ -166,73 +152,7 @@ def test_token_of_any_text_is_refused(text):
     assert read(KEYS, text, NOW) is None
 
 
-TEXTS = st.text(st.characters(codec="utf-8"), max_size=60) | st.builds(
-    lambda piece, times: piece * times,
-    st.text(st.characters(codec="utf-8"), min_size=1, max_size=3),
-    st.integers(1, 2000),
-)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
-    lambda below: st.lists(below, max_size=4) | st.dictionaries(TEXTS, below, max_size=4),
-    max_leaves=6,
-)
-
-
-INFO = st.builds(
-    lambda extra, name, version: {**extra, "name": name, "version": version},
-    st.dictionaries(TEXTS, JSON, max_size=4),
-    TEXTS,
-    TEXTS,
-)
-
-
-CAPABILITY_SETS = st.dictionaries(
-    st.sampled_from([*STANDARD, "experimental", "extensions"]) | TEXTS,
-    JSON
-    | st.dictionaries(st.sampled_from(["listChanged", "context", "tools", "form", "url", "requests"]), JSON),
-    max_size=6,
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(INFO, CAPABILITY_SETS, st.none() | st.text(st.characters(codec="utf-8"), max_size=40))
-def test_token_of_any_client_fits(info, capabilities, principal):
-    original = token(info, capabilities, principal=principal)
-    returned = round_trip(original)
-    assert fields_of(returned._replace(client=original.client)) == fields_of(original)
-    assert fields_of(round_trip(returned)) == fields_of(returned)
-
-    assert set(returned.client.info) <= set(info)
-    assert info["name"].startswith(returned.client.info["name"])
-    assert info["version"].startswith(returned.client.info["version"])
-    assert within(returned.client.capabilities, capabilities)
-    for name in STANDARD:
-        assert (name in returned.client.capabilities) or not isinstance(capabilities.get(name), dict)
-
-
-def within(part: Any, whole: Any) -> bool:
-    if isinstance(part, dict) and isinstance(whole, dict):
-        return all(name in whole and within(below, whole[name]) for name, below in part.items())
-    return part == whole
-
-
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "20"))
-
-
 ID_SECRET = "the secret of the weather station"
-
-
-LETTERS = "aZ9-_ é😀\u202e'\"\\/:"
-
-
-CAPABILITIES = {
-    "roots": {"listChanged": True},
-    "sampling": {"tools": {}, "context": {}},
-    "elicitation": {"form": {}, "url": {}},
-    "experimental": {f"feature {number}": {"on": True} for number in range(40)},
-}
 
 
 @pytest.fixture
@@ -252,25 +172,18 @@ def make_named_server(shared_file: Shared | None) -> Server:
 
 
 async def test_session_id_is_short_with_lasting_store(shared_file: Shared, serve: Serve) -> None:
-    random_ = random.Random(45)
-    for number in range(EXAMPLES):
-        name = "".join(random_.choices(LETTERS, k=random_.choice([1, 7, 300])))
-        chosen = random_.sample(list(CAPABILITIES), random_.randrange(len(CAPABILITIES) + 1))
-        client_info = {"name": name, "version": "1" * random_.choice([1, 300])}
-        store = shared_file if number % 4 else None
+    for store, form in ((shared_file, r"[A-Za-z0-9-]{1,64}"), (None, r"[!-~]{65,1024}")):
         async with serve(make_named_server(store)) as client:
             session = await client.initialize(
-                clientInfo=client_info, capabilities={each: CAPABILITIES[each] for each in chosen}
+                clientInfo={"name": "é😀" * 300, "version": "1"}, capabilities={"sampling": {}}
             )
-            texts = await session.text("who")
-        form = r"[A-Za-z0-9-]{1,64}" if store is not None else r"[!-~]{65,1024}"
+            text = await session.text("who")
         assert re.fullmatch(form, session.id or "")
         async with serve(make_named_server(store)) as restarted:
-            assert await session.at(restarted).text("who") == texts
-            assert texts.endswith(str("sampling" in chosen))
-            if number < 2:
-                assert (await session.at(restarted).delete()).status == 204
-                assert (await session.at(restarted).call("who").whole()).status == 404
+            assert await session.at(restarted).text("who") == text
+            assert text.endswith("True")
+            assert (await session.at(restarted).delete()).status == 204
+            assert (await session.at(restarted).call("who").whole()).status == 404
 
 
 @pytest.mark.parametrize("written", ["another session's", "not signed", "nothing"])

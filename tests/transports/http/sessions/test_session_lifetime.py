@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from mcpkit import Context, Memory, Server
-from mcpkit.transports.http.sessions.record import Record
-from tests.helpers.raw_client import PING, Client, Serve, Session, initialize, lifespan
+from tests.helpers.raw_client import PING, Client, Serve, Session, initialize
 from tests.helpers.servers.full import make_server
 from tests.helpers.waiting import LoopClock
 from tests.helpers.work import Work
@@ -125,29 +122,6 @@ async def test_session_max_age_ends_streams_and_calls(
         assert len(sessions) == 0
 
 
-@pytest.mark.parametrize("stream_after", [0, 3600])
-@pytest.mark.parametrize(("revision", "stateless"), [("2025-11-25", False), ("2025-06-18", True)])
-async def test_shutdown_during_session_call_is_error(
-    revision: str, stream_after: float, stateless: bool, session_server: Server, work: Work, schema_dir: Path
-) -> None:
-    app = session_server.asgi(grace=0, stream_after=stream_after, stateless=stateless)
-    async with lifespan(app):
-        session = await Client(app, schema_dir).initialize(revision)
-        call = session.call("wait")
-        await asyncio.wait_for(work.started.wait(), 10)
-        if stream_after == 0:
-            await call.head()
-    await call.whole()
-    assert call.is_stream == (stream_after == 0)
-    if not call.is_stream:
-        assert call.status == 503
-        assert int(call.headers["retry-after"]) >= 1
-    response = await call.response()
-    assert response["error"]["code"] == -32603
-    assert "ended before the call was finished" in response["error"]["message"]
-    assert work.cancelled.is_set()
-
-
 BRIEF = 60.0
 
 
@@ -242,87 +216,3 @@ async def test_concurrent_initialize_respects_max_sessions(limit: int, work: Wor
         assert (await client.post(initialize()).whole()).status == 200, (
             "those that were refused hold no place"
         )
-
-
-class RemoteStore(Memory):
-    is_lasting = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.looks = 0
-        self.refuses = self.hangs = self.is_deaf = False
-        self.missed: list[Callable[[], None]] = []
-
-    async def read(self, key: str) -> Mapping[str, str]:
-        self.looks += "/session/" in key
-        if self.refuses:
-            raise ConnectionError("the store is down")
-        if self.hangs and "/session/" in key:
-            await asyncio.Event().wait()
-        return dict(await super().read(key))
-
-    async def publish(self, topic: str, message: str) -> None:
-        if self.refuses:
-            raise ConnectionError("the store is down")
-        if not self.is_deaf:
-            await super().publish(topic, message)
-
-    def subscribe(
-        self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
-    ) -> Callable[[], None]:
-        if missed is not None and topic.endswith("/sessions"):
-            self.missed.append(missed)
-        return super().subscribe(topic, listener, missed)
-
-
-@pytest.fixture
-def remote_store() -> RemoteStore:
-    return RemoteStore()
-
-
-@asynccontextmanager
-async def two_processes(
-    serve: Serve, remote_store: RemoteStore, work: Work
-) -> AsyncIterator[tuple[Session, Session]]:
-
-    def make() -> Server:
-        return make_server(work, shared=remote_store)
-
-    async with serve(make()) as there, serve(make()) as here:
-        session = await here.initialize()
-        for at in (session, session.at(there)):
-            for _ in range(2):
-                await ping_session(at)
-        yield session, session.at(there)
-        for client in (here, there):
-            client.app.door()._begin().sessions._freshness.close()
-
-
-async def ping_session(session: Session) -> int | None:
-    return (await session.ask("ping").whole()).status
-
-
-async def pass_time(clock: LoopClock, seconds: float) -> None:
-    for _ in range(round(seconds / 0.1)):
-        clock.ahead += 0.1
-        for _ in range(5):
-            await asyncio.sleep(0)
-
-
-def record_of(session: Session) -> Record:
-    found: Record = session.client.app.door()._begin().sessions._by_id[session.id].record
-    return found
-
-
-async def test_remote_end_is_noticed_within_a_second(
-    serve: Serve, remote_store: RemoteStore, work: Work, clock: LoopClock
-) -> None:
-    async with two_processes(serve, remote_store, work) as (here, there):
-        for _ in range(12):
-            await pass_time(clock, 0.2)
-            assert await ping_session(here) == 200
-        await remote_store.erase(record_of(there).key)
-        assert await ping_session(here) == 200
-        remote_store.is_deaf = True
-        await pass_time(clock, 1.1)
-        assert await ping_session(here) == 404

@@ -100,15 +100,6 @@ async def test_delete_cancels_calls_and_ends_streams(work: Work, client: Client)
     assert await stream.messages() == []
 
 
-async def test_log_level_is_per_session(work: Work, client: Client) -> None:
-    session, other = await client.initialize(), await client.initialize()
-    assert (await session.ask("logging/setLevel", {"level": "error"}).whole()).json()["result"] == {}
-    assert await log_messages(session) == ["loud"]
-    assert await log_messages(other) == ["quiet", "loud"]
-    silent = await client.call("log_levels").whole()
-    assert silent.media_type == "application/json"
-
-
 async def test_subscriptions_are_per_session(server: Server, client: Client) -> None:
     session, other = await client.initialize(), await client.initialize()
     mine, theirs = await session.listen().head(), await other.listen().head()

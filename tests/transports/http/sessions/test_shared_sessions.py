@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -160,80 +159,3 @@ async def test_known_session_survives_store_failure(broker: Shared, serve: Serve
         broker.refuses = False
         assert (await session.delete()).status == 204
         assert (await session.ask("ping").whole()).status == 404
-
-
-URI = "towns://Oslo"
-
-
-FILTER = {"notifications": {"resourceSubscriptions": [URI]}}
-
-
-class SlowBus(Shared):
-    def __init__(self) -> None:
-        super().__init__()
-        self.up = asyncio.Event()
-        self.asked = 0
-        self.missed: list[Callable[[], None]] = []
-
-    async def listening(self) -> None:
-        self.asked += 1
-        await self.up.wait()
-
-    def subscribe(
-        self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
-    ) -> Callable[[], None]:
-        if missed is not None:
-            self.missed.append(missed)
-        return super().subscribe(topic, lambda message: listener(message) if self.up.is_set() else None)
-
-
-@pytest.fixture
-def slow_broker() -> SlowBus:
-    return SlowBus()
-
-
-@pytest.mark.parametrize("way", ["listen", "subscribe", "GET"])
-async def test_subscription_without_bus_is_503(way: str, serve: Serve, slow_broker: SlowBus) -> None:
-    slow_broker.up.set()
-    async with serve(make_server(shared=slow_broker)) as client:
-        session = await client.initialize()
-        slow_broker.listening = raise_down  # type: ignore[method-assign]
-        if way == "listen":
-            answer = await client.ask("subscriptions/listen", FILTER).whole()
-        elif way == "subscribe":
-            answer = await session.ask("resources/subscribe", {"uri": URI}).whole()
-        else:
-            answer = await session.listen().whole()
-        assert answer.status == 503
-        assert answer.headers["retry-after"]
-        del slow_broker.listening
-        if way == "listen":
-            stream = client.ask("subscriptions/listen", FILTER)
-            assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
-        elif way == "subscribe":
-            await subscribe(session, "Oslo")
-        else:
-            assert await session.listen().event() is not None
-
-
-async def raise_down() -> None:
-    raise ConnectionError("the store is down")
-
-
-async def test_missed_messages_notify_listeners_of_all(serve: Serve, slow_broker: SlowBus) -> None:
-    slow_broker.up.set()
-    async with serve(make_server(shared=slow_broker)) as client:
-        filters: dict[str, Any] = {
-            "toolsListChanged": True,
-            "resourceSubscriptions": [URI, "towns://{town}"],
-        }
-        stream = client.ask("subscriptions/listen", {"notifications": filters})
-        await stream.message()
-        for missed in slow_broker.missed:
-            missed()
-        actual = [await stream.message() for _ in range(3)]
-        assert sorted((each["method"], each["params"].get("uri", "")) for each in actual) == [
-            ("notifications/resources/updated", URI),
-            ("notifications/resources/updated", "towns://{town}"),
-            ("notifications/tools/list_changed", ""),
-        ]
