@@ -236,7 +236,7 @@ day: setup .hosts/.installed
 house: .venv/.package
 	@$(PY) bench/house/counts.py
 	@$(PY) bench/house/picture.py
-	@$(PY) bench/house/examples.py
+	@$(PY) bench/house/public_names.py
 
 soak: .venv/.dev
 	$(PY) tests/soak/run.py $(SECONDS)

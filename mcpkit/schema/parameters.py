@@ -237,7 +237,7 @@ def _as_type(annotation: Any) -> object:
             if key not in _OF_FIELDS and value is not None and value is not PydanticUndefined
         }
         parts += [*item.metadata, Field(**attributes)]
-    return Annotated.__class_getitem__(tuple(parts))  # type: ignore[attr-defined]  # its arguments are known at run time only
+    return Annotated[tuple(parts)]
 
 
 def of_keys(cls: Any, documentation: Documented | None = None) -> list[Parameter]:

@@ -1,7 +1,7 @@
 """The table of tests that show the use of each public name: tests/README.md.
 
-python bench/house/examples.py           write the table anew; rows that still hold stay as they are
-python bench/house/examples.py --missing print the public names that no short test uses
+python bench/house/public_names.py           write the table anew; rows that still hold stay as they are
+python bench/house/public_names.py --missing do so, and print the public names that no short test uses
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ def public_names() -> list[str]:
 
 
 def examples() -> Iterator[Example]:
-    """Yield the short test functions."""
-    for path in sorted(TESTS.rglob("test_*.py")):
+    """Yield the short test functions; in `tests/typed`, where type checkers are the judge, all functions."""
+    for path in sorted({*TESTS.rglob("test_*.py"), *(TESTS / "typed").glob("*.py")}):
+        is_typed = path.parent.name == "typed"
         tree = ast.parse(path.read_text("utf-8"))
         imported = {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
@@ -69,9 +70,9 @@ def examples() -> Iterator[Example]:
             for alias in node.names
         }
         for node in tree.body:
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.name.startswith(
-                "test_"
-            ):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if not (is_typed or node.name.startswith("test_")):
                 continue
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines <= LONGEST:
@@ -94,8 +95,8 @@ def rows() -> dict[str, tuple[str, str]]:
     return {name: (function, file) for name, function, file in _ROW.findall(text)}
 
 
-def write() -> list[str]:
-    """Write the table, and return the names without a test."""
+def table() -> tuple[str, list[str]]:
+    """Return the text of the table, and the names without a test. Rows of today's table that still hold stay."""
     every = list(examples())
     before = rows()
     lines, missing = [], []
@@ -107,10 +108,10 @@ def write() -> list[str]:
             continue
         best = kept[0] if kept else min(using, key=lambda each: rank(name, each))
         lines.append(f"| `{name}` | [{best.function}]({best.file}) |\n")
-    TABLE.write_text(HEAD + "".join(lines), "utf-8")
-    return missing
+    return HEAD + "".join(lines), missing
 
 
 if __name__ == "__main__":
-    without = write()
+    text, without = table()
+    TABLE.write_text(text, "utf-8")
     print("\n".join(without) if "--missing" in sys.argv else f"{len(without)} public names without a test")
