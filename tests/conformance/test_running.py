@@ -1,4 +1,4 @@
-"""Requests that run: duplicate ids, cancellation and the cap (basic/utilities/cancellation)."""
+"""Requests that run, pipes that move to another server, and pages of lists (basic/utilities)."""
 
 from __future__ import annotations
 

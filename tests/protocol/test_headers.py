@@ -1,4 +1,4 @@
-"""Headers against bodies (basic/transports/streamable-http, "Server Validation"): equal, or refused with -32020."""
+"""Headers against bodies (basic/transports/streamable-http, "Server Validation"), and the fields of HTTP itself."""
 
 from __future__ import annotations
 

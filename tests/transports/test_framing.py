@@ -1,72 +1,31 @@
-"""Framing of messages in a stream, byte order marks (RFC 8259, 8.1), and writing to a pipe."""
+"""Framing of messages in a stream, writing to a pipe, and messages that are Python objects in memory streams."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import random
 import sys
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpkit import Server
+from mcpkit import Context, Server
 from mcpkit.common.errors import ProtocolError, TooLongError
-from mcpkit.engine.connection import Connection
 from mcpkit.transports.framing import MAX_LINE, Framing
+from mcpkit.transports.object_streams import serve_objects
 from mcpkit.transports.pipe_output import PipeOutput
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
 MARK = b"\xef\xbb\xbf"
-SPACES = ("", " ", "\t", "\r\n", "\n", " \r\n\t")
-LETTERS = 'a"\\ é\ufeff\u2028\x85日😀\x7f'
-
-
-def drawn(draw: random.Random, id_: int) -> bytes:
-    """One request as some program writes it: with or without a mark, white space, ASCII alone or not."""
-    text = "".join(draw.choices(LETTERS, k=draw.randrange(8)))
-    message = {"jsonrpc": "2.0", "id": id_, "method": "ping", "params": {"text": text}}
-    written = json.dumps(message, ensure_ascii=draw.random() < 0.3).encode()
-    before, between, after = (draw.choice(SPACES).encode() for _ in range(3))
-    return before + (MARK + between.strip(b"\r\n") if draw.random() < 0.6 else b"") + written + after
-
-
-def pieces(draw: random.Random, stream: bytes) -> list[bytes]:
-    """Cut a stream anywhere, as pipes do."""
-    cuts = sorted(draw.randrange(len(stream) + 1) for _ in range(draw.choice((0, 0, 1, 2, 9))))
-    return [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
-
-
-async def test_framing_with_byte_order_marks_reads_all_messages() -> None:
-    server = Server("marks")
-    for seed in range(EXAMPLES):
-        draw = random.Random(seed)
-        ids = list(range(draw.randrange(1, 6)))
-        stream = b"".join(drawn(draw, id_) + draw.choice((b"\n", b"\r\n", b"\n\n")) for id_ in ids)
-        if draw.random() < 0.2:
-            stream = stream.rstrip()
-        answers: list[dict[str, Any]] = []
-        connection = Connection(server, lambda line, answers=answers: answers.append(json.loads(line)))
-        framing = Framing()
-        lines = [line for piece in pieces(draw, stream) for line in framing.feed(piece)] + framing.finish()
-        connection.receive(b'{"jsonrpc":"2.0","id":"i","method":"initialize","params":%s}' % OPENING)
-        for line in lines:
-            connection.receive(line)
-        await connection.drain()
-        assert sorted(each["id"] for each in answers[1:] if "result" in each) == ids, (seed, stream, answers)
-        assert len(answers) == 1 + len(ids), (seed, stream, answers)
-        await connection.aclose()
-
-
-OPENING = json.dumps(
-    {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-).encode()
 
 
 def cut(stream: bytes, *, max_line: int = MAX_LINE, size: int | None = None) -> list[bytes | str]:
@@ -186,3 +145,150 @@ async def test_pipe_output_wait_ends_with_the_reader() -> None:
     assert pipe.is_broken
     assert pipe.output.is_broken
     pipe.close()
+
+
+@dataclass
+class Item:
+    """A message, in the wrapping of somebody's transport."""
+
+    message: dict[str, Any]
+
+
+class Peer:
+    """The other ends of the streams of one client."""
+
+    def __init__(self, server: Server) -> None:
+        self.to_server, self.read = anyio.create_memory_object_stream[Item | Exception]()
+        self.write, self.from_server = anyio.create_memory_object_stream[Item]()
+        self.serving = asyncio.create_task(
+            serve_objects(server, self.read, self.write, dump=lambda item: item.message, make=Item)
+        )
+
+    async def send(self, **message: Any) -> None:
+        await self.to_server.send(Item({"jsonrpc": "2.0", **message}))
+
+    async def next(self) -> dict[str, Any]:
+        return (await self.from_server.receive()).message
+
+    async def ask(self, method: str, id_: int = 1, **params: Any) -> dict[str, Any]:
+        await self.send(id=id_, method=method, params=params)
+        return await self.next()
+
+    async def begin(self, **capabilities: Any) -> dict[str, Any]:
+        answer = await self.ask(
+            "initialize",
+            0,
+            protocolVersion="2025-11-25",
+            capabilities=capabilities,
+            clientInfo={"name": "objects", "version": "1"},
+        )
+        await self.send(method="notifications/initialized")
+        return answer
+
+    async def call(self, name: str, **arguments: Any) -> dict[str, Any]:
+        return await self.ask("tools/call", name=name, arguments=arguments)
+
+
+@asynccontextmanager
+async def served(server: Server) -> AsyncIterator[Peer]:
+    peer = Peer(server)
+    try:
+        yield peer
+    finally:
+        await peer.to_server.aclose()
+        await peer.from_server.aclose()
+        await asyncio.wait((peer.serving,))
+
+
+class Lab:
+    """A server, and what has happened to it."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.is_waiting = asyncio.Event()
+        self.server = Server("lab", lifespan=self.lifespan)
+        self.server.tool(self.add)
+        self.server.tool(self.wait)
+        self.server.tool(self.ask_name)
+        self.server.tool(self.log)
+
+    @asynccontextmanager
+    async def lifespan(self, server: Server) -> AsyncIterator[None]:
+        self.events.append("entered")
+        yield
+        await asyncio.sleep(0)
+        self.events.append("left")
+
+    async def add(self, a: int, b: int) -> int:
+        return a + b
+
+    async def wait(self) -> None:
+        self.is_waiting.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            self.events.append("stopped")
+
+    async def ask_name(self, ctx: Context) -> str:
+        answer = await ctx.elicit("Which?", str)
+        return str(answer)
+
+    async def log(self, ctx: Context, times: int) -> None:
+        for index in range(times):
+            await ctx.log("info", f"{index}: " + "x" * 1000)
+            self.events.append("logged")
+
+
+@pytest.fixture
+async def lab() -> Lab:
+    return Lab()
+
+
+async def test_session_is_served(lab: Lab) -> None:
+    async with served(lab.server) as peer:
+        assert (await peer.begin())["result"]["serverInfo"]["name"] == "lab"
+        assert (await peer.call("add", a=1, b=2))["result"]["structuredContent"] == {"result": 3}
+    assert lab.events == ["entered", "left"]
+
+
+async def test_end_of_input_ends_running_calls(lab: Lab) -> None:
+    async with served(lab.server) as peer:
+        await peer.begin()
+        await peer.send(id=7, method="tools/call", params={"name": "wait"})
+        await lab.is_waiting.wait()
+        await peer.to_server.aclose()
+        answer = await peer.next()
+        assert answer["id"] == 7
+        assert "ended" in answer["error"]["message"]
+        with pytest.raises(anyio.EndOfStream):
+            await peer.next()
+    assert lab.events == ["entered", "stopped", "left"]
+    with pytest.raises(anyio.ClosedResourceError):
+        peer.read.receive_nowait()
+    with pytest.raises(anyio.ClosedResourceError):
+        peer.write.send_nowait(Item({}))
+
+
+def test_other_event_loop_is_rejected() -> None:
+    serving = serve_objects(Server("elsewhere"), None, None, dump=dict, make=dict)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="an event loop of asyncio"):
+        serving.send(None)
+
+
+@pytest.mark.slow
+async def test_input_is_not_read_while_output_is_not(lab: Lab) -> None:
+    async with served(lab.server) as peer:
+        await peer.begin()
+        await peer.send(id=1, method="tools/call", params={"name": "log", "arguments": {"times": 5000}})
+        await peer.send(id=2, method="ping")
+        await until(lambda: len(lab.events) > 800)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert 800 < len(lab.events) < 1100
+        with pytest.raises(anyio.WouldBlock):
+            peer.to_server.send_nowait(Item({}))
+        ids = {1, 2}
+        while ids:
+            ids.discard((await peer.next()).get("id", 0))
+        assert lab.events.count("logged") == 5000

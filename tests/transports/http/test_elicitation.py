@@ -1,26 +1,29 @@
-"""Questions to clients without a session, and questions that end early."""
+"""Questions to clients without a session, and calls and questions that end early."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mcpkit import Context, Memory, Server
-from tests.helpers.pipe import settle
+from tests.helpers.pipe import META, settle
 from tests.helpers.raw_client import (
     BOTH,
     DECLARED,
+    LATER,
     Answer,
     Client,
     Judge,
     Serve,
     accept,
+    lifespan,
     open_eliciting_session,
     respond,
     serving,
-    text_of,
 )
 from tests.helpers.work import Work
 
@@ -55,24 +58,6 @@ async def test_input_required_is_json(method: str, params: dict[str, Any], text:
     result = (await ask_round(client, method, {**params, **more}).whole()).json()["result"]
     assert result["resultType"] == "complete"
     assert text in json.dumps(result)
-
-
-async def test_input_required_ends_stream(server: Server, serve: Serve) -> None:
-    logging = {"io.modelcontextprotocol/logLevel": "info"}
-    async with serve(server) as client:
-        params = {"name": "ask_names", "arguments": {}, "inputResponses": {"#1": accept("Ada")}}
-        log, response = await ask_round(client, "tools/call", params, **logging).messages()
-        assert log["params"]["data"] == "first name received"
-        assert list(response["result"]["inputRequests"]) == ["#2"]
-
-
-async def test_missing_elicitation_capability_is_named(client: Client) -> None:
-    answer = await client.call("ask_name").whole()
-    assert answer.status == 400
-    error = answer.error()
-    assert error["code"] == -32021
-    assert error["data"] == {"requiredCapabilities": {"elicitation": {"form": {}}}}
-    assert text_of((await client.call("ask_if_supported").whole()).json()) == "guesses"
 
 
 ELICITATION = {"elicitation": {}}
@@ -161,3 +146,41 @@ async def test_cancelled_call_withdraws_question(client: Client, work: Work) -> 
     await settle()
     assert work.done.is_set()
     assert (await respond(session, question["id"], accept("late"))).status == 202
+
+
+@pytest.mark.parametrize("tool", ["wait", "log_then_wait"])
+@pytest.mark.parametrize("stream_after", [0, LATER])
+async def test_closed_stream_cancels_request(
+    tool: str, stream_after: float, server: Server, serve: Serve, work: Work
+) -> None:
+    async with serve(server, stream_after=stream_after) as client:
+        answer = client.call(tool, meta={META + "logLevel": "debug"})
+        await work.started.wait()
+        if tool == "log_then_wait":
+            await answer.message()
+        answer.disconnect()
+        await asyncio.wait_for(work.cancelled.wait(), 10)
+        await answer.whole()
+        assert b"".join(each.get("body", b"") for each in answer.late) == b""
+
+
+async def test_cancelled_request_sends_nothing_more(server: Server, serve: Serve, work: Work) -> None:
+    async with serve(server, stream_after=0) as client:
+        answer = await client.call("log_after_cancellation", meta={META + "logLevel": "debug"}).head()
+        await work.started.wait()
+        answer.disconnect()
+        await answer.whole()
+        while work.failure is None:
+            await asyncio.sleep(0)
+        assert "has ended" in str(work.failure)
+        assert answer.late == []
+
+
+async def test_shutdown_during_call_is_503(server: Server, schema_dir: Path, work: Work) -> None:
+    app = server.asgi(grace=0)
+    async with lifespan(app):
+        answer = Client(app, schema_dir).call("wait")
+        await asyncio.wait_for(work.started.wait(), 10)
+    await answer.whole()
+    assert answer.status == 503
+    assert (answer.error()["code"], answer.json()["id"]) == (-32603, 1)

@@ -15,7 +15,6 @@ from mcpkit import (
     Principal,
     ProtocolError,
     Server,
-    current_context,
 )
 from mcpkit.common.errors import BusyError
 from mcpkit.middleware import CallNext, Request, Result
@@ -102,14 +101,6 @@ def extension_server() -> Server:
     return server
 
 
-async def test_extension_is_advertised(extension_server: Server, serve: Serve) -> None:
-    async with serve(extension_server) as client:
-        result = (await client.ask("server/discover").response())["result"]
-        session = await client.initialize()
-    assert result["capabilities"]["extensions"] == {ID: {"max": 3}}
-    assert "extensions" not in session.result["capabilities"]
-
-
 @pytest.mark.parametrize(
     ("method", "params", "status", "code"),
     [
@@ -132,14 +123,6 @@ async def test_extension_errors_have_protocol_statuses(
     async with serve(extension_server) as client:
         answer = await ask_extension(client, schema_dir, method, params, mcp_name=name).whole()
     assert (answer.status, answer.json()["error"]["code"]) == (status, code)
-
-
-async def test_extension_requires_declaration(extension_server: Server, serve: Serve) -> None:
-    async with serve(extension_server) as client:
-        answer = await client.ask("thing/watch").whole()
-    error = answer.json()["error"]
-    assert (answer.status, error["code"]) == (400, -32021)
-    assert error["data"] == {"requiredCapabilities": {"extensions": {ID: {}}}}
 
 
 @pytest.mark.parametrize("name", [None, "=?base64?" + b64encode(b"b").decode() + "?="])
@@ -165,52 +148,6 @@ async def test_hidden_method_is_not_disclosed_by_headers(
         assert seen.json()["result"]["id"] == "a"
 
 
-async def test_extension_notification_starts_stream(
-    extension_server: Server, serve: Serve, schema_dir: Path
-) -> None:
-    async with serve(extension_server) as client:
-        answer = ask_extension(client, schema_dir, "thing/watch", {})
-        actual = await answer.message()
-        assert actual == {"jsonrpc": "2.0", "method": "notifications/thing/seen", "params": {"count": 1}}
-        assert (await answer.message())["result"]["count"] == 1
-        alone = ask_extension(client, schema_dir, "thing/watch", {}, accept="application/json")
-        assert (await alone.whole()).json()["result"]["count"] == 1
-
-
-async def test_extension_result_requires_declaration(
-    extension_server: Server, serve: Serve, schema_dir: Path
-) -> None:
-    async with serve(extension_server) as client:
-        known = await ask_extension(
-            client, schema_dir, "tools/call", {"name": "queue", "arguments": {}}, mcp_name="queue"
-        ).whole()
-        assert known.json()["result"] == {
-            "resultType": "ticket",
-            "place": 7,
-            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "0.0.0"}},
-        }
-        plain = (await client.call("queue").response())["result"]
-        assert (plain["resultType"], plain["structuredContent"]) == ("complete", 1)
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25"])
-async def test_extension_in_session(
-    extension_server: Server, serve: Serve, schema_dir: Path, revision: str
-) -> None:
-    async with serve(extension_server) as client:
-        session = await client.initialize(revision, capabilities={"extensions": {ID: {}}})
-        session.judge = ExtendedJudge(schema_dir, revision)
-        assert (await session.ask("thing/free", {"count": 2}).response())["result"] == {"count": 2}
-        unknown = await session.ask("thing/get", {"id": "a"}).whole()
-        assert (unknown.status, unknown.json()["error"]["code"]) == (200, -32601)
-        malformed = await session.ask("thing/free", {"count": "many"}).whole()
-        assert (malformed.status, malformed.json()["error"]["code"]) == (200, -32602)
-        watched = session.ask("thing/watch")
-        assert (await watched.message())["method"] == "notifications/thing/seen"
-        assert (await watched.message())["result"] == {"count": 1}
-        assert await session.text("queue") == "1"
-
-
 SECRET = "a secret of sixteen bytes and more"
 
 
@@ -228,27 +165,6 @@ def make_wrapped_server(broker: Memory | None = None) -> Server:
         return name
 
     return server
-
-
-@pytest.mark.parametrize("stateless", [False, True])
-@pytest.mark.parametrize("revision", ["2025-11-25"])
-async def test_middleware_wraps_initialize(revision: str, stateless: bool, serve: Serve) -> None:
-    server = make_wrapped_server()
-    seen: list[str] = []
-
-    @server.middleware
-    async def note(request: Request, call_next: CallNext) -> Result:
-        assert current_context() == request.ctx
-        result = await call_next(request)
-        assert dict(result)
-        seen.append(request.method)
-        return result
-
-    async with serve(server, stateless=stateless) as client:
-        session = await client.initialize(revision)
-        assert await session.text("talk") == "done"
-        assert (session.id is None) is stateless
-    assert seen == ["initialize", "tools/call"]
 
 
 @pytest.mark.parametrize(

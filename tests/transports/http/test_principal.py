@@ -277,15 +277,6 @@ async def test_component_may_challenge_stateless_request(
         check_challenge(await client.ask(*CALLS[call], headers=ADA_TOKEN).whole())
 
 
-async def test_challenge_on_open_stream_is_error(challenging_server: Server, serve: Serve) -> None:
-    async with serve(challenging_server) as client:
-        session = await client.initialize()
-        answer = session.call("erase", {"report": True})
-        assert (await answer.message())["method"] == "notifications/progress"
-        assert (await answer.message())["error"] == {"code": -32600, "message": SCOPE_CHALLENGE}
-        assert (answer.status, "www-authenticate" in answer.headers) == (200, False)
-
-
 @pytest.mark.parametrize("challenge", ["", "Bearer\r\nset-cookie: a=b", 'Bearer realm="\xfc"'])
 def test_challenge_error_refuses_invalid_header(challenge: str) -> None:
     with pytest.raises(ValueError, match="WWW-Authenticate"):

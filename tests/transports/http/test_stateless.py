@@ -1,7 +1,9 @@
-"""Streamable HTTP of 2026-07-28: each POST is independent."""
+"""Streamable HTTP of 2026-07-28: each POST is independent; codes and statuses of errors."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,35 +18,12 @@ from tests.helpers.work import Work
 pytestmark = pytest.mark.anyio
 
 
-async def test_request_is_independent_of_previous(client: Client) -> None:
-    named = {META + "clientInfo": {"name": "other", "version": "1"}}
-    assert text_of(await client.call("envelope", meta=named).response()) == f"stateless {REVISION} other"
-    assert text_of(await client.call("envelope").response()) == f"stateless {REVISION} wire"
-    without = stateless_meta()
-    del without[META + "clientInfo"]
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
-    message["params"] = {"name": "envelope", "_meta": without}
-    answer = client.post(message, standard_headers("tools/call", "envelope"))
-    assert text_of(await answer.response()) == f"stateless {REVISION} None"
-
-
 async def test_session_id_and_last_event_id_are_ignored(client: Client) -> None:
     for id_ in ("none-of-ours", (await client.initialize()).id):
         headers = {"mcp-session-id": id_, "last-event-id": "7"}
         answer = await client.call("envelope", headers=headers).whole()
         assert text_of(answer.json()).startswith("stateless")
         assert "mcp-session-id" not in answer.headers
-
-
-async def test_requests_with_same_id_run_concurrently(client: Client, work: Work) -> None:
-    first, second = client.call("wait", id="same"), client.call("echo", {"text": "2"}, id="same")
-    assert text_of(await second.response()) == "2"
-    third = client.call("wait", id="same")
-    await work.started.wait()
-    first.disconnect()
-    await work.cancelled.wait()
-    work.gate.set()
-    assert text_of(await third.response()) == "waited"
 
 
 @pytest.mark.parametrize(
@@ -92,15 +71,6 @@ async def test_notification_before_response_starts_stream(client: Client, work: 
     assert (await answer.whole()).is_over, "the response ends the stream"
 
 
-async def test_slow_call_becomes_stream(server: Server, serve: Serve, work: Work) -> None:
-    async with serve(server, stream_after=0) as client:
-        answer = await client.call("wait").head()
-        assert answer.is_stream
-        assert not answer.is_over
-        work.gate.set()
-        assert [text_of(each) for each in await answer.messages()] == ["waited"]
-
-
 async def test_idle_stream_sends_comments(server: Server, serve: Serve, work: Work) -> None:
     async with serve(server, stream_after=0, keep_alive=0.001) as client:
         answer = await client.call("wait").head()
@@ -108,16 +78,6 @@ async def test_idle_stream_sends_comments(server: Server, serve: Serve, work: Wo
             await answer.comment()
         work.gate.set()
         assert [text_of(each) for each in await answer.messages()] == ["waited"]
-
-
-@pytest.mark.parametrize(
-    "accept",
-    [None, "*/*", "text/event-stream, application/json;q=0.5", "Application/JSON, Text/*"],
-)
-async def test_accept_json_and_stream(accept: str | None, client: Client) -> None:
-    headers = {"accept": accept}
-    assert not (await client.call("report", headers=headers).whole()).is_stream
-    assert (await client.call("report", meta={"progressToken": 1}, headers=headers).whole()).is_stream
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/html, application/*;q=0.9"])
@@ -233,3 +193,90 @@ async def test_version_header_and_meta_select_protocol(client: Client) -> None:
                 assert body["error"]["data"] == {"supported": [REVISION], "requested": requested}
             if expected != -32600:
                 assert body["id"] == 1
+
+
+async def test_invalid_json_is_parse_error(server: Server, serve: Serve) -> None:
+    cases: list[Any] = [
+        b"", b"{", b"{}x", b"nonsense", b"\xff", b"\xef\xbb\xbf", b"\xef\xbb\xbf" * 2 + b"{}",
+        b'{"id": NaN}', b'"\\ud800"', b"[1e400]",
+    ]  # fmt: skip
+    async with serve(server) as client:
+        for body in cases:
+            answer = await client.post(body, standard_headers("tools/list")).whole()
+            assert (answer.status, answer.error()["code"]) == (400, -32700)
+            assert "id" not in answer.json()
+
+
+async def test_invalid_message_is_invalid_request(server: Server, serve: Serve) -> None:
+    cases: list[Any] = [
+        (7, None),
+        ({"jsonrpc": "2.0", "id": 1}, None),
+        ({"id": 1, "method": "tools/list"}, 1),
+        ({"jsonrpc": "2.0", "id": None, "method": "tools/list"}, None),
+        ({"jsonrpc": "2.0", "id": 1, "result": {}}, None),
+        ([request("tools/list")], None),
+    ]
+    async with serve(server) as client:
+        for message, id_ in cases:
+            answer = await client.post(message, standard_headers("tools/list")).whole()
+            assert answer.status == 400
+            assert answer.error()["code"] == -32600
+            assert answer.json().get("id") == id_
+
+
+async def test_malformed_params_are_bad_request(server: Server, serve: Serve) -> None:
+    cases: list[Any] = [
+        ("tools/list", []),
+        ("tools/list", {}),
+        ("tools/list", {"_meta": {META + "protocolVersion": REVISION}}),
+        ("tools/list", {"_meta": stateless_meta() | {"progressToken": {}}}),
+        ("tools/call", {"_meta": stateless_meta(), "name": "echo", "arguments": []}),
+        ("subscriptions/listen", {"_meta": stateless_meta()}),
+        ("subscriptions/listen", {"_meta": stateless_meta(), "notifications": {"toolsListChanged": 1}}),
+    ]
+    async with serve(server) as client:
+        for method, params in cases:
+            headers = standard_headers(method, "echo")
+            answer = await client.post(request(method, params), headers).whole()
+            assert (answer.status, answer.error()["code"]) == (400, -32602), answer.body
+            assert answer.json()["id"] == 1
+
+
+async def test_missing_client_capability_is_named(client: Client) -> None:
+    for answer in (client.call("sample"), client.ask("prompts/get", {"name": "requires_sampling"})):
+        await answer.whole()
+        assert (answer.status, answer.error()["code"]) == (400, -32021)
+        assert answer.error()["data"] == {"requiredCapabilities": {"sampling": {}}}
+    meta = {META + "clientCapabilities": {"sampling": {}}}
+    assert (await client.call("sample", meta=meta).whole()).status == 200
+
+
+AsgiMessage = MutableMapping[str, Any]
+
+
+async def test_receive_failure_cancels_call(server: Server, serve: Serve, work: Work) -> None:
+    async with serve(server, stream_after=0) as client:
+        app, broken = client.app, asyncio.Event()
+
+        async def deaf(scope: AsgiMessage, receive: Any, send: Any) -> None:
+            has_body = False
+
+            async def hear() -> AsgiMessage:
+                nonlocal has_body
+                if not has_body:
+                    has_body = True
+                    message: AsgiMessage = await receive()
+                    return message
+                await broken.wait()
+                raise OSError("gone")
+
+            await app(scope, hear, send)
+
+        client.app = deaf
+        answer = client.call("wait")
+        await work.started.wait()
+        broken.set()
+        await asyncio.wait_for(work.cancelled.wait(), 10)
+        client.opened.remove(answer)
+        await asyncio.wait({answer.task}, timeout=10)
+        assert server.engine.runtime.running.taken == 0

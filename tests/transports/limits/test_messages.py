@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from mcpkit import Server
 from mcpkit.calls.asking.multi_round import _MAX_ANSWERS, MAX_STATE
-from mcpkit.common.errors import ArgumentsError, ProtocolError
+from mcpkit.common.errors import ProtocolError
 from mcpkit.components import completion
 from mcpkit.components.completion import MOST, MOST_COUNTED
 from mcpkit.content.lazy import MOST_ITEMS
@@ -26,7 +26,6 @@ from mcpkit.engine.peer import MAX_BATCH
 from mcpkit.protocol.eras import MAX_CLIENT_LENGTH
 from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH
 from mcpkit.schema.backtracking import MOST_LONG
-from mcpkit.schema.problems import MOST_PROBLEMS
 from mcpkit.schema.values import MOST_COLLISIONS
 from mcpkit.transports.framing import Framing
 from mcpkit.transports.http.sessions.token import MAX_LENGTH
@@ -250,22 +249,6 @@ async def test_uri_above_limit_is_invalid_params(excess: int, server: Server) ->
             outcome.check_error(-32602, "uri: expected at most 8,192 characters")
         else:
             assert outcome.result["contents"][0]["text"] == "read"
-
-
-@limit("problems of arguments that are told")
-@pytest.mark.parametrize("count", [ArgumentsError.MOST, MOST_PROBLEMS + 1])
-async def test_argument_problems_above_limit_are_counted(count: int, server: Server) -> None:
-    @server.tool
-    async def add_up(numbers: list[int]) -> int:
-        return sum(numbers)
-
-    async with limit_client(server) as client:
-        outcome = await client.call("add_up", {"numbers": ["x"] * count})
-        outcome.check_error(None, "numbers[0]: expected an integer")
-        first, found = min(count, ArgumentsError.MOST), min(count, MOST_PROBLEMS)
-        lines = outcome.text.splitlines()
-        assert len([line for line in lines if line.startswith("numbers[")]) == first
-        assert lines[first:] == ([f"and {found - first} more"] if found > first else [])
 
 
 @limit("steps of a pattern that looks around or refers back")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections import Counter
@@ -251,3 +252,25 @@ async def test_verifier_without_principal_id_is_500(serve: Serve, caplog: pytest
     async with serve(server) as client:
         assert (await client.call("open", headers=bearer("ada")).whole()).status == 500
         assert "a principal has an id there" in caplog.text
+
+
+class ClosingVerifier(TokenVerifier):
+    def __init__(self, problem: Exception | None = None) -> None:
+        self.closed: list[asyncio.AbstractEventLoop] = []
+        self._problem = problem
+
+    async def verify(self, token: str, audience: str) -> Grant:
+        return Grant(Principal(token))
+
+    async def aclose(self) -> None:
+        self.closed.append(asyncio.get_running_loop())
+        if self._problem is not None:
+            raise self._problem
+
+
+async def test_verifier_close_failure_is_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, "mcpkit"):
+        async with serve(Server("notes", auth=ClosingVerifier(OSError("no")))):
+            pass
+
+    assert "what verifies access tokens could not be closed" in caplog.text

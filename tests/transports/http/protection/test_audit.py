@@ -57,28 +57,6 @@ async def test_audit_login(server: Server, serve: Serve, audit_events: list[dict
     ]
 
 
-async def test_audit_step_up(server: Server, serve: Serve, audit_events: list[dict[str, Any]]) -> None:
-    reader, writer = bearer("ada", ["notes:read"]), bearer("ada", ["notes:write"])
-    async with serve(server) as client:
-        assert (await client.call("add", headers=reader).whole()).status == 403
-        assert (await client.call("add", headers=writer).whole()).status == 200
-        assert (await client.call("add", headers=reader).whole()).status == 403
-        assert (await client.call("add", headers=writer).whole()).status == 200
-    refused = {
-        "name": "refusal",
-        **ADA,
-        "status": 403,
-        "reason": "insufficient_scope",
-        "scopes": ("notes:write",),
-    }
-    assert audit_events == [
-        {"name": "login", **ADA, "scopes": ("notes:read",)},
-        refused,
-        {"name": "step_up", **ADA, "scopes": ("notes:write",)},
-        refused,
-    ]
-
-
 async def test_audit_refusal_with_reason(
     server: Server, serve: Serve, table: Table, audit_events: list[dict[str, Any]]
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from mcpkit import Context, Server
 from mcpkit.transports.http.protection import leases
 from mcpkit.transports.http.protection.leases import Leases
-from tests.helpers.protected import listening, session_of
+from tests.helpers.protected import listening, old_of, session_of
 from tests.helpers.raw_client import Answer, Client, Serve, text_of
 from tests.helpers.verified import Table, bearer
 from tests.helpers.waiting import until
@@ -132,3 +132,22 @@ async def test_stream_survives_verifier_outage_for_grace_period(
         short_lived.is_down = True
         assert await stream.messages() == []
         assert "nobody can tell any more whether their access token holds" in caplog.text
+
+
+def let_pass(client: Client, seconds: float) -> None:
+    held_in(client)._clock = lambda: time.time() + seconds
+    held_in(client)._look()
+
+
+async def test_sse_stream_lasts_for_latest_token(slow: SlowServer, serve: Serve, table: Table) -> None:
+    async with serve(slow.server) as client:
+        table.expires = time.time() + 3600
+        old = await old_of(client, ADA)
+        table.expires += 3600
+        await old.ask("ping", {}, LATER)
+        table.expires -= 5400
+        await old.ask("ping", {}, bearer("ada/sooner"))
+        let_pass(client, 3601)
+        assert "result" in await old.ask("ping", {}, LATER)
+        let_pass(client, 7201)
+        assert await old.stream.messages() == []

@@ -12,6 +12,7 @@ import pytest
 
 from mcpkit import Context, Memory, Principal, Server
 from mcpkit.state.revocations import MOST_HEARD, Revocations
+from tests.helpers.clock import Clock
 from tests.helpers.engines import LossyMemory, make_engine
 from tests.helpers.protected import listening, session_of, status_of
 from tests.helpers.raw_client import Answer, Client, Serve, text_of
@@ -212,3 +213,57 @@ async def test_revocation_is_found_after_lost_message(
         assert {(await remaining.message())["method"] for _ in lists} == lists
         there.tools.disable("whoami")
         assert (await remaining.message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_revocation_refuses_token_without_issue_time(
+    make_slow: Callable[..., SlowServer], serve: Serve, table: Table
+) -> None:
+    clock = Clock()
+    slow = make_slow(shared=Memory(clock))
+    revocations = slow.server.engine.revocations
+    assert revocations is not None
+    revocations._clock = clock
+    table.issued = None
+    async with serve(slow.server) as client:
+        assert (await client.call("whoami", headers=ADA_TOKEN).whole()).status == 200
+        await slow.server.revoke(ADA_ID, keep=60)
+        clock.now += 59
+        for token in (ADA_TOKEN, LATER_TOKEN):
+            assert (await client.call("whoami", headers=token).whole()).status == 401
+        clock.now += 2
+        assert (await client.call("whoami", headers=ADA_TOKEN).whole()).status == 200
+
+
+@pytest.mark.parametrize(
+    ("principal", "options", "error"),
+    [
+        (Principal(), {}, ValueError), ("", {}, ValueError), (7, {}, TypeError),
+        (ADA_ID, {"keep": 0}, ValueError), (ADA_ID, {"keep": "long"}, TypeError),
+    ],
+)  # fmt: skip
+async def test_revoke_checks_arguments(
+    make_slow: Callable[..., SlowServer], principal: Any, options: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        await make_slow().server.revoke(principal, **options)
+
+
+async def test_revoke_requires_auth() -> None:
+    with pytest.raises(RuntimeError, match="auth="):
+        await Server("s").revoke("ada")
+
+
+async def test_revocation_messages_are_validated(caplog: pytest.LogCaptureFixture) -> None:
+    memory, received = Memory(), list[Any]()
+    here, there = Revocations(memory, "s"), Revocations(memory, "s")
+    end = here.listen(received.append)
+    await there.revoke("ada", 60)
+    for message in ("{", "[]", "7", '{"who": 1}', '{"who": "x", "at": "y", "until": 1}'):
+        await memory.publish("s/revoked", message)
+    assert [each.means(Principal("ada")) for each in received] == [True]
+    assert caplog.text.count("something else than a revocation") == 5
+    await here.revoke("eve", 60)
+    assert len(received) == 2
+    end()
+    await there.revoke("bob", 60)
+    assert len(received) == 2

@@ -81,18 +81,6 @@ async def test_resumed_stream_replays_missed_events_only(client: Client, steps: 
     assert (await back.whole()).is_over, "the response ends the stream"
 
 
-async def test_resumed_stream_replaces_open_connection(client: Client, steps: Steps) -> None:
-    session = await client.initialize()
-    old = session.call("step")
-    await steps.take("one")
-    first = await first_event(old)
-    new = session.listen(after=first.id)
-    assert texts_of([await new.message()]) == ["one"]
-    await steps.take("two", "end")
-    assert texts_of(await new.messages()) == ["two", "the end"]
-    assert texts_of(await old.messages()) == ["one"]
-
-
 async def test_stream_of_other_session_is_not_replayed(server: Server, client: Client) -> None:
     mine, theirs = await client.initialize(), await client.initialize()
     call = await theirs.call("count", {"times": 3}).whole()

@@ -1,16 +1,28 @@
-"""Sessions over HTTP: life cycle and messages."""
+"""Sessions over HTTP: opening, messages, batches, cancellation and end; failures of `initialize`."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from mcpkit import Server
+from mcpkit import Context, Memory, Server
+from mcpkit.middleware import CallNext, Request, Result
 from tests.helpers.pipe import HANDSHAKE
-from tests.helpers.raw_client import PING, Client, Serve, log_messages
-from tests.helpers.servers.full import make_server
+from tests.helpers.raw_client import (
+    PING,
+    Answer,
+    Client,
+    Headers,
+    Judge,
+    Serve,
+    initialize,
+    log_messages,
+    session_keys,
+    within,
+)
 from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
@@ -21,11 +33,6 @@ async def test_version_is_negotiated(revision: str, client: Client) -> None:
     session = await client.initialize(revision)
     assert session.revision == revision
     assert await session.text("envelope") == f"handshake {revision} test"
-
-
-@pytest.mark.parametrize("wanted", ["2099-01-01", "2026-07-28"])
-async def test_unknown_version_is_answered_with_latest(wanted: str, client: Client) -> None:
-    assert (await client.initialize(wanted)).revision == HANDSHAKE[-1]
 
 
 async def test_session_id_is_unique_visible_ascii(client: Client) -> None:
@@ -62,22 +69,6 @@ async def send(client: Client, method: str, id_: str | None) -> Any:
     return await client.open(method, headers=headers).whole()
 
 
-@pytest.mark.parametrize("other", [{"name": "another"}, {"secret": "another secret of sixteen bytes"}])
-async def test_session_of_other_server_is_not_found(
-    other: dict[str, str], server: Server, work: Work, serve: Serve
-) -> None:
-    async with serve(server) as here, serve(make_server(work, **other)) as there:
-        session = (await here.initialize()).at(there)
-        assert (await session.ask("ping").whole()).status == 404
-
-
-async def test_session_outlives_process(server: Server, work: Work, serve: Serve) -> None:
-    async with serve(server) as before:
-        session = await before.initialize("2025-06-18")
-    async with serve(make_server(work)) as after:
-        assert await session.at(after).text("envelope") == "handshake 2025-06-18 test"
-
-
 async def test_deleted_session_is_not_found(client: Client) -> None:
     session, other = await client.initialize(), await client.initialize()
     deleted = await session.delete()
@@ -100,19 +91,6 @@ async def test_delete_cancels_calls_and_ends_streams(work: Work, client: Client)
     assert await stream.messages() == []
 
 
-async def test_subscriptions_are_per_session(server: Server, client: Client) -> None:
-    session, other = await client.initialize(), await client.initialize()
-    mine, theirs = await session.listen().head(), await other.listen().head()
-    await session.ask("resources/subscribe", {"uri": "weather://fixed"}).whole()
-    server.resource_updated("weather://fixed")
-    assert (await mine.message())["params"]["uri"] == "weather://fixed"
-    await session.ask("resources/unsubscribe", {"uri": "weather://fixed"}).whole()
-    server.resource_updated("weather://fixed")
-    server.tools.remove("wait")  # whatever comes before this has come
-    assert (await mine.message())["method"] == "notifications/tools/list_changed"
-    assert (await theirs.message())["method"] == "notifications/tools/list_changed"
-
-
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-11-25"])
 async def test_stateless_option_opens_no_session(revision: str, server: Server, serve: Serve) -> None:
     async with serve(server, stateless=True) as client:
@@ -129,15 +107,6 @@ async def test_stateless_option_allows_post_only(method: str, server: Server, se
     async with serve(server, stateless=True) as client:
         answer = await client.open(method, headers={"mcp-protocol-version": HANDSHAKE[-1]}).whole()
         assert (answer.status, answer.headers["allow"]) == (405, "POST")
-
-
-async def test_stateless_option_disconnect_cancels(server: Server, work: Work, serve: Serve) -> None:
-    async with serve(server, stateless=True) as client:
-        session = await client.initialize()
-        call = session.call("wait")
-        await work.started.wait()
-        call.disconnect()
-        await asyncio.wait_for(work.cancelled.wait(), 10)
 
 
 @pytest.mark.parametrize(
@@ -201,22 +170,6 @@ async def test_unknown_session_method_is_error_with_status_200(
         assert (answer.status, answer.error()["code"]) == (200, -32601)
 
 
-async def test_batch_is_answered_with_batch(work: Work, client: Client) -> None:
-    session = await client.initialize("2025-03-26")
-    call = {"jsonrpc": "2.0", "id": "b", "method": "tools/call", "params": {"name": "envelope"}}
-    batch = [PING, {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}, call]
-    answer = await session.post(batch).whole()
-    assert answer.status == 200
-    assert {each["id"] for each in answer.json()} == {1, "b"}
-
-
-@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
-async def test_batch_is_refused_in_other_versions(revision: str, client: Client) -> None:
-    session = await client.initialize(revision)
-    answer = await session.post([PING]).whole()
-    assert (answer.status, answer.error()["code"]) == (400, -32600)
-
-
 async def test_duplicate_request_id_is_invalid(work: Work, client: Client) -> None:
     session, other = await client.initialize(), await client.initialize()
     first = session.call("wait", id="same")
@@ -257,7 +210,73 @@ async def test_dropped_post_does_not_cancel(
         assert not work.cancelled.is_set()
 
 
-@pytest.mark.parametrize(("accept", "status"), [("application/json", 406), (None, 200), ("*/*", 200)])
-async def test_get_requires_accept_stream(accept: str | None, status: int, client: Client) -> None:
-    session = await client.initialize()
-    assert (await session.listen(headers={"accept": accept}).head()).status == status
+OPENING = initialize(_meta={"progressToken": "opening"}, capabilities={"elicitation": {}})
+
+
+class GatedStore(Memory):
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_written = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
+        await super().write(key, changes, ttl)
+        self.is_written.set()
+        await self.gate.wait()
+
+
+@pytest.fixture
+async def store() -> GatedStore:
+    return GatedStore()
+
+
+@pytest.fixture
+def opening_server(store: GatedStore, work: Work) -> Server:
+    opening_server = Server(
+        "opened", secret="a secret of sixteen bytes and more", shared=store, max_running=1
+    )
+
+    @opening_server.tool
+    async def wait(ctx: Context) -> str:
+        await work.wait()
+        return "waited"
+
+    return opening_server
+
+
+def post_initialize(client: Client, headers: Headers | None = None) -> Answer:
+    return client.post(OPENING, headers, judge=Judge(client.folder, "2025-11-25"))
+
+
+@pytest.mark.parametrize("has_reported", [False, True])
+async def test_failed_initialize_leaves_no_session(
+    opening_server: Server, serve: Serve, store: GatedStore, has_reported: bool
+) -> None:
+    @opening_server.middleware("initialize")
+    async def fail(request: Request, call_next: CallNext) -> Result:
+        if has_reported:
+            await request.ctx.progress(1, 2)
+        await call_next(request)
+        raise KeyError("afterwards")
+
+    async with serve(opening_server) as client:
+        answer = post_initialize(client)
+        response = await answer.response()
+        assert response["error"]["message"].startswith("Internal error (ref ")
+        assert answer.is_stream is has_reported
+        assert "mcp-session-id" not in answer.headers
+        assert session_keys(store) == []
+
+
+@pytest.mark.slow
+async def test_disconnect_while_session_is_stored_leaves_none(
+    opening_server: Server, serve: Serve, store: GatedStore
+) -> None:
+    store.gate.clear()
+    async with serve(opening_server) as client:
+        answer = post_initialize(client)
+        await within(store.is_written.wait())
+        answer.disconnect()
+        await answer.whole()
+        assert session_keys(store) == []

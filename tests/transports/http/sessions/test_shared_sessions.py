@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
 import pytest
 
-from mcpkit import Memory, Server
+from mcpkit import Memory
 from tests.helpers.raw_client import (
-    Answer,
     Serve,
-    Session,
     initialize,
     open_stream,
     subscribe,
@@ -58,37 +55,9 @@ class Shared(Memory):
             raise ConnectionError("the store is down")
 
 
-@asynccontextmanager
-async def two_processes(serve: Serve, broker: Memory) -> AsyncIterator[tuple[Server, Session, Session]]:
-    """Serve twice; yield the second server and one session at both."""
-    server = make_server(shared=broker)
-    async with serve(make_server(shared=broker)) as there, serve(server) as here:
-        session = await here.initialize()
-        yield server, session, session.at(there)
-
-
-async def settle_stream(stream: Answer) -> None:
-    """Let published messages arrive."""
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert not stream.is_over
-
-
 @pytest.fixture
 def broker() -> Shared:
     return Shared()
-
-
-async def test_stream_follows_unsubscription_in_other_process(broker: Shared, serve: Serve) -> None:
-    async with two_processes(serve, broker) as (server, here, there):
-        await subscribe(here, "oslo")
-        await subscribe(here, "rome")
-        stream = await open_stream(here)
-        await subscribe(there, "oslo", verb="unsubscribe")
-        await settle_stream(stream)
-        server.resource_updated("towns://oslo")
-        server.resource_updated("towns://rome")
-        assert uri_of(await stream.message()) == "rome"
 
 
 async def test_session_deleted_in_other_process_ends(broker: Shared, serve: Serve, work: Work) -> None:
@@ -103,24 +72,6 @@ async def test_session_deleted_in_other_process_ends(broker: Shared, serve: Serv
         await asyncio.wait_for(work.cancelled.wait(), 10)
         await call.whole()
         assert len(here.app.door()._begin().sessions) == 0
-
-
-async def test_concurrent_subscriptions_are_kept(broker: Shared, serve: Serve) -> None:
-    server = make_server(shared=broker)
-    async with serve(server) as client:
-        session = await client.initialize()
-        broker.gate.clear()
-        pending = [
-            session.ask("resources/subscribe", {"uri": f"towns://{town}"}) for town in ("oslo", "rome")
-        ]
-        await asyncio.sleep(0)
-        broker.gate.set()
-        for answer in pending:
-            assert (await answer.whole()).status == 200
-        server.resource_updated("towns://oslo")
-        server.resource_updated("towns://rome")
-        stream = await open_stream(session)
-        assert [uri_of(await stream.message()), uri_of(await stream.message())] == ["oslo", "rome"]
 
 
 @pytest.mark.parametrize("method", ["initialize", "DELETE", "elsewhere"])
