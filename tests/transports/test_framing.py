@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpkit import Context, Server
-from mcpkit.common.errors import ProtocolError, TooLongError
+from mcpkit.common.errors import ProtocolError
 from mcpkit.transports.framing import MAX_LINE, Framing
 from mcpkit.transports.object_streams import serve_objects
 from mcpkit.transports.pipe_output import PipeOutput
@@ -67,19 +67,6 @@ def test_framing_splits_only_on_newline() -> None:
     for stream, lines in STREAMS:
         for size in SIZES:
             assert cut(stream, size=size) == lines, (stream, size)
-
-
-def test_framing_that_waits_for_end_reports_beginning_and_ending() -> None:
-    stream = b"first\n" + b"begun" + b"x" * 10_000 + b"ended\nlast\n"
-    for size in (len(stream), 1, 3, 9, 10, 11):
-        framing = Framing(10, waits_for_end=True)
-        chunks = [stream[n : n + size] for n in range(0, len(stream), size)]
-        first, error, last = [line for chunk in chunks for line in framing.feed(chunk)]
-        assert (first, last) == (b"first", b"last")
-        assert isinstance(error, TooLongError)
-        assert error.beginning.startswith(b"begunx")
-        assert error.ending.endswith(b"xxended")
-        assert len(error.ending) == 1024
 
 
 class Pipe:
@@ -292,3 +279,15 @@ async def test_input_is_not_read_while_output_is_not(lab: Lab) -> None:
         while ids:
             ids.discard((await peer.next()).get("id", 0))
         assert lab.events.count("logged") == 5000
+
+
+async def test_unreadable_items_are_logged_and_skipped(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    async with served(lab.server) as peer:
+        await peer.to_server.send(ValueError("no JSON"))
+        await peer.to_server.send(Item([]))  # type: ignore[arg-type]
+        await peer.to_server.send("no item")  # type: ignore[arg-type]
+        assert "error" in await peer.next()
+        assert (await peer.begin())["id"] == 0
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged[0] == "a message that could not be read is passed over: no JSON"
+    assert "no item" in logged[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 import re
@@ -17,6 +18,7 @@ from starlette.testclient import TestClient
 
 from mcpkit import Memory, Server
 from mcpkit.common.errors import RegistrationError
+from mcpkit.transports.http.options import OPTIONS, Settings
 from tests.helpers.clock import Clock
 from tests.helpers.raw_client import Client, Serve, lifespan
 from tests.helpers.waiting import until
@@ -245,3 +247,26 @@ async def test_readiness_reports_start_and_shutdown(schema_dir: Path) -> None:
     released.set()
     assert (await call.whole()).status == 200
     await serve_with_store
+
+
+def test_option_has_check_and_documented_default() -> None:
+    displayed = inspect.signature(Server("s").asgi).parameters
+    settings = Settings()
+    assert displayed.keys() == OPTIONS.keys()
+    for name in displayed:
+        with pytest.raises(TypeError, match=f"^{name} must be "):
+            Settings(**{name: object()})
+        if name != "stream_after":  # where None depends on whether there is a session
+            assert getattr(settings, name) == displayed[name].default
+
+
+def test_run_warns_that_web_concurrency_is_ignored(
+    uvicorn_configs: list[uvicorn.Config], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("WEB_CONCURRENCY", "3")
+    logging.getLogger("uvicorn.error").addHandler(caplog.handler)
+    Server("one").run("http", uvicorn={"log_config": None})
+    logging.getLogger("uvicorn.error").removeHandler(caplog.handler)
+    assert "WEB_CONCURRENCY=3 is not used" in caplog.text
+    assert "`uvicorn module:app`, which does" in caplog.text
+    assert [config.workers for config in uvicorn_configs] == [1]

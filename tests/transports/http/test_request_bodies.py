@@ -14,7 +14,6 @@ from mcpkit.transports.http.exchange import Exchange, RefusedError
 from mcpkit.transports.http.intake import refused_body as unread
 from mcpkit.transports.http.intake.body import Bodies
 from mcpkit.transports.http.options import Settings
-from tests.helpers.pipe import settle
 from tests.helpers.raw_client import Client, Serve
 
 pytestmark = pytest.mark.anyio
@@ -184,25 +183,3 @@ async def test_large_or_slow_body_closes_connection(
             answer.feed(body, more=True)
         assert (await answer.whole()).status == status
         assert answer.headers.get("connection") == (None if version == "2" else "close")
-
-
-@pytest.mark.anyio
-async def test_bodies_of_one_client_leave_room_for_others(server: Server, serve: Serve) -> None:
-    headers = {"content-type": "application/json", "content-length": "1000"}
-
-    def begin(client: Any, address: str) -> Any:
-        return client.open("POST", headers=headers, body=None, client=(address, 1)).feed(b"{", more=True)
-
-    async with serve(server, max_body_total=8000) as client:
-        waiting = [begin(client, "203.0.113.7") for _ in range(4)]
-        await settle()
-        refused = begin(client, "203.0.113.7").feed(b" " * 999)
-        assert (await refused.whole()).status == 503
-        assert refused.headers["retry-after"] == "1"
-        assert refused.body == (
-            b"too many bytes are on their way (4000 from address 203.0.113.7; one client has at most as many of 8000 "
-            b"as are left for others); try again later\n"
-        )
-        waiting.append(begin(client, "203.0.113.8"))
-        for each in waiting:
-            assert (await each.feed(b" " * 999).whole()).status == 400, "it was read, and is no JSON"

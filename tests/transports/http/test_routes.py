@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
 
 from mcpkit import Principal, RegistrationError, Server
 from mcpkit.transports.http.app import HttpApp
@@ -74,15 +75,6 @@ def make_routes(
 
 def client(app, base_url="http://localhost:8000", **options) -> TestClient:
     return TestClient(app, base_url, follow_redirects=False, **options)
-
-
-def test_route_accepts_its_methods_only():
-    http = client(make_routes())
-    assert http.put("/change", content="x").json() == {"method": "PUT", "body": "x"}
-    assert http.head("/hello").status_code == 200
-    refused = http.delete("/change")
-    assert refused.status_code == 405
-    assert set(refused.headers["allow"].split(", ")) == {"PUT", "POST"}
 
 
 def test_site_root_names_endpoint():
@@ -241,3 +233,8 @@ def test_outside_route_is_guarded_without_principal(outside_server: Server) -> N
     assert client.get(WELL_KNOWN, headers=page).headers["access-control-allow-origin"] == page["Origin"]
     preflight = client.options(WELL_KNOWN, headers={**page, "Access-Control-Request-Method": "GET"})
     assert preflight.headers["access-control-allow-origin"] == page["Origin"]
+
+
+def test_websocket_is_closed():
+    with pytest.raises(WebSocketDisconnect), client(make_routes()).websocket_connect("/hello"):
+        pass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import sys
@@ -17,7 +16,6 @@ from pydantic import BaseModel
 from mcpkit import Server
 from mcpkit.calls.asking.multi_round import _MAX_ANSWERS, MAX_STATE
 from mcpkit.common.errors import ProtocolError
-from mcpkit.components import completion
 from mcpkit.components.completion import MOST, MOST_COUNTED
 from mcpkit.content.lazy import MOST_ITEMS
 from mcpkit.content.plain import DEEPEST
@@ -343,18 +341,6 @@ async def test_completion_values_above_limit_are_cut(count: int, server: Server)
         assert found["hasMore"] == (count > MOST)
         assert found.get("total") == (count if count <= MOST_COUNTED else None)
         assert next(values) == min(count, MOST_COUNTED + 1), "an endless iterator is not read to its end"
-
-
-@limit("time of a completion")
-async def test_completion_after_timeout_fails(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def complete(value: str) -> list[str]:
-        await asyncio.Event().wait()
-        return [value]
-
-    server.prompt(lambda city: city, name="plan", complete={"city": complete})
-    monkeypatch.setattr(completion, "TIMEOUT", 0.05)
-    async with limit_client(server) as client:
-        (await client.request("completion/complete", **CITY)).check_error(-32603, "timed out after 0.05 s")
 
 
 # Results

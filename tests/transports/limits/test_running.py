@@ -35,34 +35,20 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 class Gate:
-    """Tools that wait at a gate, in the event loop or in a thread.
-
-    Attributes:
-        inside: How many wait now.
-        most: How many have waited at a time.
-    """
+    """Tools that wait at a gate, in the event loop or in a thread."""
 
     def __init__(self) -> None:
-        self.inside = self.most = 0
+        self.inside = 0
         self.gate = asyncio.Event()
         self.thread_gate = threading.Event()
-        self._lock = threading.Lock()
-
-    def enter(self, change: int = 1) -> None:
-        with self._lock:
-            self.inside += change
-            self.most = max(self.most, self.inside)
 
     async def wait(self) -> str:
-        self.enter()
+        self.inside += 1
         await self.gate.wait()
-        self.enter(-1)
         return "ended"
 
     def block(self) -> str:
-        self.enter()
         assert self.thread_gate.wait(60)
-        self.enter(-1)
         return "ended"
 
     def open(self) -> None:
@@ -94,28 +80,6 @@ async def test_requests_above_max_running_get_error(gate: Gate, wire: Wire, serv
         gate.open()
         await until(lambda: server.engine.runtime.running.taken == 0)
         assert (await client.call("wait").whole()).status == 200
-
-
-@pytest.mark.parametrize(
-    ("tool", "options", "tool_options"),
-    [
-        pytest.param("block", {"threads": 2}, {}, marks=limit("worker threads")),
-        pytest.param("wait", {}, {"concurrency": 2}, marks=limit("calls of one component")),
-    ],
-)
-async def test_calls_above_threads_or_concurrency_wait(
-    tool: str, options: dict[str, Any], tool_options: dict[str, Any], gate: Gate, wire: Wire
-) -> None:
-    server = Server("busy", **options)
-    server.tool(getattr(gate, tool), **tool_options)
-    async with wire(server) as pipe:
-        for _ in range(5):
-            pipe.start("tools/call", {"name": tool})
-        await until(lambda: gate.inside == 2)
-        await pipe.result("tools/list")
-        gate.open()
-        assert len(await pipe.answered()) == 5
-        assert gate.most == 2
 
 
 @limit("threads of calls that are over")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -196,28 +198,6 @@ async def test_metadata_ignores_forwarded_headers(server: Server, serve: Serve) 
         assert evil.status == 421
 
 
-@pytest.mark.parametrize(
-    ("public_url", "path", "documents"),
-    [
-        ("HTTPS://E.EXAMPLE/mcp/", "/mcp", ["", "/mcp", "/sse"]),
-        ("https://e.example/a/b/mcp", "/mcp", ["/mcp", "/a/b/mcp", "/sse", "/a/b/sse"]),
-        ("https://e.example/", "/", ["", "/sse"]),
-        ("https://e.example/x/", "/", ["", "/x", "/x/sse", "/sse"]),
-    ],
-)
-async def test_metadata_follows_public_url(
-    server: Server, serve: Serve, public_url: str, path: str, documents: list[str]
-) -> None:
-    async with serve(server, public_url=public_url, path=path) as client:
-        answer = await client.open("POST", path, headers={"content-type": "application/json"}).whole()
-        where = answer.headers["www-authenticate"].split('resource_metadata="')[1].split('"')[0]
-        assert where.startswith("https://e.example/")
-        found = {each: (await client.open("GET", METADATA_PATH + each).whole()).status for each in documents}
-        assert set(found.values()) == {200}, found
-        first = await client.open("GET", METADATA_PATH + documents[0]).whole()
-        assert json.loads(first.body)["resource"] == public_url.lower().rstrip("/")
-
-
 @pytest.fixture
 def routed(server: Server) -> Server:
     @server.route("/open")
@@ -252,3 +232,39 @@ def test_run_elsewhere_requires_public_url(server: Server) -> None:
         server.run("http", host="0.0.0.0")
     with pytest.raises(ValueError, match="must know where its clients reach it"):
         server.run("http", uvicorn={"ssl_certfile": "x"})
+
+
+async def test_startup_lists_open_routes_and_apps(
+    server: Server, schema_dir: Path, startup_messages: Callable[[], Any]
+) -> None:
+    def answer(request: Request) -> Response:
+        return PlainTextResponse("x")
+
+    server.route("/open")(answer)
+    server.route("/hook", methods=["POST"])(answer)
+    server.route("/mine", scopes=())(answer)
+    app = server.asgi(public_url=URL, sse=False, health="/health", allowed_hosts=["localhost"])
+    app.mount("/other", Starlette())
+    client = Client(app, schema_dir)
+    await client.open("POST").whole()
+    await client.aclose()
+    assert startup_messages() == [
+        ("INFO", f"Access tokens of {ISSUER} are taken at {URL}"),
+        ("INFO", "Open to anybody, as no scopes= are there: route /open, route /hook, app mounted at /other"),
+    ]
+
+
+@pytest.mark.parametrize("options", [{"port": 0}])
+def test_run_sets_public_url_on_loopback(
+    server: Server, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mcpkit.transports.http.run as running
+
+    seen: list[Any] = []
+    monkeypatch.setattr(running, "run_app", lambda app, *rest: seen.append((app, rest[-1])))
+    server.run("http", **options)
+    app, listening = seen[0]
+    port = 8000 if listening is None else listening.getsockname()[1]
+    assert app.settings.public_url == f"http://127.0.0.1:{port}/mcp"
+    if listening is not None:
+        listening.close()

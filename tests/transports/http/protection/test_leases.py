@@ -12,7 +12,7 @@ from mcpkit import Context, Server
 from mcpkit.transports.http.protection import leases
 from mcpkit.transports.http.protection.leases import Leases
 from tests.helpers.protected import listening, old_of, session_of
-from tests.helpers.raw_client import Answer, Client, Serve, text_of
+from tests.helpers.raw_client import Answer, Client, Serve
 from tests.helpers.verified import Table, bearer
 from tests.helpers.waiting import until
 
@@ -69,21 +69,6 @@ async def test_stream_ends_with_its_token(slow: SlowServer, serve: Serve, table:
         slow.server.tools.disable("whoami")
         for each in remaining:
             assert (await each.message())["method"] == "notifications/tools/list_changed"
-
-
-@pytest.mark.parametrize("kind", ["session"])
-async def test_running_call_survives_token_expiry(
-    slow: SlowServer, serve: Serve, table: Table, kind: str
-) -> None:
-    async with serve(slow.server) as client:
-        table.expires = time.time() + SOON
-        session = await session_of(client, ADA)
-        stream = await listening(session, ADA)
-        call = session.call("wait", headers=ADA) if kind == "session" else client.call("wait", headers=ADA)
-        await slow.started.wait()
-        assert await stream.messages() == []
-        slow.released.set()
-        assert text_of(await call.response()) == "waited"
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Server
+from mcpkit import Context, Server
 from tests.helpers.raw_client import (
     Answer,
     Client,
@@ -108,22 +108,6 @@ async def test_message_is_sent_on_one_stream_only(server: Server, client: Client
     assert sorted(uri_of(message) for message in found) == sorted(uris)
 
 
-async def test_changes_without_stream_are_sent_once(server: Server, client: Client) -> None:
-    session = await client.initialize()
-    await subscribe(session, "a", "b")
-    for _ in range(3):
-        server.resource_updated("towns://a")
-        server.resource_updated("towns://b")
-    server.tools.remove("step")
-    await session.ask("ping").whole()  # changes are processed
-    stream = session.listen()
-    methods = [(await stream.message())["method"].removeprefix("notifications/") for _ in range(3)]
-    assert methods == ["resources/updated", "resources/updated", "tools/list_changed"]
-    other = session.listen()
-    await first_event(other)
-    assert stream.waiting() == other.waiting() == []
-
-
 async def test_too_many_changes_are_summarized(server: Server, client: Client) -> None:
     session = await client.initialize()
     await subscribe(session, "{name}")
@@ -153,3 +137,66 @@ async def test_discarded_stream_is_refused(client: Client) -> None:
         answer = await session.listen(after=seen.id).whole()
         assert answer.status == 400
         assert "send the request again, unless its answer has come" in answer.error()["message"]
+
+
+async def test_close_stream_ends_connection(client: Client, steps: Steps) -> None:
+    session = await client.initialize()
+    call = session.call("step")
+    await steps.take("one", "close")
+    first = await first_event(call)
+    assert first.retry is not None
+    assert texts_of(await call.messages()) == ["one"]
+    assert (await call.whole()).is_over
+    await steps.take("two", "end")
+    assert texts_of(await session.listen(after=first.id).messages()) == ["one", "two", "the end"]
+
+
+@pytest.fixture
+def progress_server() -> Server:
+    progress_server = Server("coming back")
+
+    @progress_server.tool
+    async def hang(ctx: Context) -> None:
+        """Say something, then wait to be cancelled."""
+        await ctx.progress(1)
+        await asyncio.Event().wait()
+
+    @progress_server.tool
+    async def speak(ctx: Context) -> str:
+        """Say something, then end."""
+        await ctx.progress(1)
+        return "done"
+
+    return progress_server
+
+
+async def test_complete_stream_refuses_resumption(progress_server: Server, serve) -> None:
+    async with serve(progress_server) as client:
+        session = await client.initialize()
+        *_, progress, response = await all_events(session.call("speak"))
+        assert [event.id for event in await all_events(session.listen(after=progress.id))] == [response.id]
+        assert (await session.listen(after=response.id).whole()).status == 405
+
+
+async def all_events(answer) -> list:
+    found = []
+    while (event := await answer.event()) is not None:
+        found.append(event)
+    return found
+
+
+@pytest.mark.parametrize(("times", "size"), [(1000, 10)])
+async def test_stored_events_are_bounded_and_latest(
+    times: int, size: int, client: Client, steps: Steps
+) -> None:
+    session = await client.initialize()
+    call = session.call("count", {"times": times, "size": size})
+    first = await first_event(call)
+    await call.whole()
+    again = await session.listen(after=first.id).whole()
+    *missed, response = again.waiting()
+    assert len(missed) < min(times, 256)
+    assert len(again.body) < 5 * 1024 * 1024
+    assert texts_of([message_of(response)]) == ["counted"]
+    numbers = [int(message_of(event)["params"]["data"].split()[0]) for event in missed]
+    assert numbers == list(range(times - len(missed), times)), "no gap but at the beginning"

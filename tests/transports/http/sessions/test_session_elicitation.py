@@ -27,9 +27,6 @@ pytestmark = pytest.mark.anyio
 ELICITING = ["2025-06-18", "2025-11-25"]
 
 
-JSON_ALONE = {"accept": "application/json"}
-
-
 @pytest.mark.parametrize("revision", ELICITING)
 async def test_question_is_sent_on_call_stream(revision: str, client: Client) -> None:
     session = await open_eliciting_session(client, revision)
@@ -55,18 +52,6 @@ async def test_response_to_nothing_is_refused(id_: Any, client: Client) -> None:
     assert (await respond(session, id_, accept("Eve"))).status == 400
     assert (await respond(session, question["id"], accept("Ada"))).status == 202
     assert text_of(await call.message()) == "Ada"
-
-
-async def test_question_requires_accept_stream(client: Client) -> None:
-    session = await open_eliciting_session(client)
-    answer = await session.call("ask_name", headers=JSON_ALONE).whole()
-    assert answer.status == 200
-    response = answer.json()
-    assert response["result"]["isError"]
-    assert "elicitation.form" in text_of(response)
-    answer = await session.ask("prompts/get", {"name": "greet"}, headers=JSON_ALONE).whole()
-    assert answer.error()["code"] == -32602
-    assert "elicitation.form" in answer.error()["message"]
 
 
 SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "blue"}, "model": "m"}

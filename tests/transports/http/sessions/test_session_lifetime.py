@@ -20,9 +20,6 @@ pytestmark = pytest.mark.anyio
 TTL = 1000.0
 
 
-SPACING = 10.0
-
-
 class CountingStore(Memory):
     def __init__(self, clock: LoopClock) -> None:
         super().__init__(clock)
@@ -66,18 +63,6 @@ async def is_alive(session: Session) -> bool:
     answer = await session.ask("ping").whole()
     assert answer.status in {200, 404}
     return answer.status == 200
-
-
-async def test_session_ttl_restarts_with_each_request(
-    session_server: Server, serve: Serve, clock: LoopClock
-) -> None:
-    async with serve(session_server, session_ttl=TTL) as client:
-        session = await client.initialize()
-        for _ in range(3):
-            clock.ahead += SPACING - 1  # not written to the store
-            assert await is_alive(session)
-            clock.ahead += TTL - 1
-            assert await is_alive(session)
 
 
 async def test_listening_session_stays_alive(
@@ -141,10 +126,6 @@ async def timed_server(work: Work, clock: LoopClock) -> Server:
     return make_server(work, shared=Memory(clock))
 
 
-async def flood(client: Client, times: int) -> list[Any]:
-    return [await client.post(initialize()).whole() for _ in range(times)]
-
-
 def session_count(client: Client) -> int:
     return len(client.app.door()._begin().sessions)
 
@@ -156,18 +137,6 @@ async def yield_to_loop() -> None:
 
 async def ping(client: Client, opened: Any) -> int | None:
     return (await client.post(PING, {"mcp-session-id": opened.headers["mcp-session-id"]}).whole()).status
-
-
-async def test_unused_sessions_make_room(timed_server: Server, serve: Serve) -> None:
-    async with serve(timed_server, max_sessions=10) as client:
-        honest = await client.initialize()
-        assert {answer.status for answer in await flood(client, 50)} == {200}
-        assert session_count(client) == 10
-        assert await honest.text("envelope") == "handshake 2025-11-25 test"
-        late = await client.initialize()
-        await flood(client, 50)
-        for session in (honest, late):
-            assert await session.text("envelope") == "handshake 2025-11-25 test"
 
 
 async def test_evicted_session_is_restored(timed_server: Server, serve: Serve, clock: LoopClock) -> None:

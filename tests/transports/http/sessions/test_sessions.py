@@ -127,18 +127,6 @@ async def test_unsupported_version_header_is_bad_request(named: str, client: Cli
     assert (await session.ask("ping", headers={"mcp-protocol-version": named}).whole()).status == 400
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25"])
-async def test_session_notification_is_accepted(revision: str, client: Client) -> None:
-    session = await client.initialize(revision)
-    for message in (
-        {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"},
-        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "unknown"}},
-        {"jsonrpc": "2.0", "method": "notifications/unknown"},
-    ):
-        answer = await session.post(message).whole()
-        assert (answer.status, answer.body) == (202, b"")
-
-
 @pytest.mark.parametrize(
     ("message", "code"),
     [
@@ -280,3 +268,14 @@ async def test_disconnect_while_session_is_stored_leaves_none(
         answer.disconnect()
         await answer.whole()
         assert session_keys(store) == []
+
+
+async def test_stateless_option_log_level_is_per_post(server: Server, serve: Serve) -> None:
+    async with serve(server, stateless=True) as client:
+        session, other = await client.initialize("2025-03-26"), await client.initialize("2025-03-26")
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "log_levels"}}
+        level = {"jsonrpc": "2.0", "id": 0, "method": "logging/setLevel", "params": {"level": "error"}}
+        messages = await session.post([level, call]).messages()
+        assert [message["params"]["data"] for message in messages if "method" in message] == ["loud"]
+        for guest in (session, other):
+            assert await log_messages(guest) == ["quiet", "loud"]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 import pytest
 
-from mcpkit import Memory
+from mcpkit import Memory, Server
 from tests.helpers.raw_client import (
     Serve,
+    Session,
     initialize,
     open_stream,
     subscribe,
@@ -110,3 +112,63 @@ async def test_known_session_survives_store_failure(broker: Shared, serve: Serve
         broker.refuses = False
         assert (await session.delete()).status == 204
         assert (await session.ask("ping").whole()).status == 404
+
+
+@asynccontextmanager
+async def two_processes(serve: Serve, broker: Memory) -> AsyncIterator[tuple[Server, Session, Session]]:
+    """Serve twice; yield the second server and one session at both."""
+    server = make_server(shared=broker)
+    async with serve(make_server(shared=broker)) as there, serve(server) as here:
+        session = await here.initialize()
+        yield server, session, session.at(there)
+
+
+URI = "towns://Oslo"
+
+
+FILTER = {"notifications": {"resourceSubscriptions": [URI]}}
+
+
+@pytest.mark.parametrize("way", ["listen", "subscribe", "GET"])
+async def test_subscription_without_bus_is_503(way: str, serve: Serve, broker: Shared) -> None:
+    async with serve(make_server(shared=broker)) as client:
+        session = await client.initialize()
+        broker.listening = raise_down  # type: ignore[method-assign]
+        if way == "listen":
+            answer = await client.ask("subscriptions/listen", FILTER).whole()
+        elif way == "subscribe":
+            answer = await session.ask("resources/subscribe", {"uri": URI}).whole()
+        else:
+            answer = await session.listen().whole()
+        assert answer.status == 503
+        assert answer.headers["retry-after"]
+        del broker.listening
+        if way == "listen":
+            stream = client.ask("subscriptions/listen", FILTER)
+            assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
+        elif way == "subscribe":
+            await subscribe(session, "Oslo")
+        else:
+            assert await session.listen().event() is not None
+
+
+async def raise_down() -> None:
+    raise ConnectionError("the store is down")
+
+
+async def test_unpublished_change_is_read_with_next_request(
+    broker: Shared, serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with two_processes(serve, broker) as (server, here, there):
+        stream = await open_stream(here)
+        publish, broker.publish = broker.publish, refuse  # type: ignore[method-assign]  # it fails
+        await subscribe(there, "oslo")
+        broker.publish = publish  # type: ignore[method-assign]  # as it was
+        assert "others do not hear" in caplog.text
+        await here.ask("ping").whole()
+        server.resource_updated("towns://oslo")
+        assert uri_of(await stream.message()) == "oslo"
+
+
+async def refuse(_topic: str, _message: str) -> None:
+    raise ConnectionError("the store is down")
