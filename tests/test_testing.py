@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 
-from mcpkit import Context, FromHeader, ProtocolError, Server, ToolError
+from mcpkit import Context, ProtocolError, Server, ToolError
 from mcpkit.protocol.revisions import ALL
 from mcpkit.testing import Client, connect
-from tests.helpers.work import Work
 
 pytestmark = pytest.mark.anyio
 
@@ -58,12 +57,6 @@ async def test_a_fixture_may_hold_it_in_any_revision(client: Client) -> None:
     assert not result.is_error
 
 
-async def test_a_protocol_error_is_raised(client: Client) -> None:
-    with pytest.raises(ProtocolError) as caught:
-        await client.call("unheard")
-    assert caught.value.code == -32602
-
-
 async def test_progress_and_messages_arrive(client: Client) -> None:
     seen = []
     level = "debug" if client.revision == "2026-07-28" else None
@@ -76,31 +69,6 @@ async def test_progress_and_messages_arrive(client: Client) -> None:
 async def test_reading_and_prompting(client: Client) -> None:
     assert (await client.read("data://x"))[0]["text"] == "x"
     assert (await client.get_prompt("plan:trip", {"city": "Rome"}))[0]["content"]["text"] == "Rome"
-
-
-@pytest.mark.parametrize("revision", ALL)
-async def test_its_headers_are_those_of_the_request(revision: str) -> None:
-    server = Server("s")
-
-    @server.tool
-    async def tenant(name: Annotated[str | None, FromHeader("X-Tenant")], ctx: Context) -> str:
-        return f"{name} of {dict(ctx.headers)}"
-
-    async with connect(server, revision=revision, headers={"x-TENANT": "acmé"}) as client:
-        assert (await client.call("tenant")).text == "acmé of {'x-tenant': 'acmé'}"
-    async with connect(server, revision=revision) as client:
-        assert (await client.call("tenant")).text == "None of {}"
-
-
-async def test_cancelling_the_caller_cancels_the_call() -> None:
-    server = Server("s")
-    work = Work()
-    server.tool(work.wait)
-    async with connect(server) as client:
-        task = asyncio.ensure_future(client.call("wait"))
-        await work.started.wait()
-        task.cancel()
-        await asyncio.wait_for(work.cancelled.wait(), 10)
 
 
 async def test_a_call_that_is_pending_when_it_closes_fails() -> None:
@@ -118,12 +86,6 @@ async def test_a_call_that_is_pending_when_it_closes_fails() -> None:
         await started.wait()
     with pytest.raises(ConnectionError, match="closed"):
         await asyncio.wait_for(task, 10)
-
-
-async def test_an_unknown_revision_names_those_there_are() -> None:
-    with pytest.raises(ValueError, match="2026-07-28"):
-        async with connect(Server("s"), revision="2020-01-01"):
-            pass
 
 
 def asking_server() -> Server:

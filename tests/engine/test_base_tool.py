@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpkit import BaseTool, Context, Principal, RegistrationError, Server, ToolError, ToolResult
+from mcpkit import BaseTool, Context, RegistrationError, Server, ToolError, ToolResult
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -145,17 +145,3 @@ async def test_older_revisions_read_what_they_can() -> None:
             "name": "given", "title": "All that", "inputSchema": ANYTHING, "outputSchema": {"type": "array"}
         }  # fmt: skip
         assert (await client.call("given")).structured == [1]
-
-
-async def test_its_options_hold() -> None:
-    hidden = Given(name="hidden", visible=lambda principal: False)
-    asks = Given(name="asks", requires="sampling")
-    one = Given(name="one", tags={"slow"})
-    server = serving(hidden, asks, one)
-    server.disable(tags={"slow"})
-    async with connect(server, principal=Principal("ann")) as client:
-        assert [each["name"] for each in await client.list_tools()] == ["asks"]
-        with pytest.raises(Exception, match="sampling"):
-            await client.call("asks")
-        server.enable(tags={"slow"})
-        assert not (await client.call("one")).is_error

@@ -145,15 +145,6 @@ async def test_when_it_takes_too_long_the_rest_is_announced(
             listening.cancel()
 
 
-async def test_without_a_wait_nothing_waits_but_what_needs_the_state() -> None:
-    tables = Tables(lifespan_wait=0)
-    tables.server.tool(lambda: "x", name="at_once")
-    async with tables.server.running():
-        client = await opened(ImpatientClient(tables.server, "2025-11-25"))
-        assert names(await client.list_tools()) == ["at_once"]
-        await client.close()
-
-
 async def test_what_fails_is_logged_once_and_what_there_is_is_answered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -173,38 +164,6 @@ async def test_what_fails_is_logged_once_and_what_there_is_is_answered(
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(errors) == 1
     assert "OSError: no database" in caplog.text
-
-
-async def test_middleware_finds_the_state_from_the_first_request_on() -> None:
-    tables = Tables()
-    seen: list[tuple[str, Any]] = []
-
-    @tables.server.middleware
-    async def note(request: Request, call_next: CallNext) -> Any:
-        seen.append((request.method, request.ctx.state))
-        result = await call_next(request)
-        assert request.ctx.state == "shop"
-        return result
-
-    for revision in REVISIONS:
-        tables.gate.clear()
-        async with tables.server.running():
-            client = ImpatientClient(tables.server, revision)
-            opening = asyncio.ensure_future(opened(client))
-            await asyncio.sleep(0)
-            tables.gate.set()
-            await opening
-            assert (await client.call("orders")).text == "orders of shop"
-            await client.close()
-        for part in tables.server.parts:
-            for component in part:
-                part.remove(component.key)
-    assert seen == [
-        ("initialize", "shop"),
-        ("tools/call", "shop"),
-        ("server/discover", "shop"),
-        ("tools/call", "shop"),
-    ]
 
 
 async def test_middleware_that_needs_the_state_after_the_wait_is_told_to_try_later() -> None:
@@ -229,4 +188,15 @@ async def test_middleware_that_needs_the_state_after_the_wait_is_told_to_try_lat
         await asyncio.sleep(0)
         tables.gate.set()
         assert (await call).text == "x"
+        await client.close()
+
+
+async def test_a_server_included_from_a_thread_begins_its_life() -> None:
+    plugin, outer = Tables(), Server("outer", offers={"tools"})
+    plugin.gate.set()
+    async with outer.running():
+        client = await opened(ImpatientClient(outer, "2025-11-25"))
+        await asyncio.to_thread(outer.include, plugin.server)
+        await client.notification("notifications/tools/list_changed")
+        assert names(await client.list_tools()) == ["orders"]
         await client.close()

@@ -172,18 +172,6 @@ def below(app: Any) -> Any:
     return Starlette(routes=[Mount("/x", app)])
 
 
-def test_a_ping_without_a_session_is_answered_meanwhile() -> None:
-    gated = Gated()
-    with in_thread(below(gated.server.asgi(stateless=True))) as url, httpx2.Client(timeout=PATIENCE) as http:
-        try:
-            headers = {**HEADERS, "MCP-Protocol-Version": "2025-11-25"}
-            assert http.post(f"{url}/x/mcp", json=request(1, "ping"), headers=headers).json()["result"] == {}
-        finally:
-            gated.gate.set()
-        listed = http.post(f"{url}/x/mcp", json=request(2, "tools/list"), headers=headers).json()
-        assert told(listed) == ["late"]
-
-
 FAILING = """
 import anyio.to_thread, os
 from contextlib import asynccontextmanager

@@ -302,3 +302,11 @@ async def test_long_names_are_not_asked_for() -> None:
             with pytest.raises(ProtocolError, match="Unknown tool"):
                 await client.call(name)
     assert asked == ["short"]
+
+
+def test_it_is_included_once_under_each_prefix() -> None:
+    provider, server = Table(), Server("s")
+    server.include(provider)
+    server.include(provider, prefix="other")
+    with pytest.raises(RegistrationError, match="is included already"):
+        server.include(provider)

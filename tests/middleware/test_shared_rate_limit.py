@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -179,3 +179,16 @@ async def test_a_limited_call_is_one_round_trip(tmp_path: Path, revision: str) -
     assert changed.keys() <= {"time", "get", "set", "info"}, (
         "within the script, but for `info`, which the test asks"
     )
+
+
+@pytest.mark.parametrize("key", [object(), ("acme", frozenset({"a"})), Principal("ada")])
+async def test_what_is_not_is_counted_by_each_and_that_is_said_once(
+    shares: list[Any], key: Hashable, caplog: pytest.LogCaptureFixture
+) -> None:
+    for each in shares:
+        limit = RateLimit(SLOW, burst=4, key=lambda ctx: key)
+        async with connect(make(each, limit)) as client:
+            assert await allowed(client, 6) == 4
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(said) == REPLICAS
+    assert all("return text, a number, or a tuple of these" in each for each in said)

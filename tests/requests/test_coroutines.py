@@ -5,44 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from typing import Any
 
 import pytest
 
-from mcpkit.calls.coroutines import first_step, go_on, is_cancelled_from_outside, uncancel
+from mcpkit.calls.coroutines import is_cancelled_from_outside, uncancel
 from mcpkit.common.to_the_end import to_the_end
 
 pytestmark = pytest.mark.anyio
-
-
-async def rest_of(coroutine: Any) -> Any:
-    is_over, value = first_step(coroutine)
-    return value if is_over else await go_on(coroutine, value)
-
-
-async def test_the_rest_runs_in_the_same_task_whatever_it_waits_for() -> None:
-    loop = asyncio.get_running_loop()
-    tasks: set[object] = set()
-
-    async def work() -> str:
-        heard: list[object] = []
-        tasks.add(asyncio.current_task())
-        heard.append(await asyncio.sleep(0, "slept"))
-        future: asyncio.Future[str] = loop.create_future()
-        loop.call_soon(future.set_result, "told")
-        heard.append(await future)
-        failing: asyncio.Future[str] = loop.create_future()
-        loop.call_soon(failing.set_exception, ValueError("refused"))
-        try:
-            await failing
-        except ValueError as error:
-            heard.append(str(error))
-        heard += await asyncio.gather(asyncio.sleep(0, "a"), asyncio.sleep(0, "b"))
-        tasks.add(asyncio.current_task())
-        return " ".join(map(str, heard))
-
-    assert await rest_of(work()) == "slept told refused a b"
-    assert tasks == {asyncio.current_task()}
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks count their cancellations since Python 3.11")

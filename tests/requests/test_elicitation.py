@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, field_validator
 
 from mcpkit import (
     AnswerError,
+    Complete,
     Context,
     Elicit,
     ListRoots,
@@ -21,6 +22,7 @@ from mcpkit import (
     user,
 )
 from mcpkit.calls.asking.pending import MOST_OPEN
+from mcpkit.calls.asking.roots import file_path
 from mcpkit.engine.connection import Connection
 from mcpkit.testing import connect
 from tests.helpers.clock import Clock
@@ -393,3 +395,69 @@ async def test_list_roots_has_paths_of_files_only(tmp_path: Path, revision: str)
         {"roots": [{"uri": (tmp_path / "my notes").as_uri()}, {"uri": "https://example.com"}]}
     )
     assert "a.txt" in await call_tool(make_server(files), answers, revision)
+
+
+WINDOWS = {
+    "file:///C:/Users/ada": "C:/Users/ada",
+    "file:///c%3A/Users/Ada%20L": "c:/Users/Ada L",
+    "file:///C:": "C:/",
+    "file:///C:/": "C:/",
+    "file://localhost/C:/x": "C:/x",
+    "file://server/share/x": "//server/share/x",
+    "file:////server/share/x": "//server/share/x",
+    "file:///srv/ada": None,
+}
+
+
+POSIX = {
+    "file:///srv/ada": "/srv/ada",
+    "file:///srv/ada/": "/srv/ada/",
+    "FILE:///srv/ada": "/srv/ada",
+    "file:/srv/ada": "/srv/ada",
+    "file://localhost/srv/ada": "/srv/ada",
+    "file:///srv/ada/my%20notes/100%25/%C3%A9t%C3%A9": "/srv/ada/my notes/100%/été",
+    "file:///srv/ada/été": "/srv/ada/été",
+    "file:///a%23b%3Fc": "/a#b?c",
+    "file:///": "/",
+    "file:///not%zzencoded": "/not%zzencoded",
+    "file://server/share/x": None,
+}
+
+
+NOT_A_FILE = [
+    *("https://example.com/srv/ada", "git+ssh://example.com/x", "/srv/ada", "file:", "file:ada", "file://"),
+    *("file:///srv/ada?version=1", "file:///srv/ada#L1", "file:///home/%00ada"),
+]
+
+
+async def test_completion_cannot_ask() -> None:
+    failures: list[str] = []
+
+    async def names(value: str, ctx: Context) -> list[str]:
+        try:
+            await ctx.elicit("Whom?", str)
+        except RuntimeError as error:
+            failures.append(str(error))
+        return []
+
+    server = Server("asking")
+
+    async def greet(name: Any) -> str:
+        return str(name)
+
+    greet.__annotations__["name"] = Annotated[str, Complete(names)]
+    server.prompt(greet)
+    async with connect(server, answers=ScriptedAnswers()) as client:
+        await client.complete("greet", "name", "A")
+    assert "completion/complete has no place for questions" in failures[0]
+
+
+def test_file_path_reads_posix_and_windows_uris() -> None:
+    nothing = dict.fromkeys([*NOT_A_FILE, ""])
+    faults = [
+        (uri, is_windows, actual)
+        for is_windows, table in ((False, POSIX | nothing), (True, WINDOWS | nothing))
+        for uri, expected in table.items()
+        if (actual := file_path(uri, is_windows=is_windows)) != expected
+    ]
+    assert not faults

@@ -94,26 +94,6 @@ async def test_it_is_entered_once_for_all_connections() -> None:
     assert story.events == ["entered for s", "left"]
 
 
-async def test_what_needs_the_state_waits_longer_than_the_lists() -> None:
-    gate = asyncio.Event()
-
-    @asynccontextmanager
-    async def slow(server: Server) -> AsyncIterator[Database]:
-        await gate.wait()
-        yield Database("slow")
-
-    server = Server("s", lifespan=slow, lifespan_wait=0)
-    server.tool(database)
-    async with server.running():
-        client = ImpatientClient(server, "2026-07-28")
-        call = asyncio.ensure_future(client.call("database"))
-        assert [tool["name"] for tool in await client.list_tools()] == ["database"]
-        assert not call.done()
-        gate.set()
-        assert (await call).text == "slow"
-        await client.close()
-
-
 async def test_failing_to_enter_is_raised_where_the_server_is_connected() -> None:
     @asynccontextmanager
     async def broken(server: Server) -> AsyncIterator[None]:

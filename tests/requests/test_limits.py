@@ -130,34 +130,6 @@ async def test_timeout_of_a_thread_answers_and_leaves_it_running(server: Server)
     assert seen == [(True, True)]
 
 
-async def test_cancelled_function_may_clean_up(server: Server) -> None:
-    started, gate, cleaned = asyncio.Event(), asyncio.Event(), []
-
-    async def work() -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await gate.wait()
-            cleaned.append(1)
-
-    server.tool(work, name="short", timeout=SOON)
-    server.tool(work, name="long", timeout=100)
-    async with connect(server) as client:
-        assert (await client.call("short")).is_error
-        gate.set()
-        await until(lambda: cleaned)
-        gate.clear()
-        started.clear()
-        call = asyncio.create_task(client.call("long"))
-        await started.wait()
-        asyncio.get_running_loop().call_later(SOON, gate.set)
-    assert len(cleaned) == 2  # the end of the connection waited for it
-    assert running(server) == 0
-    with pytest.raises(ConnectionError):
-        await call
-
-
 # Concurrency
 
 

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextvars import Context as ContextVars
+from typing import Any
 
 import pytest
 
@@ -137,19 +138,6 @@ async def test_requests_that_run_at_once_get_their_own(server: Server, log: logg
     async with connect(server) as one, connect(server) as other:
         answers = await asyncio.gather(heard(one, "speak", me="one"), heard(other, "speak", me="other"))
     assert [texts(messages) for messages in answers] == [["I am one"], ["I am other"]]
-
-
-async def test_records_of_a_thread_come_in_their_order(server: Server, log: logging.Logger) -> None:
-    @server.tool
-    def speak(ctx: Context) -> str:
-        for number in range(50):
-            log.info("%d", number)
-        ctx.sync.info("50")
-        log.info("51")
-        return ""
-
-    async with connect(server) as client:
-        assert texts(await heard(client, "speak")) == [str(number) for number in range(52)]
 
 
 async def test_what_belongs_to_no_request_is_dropped(server: Server, log: logging.Logger) -> None:
@@ -382,3 +370,44 @@ async def test_a_thread_that_logs_while_the_event_loop_is_busy_costs_a_bounded_a
         await connection.drain()
     assert reporting.MOST_WAITING < sum(map(len, sent)) < reporting.MOST_WAITING * 1.2
     assert b'"result"' in sent[-1]
+
+
+class Unreadable:
+    """A value whose `repr` raises."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+class UnreadableMapping(dict[str, Any]):
+    def items(self) -> Any:
+        raise KeyError("items")
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_log_of_any_value_is_sent_and_the_call_has_its_result(server: Server, revision: str) -> None:
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    deep: Any = []
+    for _ in range(5000):
+        deep = [deep]
+    unusual = [
+        "caf\udce9",
+        b"\xff",
+        object(),
+        Unreadable(),
+        float("nan"),
+        10**5000,
+        cycle,
+        UnreadableMapping(a=1),
+    ]
+    values = [*unusual, deep, {(1,): Unreadable(), None: {1}}, (1, [2]), range(3)]
+
+    @server.tool
+    async def log_all(ctx: Context) -> str:
+        for value in values:
+            await ctx.info(value, logger="caf\udce9")
+        return "done"
+
+    async with connect(server, revision=revision) as client:
+        assert len(await heard(client, "log_all")) == len(values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -51,24 +51,6 @@ async def test_tracking_tells_how_many_items_are_done(
             result = await client.call(name, progress=lambda *report: seen.append(report))
             assert result.structured == list(items())
             assert seen == told
-
-
-async def test_an_item_is_done_when_the_next_one_is_asked_for(server: Server) -> None:
-    order: list[Any] = []
-
-    def items() -> Iterator[int]:
-        for item in (1, 2):
-            order.append(f"make {item}")
-            yield item
-
-    @server.tool
-    async def work(ctx: Context) -> None:
-        async for item in ctx.track(items()):
-            order.append(f"use {item}")
-
-    async with connect(server) as client:
-        await client.call("work", progress=lambda done, *_: order.append(done))
-    assert order == [0, "make 1", "use 1", 1, "make 2", "use 2", 2]
 
 
 async def test_what_cannot_be_gone_through_is_refused(server: Server) -> None:

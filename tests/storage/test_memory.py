@@ -3,44 +3,17 @@
 from __future__ import annotations
 
 import tracemalloc
-from typing import Any
 
 import pytest
 
 from mcpkit import Memory, Server
 from tests.helpers.clock import Clock
-from tests.helpers.engines import delete, finished, put, write
-
-
-async def listed(memory: Memory) -> list[Any]:
-    return [each async for each in memory.items("")]
-
-
-def test_memory_coroutines_never_suspend() -> None:
-    memory = Memory()
-    finished(memory.write("a", {"x": "1"}, 60))
-    assert finished(memory.read("a")) == {"x": "1"}
-    finished(memory.erase("a"))
-    assert finished(memory.claim("b", 60))
-    finished(memory.publish("t", "m"))
-    version = finished(memory.put("a", b"1", version=None, ttl=60))
-    assert version is not None
-    assert finished(listed(memory)) == [("a", (b"1", version))]
-    assert finished(memory.get("a")) == (b"1", version)
-    assert finished(memory.delete("a", version=version))
+from tests.helpers.engines import delete, put
 
 
 @pytest.fixture
 def memory(clock: Clock) -> Memory:
     return Memory(clock)
-
-
-def test_write_removes_expired_entries(memory, clock):
-    for number in range(100):
-        write(memory, str(number), {"level": "info"}, 10 + number % 2)
-    clock.now += 10
-    write(memory, "new", {"level": "info"})
-    assert len(memory) == 51
 
 
 @pytest.mark.parametrize("write", ["put", "delete", "sweep"])
@@ -87,3 +60,16 @@ def test_server_with_a_lasting_engine_requires_a_secret(secret: str, monkeypatch
         monkeypatch.setenv("MCPKIT_SECRET", SECRET)
     Server("s", shared=Lasting(), secret=SECRET if secret == "argument" else None)
     Server("s", shared=Memory())
+
+
+def test_server_names_the_missing_methods_of_an_engine() -> None:
+    class Half:
+        is_lasting = True
+        home = "here"
+        read = write = claim = publish = subscribe = get = put = delete = Memory.get
+
+    with pytest.raises(
+        TypeError,
+        match=r"shared lacks erase, spend, listening, items: mcpkit\.Shared says what an engine has",
+    ):
+        Server("s", shared=Half(), secret=SECRET)  # type: ignore[arg-type]  # the mistake

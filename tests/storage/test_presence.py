@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from mcpkit import Memory
-from mcpkit.state.presence import MISSED, Presence
+from mcpkit.state.presence import _FORGOTTEN, MISSED, Presence
 from tests.helpers.engines import done
 from tests.helpers.waiting import over, until
 
@@ -87,3 +87,10 @@ async def test_failing_store_reports_no_process_as_gone_and_is_logged_once(
     await until(lambda: here.is_gone("b"))
     await here.leave()
     await over(tasks[0])
+
+
+def test_record_drops_processes_that_are_gone(engine, processes):
+    one, two, _ = processes
+    beat(one, two, times=_FORGOTTEN)
+    assert set(done(engine.read("s/presence"))) == {"a", "b"}
+    assert one.count() == 2

@@ -26,6 +26,7 @@ from tests.helpers.engines import (
     in_threads,
     look,
     make_engine,
+    owned,
     take,
     take_one,
 )
@@ -232,3 +233,25 @@ def test_queue_agrees_with_a_model(
         assert sum(each.ready for each in waiting) == len(ready)
         assert sum(each.held for each in waiting) == len(model.open()) - len(ready)
     close(engine)
+
+
+def test_owned_lists_jobs_newest_first_in_pages(clock: Clock, engine: Engine) -> None:
+    for number in range(10):
+        add(engine, str(number), line=f"s/task/{number % 3}", owner="ann" if number % 2 else "bob")
+        clock.now += 1
+    add(engine, "other", line="other/task/0", owner="ann")
+    take(engine, "s/task/0", "s/task/1")
+    change(engine, look(engine, "3"), keep=10)
+    assert owned(engine, "ann") == ["9", "7", "5", "3", "1"]
+    assert owned(engine, "ann", most=2) == ["9", "7"]
+    assert owned(engine, "ann", after="7", most=2) == ["5", "3"]
+    assert owned(engine, "ann", after="3", most=2) == ["1"]
+    assert owned(engine, "ann", after="1") == []
+    assert owned(engine, "ann", server="other") == ["other"]
+    assert owned(engine, "eve") == []
+    assert owned(engine, "", server="s") == []
+    clock.now += 10
+    assert owned(engine, "ann") == ["9", "7", "5", "1"]
+    assert owned(engine, "ann", after="3") == []
+    (first, *_) = done(engine.owned("ann", server="s", after="", most=1))
+    assert first == look(engine, "9")

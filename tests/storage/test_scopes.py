@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Principal, RegistrationError, Scope
-from mcpkit.state.principal import client, user
 from mcpkit.state.scopes import Scopes, scope_names
 
 NOTES = Scopes(
@@ -71,11 +70,3 @@ def test_scope_names_refuses_values_that_are_no_scopes(given_: object) -> None:
 
 
 # Principals
-
-issuers = st.sampled_from(["https://a.example", "https://a.example/x", "https://b.example"])
-
-
-@given(issuers, st.text(min_size=1), issuers, st.text(min_size=1))
-def test_principal_ids_are_unique(issuer: str, subject: str, other: str, name: str) -> None:
-    assert (user(issuer, subject).id == user(other, name).id) == ((issuer, subject) == (other, name))
-    assert user(issuer, subject).id != client(other, name).id

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from itertools import product
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Context, Elicit, Memory, Principal, Scope, Server, Task
+from mcpkit import AnswerError, Ask, Context, Elicit, Principal, Scope, Server, Task
 from mcpkit.testing import connect
 from tests.helpers import task_client
 from tests.helpers.handshake_tasks import ADA, BOB, RELATED, OpenPipe, begin, ended, look, server_of
@@ -17,8 +16,6 @@ from tests.helpers.pipe import Pipe
 from tests.helpers.task_client import KNOWS_TASKS
 
 pytestmark = pytest.mark.anyio
-
-SECRET = "a secret of sixteen and more"
 
 
 @dataclass
@@ -109,35 +106,6 @@ async def test_question_answered_by_another_client_is_cancelled(open_pipe: OpenP
 # Access
 
 
-class CountingMemory(Memory):
-    """Counts the looks at jobs."""
-
-    looks = 0
-
-    async def look(self, key: str) -> Any:
-        self.looks += 1
-        return await super().look(key)
-
-
-async def test_task_of_another_principal_is_unknown_without_a_lookup(open_pipe: OpenPipe) -> None:
-    engine = CountingMemory()
-    server = server_of(hold, shared=engine, secret=SECRET)
-    async with (
-        open_pipe(server) as ada,
-        open_pipe(server, BOB) as bob,
-        open_pipe(server, Principal(None)) as anonymous,
-    ):
-        id_ = (await begin(ada, "hold"))["taskId"]
-        await ada.answered()
-        looks = engine.looks
-        for other, method in product((bob, anonymous), ("tasks/get", "tasks/result", "tasks/cancel")):
-            error = await other.error(method, {"taskId": id_})
-            assert error["code"] == -32602
-            assert error["message"].startswith("Unknown task")
-        assert engine.looks == looks
-        assert (await look(ada, id_))["status"] == "working"
-
-
 async def test_list_returns_own_tasks_in_pages(open_pipe: OpenPipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcpkit.tasks.handshake._PAGE", 2)
     server = server_of(hold, add)
@@ -198,3 +166,46 @@ async def test_task_is_visible_to_clients_of_both_generations(open_pipe: OpenPip
         made = await task_client.begin(client, "add", {"a": 3, "b": 4})
         result = await pipe.result("tasks/result", {"taskId": made["taskId"]})
         assert result["structuredContent"] == {"result": 7}
+
+
+RERUNS = ["safe", "never"]
+
+
+async def reserve(table: Annotated[int, Ask("Which table?")], ctx: Context) -> str:
+    """Ask before and in its midst."""
+    return f"table {table}, {(await ctx.elicit('Quiet?', bool)).value}"
+
+
+@pytest.mark.parametrize("rerun", RERUNS)
+async def test_error_response_to_a_question_raises_answer_error(open_pipe: OpenPipe, rerun: Any) -> None:
+    async def ask(ctx: Context) -> str:
+        """Ask."""
+        try:
+            await ctx.elicit("Sure?", bool)
+        except AnswerError as error:
+            return f"{error}"
+        return "answered"
+
+    async with open_pipe(server_of(ask, task=Task(rerun=rerun))) as pipe:
+        id_ = (await begin(pipe, "ask"))["taskId"]
+        question = await next_question(pipe, id_)
+        refusal = {"code": -1, "message": "not now"}
+        pipe.send({"jsonrpc": "2.0", "id": question["id"], "error": refusal})
+        result = await pipe.result("tasks/result", {"taskId": id_})
+        assert result["content"][0]["text"] == "The client refused to answer: not now"
+
+
+async def test_question_of_a_parameter_has_no_related_task(open_pipe: OpenPipe) -> None:
+    async with open_pipe(server_of(reserve, task=Task(required=True))) as pipe:
+        making = pipe.start("tools/call", {"name": "reserve", "arguments": {}, "task": {}})
+        before = await pipe.question("elicitation/create")
+        assert before["params"]["message"] == "Which table?"
+        assert "_meta" not in before["params"]
+        pipe.reply(before, accepted(value=7))
+        made = await pipe.receive()
+        assert made["id"] == making
+        id_ = made["result"]["task"]["taskId"]
+        question = await next_question(pipe, id_)
+        assert question_text(question, id_) == "Quiet?"
+        pipe.reply(question, accepted(value=True))
+        assert (await pipe.result("tasks/result", {"taskId": id_}))["content"][0]["text"] == "table 7, True"

@@ -14,7 +14,9 @@ import pytest
 from mcpkit import Memory, Sqlite
 from mcpkit.state.queue import Job, Queue, Taken
 from mcpkit.tasks.leases import Hold
+from mcpkit.tasks.orphans import Orphans
 from mcpkit.tasks.runner import Runner
+from tests.helpers.clock import Clock
 from tests.helpers.engines import done
 from tests.helpers.waiting import until
 
@@ -66,6 +68,7 @@ class RecordingWork:
         self.holds: list[Hold] = []
         self.cancelled: list[tuple[str, object]] = []
         self.running = 0
+        self.given_up: list[str] = []
         self._do = do
 
     @property
@@ -93,7 +96,8 @@ class RecordingWork:
             self.running -= 1
 
     async def give_up(self, job: Job, now: float) -> None:
-        raise AssertionError(job)
+        self.given_up.append(job.key)
+        await end(self.queue, job)
 
 
 async def end(queue: Queue, job: Job) -> None:
@@ -292,3 +296,24 @@ async def test_lease_that_cannot_be_renewed_is_lost_before_others_take_the_job(
     assert [job.fence for job in rival.jobs] == [2, 2]
     assert caplog.text.count("cannot be prolonged") == 1
     assert caplog.text.count("the lease of a is over") == caplog.text.count("the lease of b is over") == 1
+
+
+# Orphans
+
+
+async def test_jobs_of_unknown_queues_are_given_up_after_the_patience() -> None:
+    clock = Clock(2_000_000.0)
+    queue = Memory(clock)
+    work = RecordingWork(queue)
+    orphans = Orphans(queue, work, LEASE, clock)
+    await add(queue, *(f"gone {number}" for number in range(40)), line="s/task/gone")
+    await add(queue, "known")
+    await add(queue, "of another", line="s2/task/gone")
+    await orphans.look()
+    clock.now += work.patience - 1
+    await orphans.look()
+    assert work.given_up == []
+    clock.now += 1
+    await orphans.look()
+    assert work.given_up == [f"gone {number}" for number in range(40)]
+    assert (await look(queue, "gone 0")).value == b"done"

@@ -13,14 +13,12 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from mcpkit import (
-    Context,
     Depends,
     FromHeader,
     Memory,
     Principal,
     RegistrationError,
     Server,
-    Task,
     Tasks,
 )
 from mcpkit.auth import AuditEvent
@@ -28,7 +26,7 @@ from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.middlewares import AccessLog, Telemetry
 from mcpkit.tasks.measuring import Watched
 from mcpkit.testing import connect
-from tests.helpers.task_client import KNOWS_TASKS, answer, begin, look, until
+from tests.helpers.task_client import KNOWS_TASKS, begin, look, until
 from tests.helpers.waiting import until as eventually
 
 pytestmark = pytest.mark.anyio
@@ -155,40 +153,26 @@ async def test_runs_and_waiting_tasks_are_measured(
             raise ValueError("no")
         return "done"
 
-    @server.tool(task=Task(rerun="safe"))
-    async def ask(ctx: Context) -> str:
-        return str((await ctx.elicit("Name?", str, key="name")).value)
-
     async with connect(server, capabilities=KNOWS_TASKS) as client:
-        asking = await begin(client, "ask")
-        await until(client, asking, "input_required")
         tasks = [await begin(client, "a.work", {"fails": number == 0}) for number in range(5)]
         await eventually(lambda: running == 2)
         seen = metrics(reader)
-        assert seen["queue.ready"] == {("a.work",): 3, ("ask",): 0}
-        assert seen["queue.held"] == {("a.work",): 2, ("ask",): 1}
+        assert seen["queue.ready"] == {("a.work",): 3}
+        assert seen["queue.held"] == {("a.work",): 2}
         assert 0 < seen["queue.age"]["a.work",] < 60
         await client.request("tasks/cancel", {"taskId": tasks[1]["taskId"]})
         await stopped.wait()
         gate.set()
         for task in (tasks[0], *tasks[2:]):
             await until(client, task, "completed")
-        await answer(client, asking, name="Ada")
-        await until(client, asking, "completed")
         await eventually(lambda: not server.engine.runtime.running.taken)
         seen = metrics(reader)
-    assert seen["wait.duration"] == {("a.work",): 5, ("ask",): 2}
+    assert seen["wait.duration"] == {("a.work",): 5}
     assert seen["run.duration"] == {
         ("a.work", "completed"): 4,
         ("a.work", "cancelled"): 1,
-        ("ask", "input_required"): 1,
-        ("ask", "completed"): 1,
     }
-    assert seen["attempts"] == {
-        ("a.work", "completed"): 4,
-        ("a.work", "cancelled"): 1,
-        ("ask", "completed"): 1,
-    }
+    assert seen["attempts"] == seen["run.duration"]
     assert not seen.get("queue.ready")
 
 

@@ -259,46 +259,6 @@ streams: list[Any] = []
 # Versions of a server
 
 
-def old_version(engine: Any, **options: Any) -> Server:
-    server = Server("lab", secret=SECRET, shared=engine, **options)
-
-    @server.tool(task=True)
-    def work(city: str) -> str:
-        return f"{city}, by the version before"
-
-    return server
-
-
-def new_version(engine: Any, **options: Any) -> Server:
-    server = Server("lab", secret=SECRET, shared=engine, **options)
-
-    @server.tool(task=True)
-    def work(city: str, country: str) -> str:
-        return f"{city} in {country}"
-
-    @server.tool(task=Task(rerun="safe"))
-    def other() -> str:
-        return "other"
-
-    return server
-
-
-async def test_task_runs_in_the_version_that_created_it() -> None:
-    engine = Memory()
-    new = new_version(engine)
-    async with connect(new, capabilities=KNOWS_TASKS) as client:
-        async with connect(old_version(engine, tasks="workers"), capabilities=KNOWS_TASKS) as old:
-            task = await begin(old, "work", {"city": "Ely"})
-            await until(client, await begin(client, "other"), "completed")  # it has looked for some
-            assert (await look(client, task))["status"] == "working"
-        async with connect(old_version(engine), capabilities=KNOWS_TASKS) as old:
-            done = await until(client, task, "completed")
-            assert done["result"]["structuredContent"] == "Ely, by the version before"
-            task = await begin(client, "work", {"city": "Ely", "country": "England"})
-            done = await until(old, task, "completed")
-            assert done["result"]["structuredContent"] == "Ely in England"
-
-
 # Lost messages
 
 
@@ -335,3 +295,29 @@ async def test_subscription_without_the_scope_receives_no_status() -> None:
         assert not [each for each in listeners[0].notifications if each["method"] == "notifications/tasks"]
         for stream in streams:
             stream.cancel()
+
+
+async def test_plain_tools_and_invalid_arguments_create_no_task(server: Server) -> None:
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        plain = await begin(client, "greet", {"name": "Ada"}, task={"ttl": 5})
+        assert plain["resultType"] == "complete"
+        wrong = await begin(client, "slow", {"lable": "a"})
+        assert (wrong["resultType"], wrong["isError"]) == ("complete", True)
+        assert "label" in wrong["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        5,
+        "yes",
+        Task(timeout=0),
+        Task(keep=-1),
+        Task(attempts=0),
+        Task(rerun="often"),  # type: ignore[arg-type]
+        Task(required=1),  # type: ignore[arg-type]
+    ],
+)
+def test_invalid_task_option_is_refused(task: Any) -> None:
+    with pytest.raises(Exception, match="task="):
+        Server("lab").tool(lambda: None, name="work", task=task)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import weakref
 
 import pytest
 
 from mcpkit import Registry, Server
-from mcpkit.engine.subscriptions.listen import notification
 from mcpkit.engine.subscriptions.mailbox import Pending
 from mcpkit.state.change import Change
 from tests.helpers.listening import Ear, hearing
@@ -65,37 +63,6 @@ async def test_changes_come_once_for_each_turn_in_the_order_of_their_first_time(
     server.resource_updated("data://y")
     await settle()
     assert ear.heard == [Y, TOOLS, X, Y]
-
-
-@pytest.mark.slow
-async def test_many_changes_at_once_leave_everybody_turns_to_send_them(server: Server) -> None:
-    class Reader(Ear):
-        """Takes what has come in another turn of the loop, as whoever sends does."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.pending = Pending()
-            self.is_awake = False
-
-        def changed(self, change: Change) -> None:
-            assert self.pending.add(change)
-            if not self.is_awake:
-                self.is_awake = True
-                asyncio.get_running_loop().call_soon(self.take)
-
-        def take(self) -> None:
-            self.is_awake = False
-            self.heard += self.pending.take()
-
-    changes, reader = server.engine.hubs.here(), Reader()
-    uris = [f"data://{number}" for number in range(3 * Pending.LIMIT)]
-    for uri in uris:
-        changes.want(reader, Change("resource", uri))
-    for uri in uris:
-        server.resource_updated(uri)
-    while len(reader.heard) < len(uris):
-        await asyncio.sleep(0)
-    assert reader.uris == uris
 
 
 async def test_who_is_forgotten_hears_nothing_not_even_of_what_is_on_its_way(server: Server) -> None:
@@ -190,15 +157,3 @@ def test_pending_changes_are_bounded_but_lists_have_room() -> None:
     assert pending.add(Change("prompts"))
     assert pending.replace_oldest(uris[-1]) == uris[0]
     assert pending.take() == [TOOLS, *uris[1:-1], Change("prompts"), uris[-1]]
-
-
-def test_a_session_is_told_in_the_words_of_the_specification() -> None:
-    assert json.loads(notification(Change("prompts"))) == {
-        "jsonrpc": "2.0",
-        "method": "notifications/prompts/list_changed",
-    }
-    assert json.loads(notification(Change("resource", 'data://"ü"'))) == {
-        "jsonrpc": "2.0",
-        "method": "notifications/resources/updated",
-        "params": {"uri": 'data://"ü"'},
-    }

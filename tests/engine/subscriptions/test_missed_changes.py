@@ -18,6 +18,7 @@ from mcpkit.testing import connect
 from tests.helpers.engines import LossyMemory
 from tests.helpers.listening import Ear, updated
 from tests.helpers.pipe import META, settle, stateless_meta
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -143,3 +144,39 @@ async def test_over_a_pipe_a_stream_to_which_a_topic_may_have_told_something_is_
         assert told["params"]["state"] == "done"
         assert told["params"]["_meta"][META + "subscriptionId"] == "second"
         await connection.aclose()
+
+
+async def test_who_listens_elsewhere_is_asked_for_again_where_the_answers_were_lost() -> None:
+    broker = LossyMemory()
+    here, there = mail_server(broker), mail_server(broker)
+    ears = {who: Ear() for who in (ADA, BOB)}
+    for who, ear in ears.items():
+        ear.principal = who
+        there.engine.hubs.here().want(ear, updated("mail://inbox"))
+    async with here.running():
+        questions: list[str] = []
+        broker.subscribe("mail/changes", questions.append)
+
+        def lose_the_answer(message: str) -> None:
+            broker.loses_messages = '"who"' in message
+
+        leave = broker.subscribe("mail/changes", lose_the_answer)
+        here.resource_updated("mail://inbox", to=lambda who: who.id == "ada")
+        await until(lambda: broker.loses_messages)
+        await settle()
+        leave()
+        assert [len(ear.heard) for ear in ears.values()] == [0, 0]
+        publisher_missed = [
+            each for each in broker._missed.values() if each.__qualname__ == "Publisher._missed"
+        ]
+        assert len(publisher_missed) == 1
+        broker.loses_messages = False
+        publisher_missed[0]()  # who asks has missed something; who listens has not
+        await until(lambda: ears[ADA].heard)
+        await settle()
+        assert [len(ear.heard) for ear in ears.values()] == [1, 0]
+        count = len(questions)
+        publisher_missed[0]()
+        await until(lambda: len(questions) > count)
+        await settle()
+        assert [len(ear.heard) for ear in ears.values()] == [1, 0]  # who was told is not told again

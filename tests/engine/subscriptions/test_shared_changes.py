@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 
 import pytest
@@ -62,21 +61,6 @@ async def test_servers_that_share_a_broker_hear_of_each_others_changes_once() ->
     here.resource_updated("data://x")  # nobody serves it any more
     await settle()
     assert len(ears[there].heard) == 3
-
-
-async def test_the_broker_is_listened_to_only_while_somebody_listens() -> None:
-    broker = Memory()
-    server, ear = Server("s", shared=broker), Ear()
-    message = json.dumps({"origin": "there", "what": "resource", "uri": "data://x"})
-    for _ in range(2):
-        await broker.publish("s/changes", message)
-        server.engine.hubs.here().want(ear, X)
-        await broker.publish("s/changes", message)
-        await settle()
-        server.engine.hubs.here().forget(ear)
-    await broker.publish("s/changes", message)
-    await settle()
-    assert ear.heard == [X, X]
 
 
 async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,15 +12,17 @@ import pytest
 
 from mcpkit import (
     Context,
+    Extension,
     Memory,
     Principal,
     ProtocolError,
+    RegistrationError,
     Server,
     Topic,
 )
+from mcpkit.common.errors import OutputError
 from mcpkit.testing import Client, connect
-from mcpkit.transports import Connection
-from tests.helpers.pipe import META, settle, stateless_meta
+from tests.helpers.pipe import settle
 
 pytestmark = pytest.mark.anyio
 
@@ -161,27 +163,88 @@ async def test_what_accept_refuses_or_gets_wrong_is_answered(
     assert bool(caplog.records) == (code == -32603)
 
 
-async def test_params_are_told_as_they_were_with_their_own_meta() -> None:
+async def never(keys: list[str], ctx: Any) -> list[str]:
+    return keys
+
+
+@pytest.mark.parametrize("keys", ["a", 1, True, {}, {"a": 1}, [1], [None], ["a", ["b"]]])
+async def test_keys_of_another_type_are_refused(keys: Any) -> None:
     server = Server("s")
+    jobs(server)
+    error = await refused(server, {"jobIds": keys})
+    assert (error.code, error.message) == (-32602, "notifications.jobIds: expected an array of strings")
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"what": TOLD, "uri": "a"},
+        {"what": TOLD, "uri": "a", "params": ["state"]},
+        {"what": TOLD, "uri": None, "params": {"state": "x"}},
+        {"what": TOLD, "uri": 1, "params": {"state": "x"}},
+        {"what": ["notifications/jobs"], "uri": "a", "params": {"state": "x"}},
+        {"what": "who", "uri": "a", "number": 1},
+        {"what": "who", "of": 1, "uri": "a", "number": 1},
+    ],
+)
+async def test_what_a_broker_brings_that_is_nothing_told_is_not_told(strange: dict[str, Any]) -> None:
+    broker = Memory()
+    server = Server("s", shared=broker)
     topic = jobs(server)
-    lines: asyncio.Queue[Any] = asyncio.Queue()
-    async with server.running():
-        connection = Connection(server, lambda line: lines.put_nowait(json.loads(line)))
-        params = {
-            "notifications": {"jobIds": ["a"]},
-            "_meta": stateless_meta(**{META + "clientCapabilities": KNOWS}),
-        }
-        request = {"jsonrpc": "2.0", "id": "s", "method": "subscriptions/listen", "params": params}
-        connection.receive(json.dumps(request).encode())
-        await lines.get()
-        said: dict[str, Any] = {
-            "states": ["begun"],
-            "_meta": {"com.example/trace": 1, META + "subscriptionId": 0},
-        }
-        topic.publish("a", said)
-        said["states"].append("changed")
-        assert (await lines.get())["params"] == {
-            "states": ["begun"],
-            "_meta": {"com.example/trace": 1, META + "subscriptionId": "s"},
-        }
-        await connection.aclose()
+    async with listening(server, {"jobIds": ["a"]}) as client:
+        await broker.publish("s/changes", json.dumps({"origin": "there", **strange}))
+        topic.publish("a", {"state": "well"})
+        assert await heard(client, 1) == ["well"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((1, {}), TypeError),
+        (("a", []), TypeError),
+        (("a", None), TypeError),
+        (("a", {"_meta": 1}), TypeError),
+        (("a", {"x": object()}), OutputError),
+    ],
+)
+def test_what_cannot_be_told_is_refused_where_it_is_published(arguments: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        Extension("com.example/jobs").topic("jobIds", TOLD).publish(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("member", "notification", "accept"),
+    [
+        ("", TOLD, None),
+        (1, TOLD, None),
+        ("resourceSubscriptions", TOLD, None),
+        ("toolsListChanged", TOLD, None),
+        ("jobIds", "jobs", None),
+        ("jobIds", None, None),
+        ("jobIds", "notifications/resources/updated", None),
+        ("jobIds", TOLD, "all"),
+        ("jobIds", TOLD, never),
+    ],
+)
+def test_what_is_no_topic_is_refused(member: Any, notification: Any, accept: Any) -> None:
+    extension = Extension("com.example/jobs")
+    with pytest.raises(RegistrationError):
+        extension.topic(member, notification, accept=accept)
+    assert extension.topics == ()
+
+
+def test_a_member_belongs_to_one_extension() -> None:
+    server = Server("s")
+    extension, other = server.extension("com.example/jobs"), Extension("com.example/other")
+    extension.topic("jobIds", TOLD)
+    with pytest.raises(RegistrationError, match="has a topic 'jobIds' already"):
+        extension.topic("jobIds", TOLD)
+    other.topic("jobIds", "notifications/other")
+    with pytest.raises(RegistrationError, match="both have a topic 'jobIds'"):
+        server.include(other)
+    assert list(server.extensions) == ["com.example/jobs"]
+    late = server.extension("com.example/late")
+    with pytest.raises(RegistrationError, match="both have a topic 'jobIds'"):
+        late.topic("jobIds", "notifications/late")
+    assert late.topics == ()
+    late.topic("lateIds", "notifications/late")

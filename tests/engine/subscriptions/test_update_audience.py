@@ -90,31 +90,6 @@ async def test_those_who_are_meant_are_told(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    "to",
-    [
-        Principal("one#ada"),
-        lambda who: who.issuer == "one" and who.subject == "ada",
-        lambda who: who.client_id == "phone",
-    ],
-)
-async def test_what_an_access_token_says_of_somebody_is_known_elsewhere(to: Any) -> None:
-    broker = Memory()
-    server, teller = mail_server(broker), mail_server(broker)
-    ada = Principal("one#ada", client_id="phone", issuer="one", subject="ada", claims={"org_id": "acme"})
-    eve = Principal("two#ada", client_id="desk", issuer="two", subject="ada")
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(teller.running())
-        clients = [
-            await stack.enter_async_context(subscribed(server, "2025-11-25", who)) for who in (ada, eve)
-        ]
-        teller.resource_updated(INBOX, to=to)
-        await settle()
-        teller.resource_updated(NEWS)
-        assert [INBOX in await heard(client) for client in clients] == [True, False]
-
-
-@pytest.mark.anyio
 async def test_a_function_that_fails_tells_nobody(caplog: pytest.LogCaptureFixture) -> None:
     def broken(who: Principal) -> bool:
         raise LookupError("no such user")

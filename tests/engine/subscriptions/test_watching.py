@@ -187,3 +187,28 @@ async def test_a_watch_is_no_part_of_the_request_that_began_it() -> None:
             assert client.notifications == []
     finally:
         logger.removeHandler(handler)
+
+
+async def test_it_takes_the_variables_that_it_names() -> None:
+    seen: list[Any] = []
+
+    async def by_city(city: str) -> AsyncIterator[None]:
+        seen.append(city)
+        yield
+
+    async def by_all(**variables: Any) -> AsyncIterator[None]:
+        seen.append(variables)
+        yield
+
+    def street(city: str, number: int) -> str:
+        return city
+
+    server, ear = Server("s"), Ear()
+    server.resource("a://{city}/{number}", watch=by_city)(street)
+    server.resource("b://{city}/{number}", watch=by_all)(street)
+    server.engine.hubs.here().want(ear, updated("a://Bonn/7"))
+    server.engine.hubs.here().want(ear, updated("b://Bonn/7"))
+    await settle()
+    assert seen == ["Bonn", {"city": "Bonn", "number": 7}]
+    assert ear.uris == ["a://Bonn/7", "b://Bonn/7"]
+    server.engine.hubs.here().forget(ear)

@@ -202,3 +202,23 @@ async def test_a_generator_may_ask(way: str, server: Server, revision: str) -> N
 
     async with connect(server, revision=revision, answers=answer) as client:
         assert (await client.call("f")).text == '["first","name: Ada"]'
+
+
+@ERAS
+async def test_a_file_that_the_model_is_asked_about_is_read_in_a_thread(
+    server: Server, revision: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+
+    @server.tool
+    async def look(ctx: Context) -> str:
+        image = Image(tmp_path / "a.png")
+        return (await ctx.sample([user(image), user(Shown())], max_tokens=10)).text
+
+    def answer(method: str, params: Any) -> dict[str, Any]:
+        contents = [message["content"] for message in params["messages"]]
+        assert contents[0]["type"] == "image"
+        return {"role": "assistant", "model": "m", "content": {"type": "text", "text": contents[1]["text"]}}
+
+    async with connect(server, revision=revision, answers=answer) as client:
+        assert (await client.call("look")).text == "shown in a thread"

@@ -165,46 +165,35 @@ async def test_in_the_event_loop_there_is_cancellation_instead(server: Server) -
 # What is said too late
 
 
-@ERAS
-@pytest.mark.parametrize(
-    "said",
-    [
-        lambda ctx: ctx.sync.progress(1),
-        lambda ctx: list(ctx.sync.track([1, 2])),
-        lambda ctx: ctx.sync.info("x"),
-        lambda ctx: ctx.sync.notify("notifications/x"),
-        lambda ctx: ctx.sync.elicit("Name?", str),
-        lambda ctx: ctx.sync.once("key", int),
-    ],
-    ids=["progress", "track", "log", "notify", "elicit", "once"],
-)
-@pytest.mark.parametrize("has_dependency", [False, True])
-async def test_a_function_that_learns_of_its_end_by_a_report_is_no_warning(
-    said: Any,
-    revision: str,
-    has_dependency: bool,
-    server: Server,
-    stopped: Stopped,
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("way", ["last", "before a coroutine's"])
+async def test_a_dependency_may_say_what_stops_the_function(
+    way: str, server: Server, stopped: Stopped
 ) -> None:
-    caplog.set_level(logging.DEBUG, "mcpkit")
+    def opened(ctx: Context) -> Iterator[Stopped]:
+        with ctx.sync.on_cancel(stopped.stop):
+            yield stopped
 
-    def opened() -> Iterator[None]:
-        yield
+    async def other(given: Annotated[Stopped, Depends(opened)]) -> Stopped:
+        return given
 
-    def work(ctx: Context) -> None:
-        stopped.wait()
-        said(ctx)
+    Given = Annotated[Stopped, Depends(opened if way == "last" else other)]
 
-    def depends(ctx: Context, given: Annotated[None, Depends(opened)]) -> None:
-        work(ctx)
+    @server.tool
+    def work(given: Given) -> None:  # type: ignore[valid-type]
+        given.wait()  # type: ignore[attr-defined]
 
-    server.tool(name="work")(depends if has_dependency else work)
-    async with connect(server, revision=revision, answers=lambda method, params: {}) as client:
-        call = asyncio.create_task(client.call("work"))
-        await stopped.started.wait()
-        await over(call)
-        stopped.stop()
-        await until(lambda: "its call was over" in caplog.text)
-        await until(lambda: not server.engine.runtime.threads.given_up)
-    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    async with connect(server) as client:
+        await end_call(client, stopped)
+    assert len(stopped.calls) == 1
+
+
+@pytest.mark.parametrize("stop", [None, "interrupt", asyncio.sleep], ids=["called", "text", "async"])
+async def test_what_stops_nothing_is_refused_when_it_is_said(server: Server, stop: Any) -> None:
+    @server.tool
+    def work(ctx: Context) -> str:
+        with pytest.raises(TypeError, match=r"such as db\.interrupt, without parentheses; got"):
+            ctx.sync.on_cancel(stop)
+        return "refused"
+
+    async with connect(server) as client:
+        assert (await client.call("work")).text == "refused"

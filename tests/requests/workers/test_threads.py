@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, ProtocolError, RegistrationError, Server
+from mcpkit import Context, RegistrationError, Server
 from mcpkit.calls.workers.threads import Threads
 from mcpkit.common.errors import BusyError
 from mcpkit.testing import connect
@@ -39,14 +39,6 @@ async def test_there_are_never_more_threads_than_the_limit() -> None:
 
     idents = await asyncio.gather(*(threads.run(ident, {}) for _ in range(50)))
     assert len(set(idents)) <= 2
-
-
-@pytest.mark.parametrize("limit", [0, -1])
-def test_there_must_be_a_thread(limit: int) -> None:
-    with pytest.raises(ValueError, match="threads"):
-        Threads(limit)
-    with pytest.raises(ValueError, match="threads"):
-        Server("s", threads=limit)
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3), KeyError("x")])
@@ -124,24 +116,6 @@ async def test_too_many_stuck_threads_refuse_new_calls_until_some_return() -> No
     assert await threads.run(lambda: "served", {}) == "served"
 
 
-async def test_a_call_that_is_refused_for_stuck_threads_is_told_why() -> None:
-    server, blocked = Server("s", stuck_threads=0), Blocked()
-
-    @server.tool
-    def work() -> None: ...
-
-    @server.tool
-    async def other() -> str:
-        return "served"
-
-    await blocked.give_up_in(server.engine.runtime.threads)
-    async with connect(server) as client:
-        with pytest.raises(ProtocolError, match="Too many worker threads are stuck"):
-            await client.call("work")
-        assert (await client.call("other")).text == "served"
-    await blocked.let_go(server.engine.runtime.threads)
-
-
 async def test_what_a_thread_raises_after_its_call_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     threads, blocked = Threads(1), Blocked()
     blocked.error = KeyError("late")
@@ -178,17 +152,6 @@ async def test_a_thread_that_was_given_up_can_say_nothing_more() -> None:
     assert seen == [True, True]
 
 
-async def test_a_quick_function_may_run_in_the_event_loop() -> None:
-    server = Server("s")
-
-    @server.tool(thread=False)
-    def where(ctx: Context) -> list[bool]:
-        return [threading.current_thread() is threading.main_thread(), ctx.cancelled]
-
-    async with connect(server) as client:
-        assert (await client.call("where")).structured == [True, False]
-
-
 class Asynchronous:
     async def __call__(self) -> None: ...
 
@@ -221,42 +184,6 @@ async def test_a_function_cancelled_before_its_turn_never_runs() -> None:
     assert ran == []
 
 
-def test_a_thread_that_outlives_its_loop_does_no_harm() -> None:
-    threads = Threads(1)
-    started, gate = threading.Event(), threading.Event()
-
-    def block() -> None:
-        started.set()
-        gate.wait(10)
-
-    async def leave() -> None:
-        task = asyncio.ensure_future(threads.run(block, {}))
-        await asyncio.to_thread(started.wait, 10)
-        task.cancel()
-
-    asyncio.run(leave())
-    gate.set()
-
-    async def again() -> str:
-        return await threads.run(lambda: "served", {})
-
-    assert asyncio.run(again()) == "served"
-
-
-async def test_a_function_that_returns_an_awaitable_is_awaited_in_the_loop() -> None:
-    server = Server("s")
-
-    async def later() -> bool:
-        return threading.current_thread() is threading.main_thread()
-
-    @server.tool
-    def work():  # type: ignore[no-untyped-def]  # so that its result is seen at the call only
-        return later()
-
-    async with connect(server) as client:
-        assert (await client.call("work")).text == "true"
-
-
 async def test_a_thread_without_a_call_ends_and_another_begins_when_there_is_one() -> None:
     threads = Threads(2)
     threads.keep = 0.01
@@ -269,7 +196,53 @@ async def test_a_thread_without_a_call_ends_and_another_begins_when_there_is_one
     assert second is not first
 
 
-async def test_call_is_refused_when_the_system_has_no_more_threads(
+async def test_calls_that_wait_for_a_thread_cannot_get_stuck_beyond_the_limit() -> None:
+    threads, gate = Threads(2, stuck=1), threading.Event()
+    blocked: list[threading.Thread] = []
+
+    def block() -> None:
+        blocked.append(threading.current_thread())
+        gate.wait(10)
+
+    calls = [asyncio.create_task(threads.run(block, {})) for _ in range(20)]
+    try:
+        for call in calls:
+            await until(lambda: len(blocked) >= threads.given_up + 1 or threads.given_up > 1)
+            call.cancel()
+            await asyncio.wait((call,))
+        assert len(blocked) <= 4
+        assert sum(isinstance(call.exception(), BusyError) for call in calls if not call.cancelled()) > 10
+    finally:
+        gate.set()
+    await until(lambda: not threads.given_up)
+    assert await threads.run(lambda: "served", {}) == "served"
+
+
+async def test_a_thread_that_waits_for_the_event_loop_is_let_go_when_it_is_given_up() -> None:
+    server = Server("s")
+    asked, seen = asyncio.Event(), []
+
+    @server.tool
+    def work(ctx: Context) -> None:
+        async def never() -> None:
+            asked.set()
+            await asyncio.Event().wait()
+
+        try:
+            ctx.sync._run(never())
+        except RuntimeError as error:
+            seen.append("has ended" in str(error))
+
+    async with connect(server) as client:
+        call = asyncio.create_task(client.call("work"))
+        await asked.wait()
+        call.cancel()
+        await asyncio.wait([call])
+        await until(lambda: seen)
+    assert seen == [True]
+
+
+async def test_where_the_system_has_no_more_threads_calls_are_refused_or_wait(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def start(thread: threading.Thread) -> None:
@@ -281,3 +254,14 @@ async def test_call_is_refused_when_the_system_has_no_more_threads(
         with pytest.raises(BusyError, match="The system has no thread for this call"):
             await threads.run(lambda: "refused", {})
     assert "no more worker threads can be started: can't start new thread" in caplog.text
+
+    may_end = threading.Event()
+    first = asyncio.ensure_future(threads.run(may_end.wait, {"timeout": 30}))
+    await until(lambda: threads._waiting == 0)
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Thread, "start", start)
+        second = asyncio.ensure_future(threads.run(lambda: "served", {}))
+        await asyncio.sleep(0)
+    may_end.set()
+    assert await first
+    assert await asyncio.wait_for(second, 10) == "served"
