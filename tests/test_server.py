@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Cache, Server
+from mcpkit import Cache, Memory, Server, Tasks
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,8 @@ from mcpkit import Cache, Server
         ({"page_size": 0}, "page_size must be at least 1, or None for one page, got 0"),
         ({"question_timeout": 0}, "question_timeout must be a number of seconds above 0, got 0"),
         ({"max_running": 0}, "max_running must be at least 1"),
+        ({"tasks": "workers"}, "say where they are, as in shared=Sqlite"),
+        ({"tasks": Tasks(slots=0)}, r"Tasks\("),
     ],
 )
 def test_an_argument_out_of_range_is_named(options: dict[str, Any], message: str) -> None:
@@ -37,6 +39,12 @@ def test_an_argument_out_of_range_is_named(options: dict[str, Any], message: str
 def test_an_argument_of_another_type_is_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         Server("s", **options)
+
+
+@pytest.mark.parametrize("shared", ["notes.db", {}, Memory])
+def test_shared_that_is_no_engine_is_refused(shared: Any) -> None:
+    with pytest.raises(TypeError, match=r"shared must be an engine such as .*, got"):
+        Server("s", shared=shared)
 
 
 @pytest.mark.parametrize(

@@ -145,3 +145,14 @@ async def test_older_revisions_read_what_they_can() -> None:
             "name": "given", "title": "All that", "inputSchema": ANYTHING, "outputSchema": {"type": "array"}
         }  # fmt: skip
         assert (await client.call("given")).structured == [1]
+
+
+async def test_one_that_is_not_async_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    class Plain(Given):
+        def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
+            return {"content": []}
+
+    async with connect(serving(Plain())) as client:
+        with caplog.at_level(logging.ERROR, "mcpkit"):
+            assert (await client.call("given")).is_error
+    assert "execute returned a dict: write `async def execute`" in caplog.text

@@ -7,10 +7,8 @@ import ctypes
 import gc
 import os
 import pickle
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -36,11 +34,6 @@ class TalkativeError(ToolError):
         self.lock = threading.Lock()
 
 
-class UnsayableError(ToolError):
-    def __str__(self) -> str:
-        raise LookupError
-
-
 def double(number: int) -> int:
     return 2 * number
 
@@ -51,19 +44,6 @@ def where() -> Place:
 
 def add(a: int, b: int = 1) -> int:
     return a + b
-
-
-def unsendable() -> Any:
-    return {"rows": [object()]}
-
-
-class Unreadable:
-    def _repr_html_(self) -> str:
-        raise LookupError("hunter2")
-
-
-def unreadable() -> Any:
-    return Unreadable()
 
 
 async def add_later(a: int, b: int) -> int:
@@ -90,21 +70,6 @@ def spin(folder: str) -> None:
         pass
 
 
-def wait_at_gate(folder: str, number: int) -> int:
-    """Tell that it has begun, wait until somebody opens the gate, and return its process."""
-    tell(folder, f"{number}.begun")
-    with (Path(folder) / "gate").open("rb"):
-        return os.getpid()
-
-
-def spin_with_child(folder: str) -> None:
-    """Start a process that lives long, and wait for it."""
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    (Path(folder) / "child").write_text(str(child.pid))
-    tell(folder, "process")
-    child.wait()
-
-
 def tell(folder: str, name: str) -> None:
     """Write this process's id to a file, which appears at once with all that it holds."""
     path = Path(folder) / name
@@ -117,16 +82,10 @@ def fail(how: str) -> Any:
     class LocalError(ToolError):
         pass
 
-    class LocalUnsayableError(ToolError):
-        def __str__(self) -> str:
-            raise LookupError
-
     errors: dict[str, BaseException] = {
         "tool": ToolError("the text"),
         "talkative": TalkativeError("x", code=7),
         "local": LocalError("of here"),
-        "unsayable": UnsayableError("hidden"),
-        "local unsayable": LocalUnsayableError("hidden"),
         "unpicklable": ToolError(threading.Lock()),
         "protocol": ProtocolError(-31000, "the message", {"a": 1}),
         "missing": ResourceNotFoundError("data://x"),
@@ -144,12 +103,6 @@ def fail(how: str) -> Any:
 
 def unpicklable() -> Any:
     return threading.Lock()
-
-
-def talk() -> str:
-    print("printed")
-    os.write(1, b"written\n")
-    return sys.stdin.read() + os.read(0, 10).decode()
 
 
 class Shown:
@@ -174,10 +127,6 @@ def numbers():  # type: ignore[no-untyped-def]
 async def numbers_later():  # type: ignore[no-untyped-def]
     yield os.getpid()
     yield {"a": 2}
-
-
-def misses() -> int:
-    return "12"  # type: ignore[return-value]
 
 
 def described(value: Place) -> str:
@@ -248,7 +197,3 @@ kept = replaced
 
 
 def replaced() -> None: ...  # type: ignore[no-redef]  # another function goes by its name now
-
-
-def wait(seconds: float) -> None:
-    time.sleep(seconds)

@@ -241,3 +241,11 @@ def test_file_on_a_network_disk_is_refused(network_disk: Path) -> None:
     (network_disk / "local").mkdir()
     with closing(Sqlite(network_disk / "local" / "shared.db")) as shared:
         assert done(shared.claim("a", 60))
+
+
+@pytest.mark.parametrize("name", ["", ":memory:"])
+def test_name_without_a_file_is_refused(name: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"has no file that others could open: name one, or write Memory\(\)"
+    ):
+        Sqlite(name)

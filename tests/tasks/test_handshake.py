@@ -209,3 +209,10 @@ async def test_question_of_a_parameter_has_no_related_task(open_pipe: OpenPipe) 
         assert question_text(question, id_) == "Quiet?"
         pipe.reply(question, accepted(value=True))
         assert (await pipe.result("tasks/result", {"taskId": id_}))["content"][0]["text"] == "table 7, True"
+
+
+async def test_anonymous_client_may_get_but_not_list_tasks(open_pipe: OpenPipe) -> None:
+    async with open_pipe(server_of(add), Principal(None)) as pipe:
+        id_ = (await begin(pipe, "add", {"a": 1, "b": 2}))["taskId"]
+        assert (await pipe.error("tasks/list"))["code"] == -32601
+        assert (await ended(pipe, id_))["status"] == "completed"

@@ -157,3 +157,16 @@ def test_pending_changes_are_bounded_but_lists_have_room() -> None:
     assert pending.add(Change("prompts"))
     assert pending.replace_oldest(uris[-1]) == uris[0]
     assert pending.take() == [TOOLS, *uris[1:-1], Change("prompts"), uris[-1]]
+
+
+def test_a_loop_that_ended_with_listeners_is_let_go_at_the_next_change(server: Server) -> None:
+    ear = Ear()
+
+    async def listen() -> None:
+        server.engine.hubs.here().want(ear, X)
+
+    asyncio.run(listen())
+    server.resource_updated("data://x")
+    server.resource_updated("data://x")
+    assert ear.heard == []
+    assert hearing(server) == 0
