@@ -67,7 +67,7 @@ def run(folder: Path, *arguments: str) -> str:
     ).stdout
 
 
-def test_it_connects_clients(tmp_path: Path) -> None:
+def test_mcp_client_fixture_connects(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     (tmp_path / "test_server.py").write_text(TESTS)
     target = f'"{Path(sys.executable).as_posix()}" server.py'
@@ -109,7 +109,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_contract_is_written_when_it_is_asked_for_and_compared_from_then_on(project: Path) -> None:
+def test_contract_is_written_on_update_and_compared_afterwards(project: Path) -> None:
     told = run(project)
     assert "pytest --mcp-lock-update writes it" in told
     assert "2 failed, 1 passed" in told
@@ -122,7 +122,7 @@ def test_a_contract_is_written_when_it_is_asked_for_and_compared_from_then_on(pr
     assert "2 failed, 1 passed" in told
 
 
-def test_what_hosts_stumble_over_fails_by_the_settings_of_the_project(project: Path) -> None:
+def test_mcp_check_uses_the_settings_of_the_project(project: Path) -> None:
     (project / "server.py").write_text(SERVER.replace("Bake bread.", ""))
     told = run(project, "-k", "stumbling")
     assert "warning: tool bake: models do not know when to use it [description-missing]" in told

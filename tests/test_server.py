@@ -71,7 +71,7 @@ def test_shared_that_is_no_engine_is_refused(shared: Any) -> None:
         ({"principal": lambda scope: None}, TypeError, "principal must be a Principal"),
     ],
 )
-def test_what_stdio_cannot_be_told_is_refused_before_it_serves(
+def test_run_stdio_wrong_option_is_refused(
     options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=re.escape(message)):

@@ -51,7 +51,7 @@ async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_a_fixture_may_hold_it_in_any_revision(client: Client) -> None:
+async def test_client_fixture_works_in_each_revision(client: Client) -> None:
     result = await client.call("forecast", {"city": "Rome"})
     assert result.text == "sunny in Rome"
     assert not result.is_error
@@ -71,7 +71,7 @@ async def test_reading_and_prompting(client: Client) -> None:
     assert (await client.get_prompt("plan:trip", {"city": "Rome"}))[0]["content"]["text"] == "Rome"
 
 
-async def test_a_call_that_is_pending_when_it_closes_fails() -> None:
+async def test_pending_call_of_a_closed_client_fails() -> None:
     server = Server("s")
     started = asyncio.Event()
 
@@ -99,7 +99,7 @@ def asking_server() -> Server:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_what_answers_raises_comes_out_of_the_call(revision: str) -> None:
+async def test_exception_of_the_answers_function_is_raised_by_the_call(revision: str) -> None:
     def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
         raise AssertionError(f"{method} was not expected")
 
@@ -129,7 +129,7 @@ async def test_ten_rounds_are_played() -> None:
         assert (await client.call("interview", {"count": 10})).structured == 10
 
 
-async def test_an_eleventh_round_is_an_error_that_says_what_to_do() -> None:
+async def test_eleventh_round_is_an_error_with_advice() -> None:
     async with connect(server, answers=one) as client:
         with pytest.raises(ProtocolError, match=r"in 10 rounds, and asks again: clients give up .* ctx\.ask"):
             await client.call("interview", {"count": 11})

@@ -66,7 +66,7 @@ def serving(*tools: BaseTool, **options: Any) -> Server:
         ({"timeout": -1}, "timeout is a positive number"),
     ],
 )
-def test_a_mistake_shows_where_it_is_made(options: dict[str, Any], message: str) -> None:
+def test_base_tool_wrong_option_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         Given(**options)
 
@@ -99,7 +99,7 @@ def test_a_mistake_shows_where_it_is_made(options: dict[str, Any], message: str)
         ({"content": [{"type": "text", "text": "\ud800"}]}, "the tool ran, but"),
     ],
 )
-async def test_what_is_no_result_is_an_error_that_says_so(revision: str, result: Any, said: str) -> None:
+async def test_base_tool_wrong_result_is_an_error(revision: str, result: Any, said: str) -> None:
     async with connect(serving(Given(result), Given(name="other")), revision=revision) as client:
         answer = await client.call("given")
         assert answer.is_error
@@ -108,7 +108,9 @@ async def test_what_is_no_result_is_an_error_that_says_so(revision: str, result:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_what_it_raises_is_said_as_of_any_tool(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_base_tool_exception_is_handled_like_one_of_any_tool(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
     said, bug = Given(ToolError("closed today"), name="said"), Given(ValueError("secret"), name="bug")
 
     class Groups(Given):
@@ -126,7 +128,7 @@ async def test_what_it_raises_is_said_as_of_any_tool(revision: str, caplog: pyte
     assert "secret" in caplog.text
 
 
-async def test_older_revisions_read_what_they_can() -> None:
+async def test_base_tool_result_is_adapted_to_older_revisions() -> None:
     link = {"type": "resource_link", "uri": "a://b", "name": "b"}
     sound = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
     given = Given(
@@ -147,7 +149,7 @@ async def test_older_revisions_read_what_they_can() -> None:
         assert (await client.call("given")).structured == [1]
 
 
-async def test_one_that_is_not_async_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_base_tool_execute_that_is_not_async_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Plain(Given):
         def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
             return {"content": []}

@@ -69,7 +69,7 @@ async def opened(client: ImpatientClient) -> ImpatientClient:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_a_host_that_asks_at_once_finds_what_the_lifespan_registers(revision: str) -> None:
+async def test_early_requests_find_components_of_the_lifespan(revision: str) -> None:
     tables = Tables()
     async with tables.server.running():
         client = ImpatientClient(tables.server, revision)
@@ -99,7 +99,7 @@ async def test_a_host_that_asks_at_once_finds_what_the_lifespan_registers(revisi
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_when_it_takes_too_long_the_rest_is_announced(
+async def test_components_after_the_lifespan_wait_are_announced(
     revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = LoopClock()
@@ -145,7 +145,7 @@ async def test_when_it_takes_too_long_the_rest_is_announced(
             listening.cancel()
 
 
-async def test_what_fails_is_logged_once_and_what_there_is_is_answered(
+async def test_failing_lifespan_is_logged_once_and_lists_are_served(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     tables = Tables()
@@ -166,7 +166,7 @@ async def test_what_fails_is_logged_once_and_what_there_is_is_answered(
     assert "OSError: no database" in caplog.text
 
 
-async def test_middleware_that_needs_the_state_after_the_wait_is_told_to_try_later() -> None:
+async def test_middleware_state_after_the_lifespan_wait_is_a_retryable_error() -> None:
     tables = Tables(lifespan_wait=0)
 
     @tables.server.tool

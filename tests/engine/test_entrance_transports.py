@@ -119,7 +119,7 @@ def test_a_host_that_lists_right_after_initialize(gate: Path) -> None:
     ]
 
 
-def test_a_session_that_has_waited_long_enough_hears_of_the_rest() -> None:
+def test_session_receives_list_changed_after_the_lifespan_wait() -> None:
     gated = Gated(lifespan_wait=0)
     with in_thread(below(gated.server.asgi())) as url, httpx2.Client(timeout=PATIENCE) as http:
         try:
@@ -193,7 +193,7 @@ def read(ctx: Context) -> str:
 
 
 @pytest.mark.slow
-def test_a_lifespan_that_fails_while_a_host_waits_is_told_once(gate: Path) -> None:
+def test_failing_lifespan_is_logged_once_on_stdio(gate: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", f"{FAILING}\nserver.run()"],
         stdin=subprocess.PIPE,

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("revision", BOTH)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_a_hook_hears_of_what_nobody_has_meant(
+async def test_error_hook_receives_unexpected_exceptions(
     call: Callable[[Client], Awaitable[Any]], revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = BrokenError("secret")
@@ -49,7 +49,7 @@ async def test_a_hook_hears_of_what_nobody_has_meant(
 @pytest.mark.parametrize(
     "error", [ToolError("no"), PromptError("no"), ResourceNotFoundError("a:b"), ProtocolError(7, "no")]
 )
-async def test_a_hook_does_not_hear_of_what_says_itself_what_clients_read(
+async def test_error_hook_does_not_receive_deliberate_errors(
     call: Callable[[Client], Awaitable[Any]], error: Exception
 ) -> None:
     server = make_server(error)
@@ -83,7 +83,7 @@ async def test_nor_of_wrong_arguments_unknown_tools_and_cancelled_calls() -> Non
 
 
 @pytest.mark.parametrize("revision", BOTH)
-async def test_a_hook_hears_of_time_outs_which_have_no_reference(revision: str) -> None:
+async def test_error_hook_receives_timeouts_without_a_reference(revision: str) -> None:
     server = Server("s", timeout=0.01)
     failures: list[Failure] = []
     server.on_error(failures.append)
@@ -106,7 +106,7 @@ async def test_a_hook_hears_of_time_outs_which_have_no_reference(revision: str) 
 
 @pytest.mark.parametrize("revision", BOTH)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_a_hook_may_say_what_is_read_instead(
+async def test_error_hook_may_replace_the_error(
     call: Callable[[Client], Awaitable[Any]], revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = make_server(BrokenError("secret"))
@@ -125,7 +125,7 @@ async def test_a_hook_may_say_what_is_read_instead(
 
 @pytest.mark.parametrize("raised", [ValueError("hook"), SystemExit(3), asyncio.CancelledError(), "returned"])
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_a_hook_that_fails_changes_nothing(
+async def test_failing_error_hook_leaves_the_response_unchanged(
     call: Callable[[Client], Awaitable[Any]],
     raised: BaseException | str,
     caplog: pytest.LogCaptureFixture,
@@ -149,7 +149,7 @@ async def test_a_hook_that_fails_changes_nothing(
     assert f"ref {heard[0].ref}" in caplog.records[1].getMessage()
 
 
-async def test_what_middleware_raises_is_heard_of(caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_hook_receives_middleware_exceptions(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
     failures: list[Failure] = []
     server.on_error(failures.append)
@@ -168,7 +168,7 @@ async def test_what_middleware_raises_is_heard_of(caplog: pytest.LogCaptureFixtu
     assert [type(failure.exception) for failure in failures] == [BrokenError]
 
 
-async def test_of_an_included_server_the_one_that_serves_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_hook_of_the_serving_server_is_called(caplog: pytest.LogCaptureFixture) -> None:
     inner, outer = make_server(BrokenError()), Server("outer")
     outer.include(inner)
     heard: dict[str, list[Failure]] = {"inner": [], "outer": []}
@@ -181,6 +181,6 @@ async def test_of_an_included_server_the_one_that_serves_is_told(caplog: pytest.
 
 
 @pytest.mark.parametrize("hook", [None, 3, lambda: None, asyncio.sleep])
-def test_what_is_no_hook_is_refused(hook: Any) -> None:
+def test_error_hook_wrong_function_is_refused(hook: Any) -> None:
     with pytest.raises(RegistrationError, match="on_error"):
         Server("s").on_error(hook)

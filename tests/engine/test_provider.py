@@ -73,7 +73,7 @@ async def names(client: Client) -> list[str]:
 
 
 @pytest.mark.parametrize("kinds", [(), "tools", None, {"tools", "roots"}, 5])
-def test_it_must_say_what_it_has(kinds: Any) -> None:
+def test_provider_without_kinds_is_refused(kinds: Any) -> None:
     provider = Table()
     provider.kinds = kinds  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(RegistrationError, match=r"Table.kinds says what it has, such as `kinds = frozenset"):
@@ -108,7 +108,7 @@ def raising(error: BaseException) -> Any:
         (raising(ValueError("no database")), "no database"),
     ],
 )
-async def test_what_it_gets_wrong_is_told_in_the_log(
+async def test_provider_wrong_list_is_an_internal_error_and_logged(
     revision: str, given: Any, logged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connect(serving(Table(tools=given)), revision=revision) as client:
@@ -123,7 +123,7 @@ async def test_what_it_gets_wrong_is_told_in_the_log(
         assert await client.list_prompts() == []
 
 
-async def test_what_it_finds_has_the_name_that_was_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+async def test_provider_find_with_another_name_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
     class Careless(ToolsAlone):
         async def find(self, kind: str, key: str, ctx: Context) -> Any:
             return says(key.lower())
@@ -135,7 +135,7 @@ async def test_what_it_finds_has_the_name_that_was_asked_for(caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_what_it_means_to_say_is_said(revision: str) -> None:
+async def test_provider_protocol_error_is_the_response(revision: str) -> None:
     provider = Table(tools=raising(ProtocolError(-32001, "The library is closed")))
     async with connect(serving(provider), revision=revision) as client:
         with pytest.raises(ProtocolError, match="The library is closed"):
@@ -245,7 +245,7 @@ async def test_pages_go_on_where_they_ended(now: list[str], rest: list[str]) -> 
     assert found == rest
 
 
-async def test_it_is_known_through_what_includes_it() -> None:
+async def test_provider_of_an_included_registry_is_served_under_its_prefix() -> None:
     table = Table(tools=[says("a")], resources=[Resource(lambda: "text", "note://x", name="n")])
     inner, middle, outer = Registry(), Registry(), Server("outer", offers={"tools"})
     middle.include(inner, prefix="in")
@@ -280,7 +280,7 @@ class Regions(Provider):
         return Tool(region)
 
 
-async def test_headers_are_held_against_the_arguments_of_its_tools(schema_dir: Path) -> None:
+async def test_headers_that_differ_from_arguments_of_a_provided_tool_are_refused(schema_dir: Path) -> None:
     async with serving_http(serving(Regions()), schema_dir) as client:
         for header, status in (("eu", 200), ("us", 400), (None, 400)):
             answer = await client.call(
@@ -290,7 +290,7 @@ async def test_headers_are_held_against_the_arguments_of_its_tools(schema_dir: P
             assert status == 200 or answer.error()["code"] == -32020
 
 
-async def test_long_names_are_not_asked_for() -> None:
+async def test_provider_is_not_asked_for_names_above_the_limit() -> None:
     asked: list[str] = []
 
     class Asked(Regions):
@@ -304,7 +304,7 @@ async def test_long_names_are_not_asked_for() -> None:
     assert asked == ["short"]
 
 
-def test_it_is_included_once_under_each_prefix() -> None:
+def test_provider_included_twice_under_a_prefix_is_refused() -> None:
     provider, server = Table(), Server("s")
     server.include(provider)
     server.include(provider, prefix="other")

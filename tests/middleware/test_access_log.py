@@ -50,7 +50,7 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_one_record_a_request_says_what_it_was(
+async def test_access_log_writes_one_record_per_request(
     server: Server, revision: str, log: pytest.LogCaptureFixture
 ) -> None:
     async with connect(server, revision=revision) as client:
@@ -76,7 +76,7 @@ async def test_one_record_a_request_says_what_it_was(
     assert "Ada" not in log.text
 
 
-async def test_errors_are_told_apart(server: Server, log: pytest.LogCaptureFixture) -> None:
+async def test_access_log_distinguishes_errors(server: Server, log: pytest.LogCaptureFixture) -> None:
     async with connect(server, revision="2025-11-25") as client:
         await client.call("fail")
         with pytest.raises(ProtocolError):
@@ -98,7 +98,7 @@ async def test_a_cancelled_call_is_logged_as_such(server: Server, log: pytest.Lo
     assert [fields(record)["outcome"] for record in log.records[1:]] == ["cancelled", "ok"]
 
 
-async def test_what_a_client_says_cannot_look_like_another_line(
+async def test_access_log_escapes_line_breaks_of_clients(
     server: Server, log: pytest.LogCaptureFixture
 ) -> None:
     async with connect(server) as client:
@@ -114,7 +114,7 @@ async def test_what_a_client_says_cannot_look_like_another_line(
     assert max(map(len, messages)) < 500
 
 
-async def test_it_names_who_has_been_verified(server: Server, log: pytest.LogCaptureFixture) -> None:
+async def test_access_log_names_the_verified_principal(server: Server, log: pytest.LogCaptureFixture) -> None:
     for principal in (Principal("ada"), Principal()):
         async with connect(server, principal=principal) as client:
             await client.call("greet", {"name": "x"})

@@ -36,7 +36,7 @@ def measured(reader: InMemoryMetricReader) -> dict[str, list[tuple[dict[str, Any
     return found
 
 
-async def test_what_a_protected_server_does_is_measured(schema_dir: Path) -> None:
+async def test_verifications_and_refusals_are_measured(schema_dir: Path) -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
     table = Table(ISSUER)
@@ -80,7 +80,7 @@ async def test_what_a_protected_server_does_is_measured(schema_dir: Path) -> Non
 
 
 @pytest.mark.parametrize("opaque", [False, True])
-async def test_what_is_fetched_of_a_provider_is_measured(schema_dir: Path, opaque: bool) -> None:
+async def test_requests_to_an_identity_provider_are_measured(schema_dir: Path, opaque: bool) -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
     with providing(opaque=opaque) as issuer:

@@ -109,7 +109,7 @@ async def test_a_cancellation_reaches_middleware_and_handler(server: Server, rev
     assert ("tools/call", "CancelledError") in recorder.seen
 
 
-async def test_the_middleware_of_an_included_server_is_not_asked(server: Server) -> None:
+async def test_middleware_of_an_included_server_does_not_run(server: Server) -> None:
     inner = server.middleware(Recorder())
     outer_server = Server("outer")
     outer_server.include(server)
@@ -127,7 +127,7 @@ async def without_call_next(request: Request) -> Result: ...  # type: ignore[emp
 
 
 @pytest.mark.parametrize("hook", [plain, without_call_next, 7])
-def test_what_is_no_async_function_of_the_two_is_refused(server: Server, hook: Any) -> None:
+def test_middleware_wrong_function_is_refused(server: Server, hook: Any) -> None:
     with pytest.raises(
         RegistrationError, match="a middleware is an async function of a request and call_next"
     ):

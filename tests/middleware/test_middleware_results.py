@@ -23,7 +23,7 @@ def server() -> Server:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_it_may_change_the_arguments_and_the_result(server: Server, revision: str) -> None:
+async def test_middleware_may_change_arguments_and_result(server: Server, revision: str) -> None:
     @server.middleware("tools/call")
     async def double(request: ToolCall, call_next: CallTool) -> ToolCallResult:
         before = dict(request.arguments)
@@ -39,7 +39,7 @@ async def test_it_may_change_the_arguments_and_the_result(server: Server, revisi
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_it_may_answer_itself(server: Server, revision: str) -> None:
+async def test_middleware_may_respond_itself(server: Server, revision: str) -> None:
     @server.middleware
     async def answer(request: Request, call_next: CallNext) -> Any:
         if request.target != "add":
@@ -74,7 +74,7 @@ async def test_an_answer_of_its_own_without_content_blocks_is_an_error_that_name
     assert "without content blocks" in caplog.text
 
 
-async def test_it_may_try_again(server: Server) -> None:
+async def test_middleware_may_retry(server: Server) -> None:
     tries = 0
 
     @server.tool
@@ -96,7 +96,7 @@ async def test_it_may_try_again(server: Server) -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_what_it_raises_becomes_what_it_would_in_the_handler(
+async def test_middleware_exception_is_handled_like_one_of_the_handler(
     server: Server, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     problem: list[Exception] = []
@@ -127,7 +127,7 @@ async def test_what_it_raises_becomes_what_it_would_in_the_handler(
     assert "secret" not in masked.text
 
 
-async def test_one_that_returns_nothing_is_an_internal_error_that_says_so(
+async def test_middleware_that_returns_none_is_an_internal_error(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     @server.middleware("prompts/list")
@@ -141,7 +141,7 @@ async def test_one_that_returns_nothing_is_an_internal_error_that_says_so(
     assert "returned NoneType: return what call_next has returned" in caplog.text
 
 
-async def test_a_client_that_is_refused_at_initialize_is_told(server: Server) -> None:
+async def test_middleware_may_refuse_initialize(server: Server) -> None:
     @server.middleware("initialize")
     async def refuse(request: Request, call_next: CallNext) -> Result:
         raise ProtocolError(-1, f"not for {request.ctx.client.info['name']}")
@@ -172,7 +172,7 @@ async def test_a_result_has_its_exception(
     assert (results[0].ref is None) == isinstance(error, ToolError)
 
 
-async def test_middleware_may_tell_the_model_what_went_wrong(caplog: pytest.LogCaptureFixture) -> None:
+async def test_middleware_may_replace_an_error_by_a_tool_error(caplog: pytest.LogCaptureFixture) -> None:
     server = failing_server(BrokenError())
     outer: list[BaseException | None] = []
 

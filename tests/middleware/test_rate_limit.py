@@ -60,7 +60,7 @@ async def test_a_burst_passes_and_then_the_rate(revision: str, clock: Clock) -> 
         assert await allowed(client, 8) == 5
 
 
-async def test_the_refusal_says_how_often_and_when_to_try_again(clock: Clock) -> None:
+async def test_rate_limit_error_has_the_rate_and_retry_after(clock: Clock) -> None:
     async with connect(make(0.1, burst=1)) as client:
         await client.call("work")
         clock.now += 2.5
@@ -71,16 +71,14 @@ async def test_the_refusal_says_how_often_and_when_to_try_again(clock: Clock) ->
     assert refused.value.data == {"retryAfterSeconds": 8}
 
 
-async def test_sessions_are_counted_apart(clock: Clock) -> None:
+async def test_rate_limit_counts_sessions_separately(clock: Clock) -> None:
     server = make(1, burst=2)
     async with connect(server, revision="2025-11-25") as one, connect(server, revision="2025-11-25") as two:
         assert await allowed(one, 3) == 2
         assert await allowed(two, 3) == 2
 
 
-async def test_over_http_clients_without_a_session_are_told_apart_by_their_address(
-    clock: Clock, schema_dir: Path
-) -> None:
+async def test_rate_limit_counts_stateless_http_clients_by_address(clock: Clock, schema_dir: Path) -> None:
     async def statuses(client: Any, host: str) -> list[int]:
         peer = {"client": (host, 50000)}
         params = {"name": "work", "arguments": {}, "_meta": stateless_meta()}
@@ -133,7 +131,7 @@ async def test_over_http_the_refusal_has_the_status_and_the_header_for_it(
         ((1,), {"methods": ["subscriptions/listen"]}, "methods: 'subscriptions/listen' cannot be counted"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments: Any, options: Any, message: str) -> None:
+def test_rate_limit_wrong_option_is_refused(arguments: Any, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RateLimit(*arguments, **options)
 

@@ -56,7 +56,7 @@ async def status(client: Client, host: str = "203.0.113.7", **headers: str) -> i
     return (await client.post(message, {**standard, **headers}, client=(host, 50000)).whole()).status
 
 
-async def test_replicas_count_a_client_together_and_others_apart(shares: list[Any], schema_dir: Path) -> None:
+async def test_rate_limit_is_shared_by_replicas_per_client(shares: list[Any], schema_dir: Path) -> None:
     async with replicas([make(each) for each in shares], schema_dir) as clients:
         for host in ("203.0.113.7", "203.0.113.8", "127.0.0.1"):
             found = [await status(clients[turn % REPLICAS], host) for turn in range(9)]
@@ -64,7 +64,7 @@ async def test_replicas_count_a_client_together_and_others_apart(shares: list[An
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_a_principal_is_one_client_by_whatever_it_comes(shares: list[Any], revision: str) -> None:
+async def test_principal_is_one_client_on_all_connections(shares: list[Any], revision: str) -> None:
     taken = []
     for each in shares:
         async with connect(make(each), revision=revision, principal=Principal("ada")) as client:
@@ -84,7 +84,9 @@ async def allowed(client: Any, tries: int) -> int:
     return taken
 
 
-async def test_what_is_kept_names_nobody(shares: list[Any], schema_dir: Path, tmp_path: Path) -> None:
+async def test_rate_limit_keys_do_not_contain_principal_names(
+    shares: list[Any], schema_dir: Path, tmp_path: Path
+) -> None:
     async with connect(make(shares[0]), principal=Principal("ada.lovelace")) as client:
         await client.call("work")
     if isinstance(shares[0], Memory):
@@ -140,7 +142,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.limit("wait of a `RateLimit` for the shared store")
 @pytest.mark.parametrize("mode", ["down", "hanging"])
-async def test_while_it_is_away_each_goes_on_and_says_so_once_and_counts_together_again(
+async def test_rate_limit_without_its_engine_counts_locally_until_it_returns(
     mode: str, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mcpkit.middlewares.shared_buckets._PATIENCE", 0.02)
@@ -182,7 +184,7 @@ async def test_a_limited_call_is_one_round_trip(tmp_path: Path, revision: str) -
 
 
 @pytest.mark.parametrize("key", [object(), ("acme", frozenset({"a"})), Principal("ada")])
-async def test_what_is_not_is_counted_by_each_and_that_is_said_once(
+async def test_client_unknown_to_other_processes_is_counted_by_each_with_one_warning(
     shares: list[Any], key: Hashable, caplog: pytest.LogCaptureFixture
 ) -> None:
     for each in shares:

@@ -31,7 +31,7 @@ def make(limit: SizeLimit) -> Server:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_a_result_that_is_too_large_says_so_and_what_to_do(revision: str) -> None:
+async def test_result_above_the_size_limit_is_an_error_with_advice(revision: str) -> None:
     async with connect(make(SizeLimit(2000)), revision=revision) as client:
         small = await client.call("repeat", {"times": 1000})
         large = await client.call("repeat", {"times": 10_000})
@@ -41,7 +41,7 @@ async def test_a_result_that_is_too_large_says_so_and_what_to_do(revision: str) 
     assert large.text.endswith(" bytes, of at most 2,000. Ask for less, with its arguments: times, word")
 
 
-async def test_the_whole_result_counts_to_the_byte() -> None:
+async def test_size_limit_counts_the_whole_result() -> None:
     server = make(SizeLimit(10_000))
     async with connect(server, revision="2025-11-25") as client:
         frame = len(b'{"content":[{"type":"text","text":""}]}')

@@ -110,7 +110,7 @@ async def test_a_call_has_a_span_with_the_attributes_of_the_conventions(
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_the_parent_is_what_the_client_names(
+async def test_span_parent_is_the_traceparent_of_the_client(
     server: Server, collected: Collected, revision: str
 ) -> None:
     meta = {"traceparent": f"00-{TRACE}-{SPAN}-01", "tracestate": "rojo=1"}
@@ -124,7 +124,7 @@ async def test_the_parent_is_what_the_client_names(
     assert span.links == ()
 
 
-async def test_failures_are_told_apart(
+async def test_spans_distinguish_failures(
     server: Server, collected: Collected, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connect(server) as client:
@@ -190,7 +190,7 @@ def test_without_providers_the_global_ones_are_used() -> None:
 
 
 @pytest.mark.slow
-def test_without_opentelemetry_it_says_what_to_install() -> None:
+def test_telemetry_without_opentelemetry_names_the_extra() -> None:
     program = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "from mcpkit.middlewares import Telemetry\n"

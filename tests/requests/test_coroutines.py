@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks count their cancellations since Python 3.11")
-async def test_a_cancellation_from_outside_is_told_from_one_of_the_code() -> None:
+async def test_outside_cancellation_is_distinguished_from_an_inner_one() -> None:
     seen: list[tuple[bool, int]] = []
 
     async def outer() -> None:
@@ -44,7 +44,7 @@ async def failing(go_on: asyncio.Event) -> None:
     raise OSError("the store does not answer")
 
 
-async def test_what_fails_when_nobody_waits_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_to_the_end_error_after_cancellation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     go_on = asyncio.Event()
     before = asyncio.all_tasks()
     waiting = asyncio.ensure_future(to_the_end(failing(go_on)))

@@ -47,7 +47,7 @@ def database() -> str:
     return state.name if state is not None else "none"
 
 
-async def test_it_is_entered_before_and_left_after_and_its_state_is_everywhere() -> None:
+async def test_lifespan_state_is_available_in_all_components() -> None:
     story = Story()
     server = Server("s", lifespan=story.lifespan)
 
@@ -82,7 +82,7 @@ def prompt(x: str) -> str:
     return database()
 
 
-async def test_it_is_entered_once_for_all_connections() -> None:
+async def test_lifespan_is_entered_once_for_all_connections() -> None:
     story = Story()
     server = Server("s", lifespan=story.lifespan)
     server.tool(database)

@@ -60,7 +60,7 @@ async def test_a_record_is_sent_before_the_result(
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_a_client_gets_what_is_as_severe_as_it_has_asked_for(
+async def test_log_records_below_the_requested_level_are_not_sent(
     server: Server, log: logging.Logger, revision: str
 ) -> None:
     @server.tool
@@ -140,7 +140,7 @@ async def test_requests_that_run_at_once_get_their_own(server: Server, log: logg
     assert [texts(messages) for messages in answers] == [["I am one"], ["I am other"]]
 
 
-async def test_what_belongs_to_no_request_is_dropped(server: Server, log: logging.Logger) -> None:
+async def test_log_record_outside_a_request_is_dropped(server: Server, log: logging.Logger) -> None:
     gate = asyncio.Event()
     late: list[asyncio.Task[None]] = []
 
@@ -188,7 +188,7 @@ async def test_the_librarys_own_records_are_not_sent(
 
 
 @pytest.mark.parametrize("formatter", [None, logging.Formatter("%(levelname)s: %(message)s")])
-async def test_a_traceback_is_sent_only_when_that_is_asked_for(
+async def test_traceback_is_sent_only_with_tracebacks_enabled(
     server: Server,
     log: logging.Logger,
     handler: LogHandler,
@@ -228,7 +228,7 @@ class _Kept(logging.Handler):
         self.texts.append(self.format(record))
 
 
-async def test_a_record_that_cannot_be_written_raises_nothing(
+async def test_log_record_that_cannot_be_formatted_raises_nothing(
     server: Server,
     log: logging.Logger,
     handler: LogHandler,
@@ -249,7 +249,7 @@ async def test_a_record_that_cannot_be_written_raises_nothing(
     assert "no number" in capsys.readouterr().err, "as other handlers do"
 
 
-async def test_what_sending_leads_to_is_not_sent(
+async def test_log_record_written_while_sending_is_not_sent(
     server: Server, log: logging.Logger, handler: LogHandler
 ) -> None:
     @server.tool
@@ -267,7 +267,7 @@ async def test_what_sending_leads_to_is_not_sent(
         assert texts(await heard(client, "speak")) == ["once"]
 
 
-async def test_a_server_that_does_not_declare_logging_says_so_once(
+async def test_log_handler_without_declared_logging_warns_once(
     log: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")
@@ -287,7 +287,7 @@ async def test_a_server_that_does_not_declare_logging_says_so_once(
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_a_call_that_was_cancelled_says_nothing_more(
+async def test_cancelled_call_sends_no_more_log_messages(
     server: Server, log: logging.Logger, is_async: bool
 ) -> None:
     started, gate, over = asyncio.Event(), threading.Event(), asyncio.Event()

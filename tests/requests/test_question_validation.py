@@ -148,7 +148,7 @@ NOT_QUESTIONS: dict[str, Callable[[Context], Any]] = {
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("problem", NOT_QUESTIONS)
-async def test_ask_without_questions_names_what_it_takes(revision: str, problem: str) -> None:
+async def test_ask_wrong_argument_names_what_to_write(revision: str, problem: str) -> None:
     async def ask(ctx: Context) -> str:
         wrong = NOT_QUESTIONS[problem](ctx)
         try:

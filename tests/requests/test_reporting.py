@@ -34,7 +34,7 @@ def server() -> Server:
     ],
     ids=["list", "dict", "iterator", "iterator with a total", "list with another total", "nothing"],
 )
-async def test_tracking_tells_how_many_items_are_done(
+async def test_track_reports_the_number_of_items_done(
     server: Server, items: Callable[[], Any], options: dict[str, Any], told: Reports
 ) -> None:
     @server.tool
@@ -53,7 +53,7 @@ async def test_tracking_tells_how_many_items_are_done(
             assert seen == told
 
 
-async def test_what_cannot_be_gone_through_is_refused(server: Server) -> None:
+async def test_track_of_a_value_that_is_not_iterable_is_refused(server: Server) -> None:
     @server.tool
     async def work(ctx: Context) -> str:
         with pytest.raises(TypeError, match="not iterable"):

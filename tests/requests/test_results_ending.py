@@ -26,7 +26,7 @@ def server() -> Server:
 
 
 @ERAS
-async def test_what_yields_slowly_holds_nobody_and_ends_with_its_time(server: Server, revision: str) -> None:
+async def test_slow_generator_ends_with_the_timeout(server: Server, revision: str) -> None:
     may_go_on, ended = threading.Event(), threading.Event()
 
     @server.tool(timeout=0.1)
@@ -48,7 +48,9 @@ async def test_what_yields_slowly_holds_nobody_and_ends_with_its_time(server: Se
 
 
 @pytest.mark.parametrize("way", ["async", "thread", "loop", "async generator"])
-async def test_what_never_ends_is_refused(way: str, server: Server, caplog: pytest.LogCaptureFixture) -> None:
+async def test_endless_iterator_is_refused(
+    way: str, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     async def asynchronous() -> Any:
         return count()
 

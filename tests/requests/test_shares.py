@@ -14,7 +14,9 @@ CALLERS = st.sampled_from(["ada", "bob", "eve", None])
 
 
 @given(st.integers(1, 40), st.lists(st.tuples(CALLERS, st.integers(1, 50), st.booleans()), max_size=40))
-def test_nobody_has_more_than_there_were_left(limit: int, steps: list[tuple[str | None, int, bool]]) -> None:
+def test_shares_of_a_caller_never_exceed_what_is_left(
+    limit: int, steps: list[tuple[str | None, int, bool]]
+) -> None:
     shares = Shares()
     held: dict[str | None, int] = {}
     for caller, times, gives_back in steps:
@@ -42,7 +44,7 @@ def test_nobody_has_more_than_there_were_left(limit: int, steps: list[tuple[str 
 GUESTS = [Anonymous(name) for name in ("one", "two", "three")]
 
 
-def test_whose_place_is_given_to_whom() -> None:
+def test_shares_may_yield_by_caller() -> None:
     shares = Shares()
     one, two, three = GUESTS
     assert shares.may_yield(8, one, "ada")
@@ -62,7 +64,7 @@ def test_whose_place_is_given_to_whom() -> None:
     )
 
 
-def test_what_is_refused_says_why() -> None:
+def test_shares_error_has_the_reason() -> None:
     shares = Shares()
     for _ in range(2):
         shares.take("principal 'eve'")
@@ -96,5 +98,5 @@ def test_what_is_refused_says_why() -> None:
         ("::1", None),
     ],
 )
-def test_who_is_told_apart_by_the_address(host: str, caller: str | None) -> None:
+def test_caller_at_groups_addresses(host: str, caller: str | None) -> None:
     assert caller_at(host) == caller

@@ -36,7 +36,7 @@ def server() -> Server:
     return server
 
 
-async def test_a_change_reaches_those_who_want_it_and_nobody_else(server: Server) -> None:
+async def test_change_reaches_its_listeners_only(server: Server) -> None:
     changes, one, other = server.engine.hubs.here(), Ear(), Ear()
     changes.want(one, X)
     changes.want(one, TOOLS)
@@ -65,7 +65,7 @@ async def test_changes_come_once_for_each_turn_in_the_order_of_their_first_time(
     assert ear.heard == [Y, TOOLS, X, Y]
 
 
-async def test_who_is_forgotten_hears_nothing_not_even_of_what_is_on_its_way(server: Server) -> None:
+async def test_removed_listener_receives_no_pending_change(server: Server) -> None:
     changes, ear = server.engine.hubs.here(), Ear()
     changes.want(ear, X)
     changes.want(ear, TOOLS)
@@ -113,7 +113,7 @@ async def test_updates_of_what_is_included_come_under_the_prefix(server: Server)
     assert ear.heard == [Change("resource", "data://in/r")]
 
 
-async def test_the_server_is_watched_only_while_somebody_listens(server: Server) -> None:
+async def test_server_is_watched_only_while_clients_listen(server: Server) -> None:
     changes, ear = server.engine.hubs.here(), Ear()
     assert hearing(server) == 0
     changes.want(ear, X)

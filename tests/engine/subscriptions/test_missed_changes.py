@@ -44,7 +44,7 @@ def mail_server(broker: LossyMemory) -> Server:
     return server
 
 
-async def test_all_who_listen_are_told_of_all_that_they_listen_to_once() -> None:
+async def test_gap_notifies_each_listener_once() -> None:
     broker = LossyMemory()
     server, other = mail_server(broker), Server("other", shared=broker)
     wants = [
@@ -73,7 +73,7 @@ async def test_all_who_listen_are_told_of_all_that_they_listen_to_once() -> None
     assert len(eye.heard) == 1
 
 
-async def test_who_may_not_hear_of_something_is_not_told_of_it() -> None:
+async def test_gap_is_not_reported_to_clients_without_access() -> None:
     broker = LossyMemory()
     server = Server("mail", shared=broker)
     server.resource("mail://inbox", name="inbox", visible=lambda who: "mail" in who.scopes)(lambda: "")
@@ -116,7 +116,7 @@ async def test_clients_look_again(revision: str) -> None:
 # Topics: what they told, nobody knows
 
 
-async def test_over_a_pipe_a_stream_to_which_a_topic_may_have_told_something_is_ended() -> None:
+async def test_gap_ends_streams_of_topics() -> None:
     broker = LossyMemory()
     server = Server("s", shared=broker)
     topic = server.extension("com.example/jobs").topic("jobIds", "notifications/jobs")
@@ -146,7 +146,7 @@ async def test_over_a_pipe_a_stream_to_which_a_topic_may_have_told_something_is_
         await connection.aclose()
 
 
-async def test_who_listens_elsewhere_is_asked_for_again_where_the_answers_were_lost() -> None:
+async def test_audience_is_requested_again_after_lost_answers() -> None:
     broker = LossyMemory()
     here, there = mail_server(broker), mail_server(broker)
     ears = {who: Ear() for who in (ADA, BOB)}

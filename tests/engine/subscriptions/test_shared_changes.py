@@ -33,7 +33,7 @@ class Failing(Memory):
         await super().publish(topic, message)
 
 
-async def test_servers_that_share_a_broker_hear_of_each_others_changes_once() -> None:
+async def test_servers_with_a_shared_broker_receive_each_change_once() -> None:
     broker = Memory()
     here, there, other = (
         Server("s", shared=broker),

@@ -62,7 +62,7 @@ async def refused(server: Server, wanted: Any, capabilities: Any = KNOWS) -> Pro
     return caught.value
 
 
-async def test_a_client_that_has_not_declared_the_extension_is_told_which_one_it_lacks() -> None:
+async def test_topic_without_the_extension_names_the_missing_capability() -> None:
     server = Server("s")
     jobs(server)
     error = await refused(server, {"jobIds": ["a"]}, {})
@@ -71,7 +71,7 @@ async def test_a_client_that_has_not_declared_the_extension_is_told_which_one_it
 
 
 @pytest.mark.parametrize("keys", [[], ["a"], None])
-async def test_what_is_not_asked_for_needs_no_extension_and_unknown_members_are_not_honoured(
+async def test_unknown_topic_members_are_not_acknowledged(
     keys: Any,
 ) -> None:
     server = Server("s", offers={"tools"})
@@ -84,7 +84,7 @@ async def test_what_is_not_asked_for_needs_no_extension_and_unknown_members_are_
         stream.cancel()
 
 
-async def test_who_is_not_meant_hears_nothing_and_each_hears_the_latest_that_is_for_them() -> None:
+async def test_topic_sends_each_listener_its_latest_message_only() -> None:
     server = Server("s")
     topic = jobs(server)
     async with (
@@ -108,7 +108,7 @@ async def test_who_is_not_meant_hears_nothing_and_each_hears_the_latest_that_is_
         assert not bob.notifications
 
 
-async def test_other_processes_tell_whom_a_function_means_and_nothing_old_after_something_new() -> None:
+async def test_topic_audience_function_applies_in_other_processes_in_order() -> None:
     broker = Memory()
     here, there = Server("s", shared=broker), Server("s", shared=broker)
     topic = jobs(here)
@@ -153,7 +153,7 @@ def raising(error: Exception) -> Callable[..., Any]:
         (lambda keys, ctx: [*keys, "more"], -32603, "Internal error (ref "),
     ],
 )
-async def test_what_accept_refuses_or_gets_wrong_is_answered(
+async def test_topic_accept_error_is_the_response(
     accept: Any, code: int, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")
@@ -187,7 +187,7 @@ async def test_keys_of_another_type_are_refused(keys: Any) -> None:
         {"what": "who", "of": 1, "uri": "a", "number": 1},
     ],
 )
-async def test_what_a_broker_brings_that_is_nothing_told_is_not_told(strange: dict[str, Any]) -> None:
+async def test_malformed_broker_message_of_a_topic_is_ignored(strange: dict[str, Any]) -> None:
     broker = Memory()
     server = Server("s", shared=broker)
     topic = jobs(server)
@@ -207,7 +207,7 @@ async def test_what_a_broker_brings_that_is_nothing_told_is_not_told(strange: di
         (("a", {"x": object()}), OutputError),
     ],
 )
-def test_what_cannot_be_told_is_refused_where_it_is_published(arguments: Any, error: type[Exception]) -> None:
+def test_topic_publish_wrong_value_is_refused(arguments: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         Extension("com.example/jobs").topic("jobIds", TOLD).publish(*arguments)
 
@@ -226,7 +226,7 @@ def test_what_cannot_be_told_is_refused_where_it_is_published(arguments: Any, er
         ("jobIds", TOLD, never),
     ],
 )
-def test_what_is_no_topic_is_refused(member: Any, notification: Any, accept: Any) -> None:
+def test_topic_wrong_definition_is_refused(member: Any, notification: Any, accept: Any) -> None:
     extension = Extension("com.example/jobs")
     with pytest.raises(RegistrationError):
         extension.topic(member, notification, accept=accept)

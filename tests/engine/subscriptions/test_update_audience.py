@@ -71,7 +71,7 @@ async def heard(client: Client) -> list[str]:
         (None, ["ada", "bob", "root"]),
     ],
 )
-async def test_those_who_are_meant_are_told(
+async def test_update_is_sent_to_its_audience(
     revision: str, is_elsewhere: bool, to: Any, names: list[str]
 ) -> None:
     broker = Memory() if is_elsewhere else None
@@ -90,7 +90,7 @@ async def test_those_who_are_meant_are_told(
 
 
 @pytest.mark.anyio
-async def test_a_function_that_fails_tells_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_update_whose_audience_function_fails_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     def broken(who: Principal) -> bool:
         raise LookupError("no such user")
 

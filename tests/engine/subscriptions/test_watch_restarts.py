@@ -77,7 +77,7 @@ async def test_one_that_returns_is_not_started_again() -> None:
 
 
 @pytest.mark.parametrize("is_stubborn", [False, True])
-async def test_one_that_fails_or_goes_on_when_it_is_closed_ends_all_the_same(
+async def test_watch_that_fails_or_ignores_closing_ends(
     is_stubborn: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     story: list[str] = []

@@ -59,7 +59,7 @@ async def folder(tmp_path: Path) -> AsyncIterator[Folder]:
         await asyncio.sleep(0.01)
 
 
-async def test_files_that_are_written_added_and_removed_are_told(folder: Folder) -> None:
+async def test_watched_folder_reports_written_added_and_removed_files(folder: Folder) -> None:
     a, b, new = (updated(f"docs://guide/{name}") for name in ("a.txt", "sub/b.txt", "new%20one.txt"))
     folder.want(LIST, a, b, new)
     await settle()
@@ -70,7 +70,7 @@ async def test_files_that_are_written_added_and_removed_are_told(folder: Folder)
     await folder.hears(LIST, a, make=(root / "a.txt").unlink)
 
 
-async def test_hidden_files_are_not_told_of(folder: Folder) -> None:
+async def test_hidden_files_are_not_reported(folder: Folder) -> None:
     folder.want(LIST, updated("docs://guide/.hidden"), updated("docs://guide/a.txt"))
     await settle()
     (folder.root / ".hidden").write_text("x")
@@ -79,7 +79,7 @@ async def test_hidden_files_are_not_told_of(folder: Folder) -> None:
     )
 
 
-async def test_a_folder_that_is_gone_is_told_and_looked_for_again(
+async def test_removed_folder_is_reported_and_watched_again(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "FIRST_DELAY", 0.05)
@@ -103,9 +103,7 @@ async def test_a_folder_that_is_gone_is_told_and_looked_for_again(
     assert a in folder.ear.heard
 
 
-def test_without_watchfiles_the_author_is_told_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_watch_without_watchfiles_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(RegistrationError, match=r"pip install .*\[watch\]"):
         resource_dir(tmp_path, "docs://guide", watch=True)

@@ -33,9 +33,7 @@ def server(source: Source) -> Server:
     return watched_server(source)
 
 
-async def test_it_starts_with_the_first_subscriber_and_stops_after_the_last(
-    server: Server, source: Source
-) -> None:
+async def test_watch_runs_from_the_first_subscriber_to_the_last(server: Server, source: Source) -> None:
     changes, one, other = server.engine.hubs.here(), Ear(), Ear()
     await settle()
     assert source.story == []
@@ -58,9 +56,7 @@ async def test_it_starts_with_the_first_subscriber_and_stops_after_the_last(
     assert source.story == ["start fixed", "stop fixed"] * 2
 
 
-async def test_with_the_variables_it_runs_for_each_uri_that_is_subscribed_to(
-    server: Server, source: Source
-) -> None:
+async def test_watch_with_variables_runs_for_each_subscribed_uri(server: Server, source: Source) -> None:
     changes, ear = server.engine.hubs.here(), Ear()
     for uri in ("data://stations/1", "data://stations/2", "data://stations/{id}", "data://unknown"):
         changes.want(ear, updated(uri))
@@ -76,7 +72,7 @@ async def test_with_the_variables_it_runs_for_each_uri_that_is_subscribed_to(
     assert source.running == []
 
 
-async def test_without_the_variables_it_runs_once_and_says_what_was_updated(source: Source) -> None:
+async def test_watch_without_variables_runs_once_for_all_uris(source: Source) -> None:
     server, changes_heard = Server("s"), Ear()
     server.resource("data://stations/{id}", watch=source.fixed)(station)
     changes, ear, every = server.engine.hubs.here(), Ear(), Ear()
@@ -106,7 +102,7 @@ async def test_without_the_variables_it_runs_once_and_says_what_was_updated(sour
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
-async def test_a_session_is_told_of_what_the_watch_yields(
+async def test_session_receives_updates_of_a_watch(
     server: Server, source: Source, schema_dir: Path, revision: str
 ) -> None:
     async with open_pipe(server, revision, schema_dir) as pipe:
@@ -149,7 +145,7 @@ async def asks(station: str) -> AsyncIterator[None]:
         (asks, "no value for the parameter 'station' of watch="),
     ],
 )
-def test_what_cannot_watch_is_refused(uri: str, watch: Any, message: str) -> None:
+def test_watch_wrong_function_is_refused(uri: str, watch: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         Server("s").resource(uri, watch=watch)(station if "{" in uri else read)
 
@@ -189,7 +185,7 @@ async def test_a_watch_is_no_part_of_the_request_that_began_it() -> None:
         logger.removeHandler(handler)
 
 
-async def test_it_takes_the_variables_that_it_names() -> None:
+async def test_watch_receives_the_variables_it_names() -> None:
     seen: list[Any] = []
 
     async def by_city(city: str) -> AsyncIterator[None]:

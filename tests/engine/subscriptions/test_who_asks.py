@@ -97,7 +97,7 @@ async def later(who: Principal) -> list[dict[str, str]]:
         ([], "entries= needs a function"),
     ],
 )
-def test_entries_that_ask_for_something_else_are_refused(entries: Any, problem: str) -> None:
+def test_entries_with_other_parameters_are_refused(entries: Any, problem: str) -> None:
     with pytest.raises(RegistrationError, match=problem):
         Server("s").resource("notes://{owner}/{name}", entries=entries)(note)
 
@@ -195,7 +195,7 @@ async def test_each_subscriber_has_a_watch_of_their_own(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_the_watch_of_a_template_knows_values_and_who(revision: str) -> None:
+async def test_watch_of_a_template_receives_values_and_principal(revision: str) -> None:
     source, server = Watched(), Server("s")
     server.resource("mail://{owner}", watch=source.each)(read_owner)
     async with (
@@ -208,7 +208,7 @@ async def test_the_watch_of_a_template_knows_values_and_who(revision: str) -> No
         assert [told(ada), told(bob)] == [["mail://x"], []]
 
 
-async def test_who_may_not_see_it_has_no_watch() -> None:
+async def test_watch_does_not_run_for_clients_without_access() -> None:
     source, server = Watched(), Server("s")
     visible = lambda who: who.id == "ada"  # noqa: E731 - as authors write it
     server.resource("mail://inbox", watch=source.inbox, visible=visible)(read)

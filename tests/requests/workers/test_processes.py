@@ -54,7 +54,7 @@ async def told(folder: Path, name: str = "process") -> int:
         (work.Scales.units, {}, "kg"),
     ],
 )
-async def test_whatever_can_be_imported_by_name_can_run(
+async def test_function_with_an_importable_name_runs_in_a_process(
     function: Any, kwargs: dict[str, Any], value: Any, processes: Processes
 ) -> None:
     assert await processes.run(function, kwargs) == value
@@ -107,7 +107,7 @@ async def test_results_are_made_in_the_worker(revision: str) -> None:
         ("exit", SystemExit, "3"),
     ],
 )
-async def test_an_exception_comes_back_as_it_is(
+async def test_exception_of_a_worker_process_keeps_its_type_and_text(
     how: str, kind: type[BaseException], text: str, processes: Processes
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -118,7 +118,7 @@ async def test_an_exception_comes_back_as_it_is(
 
 
 @pytest.mark.parametrize(("how", "name"), [("interrupt", "KeyboardInterrupt"), ("stop", "StopIteration")])
-async def test_what_would_end_the_event_loop_ends_the_call_alone(
+async def test_keyboard_interrupt_of_a_worker_ends_the_call_only(
     how: str, name: str, processes: Processes
 ) -> None:
     with pytest.raises(RuntimeError, match=f"the function raised {name}") as caught:
@@ -126,7 +126,7 @@ async def test_what_would_end_the_event_loop_ends_the_call_alone(
     assert "process_functions.py" in str(getattr(caught.value.__cause__, "__cause__", None))  # for the log
 
 
-async def test_an_exception_keeps_what_it_holds(processes: Processes) -> None:
+async def test_exception_of_a_worker_process_keeps_its_attributes(processes: Processes) -> None:
     with pytest.raises(work.TalkativeError) as talkative:
         await processes.run(work.fail, {"how": "talkative"})
     assert talkative.value.code == 7
@@ -138,7 +138,7 @@ async def test_an_exception_keeps_what_it_holds(processes: Processes) -> None:
         await processes.run(work.fail, {"how": "unpicklable"})
 
 
-async def test_what_cannot_be_sent_is_an_error_and_costs_no_worker(processes: Processes) -> None:
+async def test_value_that_cannot_be_pickled_is_an_error(processes: Processes) -> None:
     before = await processes.run(work.where, {})
     with pytest.raises(TypeError, match="pickle"):
         await processes.run(work.unpicklable, {})
@@ -162,7 +162,7 @@ async def test_a_worker_that_dies_is_an_error_and_another_takes_its_place(
     ]
 
 
-async def test_what_cannot_be_imported_in_the_worker_is_an_error(
+async def test_module_that_the_worker_cannot_import_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "only_once.py").write_text(
@@ -190,7 +190,7 @@ async def test_a_cancelled_call_kills_its_worker(tmp_path: Path, caplog: pytest.
 
 
 @pytest.mark.slow
-async def test_workers_that_nobody_can_call_any_more_end() -> None:
+async def test_workers_of_a_deleted_pool_end() -> None:
     processes = Processes(1)
     place = await processes.run(work.where, {})
     del processes
@@ -247,7 +247,7 @@ def test_a_process_is_no_thread() -> None:
         Server("s").tool(name="f", process=1)(work.add)
 
 
-def test_a_name_that_leads_to_something_else_is_refused_when_the_server_starts() -> None:
+def test_function_whose_name_imports_another_object_is_refused() -> None:
     server = Server("s")
     server.tool(name="f", process=True)(work.kept)
     with pytest.raises(RegistrationError, match=r"cannot import it by its name: .*not the same object"):

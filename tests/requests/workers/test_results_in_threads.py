@@ -28,9 +28,7 @@ async def both(client: Client, name: str) -> list[str]:
 
 
 @ERAS
-async def test_what_a_function_in_a_thread_yields_comes_from_its_thread(
-    server: Server, revision: str
-) -> None:
+async def test_generator_of_a_thread_runs_in_its_thread(server: Server, revision: str) -> None:
     threads: list[int] = []
 
     def numbers():  # type: ignore[no-untyped-def]
@@ -72,7 +70,7 @@ async def test_what_a_function_in_a_thread_yields_comes_from_its_thread(
     ],
 )
 @pytest.mark.parametrize("way", ["async", "thread", "loop"])
-async def test_what_shows_itself_is_shown_in_a_thread(
+async def test_rendering_of_own_objects_runs_in_a_thread(
     way: str, value: Callable[[], Any], server: Server
 ) -> None:
     async def asynchronous() -> Any:
@@ -148,9 +146,7 @@ async def test_a_figure_of_pyplot_is_closed(server: Server) -> None:
 
 @pytest.mark.parametrize("way", ["async", "thread", "loop", "async generator"])
 @pytest.mark.parametrize("dependency", ["async", "thread"])
-async def test_what_is_yielded_may_use_what_the_function_depends_on(
-    way: str, dependency: str, server: Server
-) -> None:
+async def test_generator_may_use_its_dependencies(way: str, dependency: str, server: Server) -> None:
     class Database:
         is_open = True
 
@@ -205,7 +201,7 @@ async def test_a_generator_may_ask(way: str, server: Server, revision: str) -> N
 
 
 @ERAS
-async def test_a_file_that_the_model_is_asked_about_is_read_in_a_thread(
+async def test_file_of_a_sampling_request_is_read_in_a_thread(
     server: Server, revision: str, tmp_path: Path
 ) -> None:
     (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")

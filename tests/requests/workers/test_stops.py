@@ -110,7 +110,7 @@ async def test_a_query_is_interrupted(
     assert all(record.levelno < logging.WARNING for record in caplog.records)
 
 
-async def test_a_block_ends_when_what_stops_it_has_returned(server: Server, stopped: Stopped) -> None:
+async def test_on_cancel_block_waits_for_the_running_callback(server: Server, stopped: Stopped) -> None:
     events: list[str] = []
     may_return = threading.Event()
 
@@ -132,7 +132,7 @@ async def test_a_block_ends_when_what_stops_it_has_returned(server: Server, stop
     assert events == ["stopped", "block left"]
 
 
-async def test_what_it_raises_is_logged_and_the_others_are_called(
+async def test_failing_on_cancel_is_logged_and_others_are_called(
     server: Server, stopped: Stopped, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail() -> None:
@@ -166,9 +166,7 @@ async def test_in_the_event_loop_there_is_cancellation_instead(server: Server) -
 
 
 @pytest.mark.parametrize("way", ["last", "before a coroutine's"])
-async def test_a_dependency_may_say_what_stops_the_function(
-    way: str, server: Server, stopped: Stopped
-) -> None:
+async def test_dependency_may_register_on_cancel(way: str, server: Server, stopped: Stopped) -> None:
     def opened(ctx: Context) -> Iterator[Stopped]:
         with ctx.sync.on_cancel(stopped.stop):
             yield stopped
@@ -188,7 +186,7 @@ async def test_a_dependency_may_say_what_stops_the_function(
 
 
 @pytest.mark.parametrize("stop", [None, "interrupt", asyncio.sleep], ids=["called", "text", "async"])
-async def test_what_stops_nothing_is_refused_when_it_is_said(server: Server, stop: Any) -> None:
+async def test_on_cancel_wrong_callback_is_refused(server: Server, stop: Any) -> None:
     @server.tool
     def work(ctx: Context) -> str:
         with pytest.raises(TypeError, match=r"such as db\.interrupt, without parentheses; got"):

@@ -42,7 +42,7 @@ async def test_there_are_never_more_threads_than_the_limit() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3), KeyError("x")])
-async def test_what_a_function_raises_is_raised_at_the_caller(error: BaseException) -> None:
+async def test_exception_of_a_thread_is_raised_in_the_caller(error: BaseException) -> None:
     def fail() -> None:
         raise error
 
@@ -116,7 +116,7 @@ async def test_too_many_stuck_threads_refuse_new_calls_until_some_return() -> No
     assert await threads.run(lambda: "served", {}) == "served"
 
 
-async def test_what_a_thread_raises_after_its_call_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_exception_of_an_abandoned_thread_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     threads, blocked = Threads(1), Blocked()
     blocked.error = KeyError("late")
     await blocked.give_up_in(threads)
@@ -128,7 +128,7 @@ async def test_what_a_thread_raises_after_its_call_is_logged(caplog: pytest.LogC
     assert record.exc_info[1] is blocked.error
 
 
-async def test_a_thread_that_was_given_up_can_say_nothing_more() -> None:
+async def test_abandoned_thread_cannot_send_reports() -> None:
     server = Server("s")
     started, gate, seen = threading.Event(), threading.Event(), []
 
@@ -218,7 +218,7 @@ async def test_calls_that_wait_for_a_thread_cannot_get_stuck_beyond_the_limit() 
     assert await threads.run(lambda: "served", {}) == "served"
 
 
-async def test_a_thread_that_waits_for_the_event_loop_is_let_go_when_it_is_given_up() -> None:
+async def test_thread_that_waits_for_the_event_loop_is_released_on_cancel() -> None:
     server = Server("s")
     asked, seen = asyncio.Event(), []
 
