@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from mcpkit import Principal
-from mcpkit.auth import Audit, AuditEvent
+from mcpkit.auth import Audit, AuditEvent, Meter
 from mcpkit.state.keys import Keys
 from mcpkit.state.principal import user
 from tests.helpers.clock import Clock
@@ -135,3 +135,19 @@ def test_failing_hook_is_logged_and_other_hooks_run(
     audit.name_of = lambda who: 1 / 0  # type: ignore[assignment, return-value]
     audit.tell("login", ADA)
     assert events[-1].principal is None
+
+
+def test_meter_counts_every_refusal(audit: Audit, events: list[AuditEvent]) -> None:
+    class Counter(Meter):
+        def __init__(self) -> None:
+            self.told: list[tuple[int | None, str]] = []
+
+        def refused(self, status: int | None, reason: str) -> None:
+            self.told.append((status, reason))
+
+    counter = Counter()
+    audit.measure_by([counter])
+    for _ in range(1000):
+        audit.tell("refusal", status=401, reason="invalid_token")
+    assert counter.told == [(401, "invalid_token")] * 1000
+    assert len(events) == 5

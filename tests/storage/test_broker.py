@@ -162,13 +162,6 @@ def test_spend_allows_a_burst_and_then_the_rate(engine, clock: Clock):
     assert spend(engine) > 1.9
 
 
-def test_spend_takes_the_whole_cost_or_nothing(engine, clock: Clock):
-    assert spend(engine, cost=2) == 0.0
-    assert spend(engine, cost=2) == pytest.approx(2, abs=0.01)
-    assert spend(engine, cost=1) == 0.0
-    assert spend(engine, cost=3) == pytest.approx(6, abs=0.01)
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("frequent_switches")
 def test_concurrent_spend_allows_exactly_the_burst(engine_name: str, tmp_path: Path):
