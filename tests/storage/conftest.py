@@ -34,14 +34,6 @@ def engine(engine_name: str, tmp_path: Path, clock: Clock) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def system_clock_engine(engine_name: str, tmp_path: Path) -> Iterator[Engine]:
-    """Each engine, empty, with the system clock."""
-    engine = make_engine(engine_name, tmp_path)
-    yield engine
-    close(engine)
-
-
-@pytest.fixture
 def frequent_switches() -> Iterator[None]:
     """Let the interpreter switch threads as often as it can."""
     before = sys.getswitchinterval()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from math import inf
 from typing import Any
@@ -35,10 +34,6 @@ from tests.helpers.engines import (
 
 
 # Leases and times
-
-
-def test_take_returns_the_system_time(system_clock_engine: Engine) -> None:
-    assert take(system_clock_engine).now == pytest.approx(time.time(), abs=60)
 
 
 # Wake-ups

@@ -1,9 +1,10 @@
-"""Changes on their way to whoever listens in one event loop."""
+"""Changes on their way to listeners of one event loop, and to servers that share a broker."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import weakref
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from mcpkit import Registry, Server
 from mcpkit.engine.subscriptions.mailbox import Pending
 from mcpkit.state.change import Change
+from mcpkit.state.memory import Memory
 from tests.helpers.listening import Ear, hearing
 from tests.helpers.pipe import settle
 
@@ -170,3 +172,67 @@ def test_a_loop_that_ended_with_listeners_is_let_go_at_the_next_change(server: S
     server.resource_updated("data://x")
     assert ear.heard == []
     assert hearing(server) == 0
+
+
+class Failing(Memory):
+    """A broker that is down at times."""
+
+    is_down = True
+
+    async def publish(self, topic: str, message: str) -> None:
+        if self.is_down:
+            raise ConnectionError("down")
+        await super().publish(topic, message)
+
+
+async def test_servers_with_a_shared_broker_receive_each_change_once() -> None:
+    broker = Memory()
+    here, there, other = (
+        Server("s", shared=broker),
+        Server("s", shared=broker),
+        Server("other", shared=broker),
+    )
+    ears = {server: Ear() for server in (here, there, other)}
+    for server, ear in ears.items():
+        for change in (X, TOOLS, Change("resources")):
+            server.engine.hubs.here().want(ear, change)
+    async with here.running(), there.running(), other.running():
+        here.resource_updated("data://x")
+        here.tool(handler)
+        here.resource_updated("data://x")
+        await settle()
+        assert ears[here].heard == [X, TOOLS]
+        assert ears[there].heard == [X, TOOLS]
+        thread = threading.Thread(target=there.resource_updated, args=("data://x",))
+        thread.start()
+        thread.join()
+        await settle()
+    assert ears[here].heard == [X, TOOLS, X]
+    assert ears[there].heard == [X, TOOLS, X]
+    assert ears[other].heard == []
+    here.resource_updated("data://x")  # nobody serves it any more
+    await settle()
+    assert len(ears[there].heard) == 3
+
+
+async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Failing()
+    here, there = Server("s", shared=broker), Server("s", shared=broker)
+    ear, own = Ear(), Ear()
+    there.engine.hubs.here().want(ear, X)
+    here.engine.hubs.here().want(own, X)
+    async with here.running():
+        for _ in range(3):
+            here.resource_updated("data://x")
+            await settle()
+        assert own.heard == [X] * 3
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        assert "the shared store fails" in caplog.text
+        broker.is_down = False
+        here.resource_updated("data://x")
+        await settle()
+        assert ear.heard == [X]
+        broker.is_down = True
+        here.resource_updated("data://x")
+        await settle()
+        assert len(caplog.records) == 2

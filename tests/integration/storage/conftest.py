@@ -10,9 +10,9 @@ import pytest
 
 from mcpkit import Redis
 from tests.helpers.redis_server import RedisServer
-from tests.storage.conftest import clock, engine, frequent_switches, path, shared, system_clock_engine
+from tests.storage.conftest import clock, engine, frequent_switches, path, shared
 
-__all__ = ["clock", "engine", "frequent_switches", "path", "shared", "system_clock_engine"]
+__all__ = ["clock", "engine", "frequent_switches", "path", "shared"]
 
 
 @pytest.fixture(scope="session")
