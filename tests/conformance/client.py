@@ -1,7 +1,7 @@
 """The client that the official conformance suite starts: `python client.py URL`.
 
-The suite says by `MCP_CONFORMANCE_SCENARIO` what is to be done, and in `MCP_CONFORMANCE_CONTEXT` with which values.
-The revision is not looked up anywhere: finding out which one is spoken is part of what is judged.
+The suite names the scenario in `MCP_CONFORMANCE_SCENARIO` and its values in `MCP_CONFORMANCE_CONTEXT`. The client finds
+out the revision itself, which is part of what the suite checks.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from mcpkit import (
 Scenario = Callable[[str], Awaitable[None]]
 
 SCENARIOS: dict[str, Scenario] = {}
+CONTEXT: Mapping[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
 
 
 def scenario(*names: str) -> Callable[[Scenario], Scenario]:
-    """Say for which scenarios a function is."""
+    """Register a function for scenarios."""
 
     def register(function: Scenario) -> Scenario:
         SCENARIOS.update(dict.fromkeys(names, function))
@@ -54,30 +55,30 @@ async def list_tools(url: str) -> None:
 
 
 @scenario("tools_call")
-async def call_a_tool(url: str) -> None:
+async def call_tool(url: str) -> None:
     async with Client(url) as client:
         result = await client.call("add_numbers", {"a": 2, "b": 3})
         assert result.text == "The sum of 2 and 3 is 5"
 
 
 @scenario("elicitation-sep1034-client-defaults")
-async def accept_what_is_proposed(url: str) -> None:
+async def accept_defaults(url: str) -> None:
     async with Client(url, elicit=accept) as client:
         result = await client.call("test_client_elicitation_defaults")
         assert result.text.startswith("Elicitation completed")
 
 
 @scenario("sse-retry")
-async def come_back_for_the_answer(url: str) -> None:
+async def reconnect(url: str) -> None:
     async with Client(url) as client:
         result = await client.call("test_reconnection")
         assert result.text == "Reconnection test completed successfully"
 
 
 @scenario("request-metadata")
-async def say_what_it_is_and_can(url: str) -> None:
+async def send_metadata(url: str) -> None:
     async def sample(*_: Any) -> str:
-        raise AssertionError("nobody asks for it")
+        raise AssertionError("the suite does not ask for it")
 
     async with Client(url, elicit=accept, sample=sample, roots=["file:///work"]) as client:
         await client.list_tools()
@@ -85,7 +86,7 @@ async def say_what_it_is_and_can(url: str) -> None:
 
 
 @scenario("sep-2322-client-request-state")
-async def answer_in_rounds(url: str) -> None:
+async def answer_rounds(url: str) -> None:
     async def ask(*_: Any) -> dict[str, Any]:
         between = await client.call("test_mrtr_unrelated")
         assert between.text == "unrelated-ok"
@@ -98,7 +99,7 @@ async def answer_in_rounds(url: str) -> None:
 
 
 @scenario("http-standard-headers")
-async def ask_for_everything(url: str) -> None:
+async def use_all_lists(url: str) -> None:
     async with Client(url) as client:
         for tool in await client.list_tools():
             await client.call(tool["name"])
@@ -109,14 +110,14 @@ async def ask_for_everything(url: str) -> None:
 
 
 @scenario("http-custom-headers")
-async def call_as_told(url: str) -> None:
+async def call_listed_tools(url: str) -> None:
     async with Client(url) as client:
-        for call in json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])["toolCalls"]:
+        for call in CONTEXT["toolCalls"]:
             await client.call(call["name"], call["arguments"])
 
 
 @scenario("http-invalid-tool-headers")
-async def call_what_is_left(url: str) -> None:
+async def call_valid_tools(url: str) -> None:
     async with Client(url) as client:
         tools = await client.list_tools()
         assert [tool["name"] for tool in tools] == ["valid_tool"]
@@ -125,7 +126,7 @@ async def call_what_is_left(url: str) -> None:
 
 
 @scenario("json-schema-2020-12-preservation")
-async def send_the_schema_back(url: str) -> None:
+async def return_schema(url: str) -> None:
     async with Client(url) as client:
         [schema] = [
             tool["inputSchema"]
@@ -135,13 +136,13 @@ async def send_the_schema_back(url: str) -> None:
         await client.call("json_schema_echo", {"schema": schema})
 
 
-class Visitor:
-    """A browser whose user agrees to everything: the authorization servers of the suite show no page, and redirect."""
+class AutomaticBrowser:
+    """A browser for the authorization servers of the suite, which redirect without a page."""
 
     redirect_uri = "http://localhost:3000/callback"
 
     @asynccontextmanager
-    async def landing(self, registered: Sequence[str] = ()) -> AsyncIterator[Visitor]:
+    async def landing(self, registered: Sequence[str] = ()) -> AsyncIterator[AutomaticBrowser]:
         yield self
 
     async def visit(self, url: str, state: str) -> Mapping[str, str]:
@@ -151,12 +152,7 @@ class Visitor:
 
 
 def oauth(**options: Any) -> OAuth:
-    return OAuth(browser=Visitor(), storage=MemoryTokens(), **options)
-
-
-def context() -> Mapping[str, Any]:
-    told: Mapping[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-    return told
+    return OAuth(browser=AutomaticBrowser(), storage=MemoryTokens(), **options)
 
 
 async def use(url: str, auth: Any) -> None:
@@ -186,69 +182,66 @@ async def log_in(url: str) -> None:
     "auth/resource-mismatch",
     "auth/scope-retry-limit",
 )
-async def refuse(url: str) -> None:
+async def expect_refusal(url: str) -> None:
     try:
         await use(url, oauth())
     except AuthorizationError as error:
         print(error, file=sys.stderr)
     else:
-        raise AssertionError("it should not have gone on")
+        raise AssertionError("the client did not refuse")
 
 
 @scenario("auth/dpop", "auth/dpop-nonce")
-async def prove_whose_the_token_is(url: str) -> None:
+async def use_dpop(url: str) -> None:
     await use(url, oauth(dpop=True))
 
 
 @scenario("auth/basic-cimd")
-async def be_known_by_a_document(url: str) -> None:
+async def use_client_document(url: str) -> None:
     await use(url, oauth(client_metadata_url="https://conformance-test.local/client-metadata.json"))
 
 
 @scenario("auth/pre-registration")
-async def be_known_before(url: str) -> None:
-    told = context()
-    issuer = told.get("issuer") or await issuer_of(url)
-    await use(url, oauth(client_id=told["client_id"], client_secret=told["client_secret"], issuer=issuer))
+async def use_registered_client(url: str) -> None:
+    issuer = CONTEXT.get("issuer") or await issuer_of(url)
+    await use(
+        url, oauth(client_id=CONTEXT["client_id"], client_secret=CONTEXT["client_secret"], issuer=issuer)
+    )
 
 
 @scenario("auth/client-credentials-basic")
-async def ask_for_itself_with_a_secret(url: str) -> None:
-    told = context()
+async def use_client_secret(url: str) -> None:
     issuer = await issuer_of(url)
-    await use(url, ClientCredentials(told["client_id"], told["client_secret"], issuer=issuer))
+    await use(url, ClientCredentials(CONTEXT["client_id"], CONTEXT["client_secret"], issuer=issuer))
 
 
 @scenario("auth/client-credentials-jwt")
-async def ask_for_itself_with_a_key(url: str) -> None:
-    told = context()
-    key, algorithm = told["private_key_pem"], told["signing_algorithm"]
-    await use(url, ClientCredentials(told["client_id"], private_key=key, algorithm=algorithm))
+async def use_client_key(url: str) -> None:
+    key, algorithm = CONTEXT["private_key_pem"], CONTEXT["signing_algorithm"]
+    await use(url, ClientCredentials(CONTEXT["client_id"], private_key=key, algorithm=algorithm))
 
 
 @scenario("auth/enterprise-managed-authorization", "auth/cross-app-access-complete-flow")
-async def be_managed_by_an_enterprise(url: str) -> None:
-    told = context()
+async def use_enterprise_login(url: str) -> None:
     auth = EnterpriseManaged(
-        told["client_id"],
-        secret=told["client_secret"],
+        CONTEXT["client_id"],
+        secret=CONTEXT["client_secret"],
         issuer=await issuer_of(url),
-        idp=told["idp_issuer"],
-        idp_client_id=told["idp_client_id"],
-        identity=told["idp_id_token"],
+        idp=CONTEXT["idp_issuer"],
+        idp_client_id=CONTEXT["idp_client_id"],
+        identity=CONTEXT["idp_id_token"],
         storage=MemoryTokens(),
     )
     await use(url, auth)
 
 
 @scenario("auth/wif-jwt-bearer")
-async def be_known_by_where_it_runs(url: str) -> None:
-    told = context()
-    await use(url, WorkloadIdentity(told["client_id"], told["valid_jwt"], issuer=await issuer_of(url)))
+async def use_workload_identity(url: str) -> None:
+    await use(url, WorkloadIdentity(CONTEXT["client_id"], CONTEXT["valid_jwt"], issuer=await issuer_of(url)))
 
 
 async def issuer_of(url: str) -> str:
-    """Return whom the first suite has told the credentials of: it does not say so, as an operator would know."""
+    """Return the issuer of the credentials, which the first suite does not name."""
     async with httpx2.AsyncClient() as web:
         metadata = await web.get(urljoin(url, "/.well-known/oauth-protected-resource/mcp"))
     return str(metadata.json()["authorization_servers"][0])

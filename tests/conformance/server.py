@@ -8,8 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
-import io
-import wave
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -40,20 +38,12 @@ from mcpkit import (
 PAUSE = 0.05  # seconds between two reports, so that a client can tell them apart
 
 
-def a_sound() -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as sound:
-        sound.setnchannels(1)
-        sound.setsampwidth(2)
-        sound.setframerate(8000)
-        sound.writeframes(bytes(16))
-    return file.getvalue()
-
-
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-SOUND = a_sound()
+SOUND = b"RIFF\x34\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x80\x3e\0\0\2\0\x10\0data\x10\0\0\0" + bytes(
+    16
+)
 CONTACT_SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
@@ -88,22 +78,15 @@ def test_simple_text() -> str:
     return "This is a simple text response for testing."
 
 
-@server.tool
-def test_image_content() -> Image:
-    """Show an image."""
-    return Image(data=PIXEL)
-
-
-@server.tool
-def test_audio_content() -> Audio:
-    """Play a sound."""
-    return Audio(data=SOUND, mime_type="audio/wav")
-
-
-@server.tool
-def test_embedded_resource() -> EmbeddedResource:
-    """Embed a resource."""
-    return EmbeddedResource("test://embedded-resource", text="An embedded resource.", mime_type="text/plain")
+RESOURCE = EmbeddedResource("test://embedded-resource", text="An embedded resource.", mime_type="text/plain")
+server.tool(lambda: Image(data=PIXEL), name="test_image_content", description="Show an image.")
+server.tool(
+    lambda: Audio(data=SOUND, mime_type="audio/wav"), name="test_audio_content", description="Play a sound."
+)
+server.tool(lambda: RESOURCE, name="test_embedded_resource", description="Embed a resource.")
+server.tool(
+    lambda: "Nothing to ask.", name="test_streaming_elicitation", description="Answer without questions."
+)
 
 
 @server.tool
@@ -162,12 +145,6 @@ def test_missing_capability(ctx: Context) -> str:
 
 
 @server.tool
-def test_streaming_elicitation() -> str:
-    """Answer in the response, where nothing can be asked of the client."""
-    return "Nothing to ask."
-
-
-@server.tool
 async def test_trigger_tool_change() -> str:
     """Change the list of tools for a moment."""
     server.add(Tool(test_simple_text, name="test_momentary_tool"))
@@ -199,22 +176,9 @@ def json_schema_2020_12_tool(contact: dict[str, Any]) -> str:
     return f"Got {', '.join(contact)}."
 
 
-@server.resource("test://static-text", mime_type="text/plain")
-def static_text() -> str:
-    """Hold a text."""
-    return "The text of a resource."
-
-
-@server.resource("test://static-binary", mime_type="image/png")
-def static_binary() -> bytes:
-    """Hold an image."""
-    return PIXEL
-
-
-@server.resource("test://watched-resource", mime_type="text/plain")
-def watched_resource() -> str:
-    """Hold a text that clients subscribe to."""
-    return "The text of a resource that is watched."
+server.resource("test://static-text", name="static_text", mime_type="text/plain")(lambda: "A text.")
+server.resource("test://static-binary", name="static_binary", mime_type="image/png")(lambda: PIXEL)
+server.resource("test://watched-resource", name="watched", mime_type="text/plain")(lambda: "A watched text.")
 
 
 @server.resource("test://template/{id}/data", mime_type="application/json")

@@ -180,10 +180,3 @@ async def test_session_and_stateless_requests_on_one_pipe(
         pipe.send({"jsonrpc": "2.0", "id": "s", "method": "tools/call", "params": params})
         assert (await pipe.receive())["result"]["content"][0]["text"] == "stateless 2026-07-28 other"
         assert await pipe.text("envelope") == f"handshake {revision} wire"
-
-
-async def test_stateless_request_opens_no_session(stateless_server: Server, wire: Wire) -> None:
-    async with wire(stateless_server, REVISION) as pipe:
-        await pipe.result("tools/list")
-        pipe.send({"jsonrpc": "2.0", "id": "h", "method": "tools/list"})
-        assert (await pipe.receive())["error"]["code"] == -32600

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpkit import Server
-from mcpkit.protocol.unreadable import id_of_answer, id_of_unreadable, is_call
+from mcpkit.protocol.unreadable import id_of_unreadable
 from mcpkit.transports import Framing
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import HANDSHAKE
@@ -66,14 +66,6 @@ async def test_batch_is_answered_with_one_array(server: Server, wire: Wire) -> N
         assert by_id["b"]["content"][0]["text"] == "hello"
         pipe.send([ping(9)])
         assert [each["id"] for each in await pipe.receive()] == [9]
-
-
-async def test_batch_leaves_out_cancelled_requests(server: Server, wire: Wire) -> None:
-    async with wire(server, BATCHES) as pipe:
-        pipe.send([call("slow", "wait"), ping("fast")])
-        pipe.cancel("slow")
-        (answer,) = await pipe.answered()
-        assert [each["id"] for each in answer] == ["fast"]
 
 
 @pytest.mark.parametrize("revision", [*HANDSHAKE, "2026-07-28"])
@@ -149,17 +141,6 @@ async def test_unparsable_request_gets_parse_error_with_its_id(wire: Wire, order
         assert (answer["id"], answer["error"]["code"]) == (7, -32602), "it is parsed; the tool is unknown"
 
 
-async def test_unparsable_request_with_running_id_gets_error_without_id(
-    server: Server, wire: Wire, gate: asyncio.Event
-) -> None:
-    async with wire(server, "2026-07-28") as pipe:
-        id_ = pipe.start("tools/call", {"name": "wait"})
-        pipe.send(request(id_, nested(1000)))
-        assert "id" not in await pipe.receive()
-        gate.set()
-        assert (await pipe.receive())["id"] == id_
-
-
 @pytest.mark.parametrize("chunk", [1, 100, 10_000])
 @pytest.mark.parametrize("before", [b"", b" \t"])
 async def test_too_long_line_gets_error_with_its_id(wire: Wire, chunk: int, before: bytes) -> None:
@@ -198,23 +179,3 @@ def test_id_of_unreadable_is_that_of_the_outermost_object(
     message = {name: members[name] for name in order}
     text = json.dumps(message, ensure_ascii=is_ascii, indent=indent or None).encode()
     assert id_of_unreadable(text.replace(b'"HERE"', nested(300), 1)) == id_
-
-
-@pytest.mark.parametrize(
-    ("beginning", "ending", "id_", "calls"),
-    [
-        (b'{"jsonrpc": "2.0", "id": 7, "result": {"id": 8', b'"id": 9}}', 7, False),
-        (b'{"result": {"id": 8, "text": "', b'..."}, "jsonrpc": "2.0", "id": 7}', 7, False),
-        (b'{"result": {"id": 8, "text": "', b'..."}, "id": "a", "jsonrpc": "2.0"}', "a", False),
-        (b'{"result": {"id": 8, "text": "', b'..."}, "id": 7, "more": 1}', None, False),
-        (b'{"result": {"id": 8, "text": "', b'"id": 9}}', None, False),
-        (b'{"method": "notifications/message", "params": {"id": 8', b'"id": 9}}', None, True),
-        (b'{"id": 1, "method": "sampling/createMessage", "params": {"id": 8', b'"id": 9}}', 1, True),
-        (b'[{"id": 1, "result": {"id": 8', b'"id": 9}]', None, False),
-        (b"no JSON at all", b'"id": 9}', None, False),
-    ],
-)
-def test_id_of_answer_is_read_from_beginning_and_end(
-    beginning: bytes, ending: bytes, id_: object, calls: bool
-) -> None:
-    assert (id_of_answer(beginning, ending), is_call(beginning)) == (id_, calls)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
@@ -83,12 +82,8 @@ async def test_progress_too_fast_sends_latest_before_response(
         assert await finished(pipe) == [*AT_ONCE, 100, outcome]
 
 
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_progress_held_back_is_sent_after_interval(
-    server: Server, wire: Wire, clock: Clock, is_async: bool
-) -> None:
-    gate, open_door, has_reported = asyncio.Event(), threading.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
+async def test_progress_held_back_is_sent_after_interval(server: Server, wire: Wire, clock: Clock) -> None:
+    gate, has_reported = asyncio.Event(), asyncio.Event()
 
     @server.tool
     async def work(ctx: Context) -> str:
@@ -98,17 +93,8 @@ async def test_progress_held_back_is_sent_after_interval(
         await gate.wait()
         return ""
 
-    @server.tool
-    def work_in_thread(ctx: Context) -> str:
-        for done in range(1, 14):
-            ctx.sync.progress(done)
-        loop.call_soon_threadsafe(has_reported.set)
-        open_door.wait(10)
-        return ""
-
     async with wire(server) as pipe:
-        name = "work" if is_async else "work_in_thread"
-        pipe.start("tools/call", {"name": name}, progressToken="p")
+        pipe.start("tools/call", {"name": "work"}, progressToken="p")
         await has_reported.wait()
         assert reported(pipe)[-1:] == [BURST]
         await clock.advance(INTERVAL * 0.9)
@@ -118,25 +104,7 @@ async def test_progress_held_back_is_sent_after_interval(
         await clock.advance(INTERVAL * 9)
         assert reported(pipe) == [], "it has been sent once"
         gate.set()
-        open_door.set()
         assert await finished(pipe) == ["answer"]
-
-
-async def test_progress_of_cancelled_call_is_not_sent(server: Server, wire: Wire, clock: Clock) -> None:
-    @server.tool
-    async def work(ctx: Context) -> str:
-        for done in range(1, 14):
-            await ctx.progress(done)
-        await asyncio.Event().wait()
-        return ""
-
-    async with wire(server) as pipe:
-        id_ = pipe.start("tools/call", {"name": "work"}, progressToken="p")
-        await settle()
-        assert reported(pipe) == AT_ONCE
-        pipe.cancel(id_)
-        await clock.advance(1)
-        assert await finished(pipe) == []
 
 
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
@@ -162,12 +130,6 @@ def report_server() -> Server:
     async def work(ctx: Context) -> str:
         await ctx.progress(1)
         await ctx.progress(2, 10, "two")
-        return "done"
-
-    @server.tool
-    def work_in_thread(ctx: Context) -> str:
-        ctx.sync.progress(1, 2, "half")
-        ctx.sync.warning("careful")
         return "done"
 
     return server
@@ -227,13 +189,6 @@ async def test_progress_has_its_token_and_members_of_the_version(
             assert "result" in answer
         pipe.start("tools/call", {"name": "work"})
         assert len(await pipe.answered()) == 1, "without a token"
-        pipe.start(
-            "tools/call", {"name": "work_in_thread"}, progressToken="p", **{META + "logLevel": "debug"}
-        )
-        progress, message, answer = await pipe.answered()
-        assert progress["params"]["total"] == 2
-        assert message["params"] == {"level": "warning", "data": "careful"}
-        assert answer["result"]["content"][0]["text"] == "done"
 
 
 async def test_progress_only_increases(wire: Wire) -> None:

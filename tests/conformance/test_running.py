@@ -94,24 +94,6 @@ async def test_cancelled_call_is_not_answered(
         assert server.engine.runtime.running.taken == 0
 
 
-async def test_id_of_cancelled_call_can_be_used_again(server: Server, stage: Stage, wire: Wire) -> None:
-    async with wire(server) as pipe:
-        pipe.send(pipe.message("x", "tools/call", {"name": "stubborn"}))
-        await stage.started.wait()
-        pipe.cancel("x")
-        pipe.send(pipe.message("x", "tools/call", {"name": "echo", "arguments": {"text": "again"}}))
-        (answer,) = await pipe.answered()
-        assert answer["result"]["content"][0]["text"] == "again"
-
-
-async def test_requests_are_answered_as_they_finish(server: Server, stage: Stage, wire: Wire) -> None:
-    async with wire(server) as pipe:
-        slow = pipe.start("tools/call", {"name": "wait"})
-        assert await pipe.text("echo", {"text": "fast"}) == "fast"
-        stage.gate.set()
-        assert (await pipe.receive())["id"] == slow
-
-
 def make(name: str) -> Server:
     server = Server(name)
 
@@ -152,46 +134,6 @@ async def test_move_running_call_is_cancelled_on_its_server(server: Server, stag
             assert stage.events == ["cancelled"]
             assert await pipe.text("who") == "after"
         await pipe.quiet()
-
-
-async def test_move_keeps_pending_request_and_log_level() -> None:
-    before, after = make("before"), make("after")
-
-    @before.tool
-    async def ask(ctx: Context) -> str:
-        return (await ctx.elicit("Who?", str)).value
-
-    @after.tool
-    async def complain(ctx: Context) -> None:
-        await ctx.log("info", "not heard")
-        await ctx.log("error", "heard")
-
-    lines: asyncio.Queue[Any] = asyncio.Queue()
-    async with before.running():
-        connection = Connection(before, lambda line: lines.put_nowait(jsonrpc.decode(line)))
-        info = {"name": "t", "version": "1"}
-        params = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {"elicitation": {}},
-            "clientInfo": info,
-        }
-        send(connection, {"id": 1, "method": "initialize", "params": params})
-        send(connection, {"method": "notifications/initialized"})
-        send(connection, {"id": 2, "method": "logging/setLevel", "params": {"level": "error"}})
-        send(connection, {"id": 3, "method": "tools/call", "params": {"name": "ask"}})
-        question = [await lines.get() for _ in range(3)][-1]
-        async with moving(connection, after):
-            assert (await lines.get())["method"] == "notifications/tools/list_changed"
-            send(
-                connection,
-                {"id": question["id"], "result": {"action": "accept", "content": {"value": "Ada"}}},
-            )
-            answered = await lines.get()
-            assert (answered["id"], answered["result"]["content"][0]["text"]) == (3, "Ada")
-        async with after.running():
-            send(connection, {"id": 4, "method": "tools/call", "params": {"name": "complain"}})
-            assert [(await lines.get()).get("params", {}).get("data") for _ in range(2)] == ["heard", None]
-        await connection.aclose()
 
 
 async def test_move_to_broken_server_is_rejected(wire: Wire) -> None:
@@ -259,22 +201,6 @@ async def test_lists_come_in_pages_in_order_of_registration(wire: Wire, revision
     for size in (0, -1):
         with pytest.raises(ValueError, match="page_size"):
             Server("s", page_size=size)
-
-
-async def test_changed_registry_is_listed_in_its_order(wire: Wire) -> None:
-    server = serve("abc", None)
-    async with wire(server) as pipe:
-        assert await pages(pipe, "tools/list") == ["abc"]
-        server.tool(item, name="b", description="another", replace=True)
-        assert await pages(pipe, "tools/list") == ["abc"]
-        assert (await pipe.result("tools/list"))["tools"][1]["description"] == "another"
-        server.tool(server.tools.remove("a").function, name="a")
-        assert await pages(pipe, "tools/list") == ["bca"]
-        server.tools.disable("b")
-        assert await pages(pipe, "tools/list") == ["ca"]
-        server.tools.enable("b")
-        server.tool(nothing, name="d")
-        assert await pages(pipe, "tools/list") == ["bcad"]
 
 
 async def test_invalid_cursor_is_invalid_params_and_cursors_are_not_kept(wire: Wire) -> None:

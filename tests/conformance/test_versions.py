@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import base64
-import datetime as dt
-import enum
 import json
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-import annotated_types as at
 import pytest
-from jsonschema import Draft202012Validator
 from pydantic import Field
 from typing_extensions import TypedDict
 
@@ -28,13 +23,8 @@ from mcpkit import (
     assistant,
     user,
 )
-from mcpkit.schema.form import Form
-from mcpkit.schema.form_fields import FORMS
-from mcpkit.schema.texts import Email, Uri
 from tests.conformance.conftest import Wire
-from tests.helpers.official import official
 from tests.helpers.pipe import META, REVISIONS
-from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 VERSIONS = pytest.mark.parametrize("revision", REVISIONS)
@@ -277,67 +267,3 @@ async def test_structured_content_is_sent_as_the_version_allows(
         assert (wrong["isError"], "structuredContent" in wrong) == (True, False)
         expected = "the tool ran, but result.degrees: expected a number, but it is missing"
         assert wrong["content"][0]["text"].startswith(expected)
-
-
-@VERSIONS
-async def test_structured_content_conforms_to_the_listed_schema(
-    structured_server: Server, wire: Wire, revision: str
-) -> None:
-    async with wire(structured_server, revision) as pipe:
-        tools = (await pipe.result("tools/list"))["tools"]
-        schemas = {tool["name"]: tool["outputSchema"] for tool in tools if "outputSchema" in tool}
-        typed = {"object", "list", "number", "silent", "told", "wrong"}
-        assert schemas.keys() == (set() if revision in NONE else typed)
-        for name in schemas.keys() - {"wrong"}:
-            Draft202012Validator(schemas[name]).validate((await pipe.call(name))["structuredContent"])
-            assert schemas[name].get("type") == "object" or revision not in OBJECTS
-
-
-FORM_REVISIONS = sorted(FORMS)
-
-
-class Size(enum.Enum):
-    """How large."""
-
-    SMALL = "s"
-    LARGE = "l"
-
-    @property
-    def label(self) -> str:
-        return self.name.capitalize()
-
-
-Plan = Annotated[Literal["free"], "Free for ever"] | Annotated[Literal["pro"], "9 € a month"]
-
-
-class Nothing(TypedDict):
-    pass
-
-
-PLAIN: list[Any] = [
-    *(str, int, float, bool, dt.date, dt.datetime, Size, Email, Uri, Plan, Literal["a", "b"]),
-    *(str | None, Plan | None, Literal["a", None], Nothing),
-    Annotated[str, Field(title="Name", description="Yours", max_length=9)],
-]
-
-
-NEWER: list[Any] = [
-    *(list[Size], list[Plan], set[Size], tuple[Literal["a"], ...]),
-    Annotated[list[Literal["a", "b"]], at.Len(1, 2)],
-    Annotated[Plan | None, Field(title="Plan", default="pro")],
-]
-"""Types that the oldest version cannot ask for."""
-
-
-@each_row(
-    ("annotation", "revision"),
-    [(each, revision) for each in PLAIN for revision in FORM_REVISIONS]
-    + [(each, revision) for each in NEWER for revision in FORM_REVISIONS[1:]],
-)
-def test_form_request_fits_official_schema(annotation: Any, revision: str, schema_dir: Path) -> None:
-    params = {"message": "Well?", "requestedSchema": Form.of(annotation).schema(revision)}
-    message = {"method": "elicitation/create", "params": params}
-    judge = official(schema_dir, revision)
-    if "jsonrpc" in judge.definitions["ElicitRequest"]["properties"]:
-        message |= {"jsonrpc": "2.0", "id": 1}
-    judge.check("ElicitRequest", message)
