@@ -123,11 +123,7 @@ async def test_over_http_the_refusal_has_the_status_and_the_header_for_it(
     [
         ((0,), {}, "rate must be a number of requests a second above 0, got 0"),
         ((1,), {"burst": 0}, "burst must be at least 1, got 0"),
-        (
-            (1,),
-            {"methods": ["tools/cal"]},
-            "methods: 'tools/cal' cannot be counted; write a list of initialize",
-        ),
+        ((1,), {"methods": ["tools/cal"]}, "'tools/cal' cannot be counted; write a list of initialize"),
         ((1,), {"methods": ["subscriptions/listen"]}, "methods: 'subscriptions/listen' cannot be counted"),
     ],
 )

@@ -149,3 +149,12 @@ async def test_each_included_server_has_its_own_state() -> None:
         assert (await client.call("in_database")).text == "inner"
     assert inner_story.events == ["entered for inner", "left"]
     assert outer_story.events == ["entered for outer", "left"]
+
+
+async def test_lifespan_generator_without_its_decorator_is_refused() -> None:
+    async def undecorated(server: Server) -> AsyncIterator[None]:
+        yield
+
+    with pytest.raises(TypeError, match="asynccontextmanager"):
+        async with connect(Server("s", lifespan=undecorated)):  # type: ignore[arg-type]  # on purpose
+            pass

@@ -30,11 +30,6 @@ from tests.helpers.engines import (
     take_one,
 )
 
-# Admission
-
-
-# Leases and times
-
 
 # Wake-ups
 

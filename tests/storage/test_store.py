@@ -22,8 +22,6 @@ from tests.helpers.engines import (
     size,
 )
 
-# Versions
-
 
 # Threads
 

@@ -253,11 +253,6 @@ async def subscribe(client: Any, ids: list[str]) -> tuple[dict[str, Any], asynci
 
 streams: list[Any] = []
 
-# Options
-
-
-# Versions of a server
-
 
 # Lost messages
 
@@ -321,3 +316,11 @@ async def test_plain_tools_and_invalid_arguments_create_no_task(server: Server) 
 def test_invalid_task_option_is_refused(task: Any) -> None:
     with pytest.raises(Exception, match="task="):
         Server("lab").tool(lambda: None, name="work", task=task)
+
+
+def test_rerun_follows_the_annotations_of_the_tool() -> None:
+    for hint in ("readOnlyHint", "idempotentHint"):
+        assert Task().reruns({hint: True}) == "safe"
+        assert Task().reruns({hint: False}) == "never"
+    assert Task().reruns(None) == "never"
+    assert Task(rerun="never").reruns({"readOnlyHint": True}) == "never"

@@ -290,3 +290,43 @@ async def test_watch_that_fails_or_ignores_closing_ends(
     assert story == ["start"]
     assert ("the watch of data://x failed; it has ended" in caplog.text) is not is_stubborn
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("mcpkit-watch")]
+
+
+async def test_watch_starts_again_after_its_predecessor_has_cleaned_up() -> None:
+    may_end = asyncio.Event()
+    story: list[str] = []
+
+    async def watch() -> AsyncIterator[None]:
+        story.append("start")
+        try:
+            await asyncio.Event().wait()
+            yield
+        finally:
+            await may_end.wait()
+            story.append("stop")
+
+    server, ear = Server("s"), Ear()
+    server.resource("data://x", watch=watch)(read)
+    changes = server.engine.hubs.here()
+    for _ in range(3):
+        changes.want(ear, updated("data://x"))
+        await settle()
+        changes.forget(ear)
+        await settle()
+    changes.want(ear, updated("data://x"))
+    await settle()
+    assert story == ["start"]
+    may_end.set()
+    await settle()
+    assert story == ["start", "stop", "start"]
+    changes.forget(ear)
+    await settle()
+    assert story == ["start", "stop", "start", "stop"]
+
+
+async def test_uri_that_the_function_refuses_is_not_watched(server: Server, source: Source) -> None:
+    ear = Ear()
+    server.engine.hubs.here().want(ear, updated("data://stations/many"))
+    await settle()
+    assert source.story == []
+    server.engine.hubs.here().forget(ear)
