@@ -30,7 +30,6 @@ from tests.helpers.engines import (
     take_one,
 )
 
-
 # Wake-ups
 
 

@@ -22,7 +22,6 @@ from tests.helpers.engines import (
     size,
 )
 
-
 # Threads
 
 
