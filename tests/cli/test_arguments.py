@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from mcpkit.cli.asking.values import arguments_of
-from mcpkit.cli.output.files import decoded, name_of, saved
+from mcpkit.cli.output.files import decoded, saved
 from mcpkit.cli.output.written import printable
 from mcpkit.cli.statuses import CommandError, Status
-from mcpkit.cli.targets.served import Place, place_of
 from mcpkit.cli.targets.target import target_of
 from mcpkit.common.start import mcpkit_command
 
@@ -65,17 +64,6 @@ def test_target_of_word_returns_url_file_or_command(word: str, meant: object) ->
 def test_target_of_invalid_word_raises(word: str, told: str) -> None:
     with pytest.raises(CommandError, match=told):
         target_of(word)
-
-
-def test_place_of_windows_drive_is_no_object() -> None:
-    with pytest.raises(FileNotFoundError):
-        place_of(r"C:\server.py")
-    assert place_of("C:server") is None
-
-
-def test_place_of_file_in_package_is_part_of_package(folder: Path) -> None:
-    assert place_of("shop/server.py:tea") == Place(folder / "shop" / "server.py", "shop.server", "tea")
-    assert place_of("shop/server.py") == Place(folder / "shop" / "server.py", "shop.server", None)
 
 
 SCHEMA: dict[str, Any] = {
@@ -183,12 +171,6 @@ def test_argument_mismatch_raises_with_expected_type(texts: list[str], told: str
     assert "count    integer = 1" in message
 
 
-def test_argument_missing_raises() -> None:
-    with pytest.raises(CommandError, match=r"^text is missing\ntool takes:") as caught:
-        arguments_of("tool", SCHEMA, ["count=1"])
-    assert caught.value.status == Status.TOOL_ERROR
-
-
 def test_argument_from_file_is_text_or_base64_by_schema(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,21 +200,6 @@ def test_args_option_is_sent_unchanged_with_overrides(tmp_path: Path) -> None:
         with pytest.raises(CommandError, match=told) as caught:
             arguments_of("tool", SCHEMA, [], wrong)
         assert caught.value.status == Status.USAGE
-
-
-@pytest.mark.parametrize("text", ["hello", "=5", ":=5", ""])
-def test_argument_without_key_is_usage_error(text: str) -> None:
-    with pytest.raises(CommandError, match="an argument is written as key=value") as caught:
-        given(text)
-    assert caught.value.status == Status.USAGE
-
-
-def test_additional_arguments_are_accepted_by_schema() -> None:
-    schema = {"type": "object", "properties": {}, "additionalProperties": {"type": "integer"}}
-    assert arguments_of("tool", schema, ["x=5"]) == {"x": 5}
-    assert arguments_of("tool", {"type": "object"}, ["x=5"]) == {"x": 5}
-    with pytest.raises(CommandError, match=r"x: there is no such argument\ntool takes no arguments"):
-        arguments_of("tool", {"type": "object", "properties": {}}, ["x=5"])
 
 
 FILES: list[tuple[str, str | None, str]] = [
@@ -270,21 +237,6 @@ def test_saved_file_overwrites_nothing_and_follows_no_link(tmp_path: Path) -> No
     assert saved(b"1", tmp_path, "chart", "image/png").name == "chart-2.png"
     assert saved(b"2", tmp_path, "chart", "image/png").name == "chart-3.png"
     assert mine.read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    ("uri", "name"),
-    [
-        ("file:///a/b/c.txt", "c.txt"),
-        ("note://hello", "hello"),
-        ("data:abc", "abc"),
-        ("x://h/%2e%2e%2fevil", "../evil"),
-        ("http://[broken", "resource"),
-        ("", "resource"),
-    ],
-)
-def test_name_of_resource_is_last_part_of_uri(uri: str, name: str) -> None:
-    assert name_of(uri) == name
 
 
 @pytest.mark.parametrize("data", ["***", "abcde", None, 5])

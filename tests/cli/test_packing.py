@@ -66,15 +66,6 @@ def test_project_files_equal_those_that_git_does_not_ignore(tmp_path: Path) -> N
         ]
 
 
-def test_project_files_of_ignored_project_are_packed(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / ".gitignore").write_text("/scratch/\n*.csv\n")
-    project = tmp_path / "scratch" / "shop"
-    project.mkdir(parents=True)
-    (project / "server.py").touch()
-    assert ProjectFiles(project).paths == [Path("server.py")]
-
-
 def test_project_files_omit_large_files_by_default(tmp_path: Path) -> None:
     for name, size in {
         "server.py": 1,
@@ -168,11 +159,3 @@ def test_undeclared_finds_reachable_imports(tmp_path: Path) -> None:
             file.write_text(text)
         found = undeclared(root / entry_name, root, sorted(root.rglob("*.py")), DECLARED)
         assert {(each.module, each.distribution) for each in found} == wanted, texts
-
-
-def test_undeclared_ignores_modules_of_uninstalled_dependencies(tmp_path: Path) -> None:
-    file = tmp_path / "server.py"
-    file.write_text("import no_such_module\nimport redis\nimport __main__\n")
-    found = undeclared(file, tmp_path, [file], ["no-such-distribution"])
-    assert [(each.module, each.line) for each in found] == [("redis", 2)]
-    assert undeclared(file, tmp_path, [file], ["no-such-module", "redis"]) == []

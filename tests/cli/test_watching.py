@@ -46,14 +46,6 @@ async def test_edits_report_written_renamed_and_removed_files(
     assert await told(edits) == ["prices.py"]
 
 
-async def test_edits_report_files_in_new_folders(tmp_path: Path, edits: AsyncGenerator[list[str]]) -> None:
-    (tmp_path / "later").mkdir()
-    (tmp_path / "later" / "one.py").write_text("one")
-    assert await told(edits) == ["one.py"]
-    (tmp_path / "later" / "one.py").write_text("another")
-    assert await told(edits) == ["one.py"]
-
-
 async def test_edits_ignore_files_that_are_no_code(tmp_path: Path, edits: AsyncGenerator[list[str]]) -> None:
     for ignored in (
         *(".venv/lib/other.py", "node_modules/other.py", "__pycache__/other.py", ".git/other.py"),
@@ -63,19 +55,6 @@ async def test_edits_ignore_files_that_are_no_code(tmp_path: Path, edits: AsyncG
     os.utime(tmp_path)
     (tmp_path / "a.py").write_text("seen")
     assert await told(edits) == ["a.py"]
-
-
-async def test_edits_in_quick_succession_are_grouped(
-    tmp_path: Path, edits: AsyncGenerator[list[str]]
-) -> None:
-    for number in range(20):
-        (tmp_path / f"module_{number:02}.py").write_text("")
-    found = []
-    while len(found) < 20:
-        several = await told(edits)
-        found += several
-    assert sorted(found) == [f"module_{number:02}.py" for number in range(20)]
-    assert len(several) > 1
 
 
 def test_roots_of_server_are_its_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import random
 import re
@@ -21,7 +20,7 @@ from mcpkit.cli.configurations.reading import Document
 from mcpkit.cli.configurations.shapes import entry_of
 from mcpkit.cli.configurations.table import HOSTS
 from mcpkit.cli.configurations.variables import variables_in
-from mcpkit.cli.statuses import CommandError, Status
+from mcpkit.cli.statuses import CommandError
 from mcpkit.cli.targets.configured import configured
 from mcpkit.cli.targets.target import target_of
 from mcpkit.client.targets.configuration import Configuration
@@ -109,21 +108,6 @@ def test_target_of_reads_codex_and_goose_formats(home, monkeypatch):
             target_of(name)
 
 
-def test_target_of_equal_entries_are_one_and_different_entries_are_ambiguous(home):
-    write(home / ".cursor/mcp.json", {"mcpServers": {"shop": {**NPX, "type": "stdio", "env": {}}}})
-    write(home / ".config/Code/User/mcp.json", {"servers": {"shop": {**NPX, "cwd": "/"}}})
-    assert target_of("shop") == {**NPX, "type": "stdio", "env": {}}
-    write(home / ".qwen/settings.json", {"mcpServers": {"shop": {"httpUrl": "https://x.example"}}})
-    with pytest.raises(CommandError) as caught:
-        target_of("shop")
-    assert (
-        str(caught.value)
-        == "hosts have servers shop that differ: write cursor:shop or vscode:shop or qwen-code:shop"
-    )
-    assert caught.value.status == Status.NO_SUCH_THING
-    assert target_of("qwen-code:shop") == {"httpUrl": "https://x.example"}
-
-
 @pytest.mark.parametrize(
     ("name", "told"),
     [
@@ -141,21 +125,6 @@ def test_target_of_unknown_name_raises_with_suggestion(home, project, name, told
     write(project / "empty.toml", "")
     with pytest.raises((CommandError, ValueError), match=told):
         target_of(name)
-
-
-def test_target_of_module_precedes_host(home, project):
-    write(home / ".codex/config.toml", '[mcp_servers.shop]\ncommand = "x"\n')
-    assert target_of("codex:shop") == {"command": "x"}
-    (project / "codex.py").touch()
-    assert target_of("codex:shop") == start.mcpkit_command("run", "codex:shop")
-
-
-def test_target_of_skips_host_with_broken_file(home, caplog):
-    write(home / ".cursor/mcp.json", "{")
-    write(home / ".qwen/settings.json", {"mcpServers": {"shop": NPX}})
-    with caplog.at_level(logging.WARNING):
-        assert target_of("shop") == NPX
-    assert f"{home}/.cursor/mcp.json is no JSON" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -314,27 +283,6 @@ def test_install_rejects_values_that_the_host_would_replace(mcpkit, home, words,
     assert (status, told in err) == (1, True), err
     assert "word" not in err
     assert not list(home.rglob("*.json"))
-
-
-def test_install_expand_keeps_variables(mcpkit, home) -> None:
-    words = ("install", "claude-code", "npx shop", "--name", "shop", "-e", "KEY=${KEY}", "--expand")
-    assert mcpkit(*words)[0] == 0
-    entry = json.loads((home / ".claude.json").read_text())["mcpServers"]["shop"]
-    assert entry["env"] == {"KEY": "${KEY}"}
-
-
-def test_goose_headers_replace_variables_of_the_entry(home, project, monkeypatch) -> None:
-    monkeypatch.setenv("SET", "1")
-    file = home / ".config/goose/config.yaml"
-    file.parent.mkdir(parents=True)
-    headers = "{A: 'Bearer $TOKEN', B: '${ SET }', C: '$HOME $5'}"
-    file.write_text(
-        "extensions:\n  shop: {type: streamable_http, uri: 'https://x.example', envs: {TOKEN: 'pa$SET'}, "
-        f"env_keys: [SET], headers: {headers}}}\n"
-    )
-    reached = read_back("goose:shop", project)
-    assert isinstance(reached, Remote)
-    assert reached.headers == {"A": "Bearer pa$SET", "B": "1", "C": "$HOME $5"}
 
 
 @pytest.mark.anyio

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -51,15 +50,6 @@ def test_call_writes_results_and_errors_with_status(
     assert err or not ended[2]
 
 
-def test_call_json_prints_whole_result(mcpkit: Run, url: str) -> None:
-    status, out, err = mcpkit("call", url, "add", "first=1", "--json")
-    assert (status, err) == (0, "")
-    assert json.loads(out)["content"] == [{"type": "text", "text": "2"}]
-    status, out, err = mcpkit("call", url, "fail", "--json")
-    assert (status, err) == (5, "")
-    assert json.loads(out)["isError"] is True
-
-
 def test_call_saves_media_without_overwriting(mcpkit: Run, url: str, tmp_path: Path) -> None:
     (tmp_path / "draw.png").write_bytes(b"mine")
     status, out, err = mcpkit("call", url, "draw", "--out", str(tmp_path))
@@ -100,18 +90,6 @@ def test_call_without_terminal_cancels_elicitation_with_hint(mcpkit: Run, url: s
 
 
 @ERAS
-def test_call_sample_text_and_root_options_answer_requests(
-    mcpkit: Run, url: str, revision: str, tmp_path: Path
-) -> None:
-    to = ("--revision", revision)
-    assert mcpkit("call", url, "praise", "--sample-text", "Lovely!", *to)[:2] == (0, "Lovely!\n")
-    assert mcpkit("call", url, "folders", "--root", str(tmp_path), *to)[1] == f'["{tmp_path.as_uri()}"]\n'
-    assert mcpkit("call", url, "praise", *to)[0] == 5
-    assert mcpkit("call", url, "folders", *to)[0] == 5
-    assert mcpkit("call", url, "folders", "--root", str(tmp_path / "absent"), *to)[0] == 2
-
-
-@ERAS
 def test_call_waits_for_task_and_answers_its_elicitation(mcpkit: Run, url: str, revision: str) -> None:
     report = ("call", url, "report", "--revision", revision)
     assert mcpkit(*report, "--answer", "value=Ada") == (0, "a report for Ada\n", "")
@@ -142,24 +120,6 @@ def test_call_all_revisions_prints_differences(mcpkit: Run, url: str) -> None:
         '2026-07-28: it differs from 2024-11-05\n@@ -6,3 +6,4 @@\n     }\n-  ]\n+  ],\n+  "structuredContent": 2\n'
         in out
     )
-
-
-def test_call_all_revisions_of_unsafe_tool_needs_yes(mcpkit: Run, url: str) -> None:
-    workbench_server.made.clear()
-    status, out, err = mcpkit("call", url, "make.order", "item=tea", "--all-revisions")
-    assert (status, out, workbench_server.made) == (1, "", [])
-    assert "make.order says neither that it is read-only nor that it is idempotent" in err
-    status, out, err = mcpkit("call", url, "make.order", "item=tea", "--all-revisions", "--yes")
-    assert status == 0
-    assert workbench_server.made == ["tea"] * 5
-
-
-def test_call_transport_option_allows_no_other_transport(mcpkit: Run, url: str) -> None:
-    assert mcpkit("call", url, "add", "first=1", "--http")[:2] == (0, "2\n")
-    status, out, err = mcpkit("call", url, "add", "first=1", "--sse")
-    assert (status, out) == (4, ""), err
-    status, _, err = mcpkit("call", "python server.py", "add", "first=1", "--sse")
-    assert (status, err) == (1, "mcpkit: --sse says how a URL is reached; the target is a process\n")
 
 
 def test_call_environment_of_process_depends_on_target(
@@ -223,49 +183,6 @@ LISTS = {
 }
 
 
-IN_LINES = "aVZCT1J3\r\nMEtHZ28="
-
-
-@pytest.mark.parametrize(
-    ("command", "method", "result", "ended"),
-    [
-        (["call", "bake"], "tools/call", {"structuredContent": {"loaves": 3}}, (0, '{\n  "loaves": 3\n}\n', "")),
-        (["call", "bake"], "tools/call", {"content": "bread"}, (0, "bread\n", "")),
-        (["call", "bake"], "tools/call", {"structuredContent": {"code": 7}, "isError": True}, (5, "", '{"code": 7}\n')),
-        (["read", "note://1"], "resources/read", {"contents": [{"text": "bread", "blob": None}]}, (0, "bread\n", "")),
-        (["read", "note://1"], "resources/read", {"contents": [{"text": "bread", "blob": ""}]}, (0, "bread\n", "")),
-        (["prompt", "plan"], "prompts/get", {"messages": "bread"}, (0, "user:\nbread\n", "")),
-        (["prompt", "plan"], "prompts/get", {"messages": {"role": "user", "content": ["a", "b"]}},
-         (0, "user:\na\nuser:\nb\n", "")),
-    ],
-)  # fmt: skip
-def test_commands_print_malformed_results(
-    mcpkit: Run, tmp_path: Path, command: list[str], method: str, result: Any, ended: tuple[int, str, str]
-) -> None:
-    target = _configured(tmp_path, {**LISTS, method: result})
-    assert tuple(mcpkit(command[0], target, *command[1:])) == ended
-
-
-def test_call_invalid_base64_names_the_member(mcpkit: Run, tmp_path: Path) -> None:
-    target = _configured(tmp_path, {**LISTS, "tools/call": {"content": [{"type": "image", "data": "?"}]}})
-    status, out, err = mcpkit("call", target, "bake")
-    assert (status, out) == (5, "")
-    assert "base64 as content[0].data" in err
-
-
-def test_call_base64_with_line_breaks_is_decoded(mcpkit: Run, tmp_path: Path) -> None:
-    picture = {"type": "image", "mimeType": "image/png", "data": IN_LINES}
-    target = _configured(tmp_path, {**LISTS, "tools/call": {"content": [picture]}})
-    assert mcpkit("call", target, "bake", "--out", str(tmp_path / "out"))[0] == 0
-    assert (tmp_path / "out" / "bake.png").read_bytes() == b"iVBORw0KGgo"
-
-
-def _configured(folder: Path, results: dict[str, Any]) -> str:
-    entry = {"command": sys.executable, "args": ["-c", SERVER, json.dumps(results)]}
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"deviating": entry}}))
-    return str(folder / "mcp.json")
-
-
 SERVER_AS = '''
 from mcpkit import Context, Server
 from mcpkit.auth import StaticTokens
@@ -312,28 +229,3 @@ def test_as_option_applies_scopes_and_visibility_of_user(
     assert (
         mcpkit("call", file, "write", "--as", "ada", "--scopes", "write", "--all-revisions", "--yes")[0] == 0
     )
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["call", "https://x.example/mcp", "write", "--as", "ada"], "give --token for a URL"),
-        (["call", "npx notes", "write", "--as", "ada"], "is none"),
-        (
-            ["call", "FILE", "write", "--as", "ada", "--token", "x"],
-            "--token is for servers in other processes",
-        ),
-        (["call", "FILE", "write", "--as", "ada", "--login"], "--login is for servers in other processes"),
-        (["call", "FILE", "write", "--as", "ada", "--cwd", "."], "--cwd is for servers in other processes"),
-        (["call", "FILE", "write", "--scopes", "read"], "Add --as USER"),
-        (["call", "FILE", "write", "--as", "ada", "--sse"], "--sse is for servers in other processes"),
-        (["call", "FILE", "write", "--as", ""], "--as has no user"),
-        (["doctor", "FILE", "--as", "ada"], "doctor looks at servers from outside"),
-    ],
-)
-def test_as_option_rejects_other_targets_and_options(
-    words: list[str], told: str, mcpkit: Callable[..., tuple[int, str, str]], file: str
-) -> None:
-    status, out, err = mcpkit(*(file if word == "FILE" else word for word in words))
-    assert (status, out) == (1, "")
-    assert told in err

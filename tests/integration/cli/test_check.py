@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -37,19 +36,6 @@ def test_check_examples_find_nothing(capsys: pytest.CaptureFixture[str], example
     status = run(["check", str(EXAMPLES / example), "--strict"])
     assert capsys.readouterr().out == "nothing found\n"
     assert status == 0
-
-
-def test_check_readme_server_and_new_project_find_nothing(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
-    [code] = re.findall(r'```python title="server.py"\n(.*?)```', readme, re.DOTALL)
-    (folder / "server.py").write_text(code, encoding="utf-8")
-    assert run(["new", "shop"]) == 0
-    capsys.readouterr()
-    for target in ("server.py", "shop/shop/server.py"):
-        assert run(["check", target, "--strict"]) == 0
-        assert capsys.readouterr().out == "nothing found\n"
 
 
 def test_check_process_finds_planted_faults(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,40 +150,3 @@ def test_settings_are_read_from_pyproject(folder: Path) -> None:
     )
     (folder / "inner").mkdir()
     assert settings(folder / "inner") == Settings(strict=True, budget=5, tool_budget=7)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("bugdet = 5", "has no bugdet, but strict, ignore, hosts, budget, tool-budget"),
-        ("budget = 'x'", "budget of .* is a int, got 'x'"),
-        ("budget = true", "budget of .* is a int, got True"),
-        ("ignore = 'x'", "ignore of .* is a list of texts"),
-        ("hosts = ['x']", "hosts of .* are openai-strict and anthropic-strict, got x"),
-        ("=", "pyproject.toml: "),
-    ],
-)
-def test_settings_invalid_values_raise(folder: Path, text: str, told: str) -> None:
-    (folder / "pyproject.toml").write_text(f"[tool.mcpkit.check]\n{text}\n")
-    with pytest.raises(ValueError, match=told):
-        settings(folder)
-
-
-def test_lock_file_is_beside_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
-    (project / "shop").mkdir(parents=True)
-    elsewhere.mkdir()
-    (project / "pyproject.toml").write_text("[tool.mcpkit.check]\nstrict = true\n")
-    source = 'from mcpkit import Server\n\nserver = Server("shop")\n\n\n@server.tool\ndef price(item: str) -> str:\n'
-    (project / "shop" / "server.py").write_text(
-        f'{source}    """Say what an item costs."""\n    return item\n'
-    )
-    (elsewhere / "other.py").write_text('from mcpkit import Server\n\nserver = Server("other")\n')
-    monkeypatch.chdir(elsewhere)
-    assert run(["lock", "../project/shop/server.py"]) == 0
-    assert [path.name for path in elsewhere.iterdir()] == ["other.py"]
-    assert (project / "mcp.lock.json").is_file()
-    monkeypatch.chdir(project)
-    assert run(["check", "../elsewhere/other.py"]) == 0, "the contract is another server's"
-    (project / "shop" / "server.py").write_text('from mcpkit import Server\n\nserver = Server("shop")\n')
-    assert run(["check", "shop/server.py"]) == 6

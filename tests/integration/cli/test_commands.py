@@ -13,13 +13,9 @@ from pathlib import Path
 import click
 import pytest
 
-from mcpkit import Server
 from mcpkit.cli.app import run
 from mcpkit.cli.checking.tokens import tokens
 from mcpkit.cli.commands import COMMANDS, overview
-from mcpkit.cli.statuses import Status
-from mcpkit.common.installation import install_command
-from tests.helpers.serving import in_thread
 from tests.integration.cli.workbench_server import PIXEL
 
 WEATHER = Path(__file__).parents[3] / "examples" / "weather" / "server.py"
@@ -95,18 +91,6 @@ def test_shell_completion_offers_commands_and_options(shell: str, monkeypatch: p
         assert found in mcpkit().stdout
 
 
-def test_hosts_without_rich_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in [name for name in sys.modules if name.partition(".")[0] == "rich"]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in ("rich", "rich.console", "rich.table"):
-        monkeypatch.setitem(sys.modules, name, None)
-    assert run(["hosts"]) == 1
-    assert capsys.readouterr().err == f"mcpkit: this command needs rich. Run: {install_command('cli')}\n"
-
-
 def options_of(command: click.Command) -> set[str]:
     """Return the options of a command, and of the commands below it."""
     own = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
@@ -159,34 +143,6 @@ def test_list_prints_tables(mcpkit: Run, url: str, monkeypatch: pytest.MonkeyPat
     assert [line for line in out.splitlines() if not line.startswith(" ")] == ["1 prompt", "1 template"]
 
 
-def test_list_json_prints_counts(mcpkit: Run, url: str) -> None:
-    status, out, _ = mcpkit("list", url, "--json")
-    assert status == 0
-    assert {kind: len(items) for kind, items in json.loads(out).items()} == {
-        "tools": 15, "resources": 2, "templates": 1, "prompts": 1,
-    }  # fmt: skip
-
-
-def test_list_without_prompts_is_no_error(mcpkit: Run) -> None:
-    bare = Server("bare")
-
-    @bare.tool
-    def only() -> None:
-        """The only one.
-
-        \x1b[31mred
-        """
-
-    with in_thread(bare.asgi()) as origin:
-        status, out, err = mcpkit("list", f"{origin}/mcp")
-        assert (status, err) == (0, "")
-        assert out.splitlines()[0] == "1 tool"
-        status, out, err = mcpkit("list", f"{origin}/mcp", "prompts")
-        assert (status, out, err) == (0, "", "the server has no prompts\n")
-        assert mcpkit("prompt", f"{origin}/mcp", "any")[0] == 2
-        assert mcpkit("read", f"{origin}/mcp", "any://thing")[0] == 2
-
-
 def test_read_prints_and_saves_resources(mcpkit: Run, url: str, tmp_path: Path) -> None:
     assert mcpkit("read", url, "note://of/Ada") == (0, "Hello, Ada\n", "")
     status, out, _ = mcpkit("read", url, "note://hello", "--json")
@@ -222,25 +178,6 @@ def test_prompt_prints_messages(mcpkit: Run, url: str) -> None:
     assert (status, err) == (2, "mcpkit: there is no prompt gret; did you mean greet?\n")
 
 
-def test_complete_prints_values(mcpkit: Run, url: str) -> None:
-    assert mcpkit("complete", url, "greet", "tone=") == (0, "warm\ncold\n", "")
-    assert mcpkit("complete", url, "greet", "tone=c", "name=Ada", "--revision", "2024-11-05")[1] == "cold\n"
-    assert json.loads(mcpkit("complete", url, "greet", "tone=w", "--json")[1]) == {"values": ["warm"]}
-    assert mcpkit("complete", url, "gret", "tone=w")[0] in (2, 5)
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_ping_prints_times(mcpkit: Run, url: str, revision: str) -> None:
-    status, out, err = mcpkit("ping", url, "--revision", revision)
-    assert (status, err) == (0, "")
-    assert re.fullmatch(
-        rf"workbench 1\.0\.0 \({revision}\): connected in [\d.]+ ms, answered in [\d.]+ ms\n", out
-    )
-    told = json.loads(mcpkit("ping", url, "--revision", revision, "--json")[1])
-    assert told["name"] == "workbench"
-    assert told["answered"] > 0
-
-
 def test_inspect_prints_report_and_tokens(mcpkit: Run, url: str) -> None:
     status, out, err = mcpkit("inspect", url, "--json")
     assert (status, err) == (0, "")
@@ -268,42 +205,6 @@ def test_list_unreachable_server_exits_with_status_4(mcpkit: Run, tmp_path: Path
     assert mcpkit("list", "http://127.0.0.1:1/mcp")[0] == 4
 
 
-def test_tables_without_rich_name_the_extra(mcpkit: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [*sys.modules]:
-        if name.partition(".")[0] == "rich":
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "rich", None)
-    status, out, err = mcpkit("list", url)
-    assert (status, out, err) == (1, "", f"mcpkit: tables need rich. Run: {install_command('cli')}\n")
-    status, out, err = mcpkit("inspect", url)
-    assert (status, out, err) == (1, "", f"mcpkit: tables need rich. Run: {install_command('cli')}\n")
-    assert mcpkit("call", url, "add", "first=1") == (0, "2\n", "")
-    for command in ("list", "inspect"):
-        assert mcpkit(command, url, "--json")[0] == 0
-
-
-CIRCULAR = """
-import json, sys
-for line in sys.stdin:
-    m = json.loads(line)
-    answers = {
-        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {}},
-        "tools/list": {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}], "nextCursor": "again"},
-    }
-    if "id" in m:
-        outcome = {"result": answers[m["method"]]} if m["method"] in answers else {"error": "not here"}
-        print(json.dumps({"jsonrpc": "2.0", "id": m["id"], **outcome}), flush=True)
-"""
-
-
-def test_list_repeated_cursor_prints_previous_pages(mcpkit: Run, tmp_path: Path) -> None:
-    (script := tmp_path / "circular.py").write_text(CIRCULAR, encoding="utf-8")
-    status, out, err = mcpkit("list", str(script), "tools")
-    assert status == Status.TOOL_ERROR
-    assert out.count("bake") == 2
-    assert "repeats the cursor 'again'" in err
-
-
 BEFORE = """from mcp.server.fastmcp import FastMCP
 
 mcp = FastMCP("shop")
@@ -325,14 +226,3 @@ def test_migrate_command_prints_checks_and_writes(tmp_path: Path, capfd: pytest.
     assert run(["migrate", str(file), "--write"]) == 0
     assert "from mcpkit import Server" in file.read_text()
     assert run(["migrate", "--check", str(file)]) == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "status"), [(["--help"], 0), ([], 2), (["--nothing", "x.py"], 2), (["absent.py"], 2)]
-)
-def test_migrate_command_parses_its_own_options(
-    words: list[str], status: int, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["migrate", *words]) == status
-    said = capfd.readouterr()
-    assert "mcpkit migrate" in said.out + said.err or "absent.py" in said.err

@@ -116,23 +116,6 @@ def test_doctor_prints_observation_and_fix(
     assert "with the exit status 1 before it answered: DATABASE_URL is not set" in capfd.readouterr().out
 
 
-def test_doctor_missing_program_is_finding(capfd: pytest.CaptureFixture[str]) -> None:
-    status, report = doctor(capfd, "no-such-program --serve")
-    assert (status, report["codes"]) == (4, ["not-started"])
-    assert "it is not on PATH" in report["findings"][0]["seen"]
-    assert "absolute path" in report["findings"][0]["cure"]
-
-
-def test_doctor_configuration_entry_is_target(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    [program, *arguments] = faulty("crlf", "$FAULT").split()
-    entry = {"command": program, "args": [*arguments[:-1], "ping"]}
-    file = tmp_path / "mcp.json"
-    file.write_text(json.dumps({"mcpServers": {"one": entry, "two": entry}}))
-    assert doctor(capfd, f"{file}:two")[1]["codes"] == ["crlf", "ping-fails"]
-    assert run(["doctor", str(file)]) == 1
-    assert "write " in capfd.readouterr().err
-
-
 PAGE = Path(__file__).parents[3] / "docs" / "commands" / "doctor.md"
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
-import threading
 from collections.abc import Collection, Mapping
 from email.utils import formatdate
 from pathlib import Path
@@ -18,11 +16,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpkit import Server
-from mcpkit.auth import StaticTokens
 from mcpkit.cli.app import run
-from mcpkit.cli.doctor.checks import http, reaching
+from mcpkit.cli.doctor.checks import reaching
 from tests.helpers.granting import granting
-from tests.helpers.serving import HELPERS, free_ports, in_thread, in_thread_at, serve_nginx
+from tests.helpers.serving import HELPERS, free_ports, in_thread, serve_nginx
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
@@ -144,16 +141,6 @@ def doctor(capfd: pytest.CaptureFixture[str], target: str, *options: str) -> tup
     return status, report
 
 
-def test_doctor_weather_example_has_no_findings_over_http(capfd: pytest.CaptureFixture[str]) -> None:
-    from server import server  # the example
-
-    with in_thread(server.asgi()) as origin:
-        for path, way in (("/mcp", "HTTP, after"), ("/sse", "HTTP with SSE, after")):
-            status, report = doctor(capfd, origin + path)
-            assert (status, report["findings"]) == (0, [])
-            assert report["steps"][0]["seen"].startswith(way)
-
-
 @pytest.mark.parametrize(
     ("faults", "found"),
     [
@@ -183,35 +170,6 @@ def test_doctor_finds_planted_http_faults(
     assert all(each["cure"] and "{" not in each["seen"] + each["cure"] for each in report["findings"])
 
 
-@pytest.mark.parametrize(
-    ("faults", "path", "found", "status"),
-    [
-        ("", "/nothing", "no-mcp", 4),
-        ("server-error", "/mcp", "server-error", 4),
-        ("endpoint-origin", "/sse", "endpoint-origin", 6),
-        ("buffered-events", "/sse", "buffered-events", 6),
-    ],
-)
-def test_doctor_stops_at_fatal_http_faults(
-    faults: str, path: str, found: str, status: int, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with in_thread(faulty_app(faults.split())) as origin:
-        ended, report = doctor(capfd, origin + path)
-    assert (report["codes"], ended) == ([found], status)
-
-
-def test_doctor_finds_closed_connection(capfd: pytest.CaptureFixture[str]) -> None:
-    def hang_up() -> None:
-        listener.accept()[0].close()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        hanging = threading.Thread(target=hang_up)
-        hanging.start()
-        status, report = doctor(capfd, f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
-        hanging.join()
-    assert (report["codes"], status) == (["closed"], 4)
-
-
 PROXIED = """
     location / {{
         proxy_pass {url};
@@ -219,30 +177,6 @@ PROXIED = """
         {more}
     }}
 """
-
-
-COMPRESSED = "gzip on; gzip_proxied any; gzip_types text/event-stream; gzip_min_length 1;"
-
-
-IGNORING = "proxy_buffering on; proxy_ignore_headers X-Accel-Buffering;"
-
-
-def test_doctor_finds_proxy_that_buffers_events(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http, "_OPENING", 2.0)
-    ports = free_ports()
-    with in_thread(shop()) as url:
-        for more, found in (
-            (IGNORING + COMPRESSED, ["buffered-events", "buffered-events"]),
-            (COMPRESSED, []),  # which a header of mcpkit's has nginx do without keeping anything back
-            (IGNORING, []),  # which keeps back what is read slowly alone
-        ):
-            folder = tmp_path / str(len(more))
-            folder.mkdir()
-            with serve_nginx(ports, folder, PROXIED.format(url=url, more=more)) as proxy:
-                status, report = doctor(capfd, f"{proxy.plain}/mcp")
-            assert (report["codes"], status) == (found, 6 if found else 0), report
 
 
 def test_doctor_finds_instances_without_shared_sessions(
@@ -319,26 +253,3 @@ def test_doctor_protected_server_is_inspected_after_login(
         assert "4 tools" in seen["lists"]
         server.metadata["code_challenge_methods_supported"] = None
         assert "no-pkce" in doctor(capfd, server.url)[1]["codes"]
-
-
-def test_doctor_protected_server_without_metadata_is_inspected_with_token(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    token = StaticTokens.make()[0]
-    server = Server("shop", auth=StaticTokens({token: "backup"}))
-
-    @server.tool
-    def price(item: str) -> float:
-        """Say what an item costs."""
-        return 3.5
-
-    with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
-        status, report = doctor(capfd, f"{origin}/mcp")
-        assert (report["codes"], status) == (["no-metadata"], 6)
-        assert f"mcpkit doctor {origin}/mcp --token TOKEN" in report["steps"][0]["seen"]
-        assert "(--token TOKEN here)" in report["findings"][0]["cure"]
-        seen = {
-            each["step"]: each["seen"]
-            for each in doctor(capfd, f"{origin}/mcp", "--token", token)[1]["steps"]
-        }
-        assert "1 tool" in seen["lists"]

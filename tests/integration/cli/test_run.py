@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from itertools import product
 from pathlib import Path
 
 import pytest
 
 from mcpkit import Client
-from mcpkit.cli.statuses import CommandError
-from mcpkit.cli.targets.served import Found, found
 from mcpkit.common.start import mcpkit_command
 from mcpkit.transports.http.workers import CURE
 from tests.helpers.redis_server import free_port
@@ -71,48 +67,8 @@ if __name__ == "__main__":
 """
 
 
-IN_A_FUNCTION = """
-import sys
-import mcpkit
-
-def main() -> None:
-    server = mcpkit.Server("within")
-
-    @server.tool
-    def given() -> list[str]:
-        return [__name__, *sys.argv]
-
-    server.run()
-
-if __name__ == "__main__":
-    main()
-"""
-
-
 def command(*words: str | Path) -> list[str]:
     return [sys.executable, "-m", "mcpkit", "run", *map(str, words)]
-
-
-@pytest.mark.parametrize(
-    ("source", "options", "expected"),
-    [
-        (NATIVE, (), ["FILE", "--city", "Oslo"]),
-        (SCRIPT + "server.run()", (), ["server", "FILE", "--city", "Oslo"]),
-        (SCRIPT + "if __name__ == '__main__':\n    server.run()", (), ["__main__", "FILE", "--city", "Oslo"]),
-        (SCRIPT, (), ["server", "FILE", "--city", "Oslo"]),
-        (IN_A_FUNCTION, (), ["__main__", "FILE", "--city", "Oslo"]),
-        (OLD, ("--compat",), ["mcpkit.compat.fastmcp.server", "FILE", "--city", "Oslo"]),
-    ],
-    ids=["native", "runs-when-imported", "script", "object", "in-a-function", "compat"],
-)
-async def test_run_passes_arguments_to_any_server(
-    tmp_path: Path, source: str, options: Sequence[str], expected: list[str]
-) -> None:
-    file = tmp_path / "server.py"
-    file.write_text(source)
-    async with Client(command(*options, file, "--", "--city", "Oslo")) as client:
-        given = await client.call("given", into=list[str])
-    assert given == [str(file) if word == "FILE" else word for word in expected]
 
 
 async def test_run_imports_only_what_serving_needs(tmp_path: Path) -> None:
@@ -192,13 +148,6 @@ def test_run_errors_are_one_line(
     assert ended.stdout == ""
 
 
-def test_run_debug_prints_traceback(tmp_path: Path) -> None:
-    file = tmp_path / "server.py"
-    file.write_text("1 / 0\n")
-    ended = subprocess.run(command(file, "--debug"), capture_output=True, text=True, check=False, timeout=60)
-    assert "Traceback" in ended.stderr
-
-
 async def test_run_http_serves_at_port(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text(NATIVE)
@@ -266,51 +215,9 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], st
     return write
 
 
-def test_function_is_called_for_its_server(write: Callable[[str], str]) -> None:
-    async def found_in_loop(word: str) -> Found:
-        return found(word)
-
-    for keyword, annotation in product(("def", "async def"), ("", " -> Server", " -> mcpkit.Server")):
-        file = write(f"{HEAD}\n{keyword} create(prefix: str = ''){annotation}:{BODY}")
-        for word in [f"{file}:create", *([file] if annotation else [])]:
-            for named in (found(word), asyncio.run(found_in_loop(word))):
-                assert (named.name, named.server.engine.runtime.name) == ("create", "shop"), word
-
-
-@pytest.mark.parametrize(
-    ("source", "name", "message"),
-    [
-        (f"def create(name) -> Server:{BODY}", ":create", "create() has parameters without defaults. Name a"),
-        ("def create(): return 'tea'", ":create", "create() returns a str, and not a Server"),
-        ("async def create(): return None", ":create", "create() returns a NoneType, and not a Server"),
-        ("def create(): raise OSError('no key')", ":create", "py:4: OSError: no key"),
-        ("async def create(): raise OSError('no key')", ":create", "py:4: OSError: no key"),
-        (f"def one() -> Server:{BODY}\ndef two() -> Server:{BODY}", "", "has 2 servers: write "),
-        (f"def create():{BODY}", "", "has no Server in it"),
-        (f"def create(name) -> Server:{BODY}", "", "has no Server in it"),
-    ],
-)
-def test_function_without_server_raises(
-    write: Callable[[str], str], source: str, name: str, message: str
-) -> None:
-    with pytest.raises(CommandError) as raised:
-        found(write(HEAD + source) + name)
-    assert message in str(raised.value)
-
-
 def call(*words: str) -> str:
     done = subprocess.run(mcpkit_command("call", *words), capture_output=True, text=True, check=False)
     return done.stdout or done.stderr
-
-
-def test_run_serves_function(write: Callable[[str], str]) -> None:
-    assert call(write(f"{HEAD}\nasync def create() -> Server:{BODY}"), "price") == "tea\n"
-
-
-@pytest.mark.parametrize("async_", ["", "async "])
-def test_run_compat_serves_function(write: Callable[[str], str], async_: str) -> None:
-    run = mcpkit_command("run", "--compat", f"{write(OTHER.format(async_=async_))}:create")
-    assert call(" ".join(run), "price") == "tea\n"
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,6 @@ import pytest
 
 from mcpkit import Client
 from mcpkit.cli.hosts.wanted import server_at
-from mcpkit.cli.statuses import CommandError
-from mcpkit.cli.targets.inline import Inline, inline_of
 from mcpkit.client.targets.meant import meant
 from mcpkit.client.targets.reached import Process
 from mcpkit.common.start import mcpkit_command, module_command
@@ -134,33 +132,6 @@ def test_script_is_run_and_installed_with_its_dependencies(
         assert json.loads(shown.stdout)["mcpServers"]["cow"]["args"] == entry
 
 
-def test_script_gets_arguments_and_options(folder: Path) -> None:
-    (folder / "cow.py").write_text(BLOCK.format("") + SERVER)
-    [program] = mcpkit_command()
-    called = mcpkit("call", f"{program} run cow.py -- --city Oslo", "say", "--json")
-    assert json.loads(called.stdout)["structuredContent"] == ["moo", "--city", "Oslo"]
-    mcpkit("run", "cow.py:no_such", "--http", "--port", "8123")
-    assert log(folder)[1][-6:] == ["mcpkit", "run", "--http", "--port=8123", "cow.py:no_such", "--"]
-
-
-def test_script_with_installed_dependencies_needs_no_uv(folder: Path) -> None:
-    (folder / "cow.py").write_text(
-        '# /// script\n# dependencies = ["click", "no-such; python_version < \'3\'"]\n# ///\n'
-        + SERVER.replace("import cowsay", "import click as cowsay\ncowsay.WORD = 'click'")
-    )
-    assert "click" in mcpkit("call", "cow.py", "say").stdout
-    assert log(folder) == []
-
-
-def test_script_without_uv_names_missing_dependencies(folder: Path) -> None:
-    (folder.parent / "bin" / "uv").unlink()
-    (folder / "cow.py").write_text(BLOCK.format("") + SERVER)
-    for words in (("run", "cow.py"), ("install", "claude-code", "cow.py", "--print")):
-        ended = mcpkit(*words)
-        assert ended.returncode == 2
-        assert "cow.py needs cowsay>=1, by its `# /// script` block" in ended.stderr
-
-
 @pytest.mark.parametrize("place", [".", ""])  # as on Windows, where the current folder is on every PATH
 def test_script_never_starts_uv_of_current_folder(
     folder: Path, place: str, monkeypatch: pytest.MonkeyPatch
@@ -174,48 +145,6 @@ def test_script_never_starts_uv_of_current_folder(
         assert "moo" not in ended.stdout
         assert ended.returncode in {1, 2}
     assert log(folder) == []
-
-
-def test_script_with_uv_settings_must_run_itself(folder: Path) -> None:
-    file = folder / "cow.py"
-    settings = '# [tool.uv.sources]\n# cowsay = { path = "../cowsay" }\n'
-    file.write_text(BLOCK.format(settings) + SERVER)
-    assert 'Add to the file: if __name__ == "__main__": server.run()' in mcpkit("run", "cow.py").stderr
-    file.write_text(BLOCK.format(settings) + SERVER + GUARD)
-    assert "moo" in mcpkit("call", "cow.py", "say").stdout
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("# /// script\n# ///\n", Inline((), None, has_settings=False)),
-        (
-            "x = 1\n# /// script\n# dependencies = ['a']\n#\n# ///\nx = 2\n",
-            Inline(("a",), None, has_settings=False),
-        ),
-        (
-            "\ufeff# /// script\r\n# requires-python = '>=3'\r\n# ///\r\n",
-            Inline((), ">=3", has_settings=False),
-        ),
-        ("# /// script\n# dependencies = ['a']\n", None),
-        ("# /// script\n# dependencies = ['a']\nx = 1\n# ///\n", None),
-        ("# /// other\n# dependencies = ['a']\n# ///\n", None),
-        ("x = '''\n'''\n", None),
-        ("# /// script\n# dependencies = [\n# ///\n", "cannot be read"),
-        ("# /// script\n# dependencies = 'a'\n# ///\n", "dependencies must be a list of strings"),
-        ("# /// script\n# dependencies = ['a b']\n# ///\n", "cannot be read"),
-        ("# /// script\n# requires-python = 'new'\n# ///\n", "cannot be read"),
-        ("# /// script\n# ///\n\n# /// script\n# ///\n", "has 2 `# /// script` blocks. Keep one"),
-    ],
-)
-def test_script_block_is_parsed(text: str, found: Inline | str | None, tmp_path: Path) -> None:
-    file = tmp_path / "script.py"
-    file.write_bytes(text.encode())
-    if isinstance(found, str):
-        with pytest.raises(CommandError, match=found):
-            inline_of(file)
-    else:
-        assert inline_of(file) == found
 
 
 SERVER_CURRENT_FOLDER = """
@@ -354,15 +283,3 @@ def test_worker_executes_no_code_of_current_folder(author: Path, hostile: Path) 
         served.wait_for("a worker of shop is ready")
         served.stop()
     assert executed(hostile) == ""
-
-
-def test_module_of_server_folder_replaces_standard_module(author: Path) -> None:
-    (author / "colorsys.py").write_text("NAME = 'own'\n")
-    (author / "server.py").write_text(SERVER_CURRENT_FOLDER.replace("wares", "colorsys"))
-    called = subprocess.run(
-        mcpkit_command("call", str(author / "server.py"), "price"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert called.stdout == "own\n", called.stderr

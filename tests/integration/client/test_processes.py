@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit.client.transports.processes.stdio import StdioTransport
-from tests.helpers.child_process import ECHO, PATIENCE, Received, descriptors, is_alive, script, send
+from tests.helpers.child_process import ECHO, PATIENCE, Received, is_alive, script
 from tests.helpers.waiting import until
 
 pytestmark = [
@@ -68,25 +67,6 @@ async def test_close_ends_server_by_its_input(tmp_path: Path) -> None:
     assert received.error is None
 
 
-async def test_close_sends_sigterm(tmp_path: Path) -> None:
-    note = tmp_path / "note"
-    code = f"""
-import signal, sys
-def end(number, frame):
-    open({str(note)!r}, "w").write("asked")
-    sys.exit()
-signal.signal(signal.SIGTERM, end)
-"""
-    transport, received = await opened(code + TELL_PID + LIVE_ON)
-    pid = await pid_of(received)
-    closing = asyncio.create_task(transport.close())
-    await asyncio.sleep(0)
-    closing.cancel()  # so that the first step takes no time
-    await asyncio.wait([closing])
-    assert not is_alive(pid)
-    assert note.read_text() == "asked"
-
-
 async def test_close_kills_server_ignoring_sigterm() -> None:
     transport, received = await opened(STUBBORN + TELL_PID + LIVE_ON, grace=0.1)
     pid = await pid_of(received)
@@ -107,29 +87,6 @@ signal.signal(signal.SIGTERM, note)
     await transport.close()
     assert note.read_text() == "asked"
     await until(lambda: not is_alive(pid))
-
-
-async def test_close_lets_server_read_last_message(tmp_path: Path) -> None:
-    note = tmp_path / "note"
-    code = f"import sys, time\ntime.sleep(0.2)\nopen({str(note)!r}, 'w').write(str(len(sys.stdin.read())))"
-    transport, _ = await opened(code)
-    await send(transport, 1, text="x" * 3_000_000)
-    await transport.close()
-    assert int(note.read_text()) > 3_000_000
-
-
-def test_event_loop_end_ends_server(tmp_path: Path) -> None:
-    note = tmp_path / "note"
-
-    async def forget_to_close() -> int:
-        _, received = await opened(f"{TELL_PID}{ECHO}\nopen({str(note)!r}, 'w').write('in order')")
-        return await pid_of(received)
-
-    before = descriptors()
-    pid = asyncio.run(forget_to_close())
-    assert not is_alive(pid)
-    assert note.read_text() == "in order"
-    assert descriptors() <= before
 
 
 CLIENT = """

@@ -9,8 +9,7 @@ from typing import Literal
 
 import pytest
 
-from mcpkit import Client, ProtocolError, Server
-from tests.helpers.serving import in_thread
+from mcpkit import Client, Server
 
 pytestmark = pytest.mark.anyio
 
@@ -54,15 +53,6 @@ async def where(client: Client) -> object:
 async def test_target_script(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     assert await where(Client("server.py", env={"CITY": "Oslo"})) == [str(folder), "Oslo"]
-
-
-@pytest.mark.slow
-async def test_target_package(folder: Path) -> None:
-    (package := folder / "weather").mkdir()
-    (package / "__init__.py").touch()
-    (package / "tools.py").write_text(WHERE_SCRIPT.replace("server.run()", ""))
-    (package / "__main__.py").write_text("from .tools import server\n\nserver.run()\n")
-    assert await where(Client(package, cwd="/")) == ["/", ""]
 
 
 @pytest.mark.slow
@@ -133,22 +123,3 @@ def crash() -> None:
 
 server.run()
 """
-
-
-@pytest.mark.slow
-async def test_configuration_of_process_and_url_with_tool_filters(tmp_path: Path) -> None:
-    (tmp_path / "server.py").write_text(SCRIPT)
-    with in_thread(weather().asgi()) as url:
-        servers = {
-            "process": {"command": sys.executable, "args": ["server.py"], "excludeTools": ["crash", "say"]},
-            "remote": {"url": f"{url}/mcp", "includeTools": ["forecast"]},
-        }
-        (path := tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-        async with Client(path) as client:
-            assert [tool["name"] for tool in await client.list_tools()] == ["process_add", "remote_forecast"]
-            assert (await client.call("process_add", {"a": 1, "b": 2})).structured == 3
-            assert (await client.call("remote_forecast", {"city": "Oslo"})).text == "sunny in Oslo"
-            with pytest.raises(ProtocolError, match="leaves out the tool crash of the server process"):
-                await client.call("process_crash")
-            with pytest.raises(ProtocolError, match="leaves out the tool delete_all of the server remote"):
-                await client.call("remote_delete_all")

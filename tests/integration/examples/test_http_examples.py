@@ -171,33 +171,6 @@ def _pids(lab: LabProcess) -> list[str]:
     return Path(f"/proc/{lab.process.pid}/task/{lab.process.pid}/children").read_text().split()
 
 
-async def test_lab_publishes_changes_to_other_replicas(lab: LabProcess) -> None:
-    first, second = lab.urls
-    async with (
-        Client(first) as one,
-        Client(second) as other,
-        other.watch(tools=True, resources=["lab://bench"]) as changes,
-    ):
-        assert (await one.call("toggle_tool")).text == "extra is there now"
-        assert (await anext(changes)).kind == "tools"
-        assert (await other.call("extra")).text == "here"
-        assert (await one.call("toggle_tool")).text == "extra is gone"
-        assert (await anext(changes)).kind == "tools"
-        assert "extra" not in [tool["name"] for tool in await other.list_tools()]
-        await one.call("touch_resource", {"uri": "lab://bench"})
-        assert (await anext(changes)).uri == "lab://bench"
-        assert (await one.call("count", {"n": 2})).text == "counted to 2"  # by whoever knows no tasks
-
-
-def test_lab_readme_names_every_file_and_tool() -> None:
-    readme = (LAB / "README.md").read_text("utf-8")
-    names = [file.name for file in LAB.iterdir() if file.is_file() and file.name != "README.md"]
-    assert [name for name in names if f"`{name}`" not in readme] == []
-    tools = re.findall(r"@server\.tool.*\n(?:async )?def (\w+)", (LAB / "server.py").read_text("utf-8"))
-    assert len(tools) == 5
-    assert [tool for tool in tools if f"`{tool}(" not in readme] == []
-
-
 def test_lab_compose_file_starts_the_same_processes(tmp_path: Path) -> None:
     yaml = pytest.importorskip("yaml")
     services = yaml.safe_load((LAB / "compose.yaml").read_text("utf-8"))["services"]

@@ -116,24 +116,6 @@ def test_extension_without_the_capability_returns_the_plain_result(shop: Example
     assert (refused["code"], refused["data"]) == (-32021, {"requiredCapabilities": CAPABILITIES})
 
 
-def test_extension_in_2025_11_25_returns_the_plain_result(shop: ExampleProcess) -> None:
-    opening = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": CAPABILITIES,
-        "clientInfo": {"name": "test", "version": "1"},
-    }
-    opened = shop.ask({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening})
-    assert "extensions" not in opened["result"]["capabilities"]
-    shop.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-    call = buy()
-    del call["params"]["_meta"]
-    assert shop.ask(call)["result"]["structuredContent"]["total"] == 80
-    call = {"jsonrpc": "2.0", "id": 2, "method": "receipts/get", "params": {"id": "a"}}
-    assert shop.ask(call)["error"]["code"] == -32601
-    read = {"jsonrpc": "2.0", "id": 3, "method": "resources/read", "params": {"uri": "receipts://terms"}}
-    assert "100 receipts" in shop.ask(read)["result"]["contents"][0]["text"]
-
-
 def test_extension_readme_shows_the_messages(shop: ExampleProcess) -> None:
     asked, answered = (
         json.loads(block.split("```")[0])

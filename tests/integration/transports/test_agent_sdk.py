@@ -6,10 +6,8 @@ import asyncio
 import re
 import subprocess
 import sys
-import weakref
 from pathlib import Path
 
-import anyio
 import pytest
 
 from mcpkit import Server
@@ -43,16 +41,6 @@ except ImportError as error:
     assert finished.stdout.count("install the SDK of the agent, which brings it, or mcp>=1.23") == 1
 
 
-def test_instance_is_hashable_and_weakly_referable() -> None:
-    instance = Server("kept").as_sdk_server()
-    assert instance in weakref.WeakSet([instance])
-
-
-def test_principal_of_wrong_type_raises() -> None:
-    with pytest.raises(TypeError, match="principal must be a Principal"):
-        Server("known").as_sdk_server(principal="ada")  # type: ignore[arg-type]
-
-
 async def test_official_client_uses_the_instance() -> None:
     from mcp import ClientSession
     from mcp.shared.memory import create_client_server_memory_streams
@@ -82,29 +70,6 @@ def session_messages() -> SessionMessages:
     messages = SessionMessages()
     messages.dump(SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")))
     return messages
-
-
-async def test_cancelled_request_after_its_response_is_not_unanswered() -> None:
-    unanswered: list[int] = []
-    messages = session_messages()
-
-    async def record() -> None:
-        unanswered.append(1)
-
-    from mcp.shared.message import ServerMessageMetadata, SessionMessage
-
-    for id_ in (1, 2):
-        asked = messages.make({"jsonrpc": "2.0", "id": id_, "method": "ping"})
-        metadata = ServerMessageMetadata(on_request_unanswered=record)
-        messages.dump(SessionMessage(asked.message, metadata=metadata))  # type: ignore[arg-type]
-    messages.make({"jsonrpc": "2.0", "id": 1, "result": {}})
-    to_server, read = anyio.create_memory_object_stream[SessionMessage](9)
-    for id_ in (1, 2, 2, 3):
-        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id_}}
-        to_server.send_nowait(messages.make(cancelled))  # type: ignore[arg-type]
-    to_server.close()
-    assert len([each async for each in messages.arriving(read)]) == 4
-    assert unanswered == [1]
 
 
 def test_messages_are_converted_without_loss() -> None:

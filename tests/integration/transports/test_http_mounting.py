@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -31,8 +30,8 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from mcpkit import Context, Server
-from tests.helpers.pipe import settle, stateless_meta
-from tests.helpers.raw_client import Client, call_params, initialize, request, text_of
+from tests.helpers.pipe import stateless_meta
+from tests.helpers.raw_client import call_params, initialize, request, text_of
 from tests.helpers.serving import Served, from_text, in_thread
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
@@ -191,28 +190,6 @@ def test_mounted_app_serves_routes_and_readiness(mounted_app, http):
         assert http.get(f"{url}{PREFIX}/nothing").status_code == 404
 
 
-def test_mounted_app_serves_allowed_origin(mounted_app, http):
-    pending = {
-        "Origin": "https://app.example",
-        "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "authorization,content-type,mcp-method,mcp-param-region",
-        "Access-Control-Request-Private-Network": "true",
-    }
-    with in_thread(mounted_app) as url:
-        preflight = http.options(f"{url}{PREFIX}/mcp", headers=pending)
-        assert preflight.status_code == 200
-        assert preflight.headers["access-control-allow-origin"] == "https://app.example"
-        assert preflight.headers["access-control-allow-headers"] == pending["Access-Control-Request-Headers"]
-        assert preflight.headers["access-control-allow-private-network"] == "true"
-        answer = http.post(
-            f"{url}{PREFIX}/mcp", json=STATELESS_CALL, headers=STATELESS | {"Origin": "https://app.example"}
-        )
-        assert (answer.status_code, text_of(answer.json())) == (200, "weather")
-        assert answer.headers["access-control-allow-origin"] == "https://app.example"
-        assert "mcp-session-id" in answer.headers["access-control-expose-headers"].lower()
-        assert "Origin" in answer.headers["vary"]
-
-
 def test_mounted_app_refuses_other_hosts_and_origins(mounted_app, http):
     with in_thread(mounted_app) as url:
         for path in ("/mcp", "/sse", "/messages", "/about"):
@@ -282,29 +259,6 @@ def test_lifespan_of_mounted_app_starts_with_first_request(recording):
         assert [call_word(http, f"{url}/x/mcp") for _ in range(3)] == ["here"] * 3
         assert recording.seen == ["entered"]
     assert recording.seen == ["entered", "left"]
-
-
-def test_lifespan_is_entered_once_by_concurrent_requests(recording):
-    async def calls() -> list[int]:
-        async with httpx2.AsyncClient(timeout=30) as http:
-            posts = (http.post(f"{url}/x/mcp", json=WORD_CALL, headers=HEADERS) for _ in range(20))
-            return [answer.status_code for answer in await asyncio.gather(*posts)]
-
-    with in_thread(mount_below(recording.server.asgi())) as url:
-        assert asyncio.run(calls()) == [200] * 20
-        assert recording.seen == ["entered"]
-    assert recording.seen == ["entered", "left"]
-
-
-def test_lifespan_per_event_loop(recording):
-    app = recording.server.asgi()
-    with in_thread(app) as first, httpx2.Client() as http:
-        with in_thread(mount_below(app)) as second:
-            assert [call_word(http, f"{first}/mcp"), call_word(http, f"{second}/x/mcp")] == ["here", "here"]
-            assert recording.seen == ["entered", "entered"]
-        assert recording.seen == ["entered", "entered", "left"]
-        assert call_word(http, f"{first}/mcp") == "here"
-    assert recording.seen == ["entered", "entered", "left", "left"]
 
 
 def test_lifespan_may_be_passed_by_parent(recording):
@@ -429,34 +383,3 @@ def test_signal_ends_streams_and_leaves_lifespan(parent, number):
     assert '"id":2' in rest[0]
     texts = [line for line in server.notes.splitlines() if not line.startswith("INFO:")]
     assert texts == ["entered", "left"]
-
-
-@pytest.mark.anyio
-async def test_disconnect_during_startup_is_not_served(schema_dir: Path) -> None:
-    gate, served = asyncio.Event(), []
-
-    @asynccontextmanager
-    async def lifespan(server: Server) -> AsyncIterator[None]:
-        await gate.wait()
-        yield
-
-    server = Server("slow", lifespan=lifespan)
-
-    @server.tool
-    async def serve(who: int) -> None:
-        served.append(who)
-
-    app = server.asgi(grace=0)
-    client = Client(app, schema_dir)
-    before = asyncio.all_tasks()
-    calls = [client.call("serve", {"who": number}) for number in range(6)]
-    await settle()
-    for call_word in calls[::2]:
-        call_word.disconnect()
-    await settle()
-    gate.set()
-    assert [(await call_word.whole()).status for call_word in calls] == [None, 200] * 3
-    assert sorted(served) == [1, 3, 5]
-    (service,) = app.door()._services.values()
-    await service.aclose()
-    assert asyncio.all_tasks() == before

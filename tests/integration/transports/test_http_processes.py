@@ -18,7 +18,7 @@ from mcp import Client as OfficialClient
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.helpers.fake_idp import KeyIssuer, serve_keys
-from tests.helpers.raw_client import call_params, initialize, request, standard_headers
+from tests.helpers.raw_client import call_params, request, standard_headers
 from tests.helpers.servers.full import SECRET
 from tests.helpers.serving import PATIENCE, Served, from_file
 from tests.helpers.signed_tokens import Signer
@@ -67,23 +67,7 @@ def test_uvicorn_workers_warn_once_without_shared_store(unshared_folder: Path) -
     assert "Server(shared=Sqlite(" in notes
 
 
-def test_workers_with_shared_store_do_not_warn(unshared_folder: Path) -> None:
-    assert WARNING not in notes_of(unshared_folder, "app", SHARED="1")
-
-
 ACCEPT = {"Accept": "application/json, text/event-stream"}
-
-
-def post_message(url: str, message: dict[str, Any], session: str | None = None) -> httpx2.Response:
-    headers = ACCEPT | ({"Mcp-Session-Id": session} if session is not None else {})
-    return httpx2.post(url, json=message, headers=headers, timeout=PATIENCE)
-
-
-def call_who(url: str, session: str) -> tuple[str, str]:
-    answer = post_message(url, request("tools/call", {"name": "who"}), session)
-    assert answer.status_code == 200, answer.text
-    pid, _, name = answer.json()["result"]["content"][0]["text"].partition(" ")
-    return pid, name
 
 
 def free_port() -> int:
@@ -117,19 +101,6 @@ async def test_official_client_call_succeeds_after_process_restart() -> None:
                 name = before.content[0].text.partition(" ")[2]
                 assert before.content[0].text == f"{first.process.pid} {name}"
                 assert after.content[0].text == f"{second.process.pid} {name}"
-
-
-def test_replacement_worker_serves_sessions() -> None:
-    with Served(from_file("tests.helpers.servers.slow:app", "--workers", "2")) as server:
-        server.wait_for("Application startup complete", times=2)
-        url = f"{server.origin}/mcp"
-        session = post_message(url, initialize()).headers["mcp-session-id"]
-        dead, _ = call_who(url, session)
-        server.kill_child(int(dead))
-        server.wait_for("Application startup complete", times=3)
-        pid, name = call_who(url, session)
-        assert pid != dead
-        assert name == "test"
 
 
 WORKERS = 2

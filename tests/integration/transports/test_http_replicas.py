@@ -164,17 +164,6 @@ def test_replica_accepts_response_to_question_of_other(setup: Setup) -> None:
         assert stream.message()["result"]["content"][0]["text"] == "red one"
 
 
-def test_replica_applies_log_level_set_at_other(setup: Setup) -> None:
-    _, here, there, session = setup
-    assert here.ask(session, "logging/setLevel", level="error") == {}
-
-    def messages() -> list[str]:
-        with there.stream(call("log_levels"), session) as stream:
-            return [each["params"]["data"] for each in stream.rest() if "method" in each]
-
-    eventually(lambda: messages() == ["loud"])
-
-
 def test_replica_streams_update_published_at_other(setup: Setup) -> None:
     _, here, there, session = setup
     here.ask(session, "resources/subscribe", uri="thing://a")
@@ -214,15 +203,6 @@ def test_replica_cancels_call_of_other(setup: Setup) -> None:
         assert there.post(note, session).status_code == 202
         assert gate.cancelled.acquire(timeout=PATIENCE)
         assert stream.rest() == []
-
-
-def test_replica_ends_session_deleted_at_other(setup: Setup) -> None:
-    _, here, there, session = setup
-    with here.listen(session) as stream:
-        stream.event()
-        assert there.http.delete("/mcp", headers={"mcp-session-id": session}).status_code == 204
-        assert stream.rest() == []
-    eventually(lambda: here.post(request("ping"), session).status_code == 404)
 
 
 def test_replica_uses_single_use_state_of_other_once(setup: Setup) -> None:

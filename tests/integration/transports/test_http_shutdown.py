@@ -299,19 +299,6 @@ async def test_signal_reaches_previous_handler_once(signals):
     assert signals == [signal.SIGTERM]
 
 
-@pytest.mark.long
-@pytest.mark.anyio
-async def test_default_interrupt_handler_is_kept():
-    before = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        async with connect(Server("notebook")) as http:
-            await http.post("/mcp", json=INITIALIZE, headers=ACCEPT)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 SOCKET_TIMEOUT = 15.0
 
 
@@ -440,9 +427,6 @@ def start_uvicorn(app: Any, **options: Any) -> tuple[uvicorn.Server, threading.T
     return server, thread, listening.getsockname()
 
 
-MOMENTS = ("half a body", "wait", "block", "report", "get", "sse", "listen", "unread", "handshake wait")
-
-
 class Titled(BaseHTTPMiddleware):
     async def dispatch(
         self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
@@ -450,23 +434,6 @@ class Titled(BaseHTTPMiddleware):
         response = await call_next(request)
         response.headers["X-Frame-Options"] = "DENY"
         return response
-
-
-class Strict:
-    def __init__(self, app: Any) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        status = None
-
-        async def note(json_message: Any) -> None:
-            nonlocal status
-            status = json_message.get("status", status)
-            await send(json_message)
-
-        await self.app(scope, receive, note)
-        if scope["type"] == "http":
-            assert status is not None, "the app has sent no response"
 
 
 def fastapi(app: Any) -> Any:
@@ -480,37 +447,6 @@ def below(*middleware: Any) -> Callable[[Any], Any]:
     return lambda app: Starlette(
         routes=[Mount("/", app)], middleware=[Middleware(each) for each in middleware]
     )
-
-
-STACKS = {
-    "strict in base": below(Titled, Strict),
-    "fastapi": fastapi,
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("stack", "parser"), [("strict in base", "httptools"), ("fastapi", "h11")])
-def test_disconnect_at_any_time_logs_no_error(
-    stack: str, parser: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    begun, released = threading.Event(), threading.Event()
-    server, thread, address = start_uvicorn(
-        STACKS[stack](make_waiting_server(begun, released).asgi()), http=parser
-    )
-    for moment in MOMENTS:
-        begun.clear()
-        with connect_with(address, moment):
-            if moment.endswith(("wait", "block")):
-                assert begun.wait(SOCKET_TIMEOUT)
-        deadline = time.monotonic() + SOCKET_TIMEOUT
-        while server.server_state.tasks:
-            assert time.monotonic() < deadline, f"{moment}: the request is still served"
-            time.sleep(0.005)
-        errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-        assert errors == [], moment
-    released.set()
-    server.should_exit = True
-    thread.join(SOCKET_TIMEOUT)
 
 
 STOP_GRACE = 1.0

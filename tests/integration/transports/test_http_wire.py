@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mcpkit import Context, FromHeader, Principal, Server
@@ -129,23 +128,6 @@ def test_repeated_header_is_refused_when_read(parser: str, tool: str, era: str) 
             assert text_of(trailed[1]) == "acme"
 
 
-@pytest.mark.parametrize("parser", PARSERS[:1])
-def test_repeated_list_header_is_joined(parser: str) -> None:
-    with in_thread(make_header_server().asgi(), http=parser, proxy_headers=False) as url:
-        message, headers = call_message("lists")
-        several = [("Accept", "application/json"), ("Accept", "text/event-stream"), ("Cookie", "a=1")]
-        several += [("X-Forwarded-For", "10.0.0.1"), ("X-Forwarded-For", "10.0.0.2"), ("Cookie", "b=2")]
-        several += [("X-Tenant", "acme"), ("X-Tenant", "evil")]
-        status, answer = post(url, message, headers + several)
-    assert status == 200
-    assert answer["result"]["structuredContent"] == [
-        "application/json, text/event-stream",
-        "10.0.0.1, 10.0.0.2",
-        "a=1; b=2",
-        "x-tenant",
-    ]
-
-
 @pytest.mark.parametrize("parser", PARSERS)
 def test_repeated_protocol_header_is_refused(parser: str) -> None:
     cases = [
@@ -205,69 +187,6 @@ def addresses() -> Iterator[dict[str, tuple[str, int]]]:
         }
 
 
-@st.composite
-def upgrade_requests(draw: st.DrawFn) -> tuple[list[bytes], list[bytes], int]:
-    offered, plain = [], []
-    for number in range(draw(st.integers(1, 3))):
-        text = draw(st.text("aé\n", max_size=200)) + str(number)
-        if draw(st.booleans()):
-            params = {"name": "echo", "arguments": {"text": text}, "_meta": META_FIELDS}
-            body, headers = (
-                json_message("tools/call", params),
-                LATEST | {"Mcp-Method": "tools/call", "Mcp-Name": "echo"},
-            )
-        else:
-            body, headers = json_message("ping", {"text": text}), {}
-        framing = {"Content-Length": str(len(body))}
-        if draw(st.booleans()):
-            framing = {"Transfer-Encoding": "chunked"}
-            body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-        protocol = draw(st.sampled_from(["h2c", "H2C", "websocket", "TLS/1.0, HTTP/1.1", "foo"]))
-        options = draw(st.permutations(["Upgrade", "HTTP2-Settings", "keep-alive"]))
-        offer = {"Connection": ", ".join(options), "Upgrade": protocol, "HTTP2-Settings": "AAEAAEAAAAIAAAAB"}
-        plain_lines = headers | framing
-        lines = list((plain_lines | (offer if draw(st.integers(0, 3)) else {})).items())
-        offered.append(raw_request(draw(st.permutations(lines)), body))
-        plain.append(raw_request(list(plain_lines.items()), body))
-    return offered, plain, draw(st.sampled_from([1, 7, 50, 400, 100_000]))
-
-
-def raw_request(lines: list[tuple[str, str]], body: bytes) -> bytes:
-    fixed = [("Host", "localhost"), ("Content-Type", "application/json"), ("Accept", "application/json")]
-    head = "".join(f"{name}: {value}\r\n" for name, value in [*fixed, *lines])
-    return f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body
-
-
-def exchange_raw(address: tuple[str, int], sent: list[bytes], size: int) -> list[tuple[str, bytes]]:
-    answers = []
-    data = b"".join(sent)
-    with (
-        socket.create_connection(address, SOCKET_TIMEOUT) as connection,
-        connection.makefile("rb") as incoming,
-    ):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for start_uvicorn in range(0, len(data), max(size, len(data) // 40)):
-            connection.sendall(data[start_uvicorn : start_uvicorn + max(size, len(data) // 40)])
-        for _ in sent:
-            status, length = incoming.readline().decode().strip(), 0
-            while (line := incoming.readline().strip()) != b"":
-                if line.lower().startswith(b"content-length:"):
-                    length = int(line.split(b":")[1])
-            answers.append((status, incoming.read(length)))
-    return answers
-
-
-@pytest.mark.long
-@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(upgrade_requests())
-def test_upgrade_offer_does_not_change_response(
-    addresses: dict[str, tuple[str, int]], drawn: tuple[list[bytes], list[bytes], int]
-) -> None:
-    offered, plain, size = drawn
-    expected = [exchange_raw(addresses["h11"], [each], 100_000)[0] for each in plain]
-    assert exchange_raw(addresses["httptools"], offered, size) == expected
-
-
 SOCKET_TIMEOUT = 15.0
 
 
@@ -289,9 +208,6 @@ SIZES = st.one_of(
 
 
 TOKEN = {"progressToken": "p"}
-
-
-FAR = exchange.MOST_QUEUED + 5_000_000
 
 
 def make_text_server() -> Server:
@@ -344,12 +260,6 @@ def call_stateless(http: httpx2.Client) -> Callable[[int, int], list[Any]]:
     return lambda size, reports: post_and_read(http, give_message(size, reports, **META_FIELDS), headers)
 
 
-def call_in_session(http: httpx2.Client) -> Callable[[int, int], list[Any]]:
-    opening = http.post("/mcp", json=initialize())
-    headers = {"mcp-session-id": opening.headers["mcp-session-id"]}
-    return lambda size, reports: post_and_read(http, give_message(size, reports), headers)
-
-
 def call_over_sse(http: httpx2.Client) -> Callable[[int, int], list[Any]]:
     def call(size: int, reports: int) -> list[Any]:
         with http.stream("GET", "/sse") as stream:
@@ -365,34 +275,6 @@ def call_over_sse(http: httpx2.Client) -> Callable[[int, int], list[Any]]:
             return actual
 
     return call
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("parser", "way"), [("h11", call_stateless), ("httptools", call_in_session), ("httptools", call_over_sse)]
-)
-def test_result_of_any_size_arrives(
-    parser: str, way: Callable[[httpx2.Client], Callable[[int, int], list[Any]]]
-) -> None:
-    with (
-        in_thread(make_text_server().asgi(), http=parser) as url,
-        httpx2.Client(base_url=url, timeout=30) as http,
-    ):
-        call = way(http)
-
-        @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(SIZES, st.sampled_from([0, 1, 3]))
-        @example(exchange.MOST_QUEUED, 1)
-        @example(FAR, 0)
-        @example(FAR, 1)
-        def arrives(size: int, reports: int) -> None:
-            *actual, last = call(size, reports)
-            assert [each["method"] for each in actual] == ["notifications/progress"] * reports
-            assert last["id"] == 7
-            (block,) = last["result"]["content"]
-            assert len(block["text"]) == size
-
-        arrives()
 
 
 @pytest.mark.long

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import select
@@ -11,13 +10,10 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from mcpkit import Client, Server
-from mcpkit.transports.stdio import run_stdio
 from tests.helpers.process_client import PATIENCE, Host, call, environment, line, without
 from tests.helpers.raw_client import text_of
 
@@ -97,20 +93,6 @@ def test_pipes_can_be_non_blocking() -> None:
             assert host.wait() == 0
 
 
-def test_standard_error_can_lose_its_reader() -> None:
-    with Host() as host:
-        host.ask(call(1, "add", a=1, b=2))
-        host.process.stderr.close()
-        deadline = time.monotonic() + PATIENCE
-        while os.readlink(f"/proc/{host.process.pid}/fd/2") != "/dev/null":
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        assert text_of(host.ask(call(2, "print_everywhere"))) == "done"
-        host.close_input()
-        assert host.read_output() == b"standard output is back\n"
-        assert host.wait() == 0
-
-
 @pytest.mark.parametrize(("descriptor", "name"), [(0, "input"), (1, "output")])
 def test_closed_standard_input_or_output_raises(descriptor: int, name: str) -> None:
     with Host(prefix=without(descriptor)) as host:
@@ -126,14 +108,6 @@ def test_too_long_message_gets_error_and_is_not_kept() -> None:
         assert "1000000 bytes" in error["error"]["message"]
         assert error["id"] == 1
         assert host.receive()["result"]["structuredContent"] < 100_000
-
-
-@pytest.mark.long
-def test_message_of_64_mib_is_read() -> None:
-    with Host() as host:
-        message = line(call(1, "echo", text="x" * (64 * 1024 * 1024 - 1000)))
-        host.send_bytes(message)
-        assert len(text_of(host.receive())) == 64 * 1024 * 1024 - 1000
 
 
 @pytest.mark.long
@@ -210,14 +184,6 @@ asyncio.run(main())
     assert process.stderr == b"doubling\n"
 
 
-def test_run_in_a_running_loop_raises() -> None:
-    async def main() -> None:
-        run_stdio(Server("inside", version="1"))
-
-    with pytest.raises(RuntimeError, match="await serve_stdio"):
-        asyncio.run(main())
-
-
 def test_malformed_lines_do_not_stop_the_server() -> None:
     with Host() as host:
         for junk in (b"", b"\xff\xfe", b"{", b"[]", b"null", b"\0", b'"', b"[" * 100_000):
@@ -238,17 +204,6 @@ for line in sys.stdin.buffer:
         sys.stdout.buffer.flush()
 """
 """A process between a client and a server that puts a byte order mark before each message of both."""
-
-
-@pytest.mark.anyio
-async def test_messages_after_byte_order_marks_are_read(tmp_path: Path) -> None:
-    (filter_ := tmp_path / "filter.py").write_text(FILTER)
-    (server := tmp_path / "server.py").write_text(
-        "from mcpkit import Server\nserver = Server('marked')\n"
-        "server.tool(lambda: 'hello', name='greet')\nserver.run()\n"
-    )
-    async with Client([sys.executable, str(filter_), str(server)]) as client:
-        assert (await client.call("greet")).text == "hello"
 
 
 LIFESPAN_PROGRAM = """
@@ -297,9 +252,3 @@ def test_lifespan_error_while_entering_ends_the_process(tmp_path: Path) -> None:
     status, notes = run_server(tmp_path, before=late, close_input=False)
     assert status == 1
     assert "OSError: no database" in notes
-
-
-def test_lifespan_error_while_leaving_is_printed(tmp_path: Path) -> None:
-    status, notes = run_server(tmp_path, after='raise OSError("no flush")', close_input=True)
-    assert status == 1
-    assert "OSError: no flush" in notes

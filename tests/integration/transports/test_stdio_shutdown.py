@@ -97,16 +97,6 @@ def test_signal_ends_the_process_after_grace(
         assert f"{number.name}, so the process is ended" in host.read_notes()
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_signal_ends_an_idle_server(number: signal.Signals) -> None:
-    with Host(GRACE=3600) as host:
-        host.ask(call(1, "add", a=1, b=2))
-        host.signal(number)
-        assert host.wait() == 128 + number
-        assert host.read_notes().splitlines()[-1] == "lifespan left"
-        assert host.read_output() == b""
-
-
 def test_second_sigint_ends_the_process_at_once() -> None:
     with Host(GRACE=3600) as host:
         host.send(call(1, "swallow_cancellation"))
@@ -115,21 +105,6 @@ def test_second_sigint_ends_the_process_at_once() -> None:
         host.wait_for_note("cancellation swallowed")
         host.signal(signal.SIGINT)
         assert host.wait() == 128 + signal.SIGINT
-
-
-def test_signal_with_another_wakeup_descriptor_ends_the_server() -> None:
-    with Host(GRACE=3600) as host:
-        host.ask(call(1, "take_wake_up_descriptor"))
-        host.signal(signal.SIGTERM)
-        assert host.wait() == 128 + signal.SIGTERM
-
-
-def test_ignored_signal_stays_ignored() -> None:
-    script = 'trap "" INT; exec "$0" "$@"'
-    with Host(prefix=["sh", "-c", script]) as host:
-        host.ask(call(1, "add", a=1, b=2))
-        host.signal(signal.SIGINT)
-        assert text_of(host.ask(call(2, "add", a=1, b=2))) == "3"
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGTERM])
@@ -173,13 +148,3 @@ server.wait()
             assert has_died(process_descriptor)
         finally:
             os.close(process_descriptor)
-
-
-def test_closed_terminal_is_end_of_input() -> None:
-    ours, theirs = os.openpty()
-    with Host(stdin=theirs) as host:
-        os.close(theirs)
-        os.write(ours, line(call(1, "add", a=1, b=2)))
-        assert text_of(host.receive()) == "3"
-        os.close(ours)
-        assert host.wait() == 0

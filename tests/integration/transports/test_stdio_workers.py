@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -157,18 +156,3 @@ def test_ctrl_c_is_handled_by_the_server(folder: Path) -> None:
         assert host.wait() == 128 + signal.SIGINT
         assert worker.has_ended()
         assert "KeyboardInterrupt" not in host.read_notes()
-
-
-@pytest.mark.parametrize("command", [("-m", "packed"), ("packed.zip",)], ids=" ".join)
-def test_worker_finds_functions_of_package_and_zip(command: tuple[str, ...], folder: Path) -> None:
-    (folder / "packed").mkdir()
-    (folder / "packed" / "__main__.py").write_text(MODULE)
-    with zipfile.ZipFile(folder / "packed.zip", "w") as archive:
-        archive.writestr("__main__.py", MODULE)
-    with ModuleHost(folder, *command) as host:
-        sum_ = structured(host.ask(call(1, "add", a=1, b=2)))
-        assert sum_["total"] == 3
-        assert sum_["process"] != host.process.pid
-        assert text_of(host.ask(call(2, "refuse"))) == "of my own"
-        host.close_input()
-        assert host.wait() == 0

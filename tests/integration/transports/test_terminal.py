@@ -12,9 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit import Server
-from mcpkit.transports.terminal import offer
-
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="it takes a pseudo-terminal"),
     pytest.mark.slow,
@@ -38,25 +35,6 @@ def station(b: str) -> str:
     return b
 
 server.tools.disable("hidden")
-server.run()
-"""
-WITH_A_LIFESPAN = """
-import asyncio
-from contextlib import asynccontextmanager
-from mcpkit import Server
-
-@asynccontextmanager
-async def lifespan(server):
-    await asyncio.sleep(0)
-    server.tool(name="count_orders")(forecast)
-    yield
-
-server = Server("weather station", lifespan=lifespan)
-
-@server.tool
-def forecast() -> str:
-    return "rain"
-
 server.run()
 """
 IN_THE_FOREGROUND = """
@@ -143,28 +121,3 @@ def test_output_without_terminal_input_is_empty(tmp_path: Path, output: str) -> 
         os.close(terminal)
         os.close(screen)
     assert (finished.returncode, finished.stderr) == (0, b"")
-
-
-def test_terminal_shows_lifespan_error(tmp_path: Path) -> None:
-    (tmp_path / "server.py").write_text(
-        WITH_A_LIFESPAN.replace("yield", 'raise OSError("no database")\n    yield')
-    )
-    with run_in_terminal("server.py", folder=tmp_path) as (process, _):
-        assert process.stderr is not None
-        printed = process.stderr.read().decode()
-        assert process.wait(30) == 1
-    assert "weather station 0.0.0, an MCP server" in printed
-    assert printed.endswith("OSError: no database\n")
-    assert "forecast" not in printed
-
-
-def test_offer_shortens_many_names() -> None:
-    server = Server("many")
-    for number in range(30):
-        server.tool(lambda: 1, name=f"a_name_that_is_rather_long_{number}")
-    server.prompt(lambda: "Hello", name="greet")
-    printed = offer(server.engine)
-    assert "30 tools: a_name_that_is_rather_long_0, " in printed
-    assert "a_name_that_is_rather_long_7 and 22 more\n1 prompt: greet\n" in printed
-    assert "a_name_that_is_rather_long_8" not in printed
-    assert max(map(len, printed.splitlines()[:6])) <= 100

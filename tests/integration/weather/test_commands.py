@@ -54,15 +54,6 @@ async def test_weather_server_over_stdio_uses_service_of_environment(
         assert "--sample" in alerts.text
 
 
-@pytest.mark.anyio
-async def test_weather_server_with_sample_makes_no_request(
-    environment: Environment, service: Service
-) -> None:
-    async with Client([*SERVER, "--sample"], env=environment) as client:
-        assert "sample data, NOT the real weather" in (await client.call("get_forecast", DENVER)).text
-    assert service.paths == []
-
-
 def test_weather_server_with_wrong_option_or_url_exits_with_message(environment: Environment) -> None:
     finished = run([*SERVER, "--smaple"], environment)
     assert (finished.returncode, "--sample" in finished.stderr) == (2, True)
@@ -121,21 +112,6 @@ def test_weather_demo_shows_everything_from_sample_data(environment: Environment
     assert service.paths == []
 
 
-def test_weather_demo_live_fails_with_the_service_or_the_server(
-    environment: Environment, service: Service
-) -> None:
-    demo = [sys.executable, str(EXAMPLE / "demo.py"), "--live"]
-    service.answers["/gridpoints/BOU/63,61/forecast"] = Answer(500)
-    finished = run(demo, environment)
-    assert finished.returncode == 1
-    assert "FAILED: get_forecast: The National Weather Service" in finished.stderr
-    assert "--sample" in finished.stderr
-    assert "Traceback" not in finished.stderr
-    finished = run(demo, {**environment, "WEATHER_API_URL": "nonsense"})
-    assert finished.returncode == 1
-    assert "FAILED: initialize: the server ended without an answer" in finished.stderr
-
-
 def test_weather_readme_commands_start_the_server(
     environment: Environment, tmp_path: Any, example: Example
 ) -> None:
@@ -164,40 +140,6 @@ def test_weather_readme_commands_start_the_server(
 
 QUICKSTART = ROOT / "examples" / "quickstart"
 MCP1 = ROOT / ".servers" / "mcp1" / "bin" / "python"
-
-
-async def quickstart_results(command: list[str], environment: Environment) -> list[Any]:
-    """Return what the quick start server lists and answers."""
-    environment = {**environment, "PYTHONPATH": str(ROOT) if command[0] == sys.executable else ""}
-    calls: list[dict[str, Any]] = [
-        {"name": "get_alerts", "arguments": {"state": "FL"}},
-        {"name": "get_alerts", "arguments": {"state": "XX"}},
-        {"name": "get_forecast", "arguments": {"latitude": "39.7392", "longitude": -104.9903}},
-        {"name": "get_forecast", "arguments": {"latitude": 0, "longitude": 0}},
-        {"name": "get_forecast", "arguments": {"latitude": "north"}},
-    ]
-    async with Client(command, env=environment, revision="2025-11-25") as client:
-        described = [client.server_info["name"], client.server_capabilities]
-        listed = await client.request("tools/list", {})
-        return [*described, listed, *[await client.request("tools/call", call) for call in calls]]
-
-
-@pytest.mark.anyio
-async def test_quickstart_has_same_results_on_mcpkit_and_on_mcp_1(environment: Environment) -> None:
-    pytest.importorskip("httpx")
-    server = str(QUICKSTART / "weather.py")
-    expected = await quickstart_results([sys.executable, "-m", "mcpkit.compat", server], environment)
-    changed = [sys.executable, str(QUICKSTART / "weather_on_mcpkit.py")]
-    assert await quickstart_results(changed, environment) == expected
-    texts = [answer["content"][0]["text"] for answer in expected[3:]]
-    assert texts[0].startswith("Event: ")
-    assert texts[1] == "The weather service does not answer."
-    assert "Temperature: " in texts[2]
-    assert texts[3] == "The weather service knows no forecast for this place."
-    error = "Error executing tool get_forecast: 2 validation errors for get_forecastArguments"
-    assert texts[4].startswith(error)
-    if MCP1.exists():
-        assert await quickstart_results([str(MCP1), server], environment) == expected
 
 
 def test_quickstart_on_mcpkit_changes_one_line() -> None:

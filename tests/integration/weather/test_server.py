@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import io
 import json
 
 import pytest
-from PIL import Image
 
 from mcpkit.common.errors import ProtocolError
 from mcpkit.testing import connect
@@ -52,16 +49,6 @@ def test_forecast_has_text_and_structured_content(ask):
     assert result.structured["periods"][1]["temperature"] == 62
 
 
-def test_forecast_reports_progress(ask):
-    seen = []
-    ask("call", "get_forecast", DENVER, progress=lambda *report: seen.append(report))
-    assert seen == [
-        (0, 2, "Looking for the place on the forecast grid"),
-        (1, 2, "Reading the forecast for Denver, CO"),
-        (2, 2, "Done"),
-    ]
-
-
 def test_fault_of_the_service_is_a_tool_error(ask, service):
     for tool, arguments, path in (
         ("get_alerts", {"state": "CO"}, "/alerts/active?area=CO"),
@@ -90,13 +77,6 @@ def test_alerts_have_text_and_structured_content(ask, service):
     assert service.paths == ["/alerts/active?area=CO"]
 
 
-def test_plot_is_an_image_with_a_caption(ask):
-    caption, image = ask("call", "plot_temperatures", DENVER).content
-    assert caption["text"] == "Temperatures in °F for Denver, CO (source: National Weather Service)"
-    assert image["mimeType"] == "image/png"
-    assert Image.open(io.BytesIO(base64.b64decode(image["data"]))).format == "PNG"
-
-
 def test_station_is_a_resource(ask):
     (contents,) = ask("read", "weather://stations/KDEN")
     assert contents["mimeType"] == "application/json"
@@ -109,25 +89,6 @@ def test_station_is_a_resource(ask):
         "elevation": 1655.1,
         "time_zone": "America/Denver",
     }
-
-
-def test_trip_is_a_prompt(ask):
-    (message,) = ask("get_prompt", "plan_trip", {"city": "Denver", "state": "co", "days": "2"})
-    assert message["role"] == "user"
-    assert "Denver, Colorado, for 2 days" in message["content"]["text"]
-    assert "alerts for CO" in message["content"]["text"]
-
-
-def test_completion_matches_codes_and_names(ask):
-    station = "weather://stations/{station_id}"
-    for reference, argument, value, expected in (
-        ("plan_trip", "state", "new", ["NH", "NJ", "NM", "NY"]),
-        ("plan_trip", "state", "c", ["CA", "CO", "CT"]),
-        ("plan_trip", "state", "xx", []),
-        (station, "station_id", "kd", ["KDCA", "KDEN", "KDFW", "KDTW"]),
-        (station, "station_id", "San", ["KSAN", "KSFO"]),
-    ):
-        assert ask("complete", reference, argument, value) == expected
 
 
 def test_sample_data_is_named_in_each_answer(sample, service):

@@ -23,7 +23,6 @@ from mcpkit import (
     MemoryTokens,
     WorkloadIdentity,
 )
-from tests.helpers.table_rows import table_rows
 from tests.helpers.token_site import TokenRequest, TokenSite
 
 pytestmark = pytest.mark.anyio
@@ -66,20 +65,6 @@ async def test_client_credentials_private_key() -> None:
     assert set(request.form["scope"].split()) >= {"a", "b"}
 
 
-async def test_client_credentials_assertion_is_read_for_each_token(tmp_path: Path) -> None:
-    site, file = TokenSite(), tmp_path / "token"
-    file.write_text("first")
-    with site.running() as url:
-        async with Client(
-            url, auth=ClientCredentials("reports", assertion=file, issuer=site.origin)
-        ) as client:
-            await client.call("whoami")
-            file.write_text("second")
-            site.issued.clear()
-            await client.call("whoami")
-    assert [each.form["client_assertion"] for each in site.requests] == ["first", "second"]
-
-
 async def test_client_credentials_other_issuer_gets_nothing() -> None:
     site = TokenSite()
     with site.running() as url:
@@ -106,22 +91,6 @@ async def test_client_credentials_refusal_has_no_secret(
     assert "SECRET" not in repr(auth)
     assert SECRET not in f"{caplog.text} {auth!r} {vars(auth)!r} {raised.value}"
     assert raised.value.status == 401
-
-
-@table_rows(("arguments", "message"), [
-    ({}, "give either secret=, private_key= or assertion="),
-    ({"secret": "a", "private_key": KEY.as_dict(private=True)}, "give either"),
-    ({"secret": "a", "assertion": "b"}, "give either"),
-    ({"secret": "a"}, "issuer= is missing"),
-    ({"assertion": "a"}, "issuer= is missing"),
-    ({"private_key": KEY.as_dict(private=True), "audience": "https://id.example.com/token"}, "issuer= is missing"),
-    ({"secret": "a", "issuer": "https://id.example.com", "algorithm": "ES256"}, "are for private_key="),
-    ({"secret": "a", "issuer": "http://id.example.com"}, "is not encrypted"),
-    ({"private_key": "none"}, "private_key= is a private key"),
-])  # fmt: skip
-def test_client_credentials_invalid_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ClientCredentials("reports", **arguments)
 
 
 async def whoami_of_workload(url: str, auth: WorkloadIdentity, revision: str | None = None) -> str:
@@ -197,20 +166,6 @@ async def test_enterprise_grant_is_exchanged_for_token(revision: str) -> None:
     assert grant.form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
     assert grant.form["assertion"] == "the-grant"
     assert grant.headers["authorization"].startswith("Basic ")
-
-
-@pytest.mark.parametrize(("exchange", "message"), [
-    (lambda _: JSONResponse({"error": "invalid_grant", "error_description": "the-identity has ended"}, 400),
-     "the identity provider .* refuses: 'invalid_grant"),
-    (granting(issued_token_type=TYPES + "access_token"), "HTTP 200, and no grant"),
-    (lambda _: Response("<p>", media_type="text/html"), "no grant"),
-])  # fmt: skip
-async def test_enterprise_grant_malformed_is_error_without_identity(exchange: Any, message: str) -> None:
-    site = TokenSite(exchange=exchange)
-    with site.running() as url, pytest.raises(AuthorizationError, match=message) as raised:
-        await whoami_of_user(url, managed(site))
-    assert [each.path for each in site.requests] == ["/idp/token"]
-    assert "the-identity" not in str(raised.value)
 
 
 class Proven:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from starlette.responses import JSONResponse
 
 from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth
 from mcpkit.auth import DevAuth
-from mcpkit.client.authorization.client_authentication import PublicClient
 from tests.helpers.client_login import User
 from tests.helpers.granting import Clicks, Granting, clicking, notes
 from tests.helpers.serving import in_thread_at
@@ -73,30 +71,6 @@ async def test_registration_is_reused_with_its_redirect_uri(server: Granting) ->
     assert browser.registered == [(), ("http://127.0.0.1:3999/callback",)]
 
 
-async def test_registration_rejected_is_renewed_once(server: Granting) -> None:
-    storage = MemoryTokens()
-    server.may_refresh = False
-    server.answers["token"] = [JSONResponse({"error": "invalid_client"}, 401)]
-    async with Client(server.url, auth=clicking(storage=storage)) as client:
-        await client.call("whoami")
-    assert len(server.of("register")) == 2
-    server.live.clear()
-    server.answers["token"] = [JSONResponse({"error": "invalid_client"}, 401) for _ in range(2)]
-    with pytest.raises(AuthorizationError, match="invalid_client"):
-        await client_that_lists(server, clicking(storage=storage))
-    assert len(server.of("register")) == 3
-
-
-async def test_login_with_registered_client_uses_its_secret(server: Granting) -> None:
-    server.metadata = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
-    auth = clicking(client_id="notebook", client_secret="the secret of it", issuer=server.origin)
-    async with Client(server.url, auth=auth) as client:
-        await client.call("whoami")
-    assert server.of("register") == []
-    assert server.of("authorize")[0]["client_id"] == "notebook"
-    assert server.of("token")[0]["client_secret"] == "the secret of it"
-
-
 async def test_login_with_other_issuer_sends_nothing(server: Granting) -> None:
     auth = clicking(client_id="notebook", client_secret="the secret of it", issuer="https://id.example.com")
     with pytest.raises(AuthorizationError, match=r"and not of 'https://id\.example\.com'"):
@@ -116,34 +90,11 @@ async def test_login_uses_client_metadata_document_where_supported(server: Grant
     assert server.of("authorize")[-1]["client_id"] == server.of("token")[-1]["client_id"] == url
 
 
-async def test_login_without_registration_endpoint_is_error(server: Granting) -> None:
-    server.metadata = {"registration_endpoint": None}
-    with pytest.raises(
-        AuthorizationError, match="register one there by hand, and give what it says"
-    ) as refused:
-        await client_that_lists(server, clicking())
-    assert refused.value.status == 401
-    assert "Bearer" in refused.value.challenge
-
-
 async def test_login_denied_is_error(server: Granting) -> None:
     server.back = lambda back: {"error": "access_denied", "state": back["state"], "iss": back["iss"]}
     with pytest.raises(AuthorizationError, match="refuses: 'access_denied'"):
         await client_that_lists(server, clicking())
     assert server.of("token") == []
-
-
-@pytest.mark.parametrize(("options", "wrong"), [
-    ({"client_id": "a"}, "name it with issuer="),
-    ({"client_secret": "a"}, "needs nothing else"),
-    ({"issuer": "http://id.example.com"}, "not encrypted"),
-    ({"client_metadata_url": "http://localhost/client.json"}, "begins with https://"),
-    ({"client_metadata_url": "https://example.com"}, "has a path"),
-    ({"authentication": PublicClient("another")}, "is that of the client which client_id="),
-])  # fmt: skip
-def test_oauth_invalid_options_are_refused(options: dict[str, Any], wrong: str) -> None:
-    with pytest.raises(ValueError, match=wrong):
-        clicking(**options)
 
 
 async def test_oauth_plain_http_is_refused() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -11,7 +10,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
-from urllib.request import urlopen
 
 import pytest
 
@@ -116,14 +114,6 @@ async def test_redirect_other_requests_are_refused(what: str) -> None:
         assert (await waiting)["code"] == "right"
 
 
-async def test_redirect_second_is_gone() -> None:
-    async with listening() as receiver:
-        await visit(receiver.redirect_uri, code="first", state=STATE)
-        answer = await visit(receiver.redirect_uri, code="second", state=STATE)
-        assert b" 410 " in answer
-        assert (await receiver.redirect())["code"] == "first"
-
-
 @table_rows("uri", [
     "https://127.0.0.1:8080/callback", "http://example.com/callback", "http://127.0.0.2/callback",
     "com.example.app:/callback", "http://127.0.0.1:0/callback", "http://127.0.0.1:99999/callback",
@@ -139,23 +129,6 @@ async def test_redirect_uri_not_loopback_is_refused(uri: str) -> None:
 PAGE = "https://id.example.com/authorize"
 
 
-def coming_back(uri: str) -> str:
-    return f"{uri}?{urlencode({'code': 'c', 'state': STATE})}"
-
-
-async def test_loopback_function_opens_page() -> None:
-    displayed: list[tuple[str, str]] = []
-
-    def browse(url: str) -> None:
-        with urlopen(coming_back(landing.redirect_uri), timeout=30) as answer:
-            displayed.append((url, answer.read().decode()))
-
-    async with Loopback(open_browser=browse).landing() as landing:
-        assert await landing.visit(PAGE, STATE) == {"code": "c", "state": STATE}
-    assert displayed[0][0] == PAGE
-    assert "You can close this page" in displayed[0][1]
-
-
 @pytest.mark.parametrize("page", ["file:///etc/passwd"])
 async def test_loopback_other_url_is_not_opened(page: str) -> None:
     displayed: list[str] = []
@@ -163,28 +136,6 @@ async def test_loopback_other_url_is_not_opened(page: str) -> None:
         with pytest.raises(AuthorizationFailedError, match="no URL that a browser may be given"):
             await landing.visit(page, STATE)
     assert not displayed
-
-
-async def test_loopback_reuses_registered_redirect_uri() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as taken:
-        ports = [free.getsockname()[1], taken.getsockname()[1]]
-        free.close()
-        right = f"http://127.0.0.1:{ports[0]}/done"
-        registered = ["https://app.example.com/done", f"http://127.0.0.1:{ports[1]}/done", right]
-        async with Loopback().landing(registered) as landing:
-            assert landing.redirect_uri == right
-        async with Loopback().landing(registered[:2]) as landing:
-            assert landing.redirect_uri not in registered
-            assert landing.redirect_uri.endswith("/callback")
-        async with Loopback().landing(["http://localhost/done"]) as landing:
-            assert landing.redirect_uri.startswith("http://localhost:")
-        async with Loopback(port=ports[0], path="/own").landing(registered) as landing:
-            assert landing.redirect_uri == f"http://127.0.0.1:{ports[0]}/own"
-        with pytest.raises(
-            AuthorizationFailedError, match=f"cannot wait for the end of a login at .*:{ports[1]}/"
-        ):
-            async with Loopback(port=ports[1]).landing():
-                pass
 
 
 RESOURCE = "https://mcp.example.com/mcp"

@@ -61,21 +61,6 @@ async def test_resource_metadata_unusable_is_refused(
     assert server.asked == []
 
 
-@pytest.mark.parametrize(("issuer", "wrong"), [
-    ("http://192.0.2.1", "the issuer is not encrypted"),
-    ("javascript:alert(1)", "the issuer is no URL of https"),
-    ("https://user:hunter2@id.example.com", "has a user or a password"),
-    ("https://id.example.com?tenant=1", "has a query"),
-    (f"https://{'a' * 64}.example", "the issuer is no URL of https"),
-])  # fmt: skip
-async def test_issuer_url_invalid_is_refused(server: Granting, issuer: str, wrong: str) -> None:
-    document = {"resource": server.url, "authorization_servers": [issuer]}
-    server.answers[RESOURCE] = [JSONResponse(document)]
-    output = await refused(server)
-    assert wrong in output
-    assert "hunter2" not in output
-
-
 @pytest.mark.parametrize(("named", "wrong"), [
     (f"{ELSEWHERE}/metadata", "is said to be at another origin"),
     ("http://192.0.2.1/metadata", "not encrypted"),
@@ -131,18 +116,6 @@ async def test_authorization_response_of_other_issuer_is_refused(
     server.back = back
     assert wrong in await refused(server)
     assert server.of("token") == []
-
-
-async def test_authorization_error_of_other_issuer_is_not_shown(server: Granting) -> None:
-    server.back = lambda reported: {
-        "error": "call_this_number",
-        "error_description": "0900 123456",
-        "state": reported["state"],
-        "iss": ELSEWHERE,
-    }
-    output = await refused(server)
-    assert "0900" not in output
-    assert "call_this_number" not in output
 
 
 @pytest.mark.parametrize("state", [None, "another"])

@@ -118,17 +118,6 @@ async def test_session_stream_resumes_with_last_event_id() -> None:
     assert 0.058 <= began_again - ended_again < http_stream.RETRY
 
 
-async def test_session_stream_without_ids_reports_missed() -> None:
-    listening = Listening(tells(retry=0), tells(), stays)
-    async with scripted(greeting(call_done, stream=listening)) as server:
-        transport, client = over(server.url)
-        missed: list[None] = []
-        transport.missed.add(lambda: missed.append(None))
-        async with client:
-            await until(lambda: len(missed) == 2)
-    assert [asked.headers.get("last-event-id") for asked in listening.asked] == [None, None, None]
-
-
 @pytest.mark.parametrize("status", [404, 405])
 async def test_session_stream_unsupported_is_requested_once(status: int) -> None:
     listening = Listening(answers(status))
@@ -137,22 +126,6 @@ async def test_session_stream_unsupported_is_requested_once(status: int) -> None
         assert (await client.call("bake")).text == "done"
         assert client._link.is_open
     assert len(listening.asked) == 1
-
-
-@pytest.mark.parametrize("status", [400, 409])
-async def test_session_stream_not_resumable_begins_anew(status: int) -> None:
-    listening = Listening(tells(id_="a", retry=1), answers(status), stays)
-    async with scripted(greeting(call_done, stream=listening)) as server:
-        transport, client = over(server.url)
-        missed: list[None] = []
-        transport.missed.add(lambda: missed.append(None))
-        async with client:
-            await until(lambda: len(listening.asked) == 3)
-            assert (await client.call("bake")).text == "done"
-    is_passing = status == 409
-    reported = [asked.headers.get("last-event-id") for asked in listening.asked]
-    assert reported == [None, "a", "a" if is_passing else None]
-    assert len(missed) == (0 if is_passing else 1)
 
 
 async def test_session_stream_404_means_session_gone() -> None:
@@ -170,28 +143,6 @@ async def test_session_stream_404_means_session_gone() -> None:
             assert not client._link.is_open
         assert not server.of("DELETE")
         await until(lambda: not server.open)
-
-
-async def test_session_reopened_uses_new_id() -> None:
-    ids = iter(["first", "second"])
-
-    async def script(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "initialize":
-            await greeting(call_done, session=next(ids))(asked, reply)
-        elif asked.rpc == "tools/call" and asked.headers["mcp-session-id"] == "first":
-            await reply.send(404)
-        else:
-            await greeting(call_done, stream=stays)(asked, reply)
-
-    async with scripted(script) as server:
-        async with Client(HttpTransport(server.url), revision=REVISION) as client:
-            await until(lambda: len(server.of("GET")) == 1)
-            assert (await client.call("bake")).text == "done"
-            await until(lambda: len(server.of("GET")) == 2)
-        await until(lambda: not server.open)
-    reported = [asked.headers.get("mcp-session-id") for asked in server.of("POST", "initialize")]
-    assert reported == [None, None]
-    assert [asked.headers["mcp-session-id"] for asked in server.of("GET")] == ["first", "second"]
 
 
 def connection(server: HttpTransport, revision: str = REVISION) -> Client:
@@ -291,19 +242,6 @@ async def test_response_resumes_on_next_connection(first: Any, revision: str) ->
     assert joined.headers["accept"] == "text/event-stream"
 
 
-@pytest.mark.parametrize("retry", [150])
-async def test_response_resume_waits_for_retry(retry: int) -> None:
-    async def first(stream: Stream, reply: Reply) -> None:
-        await reply.begin_stream()
-        await reply.event(id_="a", retry=retry)
-        await reply.end_stream()
-
-    stream = Stream(first, sends_answer)
-    await stream.call()
-    waited = stream.times[1] - stream.times[0]
-    assert retry / 1000 - 0.002 <= waited < http_stream.RETRY  # which would be waited if nothing were said
-
-
 @pytest.mark.parametrize(("revision", "ends"), [("2025-11-25", True), ("2026-07-28", False)])
 async def test_response_without_ids_is_lost(revision: str, ends: bool) -> None:
     async def first(stream: Stream, reply: Reply) -> None:
@@ -318,30 +256,9 @@ async def test_response_without_ids_is_lost(revision: str, ends: bool) -> None:
     assert stream.joined == []
 
 
-async def test_response_stateless_is_not_resumed() -> None:
-    stream = Stream(polls)
-    await stream.failure("2026-07-28")
-    assert stream.joined == []
-
-
 async def test_response_resume_404_means_session_gone() -> None:
     error = await Stream(polls, refuses(404)).failure()
     assert error.session_is_gone
-
-
-@pytest.mark.parametrize("status", [405, 302])
-async def test_response_resume_refused_is_lost(status: int) -> None:
-    error = await Stream(polls, refuses(status)).failure()
-    assert not error.session_is_gone
-    assert "the answer is lost" in str(error)
-    assert str(status) in str(error)
-
-
-@pytest.mark.parametrize("status", [429, 503])
-async def test_response_resume_is_retried(status: int) -> None:
-    stream = Stream(polls, refuses(status), refuses(status), sends_answer)
-    assert (await stream.call()).text == "done"
-    assert [joined.headers["last-event-id"] for joined in stream.joined] == ["place-1"] * 3
 
 
 @pytest.mark.parametrize("step", [refuses(503)])

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
-import sys
 from collections.abc import Iterator
 from typing import Any
 
-import httpx2
 import pytest
 
 from mcpkit import Client, Context, Server
 from mcpkit.client.link.errors import TransportError
 from mcpkit.client.transports.http.streamable_http import HttpTransport
-from mcpkit.protocol.revisions import LATEST
 from tests.helpers.serving import in_thread
 from tests.helpers.waiting import until
 
@@ -95,14 +91,6 @@ async def test_http_calls_are_answered(url: str, revision: str) -> None:
 
 
 @EVERY
-async def test_http_progress_precedes_result(url: str, revision: str) -> None:
-    async with client(url, revision) as asked:
-        received: list[float] = []
-        result = await asked.call("report", {"times": 3}, progress=lambda done, *_: received.append(done))
-        assert (received, result.text) == ([1, 2, 3], "reported")
-
-
-@EVERY
 async def test_http_server_requests_are_answered(url: str, revision: str) -> None:
     async with Client(HttpTransport(url), revision=revision, roots=["file:///there"]) as asked:
         assert (await asked.call("ask")).text == "file:///there"
@@ -114,34 +102,6 @@ async def test_http_timeout_cancels_call_at_server(url: str, revision: str, work
         with pytest.raises(TimeoutError):
             await asked.call("wait", timeout=0.2)
         await until(lambda: work.cancelled)
-
-
-async def test_http_own_httpx_client_is_used_and_stays_open(url: str) -> None:
-    seen: list[httpx2.Request] = []
-
-    async def see(request: httpx2.Request) -> None:
-        seen.append(request)
-
-    async with httpx2.AsyncClient(headers={"X-Mine": "1"}, timeout=1, event_hooks={"request": [see]}) as own:
-        async with client(url, http_client=own) as asked:
-            assert (await asked.call("echo", {"text": "here"})).text == "here"
-        assert not own.is_closed
-    assert {request.headers["x-mine"] for request in seen} == {"1"}
-    assert {request.headers["mcp-protocol-version"] for request in seen} == {LATEST}
-
-
-async def test_http_missing_httpx2_names_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    imported = builtins.__import__
-
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "httpx2":
-            raise ModuleNotFoundError("No module named 'httpx2'", name="httpx2")
-        return imported(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"pip install .*\[client\]"):
-        await client("http://127.0.0.1:9/mcp").__aenter__()
-    assert "httpx2" in sys.modules
 
 
 ORIGIN = "http://127.0.0.1:8000"
