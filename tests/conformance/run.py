@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 SERVER = Path(__file__).parent / "server.py"
 NODE_MODULES = Path(__file__).parents[2] / "node_modules"
@@ -59,21 +60,27 @@ def free_port() -> int:
         return port
 
 
+def wait_for_port(port: int, process: subprocess.Popen[Any]) -> None:
+    """Wait until a process listens at a port."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"conformance: {process.args} does not listen at port {port}")
+            time.sleep(0.05)
+        else:
+            return
+
+
 @contextmanager
 def serving(parser: str) -> Iterator[str]:
     """Start the server and yield its URL."""
     port = free_port()
     process = subprocess.Popen([sys.executable, str(SERVER), str(port), "--http", parser])
-    deadline = time.monotonic() + 60
     try:
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    sys.exit("conformance: the server does not listen")
-                time.sleep(0.05)
+        wait_for_port(port, process)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()

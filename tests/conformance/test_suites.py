@@ -20,7 +20,7 @@ import pytest
 from mcpkit import Server
 from mcpkit.auth import DevAuth
 from tests.conformance import run as server_suite
-from tests.conformance.run import FAILED, NODE_MODULES, find_node, free_port
+from tests.conformance.run import FAILED, NODE_MODULES, find_node, free_port, wait_for_port
 from tests.helpers.browser import Browser
 from tests.helpers.oauth_flow import PageForms
 from tests.helpers.serving import in_thread_at
@@ -207,8 +207,9 @@ def passed_checks(issuer: str, log_in: Callable[[str], object], results: Path, *
     """Run the suite against an authorization server, log in when it asks for it, and return the checks that pass."""
     metadata = {"redirect_uris": ["http://127.0.0.1/callback"], "token_endpoint_auth_method": "none"}
     client_id = httpx2.post(f"{issuer}/register", json=metadata).json()["client_id"]
+    port = free_port()
     command = [find_node(), str(NODE_MODULES / NEW / "dist" / "index.js"), "authorization", "--url", issuer]
-    command += ["--client-id", client_id, *options, "-p", str(free_port()), "--output-dir", str(results)]
+    command += ["--client-id", client_id, *options, "-p", str(port), "--output-dir", str(results)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as suite:
         watchdog = threading.Timer(120, suite.kill)  # where its question is not answered
         watchdog.start()
@@ -217,6 +218,7 @@ def passed_checks(issuer: str, log_in: Callable[[str], object], results: Path, *
         for line in suite.stdout:
             output += line
             if page := PAGE.match(line):
+                wait_for_port(port, suite)  # the suite prints the URL before it listens for the redirect
                 log_in(page[1])
         status = suite.wait()
         watchdog.cancel()
