@@ -104,17 +104,6 @@ async def test_before_initialize_only_ping_is_answered(server: Server, wire: Wir
         assert await pipe.text("revision") == "2025-11-25", "before notifications/initialized, too"
 
 
-async def test_second_initialize_is_rejected(server: Server, wire: Wire) -> None:
-    async with wire(server, "2025-06-18") as pipe:
-        params = {
-            "protocolVersion": "2024-11-05",
-            "capabilities": {},
-            "clientInfo": {"name": "w", "version": "1"},
-        }
-        assert (await pipe.error("initialize", params))["code"] == -32600
-        assert await pipe.text("revision") == "2025-06-18"
-
-
 REVISION = "2026-07-28"
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from mcpkit import Principal, ProtocolError
+from mcpkit import Principal
 from tests.helpers.handshake_tasks import ADA, RELATED, REVISION, OpenPipe, begin, look, server_of
 from tests.helpers.pipe import Pipe
 
@@ -17,11 +17,6 @@ pytestmark = pytest.mark.anyio
 async def add(a: int, b: int) -> int:
     """Add."""
     return a + b
-
-
-async def collapse() -> None:
-    """End with an error of the protocol."""
-    raise ProtocolError(-32050, "no printer", {"printer": 7})
 
 
 # What is declared and listed
@@ -80,15 +75,6 @@ async def test_task_from_creation_to_result(speak: OpenPipe) -> None:
         assert over["ttl"] >= 86_400_000
         assert over["createdAt"] == task["createdAt"]
         assert (await pipe.result("tasks/result", {"taskId": task["taskId"]}))["content"] == result["content"]
-
-
-async def test_protocol_error_is_the_result_of_the_task(speak: OpenPipe) -> None:
-    async with speak(server_of(collapse)) as pipe:
-        id_ = (await begin(pipe, "collapse"))["taskId"]
-        error = await pipe.error("tasks/result", {"taskId": id_})
-        assert error == {"code": -32050, "message": "no printer", "data": {"printer": 7}}
-        over = await look(pipe, id_)
-        assert (over["status"], over["statusMessage"]) == ("failed", "no printer")
 
 
 # Cancelling

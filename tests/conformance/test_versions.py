@@ -174,16 +174,6 @@ async def test_content_is_sent_in_the_nearest_type_of_the_version(
         assert completion == {"values": ["Rome"], "total": 1, "hasMore": False}
 
 
-@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-11-25"])
-async def test_capabilities_are_those_of_the_version(server: Server, wire: Wire, revision: str) -> None:
-    async with wire(server, revision, initialize=False) as pipe:
-        declared = (await pipe.initialize())["capabilities"]
-        completions = {"completions"} if revision > "2024-11-05" else set()
-        assert declared.keys() == {"tools", "resources", "prompts", "logging"} | completions
-        assert declared["tools"] == declared["prompts"] == {"listChanged": True}
-        assert declared["resources"] == {"subscribe": True, "listChanged": True}
-
-
 KINDS = {
     "2024-11-05": ["text", "image", "resource", "text", "resource", "resource"],
     "2025-03-26": ["text", "image", "audio", "text", "resource", "resource"],

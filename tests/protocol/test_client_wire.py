@@ -9,7 +9,6 @@ import pytest
 
 from mcpkit.protocol.client import (
     Answered,
-    Asked,
     ClientWire,
     Misasked,
     Notified,
@@ -87,18 +86,6 @@ def test_cancel_removes_pending_request_and_ignores_late_answer() -> None:
     opening = client.request("initialize", {})
     assert client.cancel(opening.id, "never") is None  # which must not be cancelled
     assert opening.id not in client.pending
-
-
-def test_server_request_is_answered_or_refused_under_its_id() -> None:
-    client = wire()
-    assert client.receive(line(id="q", method="roots/list")) == [Asked("q", "roots/list", {})]
-    assert json.loads(client.answer("q", {"roots": []}).line) == {
-        "jsonrpc": "2.0",
-        "id": "q",
-        "result": {"roots": []},
-    }
-    refused = json.loads(client.refuse("q", -32601, "no").line)
-    assert refused == {"jsonrpc": "2.0", "id": "q", "error": {"code": -32601, "message": "no"}}
 
 
 @pytest.mark.parametrize(("text", "named"), [

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, MutableMapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from starlette.applications import Starlette
-from starlette.authentication import AuthCredentials, AuthenticationBackend, SimpleUser
+from starlette.authentication import AuthCredentials, AuthenticationBackend, SimpleUser, UnauthenticatedUser
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import HTTPConnection
@@ -17,9 +18,10 @@ from starlette.testclient import TestClient
 
 from mcpkit import ChallengeError, Context, Depends, Header, Principal, ProtocolError, Server
 from mcpkit.protocol.revisions import LATEST
+from mcpkit.transports.http.intake.authenticated import principal_of
 from mcpkit.transports.http.sessions.token import read
 from tests.helpers.pipe import stateless_meta
-from tests.helpers.raw_client import Client, Judge, Serve, Session, initialize
+from tests.helpers.raw_client import Client, Judge, Serve, Session, initialize, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -290,3 +292,62 @@ def test_challenge_error_refuses_other_status() -> None:
     nothing: Any = None
     with pytest.raises(TypeError):
         ChallengeError(401, nothing)
+
+
+class WithIdentity(SimpleUser):
+    @property
+    def identity(self) -> str:
+        return "17"
+
+
+class Unlike:
+    is_authenticated = True
+
+
+@pytest.mark.parametrize(
+    ("scope", "expected"),
+    [
+        ({}, Principal()),
+        ({"user": SimpleUser("ada"), "auth": AuthCredentials(["a"])}, Principal("ada", {"a"})),
+        ({"user": WithIdentity("ada"), "auth": AuthCredentials()}, Principal("17")),
+        ({"user": UnauthenticatedUser(), "auth": AuthCredentials(["a"])}, Principal(None, {"a"})),
+        ({"user": SimpleUser(""), "auth": None}, Principal()),
+        ({"user": Unlike(), "auth": "Bearer"}, Principal()),
+        ({"user": {"id": 7}, "auth": {"scopes": ["admin"]}}, Principal()),
+        ({"auth": AuthCredentials("admin")}, Principal(None, set("admin"))),
+    ],
+)
+def test_principal_of_scope(scope: dict[str, Any], expected: Principal) -> None:
+    assert principal_of(scope) == expected
+
+
+async def test_sse_scopes_follow_each_message(schema_dir: Path) -> None:
+    users_server = Server("s", secret="a secret of some length")
+
+    @users_server.tool
+    async def look(ctx: Context) -> str:
+        return " ".join(sorted(ctx.principal.scopes))
+
+    @users_server.tool(visible=lambda who: "admin" in who.scopes)
+    async def erase() -> str:
+        return "erased"
+
+    async with serving(users_server, schema_dir, principal=by_header, sse=True) as client:
+        judge = Judge(client.folder, "2024-11-05")
+        stream = client.open("GET", "/sse", headers={"x-user": "ada", "x-scopes": "admin"}, judge=judge)
+        opening = await stream.event()
+        assert opening is not None
+        endpoint = opening.data or ""
+
+        async def asked(message: dict[str, Any], scopes: str) -> Any:
+            headers = {"x-user": "ada", "x-scopes": scopes}
+            assert (await client.post(message, headers, path=endpoint, judge=judge).whole()).status == 202
+            return await stream.message()
+
+        def call(name: str) -> dict[str, Any]:
+            return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name}}
+
+        await asked(initialize("2024-11-05"), "admin")
+        assert (await asked(call("erase"), ""))["error"]["message"] == "Unknown tool: erase"
+        assert (await asked(call("look"), "read"))["result"]["content"][0]["text"] == "read"
+        assert (await asked(call("erase"), "admin"))["result"]["content"][0]["text"] == "erased"
