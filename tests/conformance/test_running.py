@@ -56,7 +56,7 @@ def server(stage: Stage) -> Server:
             with pytest.raises(RuntimeError, match="ended"):
                 await ctx.progress(1)
             stage.events.append("swallowed")
-        return "an answer nobody waits for"
+        return "too late"
 
     @server.tool
     async def echo(text: str) -> str:

@@ -215,8 +215,8 @@ def structured_server() -> Server:
     async def silent() -> Forecast:
         return {"summary": "sunny", "degrees": 21.5}
 
-    @server.tool(name="told", content=lambda value: f"{value['degrees']} degrees")
-    async def told() -> Forecast:
+    @server.tool(name="text", content=lambda value: f"{value['degrees']} degrees")
+    async def text() -> Forecast:
         return {"summary": "sunny", "degrees": 21.5}
 
     @server.tool(name="wrong")
@@ -231,7 +231,7 @@ VALUES: dict[str, Any] = {
     "list": [1, 2],
     "number": 3,
     "silent": FORECAST,
-    "told": FORECAST,
+    "text": FORECAST,
 }
 
 
@@ -252,7 +252,7 @@ async def test_structured_content_is_sent_as_the_version_allows(
             assert json.loads(await pipe.text(name)) == FORECAST
         if revision not in NONE:
             assert (await pipe.call("silent"))["content"] == []
-        assert await pipe.text("told") == "21.5 degrees"
+        assert await pipe.text("text") == "21.5 degrees"
         wrong = await pipe.call("wrong")
         assert (wrong["isError"], "structuredContent" in wrong) == (True, False)
         expected = "the tool ran, but result.degrees: expected a number, but it is missing"

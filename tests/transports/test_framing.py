@@ -136,7 +136,7 @@ async def test_pipe_output_wait_ends_with_the_reader() -> None:
 
 @dataclass
 class Item:
-    """A message, in the wrapping of somebody's transport."""
+    """A message, in the wrapper class of a transport."""
 
     message: dict[str, Any]
 

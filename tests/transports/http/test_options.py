@@ -97,12 +97,14 @@ def test_run_listens_on_loopback(transport: Any, uvicorn_configs: list[uvicorn.C
     assert [(config.host, config.port) for config in uvicorn_configs] == [("127.0.0.1", 8000)]
 
 
-@pytest.mark.parametrize(("asked", "flag"), [({"workers": 3}, "--workers 3"), ({"reload": True}, "--reload")])
+@pytest.mark.parametrize(
+    ("options", "flag"), [({"workers": 3}, "--workers 3"), ({"reload": True}, "--reload")]
+)
 def test_run_refuses_several_processes_with_advice(
-    asked: dict[str, Any], flag: str, uvicorn_configs: list[uvicorn.Config]
+    options: dict[str, Any], flag: str, uvicorn_configs: list[uvicorn.Config]
 ) -> None:
     with pytest.raises(ValueError, match=f"`uvicorn module:app {flag}`"):
-        Server("several").run("http", uvicorn=asked)
+        Server("several").run("http", uvicorn=options)
     Server("one").run("http", uvicorn={"workers": 1, "reload": False})
     assert len(uvicorn_configs) == 1
 

@@ -339,7 +339,7 @@ async def test_sse_scopes_follow_each_message(schema_dir: Path) -> None:
         assert opening is not None
         endpoint = opening.data or ""
 
-        async def asked(message: dict[str, Any], scopes: str) -> Any:
+        async def send(message: dict[str, Any], scopes: str) -> Any:
             headers = {"x-user": "ada", "x-scopes": scopes}
             assert (await client.post(message, headers, path=endpoint, judge=judge).whole()).status == 202
             return await stream.message()
@@ -347,7 +347,7 @@ async def test_sse_scopes_follow_each_message(schema_dir: Path) -> None:
         def call(name: str) -> dict[str, Any]:
             return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name}}
 
-        await asked(initialize("2024-11-05"), "admin")
-        assert (await asked(call("erase"), ""))["error"]["message"] == "Unknown tool: erase"
-        assert (await asked(call("look"), "read"))["result"]["content"][0]["text"] == "read"
-        assert (await asked(call("erase"), "admin"))["result"]["content"][0]["text"] == "erased"
+        await send(initialize("2024-11-05"), "admin")
+        assert (await send(call("erase"), ""))["error"]["message"] == "Unknown tool: erase"
+        assert (await send(call("look"), "read"))["result"]["content"][0]["text"] == "read"
+        assert (await send(call("erase"), "admin"))["result"]["content"][0]["text"] == "erased"

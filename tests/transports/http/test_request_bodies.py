@@ -201,7 +201,7 @@ class Gate:
     async def hold(self) -> str:
         self.count += 1
         await self.opened.wait()
-        return "held"
+        return "ended"
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ async def test_anonymous_requests_share_half_of_places(serve: Serve, table: Tabl
         nonlocal running
         running += 1
         await gate.wait()
-        return "held"
+        return "ended"
 
     async with serve(server) as client:
         peers: list[dict[str, Any]] = [{"client": (f"203.0.113.{number}", 1)} for number in range(16)]

@@ -53,9 +53,9 @@ class SlowServer:
         self.released = asyncio.Event()
 
         @server.tool
-        async def wait(ctx: Context, tell: bool = False) -> str:
+        async def wait(ctx: Context, notify: bool = False) -> str:
             """Wait."""
-            if tell:
+            if notify:
                 await ctx.progress(1, 2)
             self.running += 1
             try:
@@ -97,7 +97,7 @@ async def test_revocation_ends_everything_in_all_processes(
             apps[1].call("wait", headers=PHONE_TOKEN),
             session.call("wait", headers=ADA_TOKEN),
         ]
-        actual = apps[1].call("wait", {"tell": True}, headers=ADA_TOKEN, meta={"progressToken": 1})
+        actual = apps[1].call("wait", {"notify": True}, headers=ADA_TOKEN, meta={"progressToken": 1})
         others = apps[1].call("wait", headers=EVE_TOKEN)
         await until(lambda: [slow.running for slow in slow_servers] == [2, 3])
 

@@ -44,7 +44,7 @@ async def test_question_is_sent_on_call_stream(revision: str, client: Client) ->
     assert await call.message() is None
 
 
-@pytest.mark.parametrize("id_", [99, "nobody-1"])
+@pytest.mark.parametrize("id_", [99, "unknown-1"])
 async def test_response_to_nothing_is_refused(id_: Any, client: Client) -> None:
     session = await open_eliciting_session(client)
     call = session.call("ask_name")
