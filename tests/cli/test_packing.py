@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit.cli.packing.files import LARGE, ProjectFiles
+from mcpkit.cli.packing.files import ProjectFiles
 from mcpkit.cli.packing.imports import undeclared
 
 EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
@@ -64,22 +64,6 @@ def test_project_files_equal_those_that_git_does_not_ignore(tmp_path: Path) -> N
         assert {(Path(inner) / each).as_posix() for each in found if each.name != ".gitignore"} == wanted, [
             (each, each.read_text()) for each in repository.rglob(".gitignore")
         ]
-
-
-def test_project_files_omit_large_files_by_default(tmp_path: Path) -> None:
-    for name, size in {
-        "server.py": 1,
-        "model.bin": LARGE + 1,
-        "whole.bin": LARGE + 1,
-        "fits.bin": LARGE,
-    }.items():
-        with (tmp_path / name).open("wb") as file:
-            file.truncate(size)
-    (tmp_path / ".mcpbignore").write_text("!whole.bin\n")
-    files = ProjectFiles(tmp_path)
-    assert [path.name for path in files.paths] == [".mcpbignore", "fits.bin", "server.py", "whole.bin"]
-    assert files.large == [tmp_path / "model.bin"]
-    assert Path("model.bin") in ProjectFiles(tmp_path, takes_large=True).paths
 
 
 def test_project_files_follow_no_link_to_parent_folder(tmp_path: Path) -> None:

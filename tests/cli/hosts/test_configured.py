@@ -11,10 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.shell_completion import ShellComplete
 
 from mcpkit import Client
-from mcpkit.cli.app import mcpkit as mcpkit_command
 from mcpkit.cli.configurations.places import file_of
 from mcpkit.cli.configurations.reading import Document
 from mcpkit.cli.configurations.shapes import entry_of
@@ -52,25 +50,6 @@ async def test_target_of_reads_the_entry_that_install_wrote(mcpkit, home, projec
         assert [target["command"], *target["args"]] == start.mcpkit_command("run", str(project / "server.py"))
     async with Client(target_of("goose:shop")) as client:
         assert (await client.call("price", {"item": "tea"})).text == "3.5"
-
-
-def test_target_of_project_file_precedes_user_file(home, project, monkeypatch):
-    write(
-        home / ".cursor/mcp.json",
-        {"mcpServers": {"shop": {"command": "old"}, "far": {"url": "https://x.example"}}},
-    )
-    write(project / ".cursor/mcp.json", {"mcpServers": {"shop": {**NPX, "cwd": "in"}}})
-    write(
-        project / ".vscode/mcp.json",
-        '{"servers": {"v": {"command": "${workspaceFolder}/x", "envFile": ".env"}},}',
-    )
-    (project / "below").mkdir()
-    monkeypatch.chdir(project / "below")
-    assert target_of("shop") == {**NPX, "cwd": str(project / "in")}
-    assert target_of("far") == {"url": "https://x.example"}
-    assert target_of("vscode:v") == {
-        "command": f"{project}/x", "envFile": str(project / ".env"), "cwd": str(project)
-    }  # fmt: skip
 
 
 def test_target_of_reads_codex_and_goose_formats(home, monkeypatch):
@@ -125,23 +104,6 @@ def test_target_of_unknown_name_raises_with_suggestion(home, project, name, told
     write(project / "empty.toml", "")
     with pytest.raises((CommandError, ValueError), match=told):
         target_of(name)
-
-
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (["install", "c"], ["claude-desktop", "claude-code", "cursor", "codex"]),
-        (["uninstall", "cursor", "s"], ["shop", "shoe"]),
-        (["uninstall", "qwen-code", "s"], []),
-        (["hosts", "z"], ["zed"]),
-    ],
-)
-def test_shell_completion_offers_hosts_and_their_servers(home, words, offered):
-    write(home / ".cursor/mcp.json", {"mcpServers": {"shop": NPX, "shoe": NPX, "other": NPX}})
-    write(home / ".qwen/settings.json", "{")
-    *before, incomplete = words
-    completing = ShellComplete(mcpkit_command, {}, "mcpkit", "_MCPKIT_COMPLETE")
-    assert [item.value for item in completing.get_completions(before, incomplete)] == offered
 
 
 def test_hosts_lists_files_and_servers(mcpkit, home, project):

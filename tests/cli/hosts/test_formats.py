@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from mcpkit.cli import app
-from mcpkit.cli.configurations import jsonc_text, places
+from mcpkit.cli.configurations import places
 from mcpkit.cli.configurations.reading import entries_in
 from mcpkit.cli.configurations.table import HOSTS, Host
 
@@ -268,12 +268,6 @@ def test_page_table_of_hosts_equals_code() -> None:
     assert shown == f"\n\n{table}", f"the page has to end with this table:\n{table}"
 
 
-ENTRY = {"command": "/usr/bin/python", "args": ["-m", "mcpkit", "run", "/a b/ü.py:x"], "env": {"A": '"/*'}}
-
-
-KEYS_JSONC = ("mcpServers",)
-
-
 words = st.sampled_from(["a", "b c", "// no comment", "/* none */", "é", 'q"', "}", ",", "mcp"])
 
 
@@ -342,27 +336,6 @@ def is_kept(text: str, other: str) -> bool:
     """Say whether all of a text but white space and commas is in another, in its order."""
     rest = iter(re.sub(r"[\s,]", "", other))
     return all(letter in rest for letter in re.sub(r"[\s,]", "", text))
-
-
-@settings(max_examples=100, deadline=None)
-@given(documents())
-def test_jsonc_with_entry_and_without_entry_keep_all_else(text: str) -> None:
-    before = jsonc_text.read(text)
-    assert isinstance(before, dict)
-    with_it = jsonc_text.with_entry(text, KEYS_JSONC, "shop", ENTRY)
-    assert jsonc_text.read(with_it) == {
-        **before,
-        "mcpServers": {**before.get("mcpServers", {}), "shop": ENTRY},
-    }
-    assert comments(with_it) == comments(text)
-    assert is_kept(text, with_it)
-    other = jsonc_text.with_entry(with_it, KEYS_JSONC, "shop", {"url": "x"})
-    assert jsonc_text.read(other)["mcpServers"]["shop"] == {"url": "x"}
-    assert comments(other) == comments(text)
-    without_it = jsonc_text.without_entry(with_it, KEYS_JSONC, "shop")
-    assert jsonc_text.read(without_it) == {**before, "mcpServers": before.get("mcpServers", {})}
-    assert comments(without_it) == comments(text)
-    assert "\n" not in with_it.replace("\r\n", "") or "\r\n" not in with_it
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -195,29 +195,6 @@ def test_install_env_file_is_written_by_path_or_by_value(mcpkit, home, project):
     assert servers["s"]["env"] == {"TOKEN": "secret", "A": "1"}
 
 
-def test_install_uv_runs_in_the_environment_of_the_project(mcpkit, file, project, monkeypatch):
-    (project / "pyproject.toml").write_text("[project]\nname = 'shop'\n")
-    monkeypatch.setattr("shutil.which", lambda name: f"/opt/{Path(name).name}")
-    assert mcpkit("install", "cursor", "server.py:mcp", "--uv", "--name", "shop")[0] == 0
-    entry = json.loads(file.read_text())["mcpServers"]["shop"]
-    command = [entry["command"], *entry["args"]]
-    run = ["mcpkit", "run", f"{project / 'server.py'}:mcp"]
-    assert command == ["/opt/uv", "run", "--directory", str(project), *run]
-
-
-def test_install_claude_code_local_scope_is_in_the_user_file(mcpkit, home, project):
-    assert mcpkit("install", "claude-code", "server.py", "--scope", "local")[0] == 0
-    content = json.loads((home / ".claude.json").read_text())
-    assert list(content["projects"][str(project)]["mcpServers"]) == ["The-shop"]
-    assert mcpkit("install", "claude-code", "server.py", "--scope", "project")[0] == 0
-    assert stat.S_IMODE((project / ".mcp.json").stat().st_mode) == 0o644  # it is shared
-    status, _, err = mcpkit("uninstall", "claude-code", "The-shop")
-    assert (status, "add --scope project or --scope local" in err) == (1, True)
-    assert mcpkit("uninstall", "claude-code", "The-shop", "--scope", "local")[0] == 0
-    assert not (home / ".claude.json").exists()
-    assert (project / ".mcp.json").exists()
-
-
 def test_install_broken_record_of_installed_servers_is_rejected(mcpkit, file, home):
     notes = home / ".local/state/mcpkit/installed.json"
     notes.parent.mkdir(parents=True)

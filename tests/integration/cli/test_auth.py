@@ -68,19 +68,6 @@ def test_auth_login_is_used_by_commands_until_logout(
     assert "nobody has logged in at" in capfd.readouterr().err
 
 
-def test_auth_expired_login_opens_no_browser_by_itself(
-    server: Granting, capfd: pytest.CaptureFixture[str]
-) -> None:
-    server.may_refresh = False
-    assert run(["auth", "login", server.url]) == 0
-    server.live.clear()
-    capfd.readouterr()
-    assert run(["list", server.url]) == 3
-    assert f"log in with mcpkit auth login {server.url}" in capfd.readouterr().err
-    assert run(["list", server.url, "tools", "--login"]) == 0
-    assert run(["list", server.url, "tools"]) == 0
-
-
 def test_auth_logout_revokes_tokens_of_dev_auth(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

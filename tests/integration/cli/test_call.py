@@ -12,7 +12,6 @@ import pytest
 from mcpkit import Server
 from mcpkit.auth import StaticTokens
 from tests.helpers.serving import in_thread_at
-from tests.integration.cli import workbench_server
 from tests.integration.cli.workbench_server import PIXEL
 
 Run = Callable[..., tuple[int, str, str]]
@@ -98,46 +97,6 @@ def test_call_waits_for_task_and_answers_its_elicitation(mcpkit: Run, url: str, 
     assert "asks: In whose name?" in err
     status, out, err = mcpkit("call", url, "report", "--revision", "2025-06-18")
     assert (status, out) == (5, "")
-
-
-def test_call_all_revisions_prints_differences(mcpkit: Run, url: str) -> None:
-    status, out, err = mcpkit("call", url, "add", "first=1", "--all-revisions", "--json")
-    assert (status, err) == (0, "")
-    told = json.loads(out)
-    assert told["unspoken"] == {}
-    content = [{"text": "2", "type": "text"}]
-    assert told["results"] == [
-        {"revisions": ["2024-11-05", "2025-03-26"], "result": {"content": content}},
-        {
-            "revisions": ["2025-06-18", "2025-11-25"],
-            "result": {"content": content, "structuredContent": {"result": 2}},
-        },
-        {"revisions": ["2026-07-28"], "result": {"content": content, "structuredContent": 2}},
-    ]
-    status, out, _ = mcpkit("call", url, "add", "first=1", "--all-revisions")
-    assert out.startswith("2024-11-05, 2025-03-26:\n{\n")
-    assert (
-        '2026-07-28: it differs from 2024-11-05\n@@ -6,3 +6,4 @@\n     }\n-  ]\n+  ],\n+  "structuredContent": 2\n'
-        in out
-    )
-
-
-def test_call_environment_of_process_depends_on_target(
-    mcpkit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = Path(str(workbench_server.__file__))
-    entry = {"command": sys.executable, "args": [str(file)], "env": {"GIVEN": "by the host"}}
-    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"bench": entry}}))
-    monkeypatch.setenv("OF_THE_SHELL", "a key")
-    configured = f"{tmp_path / 'mcp.json'}:bench"
-    for target, name, value in (
-        (str(file), "OF_THE_SHELL", "a key"),
-        (f'"{sys.executable}" "{file}"', "OF_THE_SHELL", "a key"),
-        (configured, "OF_THE_SHELL", "unset"),
-        (configured, "GIVEN", "by the host"),
-    ):
-        assert mcpkit("call", target, "variable", f"name={name}")[:2] == (0, f"{value}\n")
-    assert mcpkit("call", str(file), "variable", "name=MORE", "-e", "MORE=x=y")[1] == "x=y\n"
 
 
 def test_call_unauthorized_exits_with_status_3(

@@ -12,8 +12,6 @@ import pytest
 
 from mcpkit.cli.app import run
 from mcpkit.cli.checking.hosts import schema_of
-from mcpkit.cli.checking.settings import Settings, settings
-from mcpkit.cli.checking.sources import sources_of
 from tests.cli.planted import PLANTED, serving, tool
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -122,31 +120,3 @@ def test_lock_writes_compares_and_updates(folder: Path, capsys: pytest.CaptureFi
     (folder / "mcp.lock.json").write_text("{}")
     assert run(["check", target]) == 1
     assert "mcp.lock.json is no contract: write it by `mcpkit lock`" in capsys.readouterr().err
-
-
-def test_sources_of_server_are_its_own_modules(folder: Path) -> None:
-    package = folder / "shop"
-    (package / "inner").mkdir(parents=True)
-    for name, text in {
-        "shop/__init__.py": "",
-        "shop/server.py": "import json, helpers\nfrom . import prices\nfrom .inner.deep import x",
-        "shop/prices.py": "from shop import server",
-        "shop/inner/__init__.py": "",
-        "shop/inner/deep.py": "from ..absent import y",
-        "helpers.py": "def broken(:",
-        "unused.py": "",
-    }.items():
-        (folder / name).write_text(text)
-    expected = {"server.py", "helpers.py", "__init__.py", "prices.py", "deep.py"}
-    assert {path.name for path in sources_of("shop/server.py")} == expected
-    assert {path.name for path in sources_of("shop.server:mcp")} == expected
-    assert sources_of("https://example.com/mcp") == []
-
-
-def test_settings_are_read_from_pyproject(folder: Path) -> None:
-    assert settings(folder) == Settings()
-    (folder / "pyproject.toml").write_text(
-        "[tool.mcpkit.check]\nbudget = 5\nstrict = true\ntool-budget = 7\n"
-    )
-    (folder / "inner").mkdir()
-    assert settings(folder / "inner") == Settings(strict=True, budget=5, tool_budget=7)

@@ -81,16 +81,6 @@ def test_commands_exit_with_documented_status(arguments: tuple[str, ...], status
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shell_completion_offers_commands_and_options(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "_MCPKIT_COMPLETE" in mcpkit("--completion", shell).stdout
-    monkeypatch.setenv("_MCPKIT_COMPLETE", f"{shell}_complete")
-    for typed, place, found in (("mcpkit ca", 1, "call"), ("mcpkit call --all", 2, "--all-revisions")):
-        monkeypatch.setenv("COMP_WORDS", typed)
-        monkeypatch.setenv("COMP_CWORD", typed.rpartition(" ")[2] if shell == "fish" else str(place))
-        assert found in mcpkit().stdout
-
-
 def options_of(command: click.Command) -> set[str]:
     """Return the options of a command, and of the commands below it."""
     own = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
@@ -163,19 +153,6 @@ def test_read_prints_and_saves_resources(mcpkit: Run, url: str, tmp_path: Path) 
     assert path.read_bytes() == PIXEL
     status, _, err = mcpkit(*picture, str(path))
     assert (status, err) == (1, f"mcpkit: there is a file {path} already, which is left as it is\n")
-
-
-def test_prompt_prints_messages(mcpkit: Run, url: str) -> None:
-    assert mcpkit("prompt", url, "greet", "name=5", "tone=cold") == (0, "user:\nGreet 5 in a cold tone\n", "")
-    status, out, _ = mcpkit("prompt", url, "greet", "name=Ada", "--json")
-    assert [message["role"] for message in json.loads(out)["messages"]] == ["user"]
-    status, _, err = mcpkit("prompt", url, "greet", "nme=Ada")
-    assert status == 5
-    assert err.startswith(
-        "mcpkit: nme: there is no such argument; did you mean name?\nname is missing\ngreet takes:"
-    )
-    status, _, err = mcpkit("prompt", url, "gret")
-    assert (status, err) == (2, "mcpkit: there is no prompt gret; did you mean greet?\n")
 
 
 def test_inspect_prints_report_and_tokens(mcpkit: Run, url: str) -> None:

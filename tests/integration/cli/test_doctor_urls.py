@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from email.utils import formatdate
 from pathlib import Path
 from time import time
@@ -18,7 +18,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mcpkit import Server
 from mcpkit.cli.app import run
 from mcpkit.cli.doctor.checks import reaching
-from tests.helpers.granting import granting
 from tests.helpers.serving import HELPERS, free_ports, in_thread, serve_nginx
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -170,38 +169,6 @@ def test_doctor_finds_planted_http_faults(
     assert all(each["cure"] and "{" not in each["seen"] + each["cure"] for each in report["findings"])
 
 
-PROXIED = """
-    location / {{
-        proxy_pass {url};
-        proxy_set_header Host $http_host;
-        {more}
-    }}
-"""
-
-
-def test_doctor_finds_instances_without_shared_sessions(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for folder, secrets, found in (
-        (
-            "apart",
-            ("one secret of the tests, long enough", "another secret of the tests, long"),
-            ["no-affinity"],
-        ),
-        ("shared", ("one secret of the tests, long enough",) * 2, ["session-goes-on"]),
-    ):
-        (tmp_path / folder).mkdir()
-        ports = free_ports()
-        with in_thread(shop(secret=secrets[0])) as one, in_thread(shop(secret=secrets[1])) as other:
-            servers = "".join(f"server {each.removeprefix('http://')};" for each in (one, other))
-            locations = f"""{PROXIED.format(url="http://both", more="")} }}
-                upstream both {{ {servers} }}
-                server {{ listen 127.0.0.1:{free_ports().plain};"""
-            with serve_nginx(ports, tmp_path / folder, locations) as proxy:
-                status, report = doctor(capfd, f"{proxy.plain}/mcp")
-        assert (report["codes"], status) == (found, 6 if found else 0), report
-
-
 REDIRECTS = """
     location = /mcp {{ return 307 /mcp/; }}
     location = /old {{ return 301 {url}/mcp/; }}
@@ -236,20 +203,3 @@ def test_doctor_finds_redirects_certificates_and_unreachable_hosts(
     ):
         status, report = doctor(capfd, target)
         assert (report["codes"], status) == ([code], 4)
-
-
-def test_doctor_protected_server_is_inspected_after_login(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("BROWSER", f"{sys.executable} {HELPERS / 'clicking_browser.py'} %s")
-    with granting() as server:
-        status, report = doctor(capfd, server.url)
-        assert status == (6 if report["codes"] else 3)
-        assert f"mcpkit auth login {server.url}" in report["steps"][0]["seen"]
-        assert run(["auth", "login", server.url]) == 0
-        status, report = doctor(capfd, server.url)
-        seen: Mapping[str, str] = {each["step"]: each["seen"] for each in report["steps"]}
-        assert "4 tools" in seen["lists"]
-        server.metadata["code_challenge_methods_supported"] = None
-        assert "no-pkce" in doctor(capfd, server.url)[1]["codes"]

@@ -283,20 +283,6 @@ async def test_reload_requests_wait_for_starting_process(
         assert not given_up.done()
 
 
-async def test_reload_ended_process_is_reported_until_next_edit(tmp_path: Path) -> None:
-    ending = ONE + "@shop.tool\ndef end() -> None:\n    os._exit(3)\n"
-    async with edited(tmp_path, ending) as host:
-        await host.initialize()
-        assert await host.names() == ["one", "end"]
-        answer = await host.call("end")
-        assert answer.startswith("error: The server is gone, and this may or may not have happened")
-        assert "it has ended with exit code 3" in await host.call("one")
-        assert await host.names() == ["one", "end"]
-        await host.edit(ONE)
-        await host.hear_of("notifications/tools/list_changed")
-        assert await host.call("one") == "first"
-
-
 CACHED = HEAD.replace(
     "secret=None", "cache={'tools/list': Cache(ttl=300), 'server/discover': Cache(ttl=300)}"
 ).replace("import Context", "import Cache, Context")

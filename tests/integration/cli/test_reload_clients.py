@@ -8,11 +8,8 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from mcp import Client as OfficialClient
-from mcp import StdioServerParameters
 
 from mcpkit import Client
 from tests.helpers.process_client import Host, call
@@ -37,22 +34,6 @@ def process() -> int:
 """
 
 
-MORE = "\n@shop.tool\ndef stock() -> str:\n    return 'none'\n"
-
-
-OF_ANOTHER_SDK = """
-from mcp.server.mcpserver import MCPServer
-server = MCPServer("official")
-
-@server.tool()
-def stock() -> str:
-    return "none"
-
-if __name__ == "__main__":
-    server.run()
-"""
-
-
 def command(file: Path) -> list[str]:
     return [sys.executable, "-m", "mcpkit", "run", str(file), "--reload"]
 
@@ -63,29 +44,6 @@ def is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_reload_official_client_stays_connected(tmp_path: Path, mode: Any) -> None:
-    file = tmp_path / "server.py"
-    file.write_text(OF_ANOTHER_SDK)
-    run = command(file)
-    async with OfficialClient(StdioServerParameters(command=run[0], args=run[1:]), mode=mode) as client:
-
-        async def names() -> list[str]:
-            return [each.name for each in (await client.list_tools(cache_mode="bypass")).tools]
-
-        assert await names() == ["stock"]
-        file.write_text(SOURCE)
-        names_now: list[str] = []
-        while names_now != ["process"]:
-            names_now = await names()
-        assert not (await client.call_tool("process")).is_error
-        file.write_text("def broken(:\n")
-        while not (result := await client.call_tool("process")).is_error:
-            pass
-        assert "server.py:1: SyntaxError" in result.content[0].text  # type: ignore[union-attr]
-        assert await names() == ["process"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")

@@ -218,27 +218,3 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], st
 def call(*words: str) -> str:
     done = subprocess.run(mcpkit_command("call", *words), capture_output=True, text=True, check=False)
     return done.stdout or done.stderr
-
-
-@pytest.mark.parametrize(
-    ("keyword", "more", "name"),
-    [
-        ("def", "", "create"),
-        ("async def", "", "create"),
-        ("async def", "later = lambda: create()", "later"),
-        ("async def", "class Shop: create = staticmethod(create)", "Shop.create"),
-        ("def", "class Shop: server = create()", "Shop.server"),
-    ],
-)
-def test_bundle_starts_named_server(
-    write: Callable[[str], str], keyword: str, more: str, name: str, tmp_path: Path
-) -> None:
-    file = write(f"{HEAD}\n{keyword} create() -> Server:{BODY}\n\n{more}\n")
-    bundle = tmp_path / "shop.mcpb"
-    subprocess.run(
-        mcpkit_command("bundle", f"{file}:{name}", "-o", str(bundle)), check=True, capture_output=True
-    )
-    subprocess.run(
-        [sys.executable, "-m", "zipfile", "-e", str(bundle), str(tmp_path / "unpacked")], check=True
-    )
-    assert call(f"{sys.executable} {tmp_path / 'unpacked' / 'mcpb_main.py'}", "price") == "tea\n"

@@ -147,16 +147,6 @@ def test_terminal_end_of_input_declines_and_interrupt_cancels(url: str) -> None:
         assert terminal.end() == 130
 
 
-def test_terminal_progress_bar_is_erased_and_log_messages_remain(url: str) -> None:
-    with mcpkit("call", url, "work", "--log-level", "info") as terminal:
-        assert terminal.end() == 0
-    assert "━" in terminal.screen
-    assert "1/2 half" in terminal.screen
-    assert "warning: careful\n" in terminal.screen
-    assert "\x1b[2K" in terminal.screen  # the bar's line is erased
-    assert terminal.screen.rstrip().endswith("worked")
-
-
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_terminal_interrupt_cancels_call_and_task(url: str, revision: str) -> None:
     with mcpkit("call", url, "wait", "--revision", revision) as terminal:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Change, Client, OutcomeUnknownError, Server
+from mcpkit import Change, Client, Server
 from mcpkit.client.changes.changes import Watch
 from mcpkit.client.transports.http.sse import SseTransport
 from tests.helpers.serving import in_thread
@@ -82,18 +82,3 @@ async def test_watch_over_each_transport(transport: str, revision: str) -> None:
             await client.call("change")
             assert await next_changes(changes) == CERTAIN
     await until(lambda: asyncio.all_tasks() == before)
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_watch_restarts_ended_process(revision: str) -> None:
-    async with (
-        target("stdio") as server,
-        Client(server, revision=revision) as client,
-        client.watch(tools=True, resources="x://a") as changes,
-    ):
-        for _ in range(2):
-            with pytest.raises(OutcomeUnknownError):
-                await client.call("end")
-            assert await next_changes(changes) == MISSED
-            await client.call("change")
-            assert await next_changes(changes) == CERTAIN

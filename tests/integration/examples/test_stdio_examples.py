@@ -108,14 +108,6 @@ def test_extension_returns_and_keeps_receipts_of_calls(shop: ExampleProcess) -> 
     assert shop.ask(request("receipts/get", {"id": receipt["id"]}))["error"]["code"] == -32602
 
 
-def test_extension_without_the_capability_returns_the_plain_result(shop: ExampleProcess) -> None:
-    result = shop.ask(buy(capabilities={}))["result"]
-    assert result["resultType"] == "complete"
-    assert result["structuredContent"]["total"] == 80
-    refused = shop.ask(request("receipts/get", {"id": "a"}, {}))["error"]
-    assert (refused["code"], refused["data"]) == (-32021, {"requiredCapabilities": CAPABILITIES})
-
-
 def test_extension_readme_shows_the_messages(shop: ExampleProcess) -> None:
     asked, answered = (
         json.loads(block.split("```")[0])

@@ -118,26 +118,6 @@ def test_listen_disconnect_leaves_nothing(web: Site, watch: RecordingWatch) -> N
     web.server.tool(empty_text, name="new")
 
 
-def test_listen_ends_with_result_at_shutdown(web: Site, watch: RecordingWatch) -> None:
-    streams = [web.listen(n, toolsListChanged=True) for n in range(3)]
-    watching = web.listen("w", resourceSubscriptions=["data://items/a"])
-    for stream in (*streams, watching):
-        read_acknowledgement(stream)
-    watching.message()
-    web.in_loop(lambda: [web.server.tool(empty_text, name="last"), web.service.close()])
-    for number, stream in enumerate(streams):
-        *news, end = stream.rest()
-        assert [message["method"] for message in news] in ([], ["notifications/tools/list_changed"])
-        assert end["id"] == number
-        assert end["result"]["resultType"] == "complete"
-        assert end["result"]["_meta"][SUBSCRIPTION] == number
-        stream.close()
-    assert watching.rest()[-1]["id"] == "w"
-    watching.close()
-    eventually(lambda: not watch.running)
-    assert hearing(web.server) == 0
-
-
 @pytest.mark.slow
 def test_listen_ends_slow_reader_with_reason(web: Site) -> None:
     uris = [f"data://{number}/{'x' * 190}" for number in range(300)]

@@ -178,18 +178,6 @@ def test_mounted_app_serves_all_transports(mounted_app, http):
             assert call_over_sse(http, url + PREFIX + path) == (f"{PREFIX}/messages", "weather")
 
 
-def test_mounted_app_serves_routes_and_readiness(mounted_app, http):
-    with in_thread(mounted_app) as url:
-        for path in ("/about", "/about/"):
-            answer = http.get(url + PREFIX + path)
-            assert (answer.status_code, answer.text) == (200, f"{url}{PREFIX}/about")
-        call_stateless(http, f"{url}{PREFIX}/mcp")
-        for path in ("/health", "/health/"):
-            answer = http.get(url + PREFIX + path, headers={"Host": "10.0.0.5:8000"})
-            assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
-        assert http.get(f"{url}{PREFIX}/nothing").status_code == 404
-
-
 def test_mounted_app_refuses_other_hosts_and_origins(mounted_app, http):
     with in_thread(mounted_app) as url:
         for path in ("/mcp", "/sse", "/messages", "/about"):
@@ -202,14 +190,6 @@ def test_mounted_app_refuses_other_hosts_and_origins(mounted_app, http):
             assert foreign.status_code == 403
             assert 'allowed_origins=["https://evil.example"]' in foreign.text
             assert "access-control-allow-origin" not in foreign.headers
-
-
-@pytest.mark.parametrize("path", ["/", "/deep/er"])
-def test_path_option_sets_endpoint(path, http):
-    with in_thread(make_server().asgi(path=path, sse=False)) as url:
-        for spelled in (path, path.rstrip("/") + "/"):
-            assert call_stateless(http, url + spelled) == "weather"
-        assert http.get(f"{url}/sse").status_code == 404
 
 
 HEADERS = STATELESS | {"Mcp-Name": "word"}

@@ -164,23 +164,6 @@ def test_replica_accepts_response_to_question_of_other(setup: Setup) -> None:
         assert stream.message()["result"]["content"][0]["text"] == "red one"
 
 
-def test_replica_streams_update_published_at_other(setup: Setup) -> None:
-    _, here, there, session = setup
-    here.ask(session, "resources/subscribe", uri="thing://a")
-    message = request(
-        "subscriptions/listen", notifications={"resourceSubscriptions": ["thing://a"]}, _meta=META
-    )
-    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
-    with there.listen(session) as stream, EventStream(there.url, "POST", message, headers) as listener:
-        seen = stream.event()["id"]
-        assert listener.message()["method"] == "notifications/subscriptions/acknowledged"
-        here.post(call("touch", uri="thing://a"), session)
-        for each in (stream, listener):
-            assert each.message()["params"]["uri"] == "thing://a"
-    with here.listen(session, seen) as resumed:
-        assert resumed.message()["params"]["uri"] == "thing://a"
-
-
 def test_replica_resumes_call_of_other(setup: Setup) -> None:
     gate, here, there, session = setup
     with here.stream(call("wait", 7), session) as stream:

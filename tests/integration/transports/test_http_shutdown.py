@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import signal
 import socket
 import sys
@@ -17,7 +16,6 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-import uvicorn
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -26,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 
-from mcpkit import Context, Server
+from mcpkit import Server
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.raw_client import initialize, request
 from tests.helpers.serving import HELPERS, PATIENCE, Served, from_file
@@ -214,16 +212,6 @@ def test_second_interrupt_leaves_lifespan(runner, grace):
         assert server.notes.count("lifespan left") == 1
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGTERM])
-def test_signal_ends_starting_server(number):
-    with start_server("uvicorn", GRACE=3600, SLOW_START=1) as server:
-        server.wait_for("lifespan waits")
-        server.signal(number)
-        assert server.wait() != 0
-        assert server.notes.count("lifespan left") == 1
-
-
 @pytest.fixture
 def signals() -> Iterator[list[int]]:
     numbers: list[int] = []
@@ -286,145 +274,14 @@ async def test_requests_during_shutdown_are_503(signals):
     assert signals == [signal.SIGTERM]
 
 
-@pytest.mark.long
-@pytest.mark.anyio
-async def test_signal_reaches_previous_handler_once(signals):
-    async with connect(Server("first")) as first, connect(Server("second")) as second:
-        await first.post("/mcp", json=INITIALIZE, headers=ACCEPT)
-        ours = signal.getsignal(signal.SIGTERM)
-        assert callable(ours)
-        signal.signal(signal.SIGTERM, lambda number, frame: ours(number, frame))
-        await second.post("/mcp", json=INITIALIZE, headers=ACCEPT)
-        signal.raise_signal(signal.SIGTERM)
-    assert signals == [signal.SIGTERM]
-
-
 SOCKET_TIMEOUT = 15.0
 
 
 LATEST = {"MCP-Protocol-Version": "2026-07-28"}
 
 
-def make_waiting_server(begun: threading.Event, released: threading.Event) -> Server:
-    server = Server("stopped")
-
-    @server.tool
-    async def wait() -> str:
-        begun.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    @server.tool
-    def block() -> str:
-        begun.set()
-        released.wait(SOCKET_TIMEOUT)
-        return "late"
-
-    @server.tool
-    async def report(ctx: Context) -> str:
-        await ctx.progress(1, 2)
-        await asyncio.Event().wait()
-        return "never"
-
-    @server.tool
-    async def large() -> str:
-        return "x" * 16_000_000
-
-    @server.tool
-    async def echo(text: str) -> str:
-        return text
-
-    return server
-
-
-def http_request(
-    method: str, path: str, body: bytes, headers: dict[str, str], announced: int | None = None
-) -> bytes:
-    lines = {
-        "Host": "localhost",
-        "Accept": "application/json, text/event-stream",
-        "Content-Type": "application/json",
-        "Content-Length": str(len(body) if announced is None else announced),
-        **headers,
-    }
-    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body
-
-
 def json_message(method: str, params: dict[str, Any]) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
-
-
-def call_request(tool: str, **arguments: object) -> bytes:
-    params = {"name": tool, "arguments": arguments, "_meta": stateless_meta() | {"progressToken": 1}}
-    return http_request(
-        "POST",
-        "/mcp",
-        json_message("tools/call", params),
-        LATEST | {"Mcp-Method": "tools/call", "Mcp-Name": tool},
-    )
-
-
-LISTEN_BYTES = http_request(
-    "POST",
-    "/mcp",
-    json_message(
-        "subscriptions/listen", {"notifications": {"toolsListChanged": True}, "_meta": stateless_meta()}
-    ),
-    LATEST | {"Mcp-Method": "subscriptions/listen"},
-)
-
-
-INITIALIZE_BYTES = http_request("POST", "/mcp", json_message("initialize", INITIALIZE["params"]), {})
-
-
-def connect_with(address: tuple[str, int], state: str) -> socket.socket:
-    connection = socket.create_connection(address, SOCKET_TIMEOUT)
-    if state in {"get", "handshake wait"}:
-        connection.sendall(INITIALIZE_BYTES)
-        head = connection.recv(65536).decode()
-        session = next(line for line in head.split("\r\n") if line.lower().startswith("mcp-session-id"))
-        headers = {"Mcp-Session-Id": session.split(": ")[1]}
-        if state == "get":
-            connection.sendall(http_request("GET", "/mcp", b"", headers))
-            connection.recv(65536)
-        else:
-            connection.sendall(
-                http_request(
-                    "POST", "/mcp", json_message("tools/call", {"name": "wait", "arguments": {}}), headers
-                )
-            )
-    elif state == "sse":
-        connection.sendall(http_request("GET", "/sse", b"", {}))
-        connection.recv(65536)
-    elif state == "listen":
-        connection.sendall(LISTEN_BYTES)
-        connection.recv(65536)
-    elif state == "half a body":
-        connection.sendall(http_request("POST", "/mcp", b"{", {}, announced=100))
-    elif state == "kept alive":
-        connection.sendall(INITIALIZE_BYTES)
-        connection.recv(65536)
-    elif state == "half a head":
-        connection.sendall(b"POST /mcp HTTP/1.1\r\nHost: loc")
-    elif state == "unread":
-        connection.sendall(call_request("large"))
-        connection.recv(1)
-    elif state:
-        connection.sendall(call_request(state))
-        if state == "report":
-            connection.recv(65536)
-    return connection
-
-
-def start_uvicorn(app: Any, **options: Any) -> tuple[uvicorn.Server, threading.Thread, tuple[str, int]]:
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", **options))
-    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
-    thread.start()
-    while not server.started:  # old versions of uvicorn ignore an earlier stop
-        time.sleep(0.005)
-    return server, thread, listening.getsockname()
 
 
 class Titled(BaseHTTPMiddleware):
@@ -449,38 +306,4 @@ def below(*middleware: Any) -> Callable[[Any], Any]:
     )
 
 
-STOP_GRACE = 1.0
-
-
-STOP_MARGIN = 4.0
-
-
 OPEN = ("", "get", "sse", "listen", "wait", "block", "unread", "kept alive", "half a head", "half a body")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("parser", "is_mounted"), [("h11", False), ("httptools", True)])
-def test_should_exit_ends_open_connections_within_grace_period(
-    parser: str, is_mounted: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    released = threading.Event()
-    runs: list[tuple[str, threading.Thread, socket.socket]] = []
-    for what in OPEN:
-        begun = threading.Event()
-        # The time in which a body may arrive is longer than the grace period.
-        app: Any = make_waiting_server(begun, released).asgi(grace=STOP_GRACE)
-        server, thread, address = start_uvicorn(
-            Starlette(routes=[Mount("/", app)]) if is_mounted else app, http=parser
-        )
-        runs.append((what, thread, connect_with(address, what)))
-        if what in {"wait", "block"}:
-            assert begun.wait(SOCKET_TIMEOUT)
-        server.should_exit = True
-    deadline = time.monotonic() + STOP_GRACE + STOP_MARGIN
-    for _, thread, _ in runs:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    assert [what for what, thread, _ in runs if thread.is_alive()] == []
-    released.set()
-    for _, _, connection in runs:
-        connection.close()
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -37,13 +37,6 @@ def test_printed_output_goes_to_standard_error() -> None:
             assert notes.count(text) == 1
 
 
-def test_child_processes_do_not_inherit_the_pipes() -> None:
-    with Host() as host:
-        assert host.ask(call(1, "child_descriptors"))["result"]["structuredContent"] == ["/dev/null"]
-        assert text_of(host.ask(call(2, "child_input"))) == ""
-        assert text_of(host.ask(call(3, "own_input"))) == ""
-
-
 def test_forked_child_does_not_delay_the_end() -> None:
     with Host(stderr=subprocess.DEVNULL) as host:
         child = int(text_of(host.ask(call(1, "fork"))))
@@ -141,14 +134,6 @@ def test_requests_are_not_read_while_responses_are_not() -> None:
         assert {host.receive()["id"] for _ in range(200)} == set(range(200))
         sending.join()
         assert host.ask(call(1000, "peak_memory"))["result"]["structuredContent"] < 150_000
-
-
-def test_response_is_written_before_a_tool_blocks_the_loop() -> None:
-    with Host() as host:
-        host.send(
-            *(call(n, "block_loop", seconds=seconds) for n, seconds in ((1, 0.01), (2, 0.01), (3, 3600)))
-        )
-        assert {host.receive()["id"] for _ in range(2)} == {1, 2}
 
 
 def test_serve_stdio_in_a_running_loop() -> None:

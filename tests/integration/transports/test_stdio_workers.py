@@ -145,14 +145,3 @@ def test_workers_end_with_the_server(end: str, is_busy: bool, folder: Path) -> N
             host.signal(signal.Signals[end])
         host.wait()
         assert worker.has_ended()
-
-
-def test_ctrl_c_is_handled_by_the_server(folder: Path) -> None:
-    with ModuleHost(folder, "-m", "worked") as host:
-        worker = host.start_worker()
-        host.send(call(2, "spin"))
-        host.wait_for_note("spinning")
-        os.killpg(host.process.pid, signal.SIGINT)  # as a terminal does
-        assert host.wait() == 128 + signal.SIGINT
-        assert worker.has_ended()
-        assert "KeyboardInterrupt" not in host.read_notes()

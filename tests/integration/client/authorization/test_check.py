@@ -148,16 +148,6 @@ async def test_check_finds_each_fault(part: int) -> None:
     assert not faults, "\n".join(faults)
 
 
-@pytest.mark.slow
-async def test_check_finds_credentials_and_trailing_slash_in_url() -> None:
-    findings = await check(Site(), path="/mcp?token=SECRET")
-    assert "credential-in-url" in {each.code for each in findings}
-    assert "SECRET" not in next(str(each) for each in findings if each.code == "credential-in-url")
-    site = Site(answer={"/mcp/": lambda: Response(status_code=401, headers={"WWW-Authenticate": "Bearer"})},
-        resource_at=(f"{AT_PATH}/",), resource={"resource": "{origin}/mcp/"})  # fmt: skip
-    assert "trailing-slash" in {each.code for each in await check(site, path="/mcp/")}
-
-
 async def test_check_does_not_request_local_issuer_of_remote_server() -> None:
     asked: list[str] = []
 

@@ -90,13 +90,6 @@ async def test_login_uses_client_metadata_document_where_supported(server: Grant
     assert server.of("authorize")[-1]["client_id"] == server.of("token")[-1]["client_id"] == url
 
 
-async def test_login_denied_is_error(server: Granting) -> None:
-    server.back = lambda back: {"error": "access_denied", "state": back["state"], "iss": back["iss"]}
-    with pytest.raises(AuthorizationError, match="refuses: 'access_denied'"):
-        await client_that_lists(server, clicking())
-    assert server.of("token") == []
-
-
 async def test_oauth_plain_http_is_refused() -> None:
     with pytest.raises(ValueError, match="the URL of a server that wants tokens is not encrypted"):
         async with Client("http://192.0.2.1/mcp", auth=clicking()):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,12 +68,6 @@ async def later() -> str:
     return SECRET
 
 
-async def test_http_token_function_is_called_for_each_request() -> None:
-    tokens = iter("abcdef")
-    asked = await requests(token=lambda: next(tokens))
-    assert [each.headers["authorization"] for each in asked] == ["Bearer a", "Bearer b", "Bearer c"]
-
-
 def leads_to(where: str, status: int = 307) -> Script:
     async def script(asked: Asked, reply: Reply) -> None:
         if asked.target == "/mcp":
@@ -133,19 +126,6 @@ async def test_tls_unknown_authority_is_error(authority: CertificateAuthority) -
     with pytest.raises(TransportError, match=r"certificate.*verify=") as caught:
         await call_tls(serving_tls(authority))
     assert not caught.value.may_have_begun
-
-
-async def test_tls_client_certificate_is_sent(authority: CertificateAuthority, tmp_path: Path) -> None:
-    tls = serving_tls(authority, asks=True)
-    certificate, key = authority.certificate("client")
-    both = tmp_path / "both.pem"
-    both.write_bytes(certificate.read_bytes() + key.read_bytes())
-    locked, locked_key = authority.certificate("locked", password=SECRET)
-    await call_tls(tls, verify=authority.file, cert=(certificate, key))
-    await call_tls(tls, verify=authority.file, cert=both)
-    await call_tls(tls, verify=authority.file, cert=(str(locked), str(locked_key), SECRET))
-    with pytest.raises(TransportError):
-        await call_tls(tls, verify=authority.file)
 
 
 @pytest.mark.parametrize("by_environment", [True, False])

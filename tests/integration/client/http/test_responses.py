@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 import zlib
-from datetime import datetime, timedelta, timezone
-from email.utils import format_datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -87,23 +86,6 @@ async def test_server_error_status_has_unknown_outcome(revision: str, number: in
 NOW = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 
-@pytest.mark.parametrize(("output", "date", "seconds"), [
-    ("0", None, 0),
-    (format_datetime(NOW + timedelta(seconds=90), usegmt=True), format_datetime(NOW, usegmt=True), 90),
-    (format_datetime(NOW - timedelta(seconds=90), usegmt=True), format_datetime(NOW, usegmt=True), 0),
-    (format_datetime(NOW, usegmt=True), None, 0),
-    ("-5", None, None),
-    ("1.5", None, None),
-    ("soon", None, None),
-    ("9" * 500, None, None),
-    ("Wed, 99 Foo 2020", None, None),
-    ("", None, None),
-])  # fmt: skip
-async def test_retry_after_is_parsed(output: str, date: str | None, seconds: float | None) -> None:
-    headers = {"retry_after": output} | ({"date": date} if date else {})
-    assert (await failure(replies(429, **headers))).retry_after == seconds
-
-
 async def test_status_404_with_session_means_session_gone() -> None:
     error = await failure(replies(404), "2025-11-25")
     assert (error.session_is_gone, error.may_have_begun) == (True, False)
@@ -135,39 +117,8 @@ PAGE = b"""<!DOCTYPE html><html><head><script>var secret = 1</script><title>Log 
 <body>Welcome</body></html>"""
 
 
-@EVERY
-@pytest.mark.parametrize(("page", "output"), [
-    (PAGE, "'Log in & on'"),
-    (b"<html><style>p {}</style><p>Please\n<b>log</b> in</p>", "'Please log in'"),
-    (b"<" * 60_000, None),
-])  # fmt: skip
-async def test_web_page_is_named(revision: str, page: bytes, output: str | None) -> None:
-    error = await failure(replies(200, page, content_type="text/html; charset=utf-8"), revision)
-    assert isinstance(error, StatusError)
-    assert error.may_have_begun
-    assert "with a web page, perhaps one to log in at" in str(error)
-    assert output is None or str(error).endswith(output)
-    assert len(str(error)) < 400
-
-
 async def done(asked: Asked, reply: Reply) -> None:
     await reply.result(text("done"))
-
-
-async def test_post_answered_by_sse_endpoint_uses_sse() -> None:
-    async def script(asked: Asked, reply: Reply) -> None:
-        if asked.method == "GET":
-            await reply.send(404, b"no stream")
-        else:
-            await reply.begin_stream()
-            await reply.chunk(b"event: endpoint\ndata: /messages\n\n")
-            await reply.hang_up()
-
-    async with scripted(script) as server:
-        with pytest.raises(StatusError, match=r"serves the transport of 2024-11-05.*'no stream'"):
-            async with Client(server.url, connect_timeout=20):
-                pass
-        assert len(server.of("GET")) == 1
 
 
 MOST = 100_000

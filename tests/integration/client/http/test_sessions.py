@@ -118,16 +118,6 @@ async def test_session_stream_resumes_with_last_event_id() -> None:
     assert 0.058 <= began_again - ended_again < http_stream.RETRY
 
 
-@pytest.mark.parametrize("status", [404, 405])
-async def test_session_stream_unsupported_is_requested_once(status: int) -> None:
-    listening = Listening(answers(status))
-    async with scripted(greeting(call_done, stream=listening)) as server, over(server.url)[1] as client:
-        await until(lambda: listening.times[1:])
-        assert (await client.call("bake")).text == "done"
-        assert client._link.is_open
-    assert len(listening.asked) == 1
-
-
 async def test_session_stream_404_means_session_gone() -> None:
     async def waits(asked: Asked, reply: Reply) -> None:
         await reply.hang_up()
@@ -254,11 +244,6 @@ async def test_response_without_ids_is_lost(revision: str, ends: bool) -> None:
     error = await stream.failure(revision)
     assert ("ended before the answer" if ends else "broke before the answer") in str(error)
     assert stream.joined == []
-
-
-async def test_response_resume_404_means_session_gone() -> None:
-    error = await Stream(polls, refuses(404)).failure()
-    assert error.session_is_gone
 
 
 @pytest.mark.parametrize("step", [refuses(503)])
