@@ -116,6 +116,13 @@ def test_doctor_prints_observation_and_fix(
     assert "with the exit status 1 before it answered: DATABASE_URL is not set" in capfd.readouterr().out
 
 
+def test_doctor_missing_program_is_finding(capfd: pytest.CaptureFixture[str]) -> None:
+    status, report = doctor(capfd, "no-such-program --serve")
+    assert (status, report["codes"]) == (4, ["not-started"])
+    assert "it is not on PATH" in report["findings"][0]["seen"]
+    assert "absolute path" in report["findings"][0]["cure"]
+
+
 PAGE = Path(__file__).parents[3] / "docs" / "commands" / "doctor.md"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
+import threading
 from collections.abc import Collection
 from email.utils import formatdate
 from pathlib import Path
@@ -167,6 +169,67 @@ def test_doctor_finds_planted_http_faults(
     assert report["codes"] == found, report
     assert status == (4 if "content-type" in found else 6 if found else 0)
     assert all(each["cure"] and "{" not in each["seen"] + each["cure"] for each in report["findings"])
+
+
+@pytest.mark.parametrize(
+    ("faults", "path", "found", "status"),
+    [
+        ("", "/nothing", "no-mcp", 4),
+        ("server-error", "/mcp", "server-error", 4),
+        ("endpoint-origin", "/sse", "endpoint-origin", 6),
+        ("buffered-events", "/sse", "buffered-events", 6),
+    ],
+)
+def test_doctor_stops_at_fatal_http_faults(
+    faults: str, path: str, found: str, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with in_thread(faulty_app(faults.split())) as origin:
+        ended, report = doctor(capfd, origin + path)
+    assert (report["codes"], ended) == ([found], status)
+
+
+def test_doctor_finds_closed_connection(capfd: pytest.CaptureFixture[str]) -> None:
+    def hang_up() -> None:
+        listener.accept()[0].close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        hanging = threading.Thread(target=hang_up)
+        hanging.start()
+        status, report = doctor(capfd, f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
+        hanging.join()
+    assert (report["codes"], status) == (["closed"], 4)
+
+
+PROXIED = """
+    location / {{
+        proxy_pass {url};
+        proxy_set_header Host $http_host;
+        {more}
+    }}
+"""
+
+
+def test_doctor_finds_instances_without_shared_sessions(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for folder, secrets, found in (
+        (
+            "apart",
+            ("one secret of the tests, long enough", "another secret of the tests, long"),
+            ["no-affinity"],
+        ),
+        ("shared", ("one secret of the tests, long enough",) * 2, ["session-goes-on"]),
+    ):
+        (tmp_path / folder).mkdir()
+        ports = free_ports()
+        with in_thread(shop(secret=secrets[0])) as one, in_thread(shop(secret=secrets[1])) as other:
+            servers = "".join(f"server {each.removeprefix('http://')};" for each in (one, other))
+            locations = f"""{PROXIED.format(url="http://both", more="")} }}
+                upstream both {{ {servers} }}
+                server {{ listen 127.0.0.1:{free_ports().plain};"""
+            with serve_nginx(ports, tmp_path / folder, locations) as proxy:
+                status, report = doctor(capfd, f"{proxy.plain}/mcp")
+        assert (report["codes"], status) == (found, 6 if found else 0), report
 
 
 REDIRECTS = """
