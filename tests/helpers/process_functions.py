@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import os
 import pickle
@@ -160,7 +159,7 @@ async def _forked_in_coroutine(how: str, token: int) -> list[int]:
 
 
 def _fork(how: str) -> int:
-    child: int = ctypes.CDLL(None).fork() if how == "unseen" else os.fork()
+    child = os.fork()
     if child:
         return child
     if how == "exit":
