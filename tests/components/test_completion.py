@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal
 
 import pytest
 
-from mcpkit import Complete, Context, ProtocolError, Server, current_context
+from mcpkit import Context, ProtocolError, Server
 from mcpkit.protocol.revisions import STATELESS
 from mcpkit.testing import Client, connect
 from tests.helpers.tables import each_row
@@ -37,10 +35,6 @@ class Unit(Enum):
     FAHRENHEIT = "fahrenheit"
 
 
-async def cities(value: str, arguments: dict[str, str]) -> list[str]:
-    return [f"{arguments['country']}-{value}"]
-
-
 class Size(IntEnum):
     SMALL = 1
     BIG = 12
@@ -63,15 +57,6 @@ async def test_completion_of_choices(server: Server) -> None:
         assert (await complete(client, "kind", "lo"))["values"] == ["long"]
         assert (await complete(client, "exact", "t"))["values"] == ["true"]
         assert (await complete(client, "kind", "x")) == {"values": [], "total": 0, "hasMore": False}
-
-
-async def test_completion_function_receives_value_and_arguments(server: Server) -> None:
-    @server.prompt
-    def plan(country: str, city: Annotated[str, Complete(cities)]) -> str:
-        return ""
-
-    async with connect(server) as client:
-        assert (await complete(client, "city", "ro", country="it"))["values"] == ["it-ro"]
 
 
 @each_row(("count", "has_more"), [(0, False), (100, False), (101, True)])
@@ -112,34 +97,6 @@ async def test_completion_malformed_request_is_invalid_params(params: dict[str, 
         assert caught.value.code == -32602
 
 
-@pytest.mark.parametrize("timeout", [0.01, None], ids=["of the server", "of its own"])
-@pytest.mark.parametrize("is_async", [True, False], ids=["async", "in a thread"])
-async def test_completion_times_out(
-    monkeypatch: pytest.MonkeyPatch, timeout: float | None, is_async: bool
-) -> None:
-    monkeypatch.setattr("mcpkit.components.completion.TIMEOUT", 0.01)
-    server = Server("slow", timeout=timeout)
-    released = threading.Event()
-
-    async def never(value: str) -> list[str]:
-        await asyncio.Event().wait()
-        return []
-
-    def block(value: str) -> list[str]:
-        released.wait(30)
-        return []
-
-    @server.prompt(complete={"word": never if is_async else block})
-    async def say(word: str) -> str:
-        return word
-
-    params = {"ref": {"type": "ref/prompt", "name": "say"}, "argument": {"name": "word", "value": ""}}
-    async with connect(server) as client:
-        with pytest.raises(ProtocolError, match=r"timed out after 0\.01 s"):
-            await client.request("completion/complete", params)
-        released.set()
-
-
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_context_of_request(server: Server, revision: str) -> None:
     seen: list[Context] = []
@@ -166,26 +123,3 @@ async def test_context_of_request(server: Server, revision: str) -> None:
     assert ctx.server is server
     assert ctx.state is None
     assert ctx.request_id == 2
-
-
-async def test_context_log_without_declared_logging_is_error() -> None:
-    errors: list[str] = []
-
-    async def log() -> None:
-        try:
-            await current_context().info("hello")
-        except RuntimeError as error:
-            errors.append(str(error))
-
-    silent = Server("silent")
-    silent.tool(log)
-    async with connect(silent, revision="2025-11-25") as client:
-        await client.call("log")
-        assert client.notifications == []
-    assert "does not declare logging" in errors[0]
-
-    outspoken = Server("outspoken", offers={"logging"})
-    outspoken.tool(log)
-    async with connect(outspoken, revision="2025-11-25") as client:
-        await client.call("log")
-        assert [message["params"]["data"] for message in client.notifications] == ["hello"]

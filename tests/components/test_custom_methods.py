@@ -145,13 +145,6 @@ async def test_method_wrong_params_are_refused(server: Server, params: Any, mess
     assert message.replace("\\", "") in error.message
 
 
-async def test_method_unknown_params_are_ignored(server: Server) -> None:
-    async with connect(server) as client:
-        params = {"id": "a", "later": 1, "_meta": {"com.example/a": 1}}
-        assert (await client.request("thing/find", params))["id"] == "a"
-        assert (await client.request("thing/all", params))["got"] == {"id": "a", "later": 1}
-
-
 @each_row("revision", EVERY)
 async def test_method_is_limited_to_named_versions(revision: str) -> None:
     server = Server("s")

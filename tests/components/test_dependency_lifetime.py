@@ -5,7 +5,6 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Annotated, Any
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from mcpkit import Depends, Server, ToolError
 from mcpkit.testing import Client, connect
 from tests.helpers.pipe import settle
-from tests.helpers.waiting import over, until
+from tests.helpers.waiting import over
 
 pytestmark = pytest.mark.anyio
 
@@ -119,9 +118,6 @@ def register(way: str, server: Server, trace: Trace, body: Callable[[], str]) ->
     server.tool(in_the_loop if way.startswith("async") else in_a_thread, name="look")
 
 
-variable = ContextVar("variable", default="default")
-
-
 @pytest.mark.parametrize("way", WAYS)
 async def test_dependencies_are_closed_in_reverse_order(way: str, server: Server, trace: Trace) -> None:
     register(way, server, trace, lambda: "!")
@@ -140,42 +136,6 @@ async def test_dependency_receives_exception_of_handler(way: str, server: Server
         result = await client.call("look")
     assert (result.is_error, result.text) == (True, "no such thing")
     assert trace.events[4:] == ["b receives ToolError", "close b", "a receives ToolError", "close a"]
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_dependency_context_variables(is_async: bool, server: Server) -> None:
-    seen: list[str] = []
-
-    def sets() -> Iterator[str]:
-        seen.append(variable.get())
-        token = variable.set("the generator")
-        yield "x"
-        seen.append(variable.get())
-        variable.reset(token)
-
-    async def sets_in_the_loop() -> AsyncIterator[str]:
-        seen.append(variable.get())
-        token = variable.set("the coroutine")
-        yield "x"
-        seen.append(variable.get())
-        variable.reset(token)
-
-    @server.tool
-    async def in_the_loop(
-        one: Annotated[str, Depends(sets_in_the_loop)], two: Annotated[str, Depends(sets)]
-    ) -> str:
-        return variable.get()
-
-    @server.tool
-    def in_a_thread(
-        one: Annotated[str, Depends(sets_in_the_loop)], two: Annotated[str, Depends(sets)]
-    ) -> str:
-        return variable.get()
-
-    async with connect(server) as client:
-        text = (await client.call("in_the_loop" if is_async else "in_a_thread")).text
-    assert text == ("the coroutine" if is_async else "the generator")
-    assert seen == ["default", "the coroutine", "the generator", "the coroutine"]
 
 
 def yields_never() -> Iterator[str]:
@@ -299,34 +259,3 @@ async def test_dependency_of_abandoned_thread_is_closed_on_return(
         assert later == ["close b", "close a"]
     else:
         assert later == ["b receives ValueError", "close b", "a receives ValueError", "close a"]
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_cancellation_during_close_is_ignored(is_async: bool) -> None:
-    server, events = Server("s"), list[str]()
-    closing, may_close = asyncio.Event(), asyncio.Event()
-
-    async def dependency() -> AsyncIterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            events.append(f"receives {type(error).__name__}")
-            raise
-        finally:
-            closing.set()
-            await may_close.wait()
-            events.append("closed")
-
-    async def in_loop(value: Annotated[None, Depends(dependency)]) -> None: ...
-
-    def in_thread(value: Annotated[None, Depends(dependency)]) -> None: ...
-
-    server.tool(name="work")(in_loop if is_async else in_thread)
-    async with connect(server) as client:
-        call = asyncio.create_task(client.call("work"))
-        await closing.wait()
-        await over(call)
-        assert (call.cancelled(), events) == (True, [])
-        may_close.set()
-        await until(lambda: events)
-    assert events == ["closed"]

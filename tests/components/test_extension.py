@@ -14,11 +14,9 @@ from mcpkit import (
     ExtensionResult,
     ProtocolError,
     RegistrationError,
-    Registry,
     Server,
-    ToolError,
 )
-from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall
+from mcpkit.middleware import CallTool, ToolCall
 from mcpkit.testing import Client, connect
 from tests.helpers.tables import each_row
 
@@ -28,13 +26,7 @@ pytestmark = pytest.mark.anyio
 ID = "com.example/thing"
 
 
-HANDSHAKE = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
-
-
 STATELESS = "2026-07-28"
-
-
-EVERY = [*HANDSHAKE, STATELESS]
 
 
 KNOWS = {"extensions": {ID: {}}}
@@ -61,7 +53,7 @@ def test_extension_wrong_identifier_is_refused(identifier: Any) -> None:
         Server("s").extension(identifier)
 
 
-@each_row("revision", EVERY)
+@each_row("revision", ["2025-11-25", STATELESS])
 async def test_extension_is_advertised_in_stateless_version_only(revision: str) -> None:
     server = Server("s")
     server.extension(ID, {"max": 3})
@@ -69,36 +61,6 @@ async def test_extension_is_advertised_in_stateless_version_only(revision: str) 
     async with connect(server, revision=revision) as client:
         advertised = client.server_capabilities.get("extensions")
     assert advertised == ({ID: {"max": 3}, "com.example/other": {}} if revision == STATELESS else None)
-
-
-async def test_extension_of_included_server_is_used() -> None:
-    inner, middle, outer = Server("inner"), Registry(), Server("outer")
-    outer.include(middle)
-    middle.include(inner, prefix="in")
-    thing = inner.extension(ID)  # last, so that the including servers are notified
-
-    @thing.tool
-    async def do() -> str:
-        return "done"
-
-    @thing.method("thing/do")
-    async def do_it() -> dict[str, str]:
-        return {"done": "yes"}
-
-    @thing.middleware("tools/call")
-    async def shout(call: Any, call_next: Any) -> Any:
-        result = await call_next(call)
-        result["content"] = [{"type": "text", "text": result.text.upper()}]
-        return result
-
-    @inner.middleware("tools/call")
-    async def never(call: Any, call_next: Any) -> Any:
-        raise ToolError("the middleware of an included server counts for itself alone")
-
-    async with connect(outer, capabilities=KNOWS) as client:
-        assert client.server_capabilities["extensions"] == {ID: {}}
-        assert (await client.call("in_do")).text == "DONE"
-        assert (await client.request("thing/do"))["done"] == "yes"
 
 
 async def call_look(client: Client, tool: str = "look") -> Any:
@@ -163,7 +125,7 @@ async def test_extension_result_has_own_type() -> None:
         assert threaded.meta.keys() == {"io.modelcontextprotocol/serverInfo", "com.example/a"}
 
 
-@each_row("revision", EVERY)
+@each_row("revision", ["2025-11-25", STATELESS])
 async def test_extension_result_is_core_result_for_other_clients(revision: str) -> None:
     declared = {} if revision == STATELESS else KNOWS
     async with connect(queueing(), revision=revision, capabilities=declared) as client:
@@ -179,23 +141,6 @@ async def test_extension_result_for_client_without_it_is_error() -> None:
             await client.call("queue")
     assert raised.value.code == -32021
     assert raised.value.data == {"requiredCapabilities": KNOWS}
-
-
-@each_row("revision", HANDSHAKE)
-async def test_extension_result_is_error_in_handshake_versions(revision: str) -> None:
-    async with connect(queueing(is_careful=False), revision=revision, capabilities=KNOWS) as client:
-        result = await client.call("queue")
-    assert result.is_error
-    assert ID in result.text
-
-
-ID = "com.example/thing"
-
-
-KNOWS = {"extensions": {ID: {}}}
-
-
-EVERY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 
 
 def make_wrapper() -> Extension:
@@ -238,39 +183,7 @@ async def test_extension_middleware_replaces_result() -> None:
         assert (await client.call("quick")).structured == 2
 
 
-async def test_extension_middleware_runs_inside_server_middleware() -> None:
-    server = make_server()
-    thing = server.extension(ID)
-    order: list[str] = []
-
-    def note(name: str) -> Any:
-        async def noting(request: Request, call_next: CallNext) -> Result:
-            order.append(name)
-            return await call_next(request)
-
-        return noting
-
-    thing.middleware(note("first of the extension"))
-    server.middleware(note("the server's"))
-    thing.middleware("tools/call")(note("second of the extension"))
-    other = server.extension("com.example/other")
-    other.middleware(note("another's"))
-    async with connect(server) as client:
-        order.clear()
-        await client.call("quick")
-    assert order == ["the server's", "first of the extension", "second of the extension", "another's"]
-
-
-def test_extension_middleware_of_unknown_method_is_refused() -> None:
-    server = Server("s")
-    thing = server.extension(ID)
-    with pytest.raises(RegistrationError, match=r"no middleware can wrap 'thing/do'; there are .*tools/call"):
-        thing.middleware("thing/do")
-    with pytest.raises(RegistrationError, match="no middleware can wrap 'ping'"):
-        server.middleware("ping")
-
-
-@each_row("revision", EVERY)
+@each_row("revision", ["2025-11-25", STATELESS])
 async def test_extension_notification_is_sent(revision: str) -> None:
     server = Server("s")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pytest
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from mcpkit import Header, RegistrationError, Server
@@ -74,27 +74,6 @@ async def test_header_is_published_in_schema(server: Server) -> None:
     assert mirrored(server) == {b"mcp-param-region": ("region",)}
 
 
-def test_header_of_scalar_arguments(server: Server) -> None:
-    @server.tool
-    def execute(
-        region: Annotated[str, "Where", Header("Region")],
-        level: Annotated[Literal["low", "high"], Header("Level")],
-        tenant: Annotated[int, Field(ge=0), Header("Tenant")] = 0,
-        dry: Annotated[bool, Header("Dry-Run")] = False,
-        checked: Annotated[str, AfterValidator(str.upper), Header("X~!#$%&'*+.^_`|")] = "",
-    ) -> None: ...
-
-    assert mirrored(server) == {
-        b"mcp-param-region": ("region",),
-        b"mcp-param-level": ("level",),
-        b"mcp-param-tenant": ("tenant",),
-        b"mcp-param-dry-run": ("dry",),
-        b"mcp-param-x~!#$%&'*+.^_`|": ("checked",),
-    }
-    assert schema_of(server)["properties"]["tenant"] == {"type": "integer", "minimum": 0, KEYWORD: "Tenant",
-        "default": 0}  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "schema",
     [
@@ -108,18 +87,6 @@ def test_header_of_explicit_schemas(server: Server, schema: Any) -> None:
 
     assert schema_of(server)["properties"]["region"] == {"type": "string", KEYWORD: "Region"}
     assert mirrored(server) == {b"mcp-param-region": ("region",)}
-
-
-def test_header_keyword_in_data_is_ignored(server: Server) -> None:
-    """A property of that name, and values: neither marks anything."""
-    schema = {"type": "object", "properties": {KEYWORD: {"type": "string"},
-        "options": {"type": "object", "default": {KEYWORD: "Not a mark"}, "examples": [{KEYWORD: 3}],
-        "enum": [{KEYWORD: ""}], "const": {KEYWORD: None}}}}  # fmt: skip
-
-    @server.tool(input_schema=schema)
-    def execute(arguments: dict[str, Any]) -> None: ...
-
-    assert server.tools["execute"].mirrored == ()
 
 
 @each_row(

@@ -11,7 +11,6 @@ import pytest
 from mcpkit import (
     Answer,
     Ask,
-    Complete,
     Context,
     Depends,
     FromHeader,
@@ -19,9 +18,6 @@ from mcpkit import (
     ProtocolError,
     RegistrationError,
     Server,
-    prompt,
-    resource,
-    tool,
 )
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
@@ -125,45 +121,6 @@ async def test_depends_on_any_callable_in_any_tool(function: Callable[[], Any], 
         results = [(await client.call(each["name"], {"times": 2})).text for each in tools]
     assert [list(each["inputSchema"]["properties"]) for each in tools] == [["times"]] * 4
     assert results == [name * 2] * 4
-
-
-def city_of(db: Annotated[Database, Depends(coroutine)]) -> Iterator[str]:
-    yield f"Bern by {db.name}"
-
-
-class Atlas:
-    """Methods that are registered when an instance is included."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    @tool
-    async def find(self, city: Annotated[str, Depends(city_of)]) -> str:
-        return f"{self.name}: {city}"
-
-    @resource("atlas://city")
-    def city(self, city: Annotated[str, Depends(city_of)]) -> str:
-        return f"{self.name}: {city}"
-
-    @resource("atlas://{number}")
-    async def numbered(self, number: int, city: Annotated[str, Depends(city_of)]) -> str:
-        return f"{self.name} {number}: {city}"
-
-    @prompt
-    def plan(self, days: int, city: Annotated[str, Depends(city_of)]) -> str:
-        return f"{self.name} {days}: {city}"
-
-
-async def test_depends_in_every_kind_of_component() -> None:
-    server = Server("s")
-    server.include(Atlas("World"))
-    async with connect(server) as client:
-        assert (await client.call("find")).text == "World: Bern by coroutine"
-        assert (await client.read("atlas://city"))[0]["text"] == "World: Bern by coroutine"
-        assert (await client.read("atlas://7"))[0]["text"] == "World 7: Bern by coroutine"
-        messages = await client.get_prompt("plan", {"days": "3"})
-        assert messages[0]["content"]["text"] == "World 3: Bern by coroutine"
-        assert [each["name"] for each in (await client.list_prompts())[0]["arguments"]] == ["days"]
 
 
 class Counter:
@@ -287,54 +244,6 @@ def test_from_header_without_default_is_refused() -> None:
 
         @Server("s").tool
         async def look(tenant: Annotated[str, FromHeader("X-Tenant")]) -> None: ...
-
-
-@each_row("name", ["", "X Tenant", "X-Tenant:", "Ü"])
-def test_from_header_wrong_name_is_refused(name: str) -> None:
-    with pytest.raises(RegistrationError, match="the name of a header"):
-        FromHeader(name)
-
-
-def uses(db: Annotated[Database, Depends(plain)]) -> str:
-    return db.name
-
-
-@pytest.fixture
-def overridden() -> Server:
-    server = Server("s")
-
-    @server.tool
-    async def look(name: Annotated[str, Depends(uses)]) -> str:
-        return name
-
-    @server.prompt
-    def ask(day: Annotated[str, Complete(lambda value, db=Depends(coroutine): [db.name])]) -> str:
-        return day
-
-    return server
-
-
-async def call_look(overridden: Server) -> str:
-    async with connect(overridden) as client:
-        return (await client.call("look")).text
-
-
-async def test_override_nests_and_is_undone(overridden: Server) -> None:
-    def fails(body: Callable[[], object]) -> None:
-        with (
-            overridden.override(plain, lambda: Database("first")),
-            overridden.override(uses, lambda: "second"),
-        ):
-            body()
-
-    with overridden.override(plain, lambda: Database("outer")):
-        with pytest.raises(ZeroDivisionError):
-            fails(lambda: 1 // 0)
-        assert await call_look(overridden) == "outer"
-        with overridden.override(plain, lambda: Database("inner")):
-            assert await call_look(overridden) == "inner"
-        assert await call_look(overridden) == "outer"
-    assert await call_look(overridden) == "plain"
 
 
 REVISIONS = ["2025-11-25", "2026-07-28"]

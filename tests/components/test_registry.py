@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import types
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from mcpkit import Extension, ProtocolError, RegistrationError, Registry, Server, prompt, resource, tool
-from mcpkit.middleware import CallNext, Request
+from mcpkit import RegistrationError, Registry, Server, prompt, resource, tool
 from mcpkit.testing import Client, connect
 from tests.helpers.tables import each_row
 
@@ -57,26 +55,6 @@ def test_registry_duplicate_error_names_both_places(server: Server, kind: str) -
         code = function.__code__
         assert f"{code.co_filename}:{code.co_firstlineno}" in str(caught.value)
     assert "replace=True" in str(caught.value)
-
-
-def nothing() -> dict[str, str]:
-    return {}
-
-
-def test_registry_listener_receives_changes_until_removed() -> None:
-    outer, inner, changes = Registry(), Registry(), list[tuple[str, str | None]]()
-    inner.tool(greet)
-    end = outer.listeners.add(lambda change: changes.append((change.kind, change.uri)))
-    included = outer.include(inner, prefix="in")
-    inner.tools.disable("greet")
-    inner.resource_updated("data://x")
-    inner.method("thing/do")(nothing)  # which no list holds
-    included.remove()
-    inner.resource_updated("data://x")
-    end()
-    end()
-    outer.tool(greet)
-    assert changes == [("tools", None), ("tools", None), ("resource", "data://in/x"), ("tools", None)]
 
 
 def test_registry_forward_reference_is_resolved(server: Server) -> None:
@@ -131,15 +109,6 @@ async def test_tags_disable_and_enable_components(tagged: Server) -> None:
         )
 
 
-async def test_tags_component_with_other_disabled_tag_stays_disabled(tagged: Server) -> None:
-    server = tagged
-    server.disable(tags={"old"})
-    server.disable(tags={"secret"})
-    server.enable(tags={"old"})
-    async with connect(server) as client:
-        assert [tool["name"] for tool in await client.list_tools()] == ["tool", "plain"]
-
-
 def test_tags_string_is_refused(tagged: Server) -> None:
     with pytest.raises(TypeError, match=r"write tags=\{'old'\}"):
         tagged.disable(tags="old")
@@ -181,28 +150,6 @@ class Base:
         raise RuntimeError("an unmarked property must not be read")
 
 
-class Static:
-    @tool
-    @staticmethod
-    def outer_static(x: int) -> int:
-        return x
-
-    @staticmethod
-    @tool
-    def inner_static(x: int) -> int:
-        return x
-
-    @tool
-    @classmethod
-    def outer_class(cls) -> str:
-        return cls.__name__
-
-    @classmethod
-    @prompt
-    def inner_class(cls, x: str) -> str:
-        return f"{cls.__name__} {x}"
-
-
 def module(**members: Any) -> types.ModuleType:
     made = types.ModuleType("made")
     vars(made).update(members)
@@ -230,18 +177,6 @@ async def test_include_object_binds_methods() -> None:
         assert (await client.read("data://greeting"))[0]["text"] == "Hi"
         (listed,) = [tool for tool in await client.list_tools() if tool["name"] == "greet"]
         assert listed["inputSchema"]["properties"].keys() == {"name"}
-
-
-@each_row("source", [Static, Static()])
-async def test_include_static_and_class_methods(source: Any) -> None:
-    server = Server("s")
-    server.include(source)
-    assert tool_names(server) == ["outer_static", "inner_static", "outer_class"]
-    async with connect(server) as client:
-        assert (await client.call("outer_static", {"x": 1})).structured == 1
-        assert (await client.call("outer_class")).text == "Static"
-        (message,) = await client.get_prompt("inner_class", {"x": "y"})
-        assert message["content"]["text"] == "Static y"
 
 
 def test_include_class_with_methods_is_refused() -> None:
@@ -285,17 +220,6 @@ def test_include_registry_is_followed() -> None:
     assert tool_names(server) == ["unmarked"]
 
 
-async def test_include_server_update_is_sent_with_prefixed_uri() -> None:
-    inner, outer = Server("inner"), Server("outer")
-    inner.resource("data://x")(unmarked)
-    outer.include(inner, prefix="in")
-    async with connect(outer, revision="2025-11-25") as client:
-        await client.request("resources/subscribe", {"uri": "data://in/x"})
-        inner.resource_updated("data://x")
-        update = await asyncio.wait_for(client.notification("notifications/resources/updated"), 5)
-        assert update["uri"] == "data://in/x"
-
-
 def test_include_cycle_is_refused() -> None:
     first, second = Registry(), Registry()
     with pytest.raises(RegistrationError, match="itself"):
@@ -311,9 +235,6 @@ def test_include_duplicate_name_is_refused() -> None:
     server.include(registry)
     with pytest.raises(RegistrationError, match="there are two tools 'top_level'"):
         registry.tool(top_level)
-
-
-REVISIONS = ["2025-11-25", "2026-07-28"]
 
 
 class Weather:
@@ -373,63 +294,3 @@ def test_include_that_fails_adds_nothing(make: Any) -> None:
     if isinstance(source, Registry):
         source.tool(lambda: "", name="later")
     assert keys(server) == ["plan"]
-
-
-async def listening(client: Client, revision: str) -> asyncio.Future[Any]:
-    if revision != "2026-07-28":
-        return asyncio.ensure_future(asyncio.sleep(0))
-    wanted = {f"{name}ListChanged": True for name in ("tools", "resources", "prompts")}
-    task = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
-    await client.notification("notifications/subscriptions/acknowledged")
-    return task
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_included_remove_sends_one_notification_per_list(revision: str) -> None:
-    server = Server("s")
-    included = server.include(weather())
-    async with connect(server, revision=revision) as client:
-        task = await listening(client, revision)
-        included.remove()
-        notifications = {
-            name: await client.notification(f"notifications/{name}/list_changed")
-            for name in ("tools", "resources", "prompts")
-        }
-        assert len(notifications) == 3
-        assert client.notifications == []
-        assert await client.list_tools() == await client.list_resources() == await client.list_prompts() == []
-        with pytest.raises(ProtocolError, match="Unknown tool: forecast"):
-            await client.call("forecast")
-        task.cancel()
-
-
-async def test_included_remove_takes_back_extension() -> None:
-    extension = Extension("com.example/notes", {"colour": "red"})
-    extension.tool(lambda: "noted", name="note")
-    seen: list[str] = []
-
-    @extension.middleware
-    async def see(request: Request, call_next: CallNext) -> Any:
-        seen.append(request.method)
-        return await call_next(request)
-
-    inner, outer = Registry(), Server("outer")
-    included = inner.include(extension)
-    outer.include(inner)
-    outer.tool(lambda: "", name="own")
-    async with connect(outer) as client:
-        assert "com.example/notes" in client.server_capabilities["extensions"]
-        await client.call("note")
-        seen.clear()
-        included.remove()
-        await client.call("own")
-        assert seen == []
-        assert "extensions" not in (await client.request("server/discover"))["capabilities"]
-    again = outer.include(extension)
-    other = Registry()
-    other.include(extension)
-    outer_too = outer.include(other, prefix="too")
-    again.remove()
-    assert outer.extensions == {"com.example/notes": extension}
-    outer_too.remove()
-    assert outer.extensions == {}

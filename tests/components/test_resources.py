@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import date
 from enum import Enum
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
-from typing_extensions import TypedDict
+from pydantic import Field
 
 from mcpkit import (
-    Complete,
-    EmbeddedResource,
-    File,
     Image,
     ProtocolError,
     RegistrationError,
     ResourceLink,
     Server,
-    Text,
     assistant,
     user,
 )
@@ -104,16 +96,6 @@ async def test_prompt_wrong_arguments_are_invalid_params(arguments: dict[str, st
         with pytest.raises(ProtocolError, match=named) as caught:
             await client.get_prompt("plan", arguments)
         assert caught.value.code == -32602
-
-
-def test_prompt_kwargs_are_refused() -> None:
-    server = Server("s")
-
-    def plan(**extra: str) -> str:
-        return ""
-
-    with pytest.raises(RegistrationError, match=r"\*\*kwargs"):
-        server.prompt(plan)
 
 
 def text_message(role: str, text: str) -> dict[str, Any]:
@@ -292,123 +274,3 @@ def test_resource_and_template_options_are_separate(server: Server) -> None:
         server.resource("data://{name}", size=3)(empty)
     with pytest.raises(RegistrationError, match="complete="):
         server.resource("data://x", complete={})(empty)
-
-
-async def test_template_variables_are_completed(server: Server) -> None:
-    @server.resource("data://{unit}/{city}/{street}", complete={"street": ["Main St"]})
-    def x(
-        unit: Literal["c", "f"], city: Annotated[str, Complete(lambda value: [value + "ville"])], street: str
-    ) -> str:
-        return ""
-
-    async with connect(server) as client:
-        uri = "data://{unit}/{city}/{street}"
-        assert await client.complete(uri, "unit", "f") == ["f"]
-        assert await client.complete(uri, "city", "Ash") == ["Ashville"]
-        assert await client.complete(uri, "street", "main") == ["Main St"]
-
-
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
-
-
-class Model(BaseModel):
-    """A model."""
-
-    name: str = "é"
-
-
-@dataclass
-class Record:
-    """A dataclass."""
-
-    name: str = "é"
-
-
-class Typed(TypedDict):
-    """A typed dictionary."""
-
-    name: str
-
-
-class Pair(NamedTuple):
-    """A named tuple."""
-
-    first: int
-    second: str
-
-
-class Key(str):
-    """A text of a class of its own."""
-
-    __slots__ = ()
-
-
-JSON_TYPES: list[tuple[Any, Any]] = [
-    (Model, Model()), (Record, Record()), (Typed, {"name": "é"}), (Pair, Pair(1, "x")), (dict, {"a": 1}),
-    (Mapping[str, Any], {"a": None}), (list[int], [1]), (set[int], {1}),
-]  # fmt: skip
-
-
-TEXT_TYPES: list[tuple[Any, Any]] = [(str, "é"), (Annotated[str, "doc"], "x"), (Key, Key("x"))]
-
-
-BYTES_TYPES: list[tuple[Any, Any]] = [(bytes, b"\0\1"), (bytearray, bytearray(b"\0\1"))]
-
-
-OPEN_TYPES: list[tuple[Any, Any]] = [
-    (Any, "x"), (File, File(data=b"a,b", name="a.csv")), (Text, Text("x")),
-    (EmbeddedResource, EmbeddedResource("data://inner", text="x")),
-    (Image, Image(data=b"\x89PNG\r\n\x1a\n", mime_type="image/png")), (str | bytes, "x"),
-    (dict[str, int] | bytes, {"a": 1}), (list[Any], [1]), (list, [1]),
-]  # fmt: skip
-
-
-def random_type(draw: random.Random, depth: int = 0) -> tuple[Any, Any, str | None]:
-    """Return a type, a value of it, and the media type that a list shows."""
-    kinds = [lambda: (*draw.choice(JSON_TYPES), "application/json"), lambda: (*draw.choice(TEXT_TYPES),
-        "text/plain"), lambda: (*draw.choice(BYTES_TYPES), "application/octet-stream"),
-        lambda: (*draw.choice(OPEN_TYPES), None), lambda: (Literal["a", "b"], "a", None),
-        lambda: random_list(draw, depth)]  # fmt: skip
-    kind, value, mime_type = draw.choice(kinds if depth < 3 else kinds[:4])()
-    return (Annotated[kind, "more"] if draw.random() < 0.2 else kind), value, mime_type
-
-
-def random_list(draw: random.Random, depth: int) -> tuple[Any, Any, str | None]:
-    """Return a list of something; it is data if its items are."""
-    kind, value, mime_type = random_type(draw, depth + 1)
-    is_data = mime_type in ("application/json", "text/plain")
-    container = draw.choice([list[kind], Sequence[kind], tuple[kind, ...], list[kind | int]])  # type: ignore[valid-type]  # random_type
-    return container, [value], "application/json" if is_data else None
-
-
-def returning(annotation: Any, value: Any, *, is_async: bool) -> Callable[..., Any]:
-    """Return a function of a return type."""
-
-    def function() -> Any:
-        return value
-
-    async def coroutine() -> Any:
-        return value
-
-    made = coroutine if is_async else function
-    made.__annotations__["return"] = annotation
-    return made
-
-
-async def test_media_type_of_return_type_is_listed_and_read() -> None:
-    server = Server("types")
-    expected: dict[str, str | None] = {}
-    for seed in range(EXAMPLES):
-        draw = random.Random(seed)
-        annotation, value, mime_type = random_type(draw)
-        uri = f"data://{seed}"
-        server.resource(uri)(returning(annotation, value, is_async=draw.random() < 0.5))
-        expected[uri] = mime_type
-    async with connect(server) as client:
-        for resource in await client.list_resources():
-            uri = resource["uri"]
-            assert resource.get("mimeType") == expected[uri], server.resources[uri]
-            if expected[uri] is not None:
-                contents = await client.read(uri)
-                assert {each["mimeType"] for each in contents} == {expected[uri]}, server.resources[uri]
-    assert set(expected.values()) == {"text/plain", "application/json", "application/octet-stream", None}

@@ -140,16 +140,6 @@ async def test_visible_hidden_component_is_reported_as_unknown(server: Server, r
                 assert str(actual) == text
 
 
-async def test_visible_component_is_usable(server: Server):
-    async with connect(server, principal=ADMIN) as admin:
-        assert (await admin.call("erase")).text == "erased"
-        assert (await admin.get_prompt("shout", {"word": "a"}))[0]["content"]["text"] == "A"
-        assert (await admin.read("data://secret"))[0]["text"] == "secret"
-        assert (await admin.read("secret://x"))[0]["text"] == "x"
-        assert await admin.complete("shout", "word", "a") == ["aloud"]
-        assert (await admin.call("look")).text == "ada ['admin']"
-
-
 @pytest.mark.parametrize("revision", ["2025-11-25", LATEST])
 async def test_visible_updates_are_sent_to_permitted_principals(revision: str):
     server, watching = Server("s"), list[str]()
@@ -260,19 +250,6 @@ def test_client_supports_declared_capabilities(
             client.require(name)
 
 
-def test_client_require_reports_missing_capabilities() -> None:
-    client = client_with({"sampling": {}, "elicitation": {}})
-    client.require()
-    client.require("sampling", "elicitation.form")
-    with pytest.raises(
-        MissingCapabilityError, match=r"capabilities that this needs: sampling.tools, "
-    ) as caught:
-        client.require("sampling", "sampling.tools", "elicitation.url", "roots", "sampling.context",
-            "extensions.com.example/a")  # fmt: skip
-    assert caught.value.required == {"sampling": {"tools": {}, "context": {}}, "elicitation": {"url": {}},
-        "roots": {}, "extensions": {"com.example/a": {}}}  # fmt: skip
-
-
 @pytest.fixture
 def requiring() -> Server:
     server = Server("asking")
@@ -338,15 +315,6 @@ async def test_requires_missing_capability_is_protocol_error(
             await client.request(method, params)
     assert caught.value.code == (MISSING if revision in STATELESS else INVALID_PARAMS)
     assert caught.value.data["requiredCapabilities"].keys() == required.keys()
-
-
-@each_row("name", ["ask", "ask_within", "ask_in_a_thread"])
-async def test_requires_missing_capability_is_tool_error_in_session(requiring: Server, name: str) -> None:
-    async with connect(requiring, revision="2025-11-25") as client:
-        result = await client.call(name, {})
-    assert result.is_error
-    assert "lacks the capabilit" in result.text
-    assert "sampling" in result.text
 
 
 async def test_visible_list_pages_are_cached_privately(server: Server):

@@ -23,7 +23,6 @@ from typing_extensions import TypedDict
 
 from mcpkit.common.errors import ArgumentsError, Problem
 from mcpkit.common.nearest import nearest
-from mcpkit.content.wording import path
 from mcpkit.schema import Arguments, Signature, explicit
 from tests.helpers.schema_cases import arguments_of
 from tests.helpers.tables import each_row
@@ -102,15 +101,6 @@ def test_arguments_schema_is_closed_in_signature_order() -> None:
     assert list(schema["properties"])[:4] == ["latitude", "longitude", "days", "unit"]
     assert schema["required"] == ["latitude", "longitude"]
     assert schema["additionalProperties"] is False
-
-
-def test_arguments_of_function_without_parameters() -> None:
-    def f() -> None: ...
-
-    arguments = arguments_for(f)
-    assert arguments.schema == {"type": "object", "properties": {}, "additionalProperties": False}
-    assert arguments.validate({}) == {}
-    assert problems_of(arguments, {"a": 1}) == ["a: unknown argument; there are no arguments"]
 
 
 def test_arguments_defaults_are_published_as_json() -> None:
@@ -201,17 +191,6 @@ def lines(annotation: Any, value: Any) -> list[str]:
     with pytest.raises(ArgumentsError) as caught:
         arguments_of(annotation).validate({"value": value})
     return str(caught.value).splitlines()
-
-
-@each_row(
-    ("steps", "text"),
-    [
-        ((), ""), (("a",), "a"), (("a", 0, "b", 1, 2), "a[0].b[1][2]"), (("a\nb",), '"a\\nb"'),
-        (("a", "\x1b[31m"), 'a."\\u001b[31m"'), (("x" * 100,), "x" * 60 + "… (100 characters)"),
-    ],
-)  # fmt: skip
-def test_problem_path_is_one_short_line(steps: Any, text: str) -> None:
-    assert path(steps) == text
 
 
 @each_row(

@@ -15,13 +15,11 @@ from uuid import UUID
 import annotated_types as at
 import pydantic
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator, FormatChecker
 from pydantic import AnyUrl, BaseModel, Field, RootModel, SecretStr, field_validator
 from typing_extensions import NotRequired, TypedDict
 
-from mcpkit.common.errors import ArgumentsError, Problem, RegistrationError
+from mcpkit.common.errors import ArgumentsError, RegistrationError
 from mcpkit.schema.form import Form
 from mcpkit.schema.form_fields import FORMS
 from mcpkit.schema.texts import Email, Format, Uri
@@ -103,19 +101,6 @@ def lines(annotation: Any, content: Any) -> list[str]:
     return str(raised.value).splitlines()
 
 
-def test_form_schema_of_dataclass():
-    assert Form.of(City).schema("2025-11-25") == {"type": "object",
-        "properties": {"name": {"type": "string", "description": "The city", "minLength": 2, "maxLength": 20},
-        "mail": {"type": "string", "format": "email"},
-        "people": {"type": "integer", "minimum": 1, "maximum": 10**8 - 1},
-        "area": {"type": "number", "minimum": 0.5}, "color": {"type": "string", "enum": ["red", "blue"]},
-        "size": {"type": "string", "description": "How large.",
-        "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
-        "founded": {"type": "string", "format": "date"}, "seen": {"type": "string", "format": "date-time"},
-        "page": {"type": "string", "format": "uri"}, "is_capital": {"type": "boolean", "default": False}},
-        "required": ["name", "mail", "people", "area", "color", "size"]}  # fmt: skip
-
-
 @each_row(
     ("annotation", "schema"),
     [
@@ -142,13 +127,6 @@ def test_form_schema_of_dataclass():
 )  # fmt: skip
 def test_form_schema_of_single_value(annotation, schema):
     assert field_of(annotation) == schema
-
-
-@each_row("annotation", [Size, Plan])
-def test_form_choice_titles_are_enum_names_in_oldest_version(annotation):
-    old, new = field_of(annotation, OLDEST), field_of(annotation)
-    assert old["enum"] == [choice["const"] for choice in new["oneOf"]]
-    assert old["enumNames"] == [choice["title"] for choice in new["oneOf"]]
 
 
 @each_row(("type_", "read"), [(str, "a"), (int, 1)])
@@ -319,42 +297,3 @@ def answers(draw: st.DrawFn) -> tuple[Any, Any]:
     }
     cls = build(draw(st.sampled_from(KINDS)), {name: hint for name, (hint, _) in fields.items()})
     return cls, cls(**{name: draw(value) for name, (_, value) in fields.items()})
-
-
-def complaints(form: Form, content: Any) -> tuple[Problem, ...]:
-    """Return what is wrong with an answer; nothing when it is read."""
-    try:
-        form.read(content)
-    except ArgumentsError as error:
-        return error.problems
-    return ()
-
-
-ANSWERS: list[Any] = [
-    *("", "a", "abcd", "red", "s", "free", "a@b", "2026-01-31", "2026-02-30", "2026-01-31T09:30:00Z"),
-    *(True, False, 0, 1, -3, 3.0, 3.5, 4, 1e300, [], ["s"], ["s", "l"], ["x"], ["s", 1], {}, {"a": 1}),
-]
-CONTENTS = st.dictionaries(st.sampled_from(["f0", "f1", "more"]), st.sampled_from(ANSWERS))
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(st.tuples(st.sampled_from(FIELD_TYPES), st.booleans()), max_size=2),
-    CONTENTS,
-    st.sampled_from(KINDS),
-)
-def test_form_read_agrees_with_its_schema(chosen, content, kind):
-    hints = [hint for (hint, _), _ in chosen]
-    fields = {
-        f"f{number}": Optional[hint] if is_optional else hint
-        for number, (hint, (_, is_optional)) in enumerate(zip(hints, chosen, strict=True))
-    }
-    form = Form.of(build(kind, fields))
-    judge = Draft202012Validator(form.schema("2025-11-25"), format_checker=FormatChecker())
-    wrong = [
-        error.path[0] if error.path else error.message.split("'")[1] for error in judge.iter_errors(content)
-    ]
-    required = form.schema("2025-11-25").get("required", [])
-    # An empty text for a field that may be left out is as good as none.
-    wrong = [name for name in wrong if content.get(name) != "" or name in required]
-    assert {problem.field.partition("[")[0] for problem in complaints(form, content)} == set(wrong)

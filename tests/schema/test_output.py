@@ -97,17 +97,6 @@ def test_output_structure_with_content_field_is_refused() -> None:
         Output.of(Broken)
 
 
-def test_output_object_schema_is_not_wrapped() -> None:
-    output = output_of(Place)
-    assert not output.is_wrapped
-    assert output.object_schema is output.schema
-    assert output.schema == {
-        "type": "object",
-        "properties": {"name": {"type": "string"}, "size": {"type": "integer"}},
-        "required": ["name"],
-    }
-
-
 def test_output_array_schema_is_wrapped_in_object() -> None:
     output = output_of(list[int])
     assert output.is_wrapped

@@ -24,7 +24,7 @@ from pydantic_core import ValidationError, from_json
 from typing_extensions import NotRequired, TypedDict
 
 from mcpkit.common.errors import ArgumentsError
-from mcpkit.schema import Arguments, explicit, repair
+from mcpkit.schema import Arguments, explicit
 from mcpkit.schema.form import Form
 from mcpkit.schema.parameters import parameter
 from tests.helpers.random_types import fitting
@@ -68,12 +68,6 @@ def test_repair_json_in_string_is_parsed(annotation: Any, sent: Any, expected: A
     assert type(result) is type(expected)
 
 
-@each_row("annotation", [str, str | int, str | list[int], str | None, Any, object])
-@each_row("text", ["[1, 2]", "5", "null", '{"a": 1}'])
-def test_repair_string_that_fits_is_kept(annotation: Any, text: str) -> None:
-    assert arguments_of(annotation).validate({"value": text}) == {"value": text}
-
-
 @each_row(
     ("annotation", "sent"),
     [
@@ -98,11 +92,6 @@ def test_repair_applies_to_explicit_json_schema() -> None:
     assert arguments.validate(sent) == {"ids": [1, 2], "shape": {"side": 3}, "note": "4"}
     with pytest.raises(ArgumentsError, match=r'^ids: expected an array, got "1, 2"$'):
         arguments.validate({**sent, "ids": "1, 2"})
-
-
-def test_repair_is_not_tried_for_valid_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair, "repaired", lambda *_: pytest.fail("it was looked at again"))
-    assert arguments_of(list[int]).validate({"value": [1]}) == {"value": [1]}
 
 
 def accepted(arguments: Arguments, value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from itertools import count, product
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
@@ -84,13 +84,6 @@ def test_signature_injected_parameter_is_no_argument() -> None:
     assert [p.name for p in signature.parameters] == ["city"]
     assert signature.is_async
     assert signature.returns is type(None)
-
-
-@each_row("fn", [Weather().method, Weather.of_class, Weather.static, Weather().static])
-def test_signature_of_method_omits_bound_object(fn: Callable[..., Any]) -> None:
-    assert names(fn) == ["city"]
-    assert signature_of(fn).returns is int
-    assert signature_of(fn).name == fn.__name__
 
 
 def test_signature_of_partial_omits_bound_arguments() -> None:
@@ -304,11 +297,3 @@ def test_docstring_no_text_is_lost(drawn: tuple[str, dict[str, list[str]]]) -> N
         assert all(word in str(documentation.arguments) + description for word in lost), (text, lost)
         if name:  # after a line that begins nothing known, what goes on there is no text of an argument
             assert each[0] in place, (text, name, documentation.arguments)
-
-
-def test_docstring_argument_in_list_or_decoration() -> None:
-    for mark, decoration, colon in product(MARKS, DECORATIONS, COLONS):
-        lines = [f"    {mark}{decoration.format(name)}{colon}The {name}." for name in ("query", "limit")]
-        documentation = read("\n".join(["Find.", "", "Args:", *lines]), NAMES)
-        assert documentation.arguments == {"query": "The query.", "limit": "The limit."}, lines
-        assert documentation.description == "Find."

@@ -15,14 +15,12 @@ from typing import Annotated, Any, Literal, Union
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError
 from pydantic_core import from_json
 from typing_extensions import TypedDict
 
 from mcpkit.common.errors import ArgumentsError
-from mcpkit.schema import Arguments, explicit
+from mcpkit.schema import Arguments
 from mcpkit.schema.problems import MOST_PROBLEMS
 from mcpkit.schema.texts import Email, Uri
 from tests.helpers.schema_cases import arguments_of, calls_of
@@ -129,27 +127,6 @@ class Marked(BaseModel, extra="forbid"):
     mark: int = 0
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(
-    st.recursive(
-        st.integers(-5, 5),
-        lambda inner: st.builds(
-            lambda name, child: {**({name: 1} if name else {}), "child": child},
-            st.sampled_from(["", "a", "b", "c"]),
-            inner,
-        ),
-        max_leaves=6,
-    )
-)
-def test_recursive_union_choice_agrees_with_pydantic(value: Any) -> None:
-    class Root(BaseModel):
-        value: Union[A, B, C, Leaf]
-
-    assert arguments_of(Union[A, B, C, Leaf]).validate({"value": value}) == {
-        "value": Root.model_validate({"value": value}).value
-    }
-
-
 class Left1(BaseModel):
     x: int
     y: str
@@ -220,25 +197,6 @@ def test_work_keys_of_equal_hashes_are_refused(annotation: Any) -> None:
         refusal(arguments, {make(index * MODULUS): 1 for index in range(1, 2_000)})
     )
     assert len(arguments.validate({"value": {make(index): 1 for index in range(1, 2_000)}})["value"]) == 1_999
-
-
-def test_work_unique_items_are_compared_by_text() -> None:
-    schema = {"type": "object", "properties": {"value": {"type": "array", "uniqueItems": True}}}
-    arguments = explicit.arguments(schema)
-    items = [{"a": index, "b": [index * MODULUS]} for index in range(6_000)]
-    assert calls_of(lambda: arguments.validate({"value": items})) < 100
-    error = refusal(arguments, [*items, items[0]])
-    assert "without duplicates" in str(error)
-
-
-class Left1(BaseModel):
-    x: int
-    y: str
-
-
-class Right1(BaseModel):
-    x: str
-    z: list[int]
 
 
 class Tone(enum.Enum):
