@@ -3,19 +3,15 @@
 # ruff: noqa: UP007, UP045 - the old spellings of unions are tested on purpose
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import enum
-import typing
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
 from uuid import UUID
 
 import annotated_types as at
-import pydantic
 import pytest
-from hypothesis import strategies as st
 from pydantic import AnyUrl, BaseModel, Field, RootModel, SecretStr, field_validator
 from typing_extensions import NotRequired, TypedDict
 
@@ -261,39 +257,3 @@ def test_form_explicit_schema_that_is_invalid_is_refused(schema: Any, message: s
     with pytest.raises(RegistrationError) as raised:
         Form.of(schema)
     assert any(part in str(raised.value) for part in message.split("|"))
-
-
-FIELD_TYPES: list[tuple[Any, st.SearchStrategy[Any]]] = [
-    (str, st.text(max_size=5)), (int, st.integers(-(10**6), 10**6)),
-    (float, st.floats(allow_nan=False, allow_infinity=False)), (bool, st.booleans()), (dt.date, st.dates()),
-    (dt.datetime, st.datetimes(timezones=st.just(dt.timezone.utc))), (Color, st.sampled_from(Color)),
-    (Size, st.sampled_from(Size)), (Plan, st.sampled_from(["free", "pro"])),
-    (list[Size], st.lists(st.sampled_from(Size), max_size=3)), (set[Color], st.sets(st.sampled_from(Color))),
-    (Annotated[str, at.MinLen(1), at.MaxLen(3)], st.text(min_size=1, max_size=3)),
-    (Annotated[int, at.Gt(-3), at.Le(3)], st.integers(-2, 3)),
-]  # fmt: skip
-
-
-KINDS = ["dataclass", "named tuple", "typed dict", "model"]
-
-
-def build(kind: str, fields: dict[str, Any]) -> Any:
-    if kind == "dataclass":
-        return dataclasses.make_dataclass("Answer", fields.items())
-    if kind == "named tuple":
-        return typing.NamedTuple("Answer", list(fields.items()))
-    if kind == "typed dict":
-        return TypedDict("Answer", fields)
-    return pydantic.create_model("Answer", **{name: (hint, ...) for name, hint in fields.items()})
-
-
-@st.composite
-def answers(draw: st.DrawFn) -> tuple[Any, Any]:
-    """Draw a type and a value of it."""
-    chosen = draw(st.lists(st.tuples(st.sampled_from(FIELD_TYPES), st.booleans()), max_size=4))
-    fields = {
-        f"f{number}": (Optional[hint], st.none() | value) if is_optional else (hint, value)
-        for number, ((hint, value), is_optional) in enumerate(chosen)
-    }
-    cls = build(draw(st.sampled_from(KINDS)), {name: hint for name, (hint, _) in fields.items()})
-    return cls, cls(**{name: draw(value) for name, (_, value) in fields.items()})

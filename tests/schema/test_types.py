@@ -23,8 +23,6 @@ from mcpkit.schema import Output, formats
 from tests.helpers.schema_cases import Case, Color, arguments_of, check_type
 from tests.helpers.tables import each_row
 
-NULL = {"type": "null"}
-
 
 class Level(enum.IntEnum):
     LOW = 1
@@ -121,9 +119,6 @@ def test_format_schema_and_conversion(
     annotation: Any, schema: Any, accepted: list[tuple[Any, Any]], refused: list[Any]
 ) -> None:
     check_type(annotation, schema, accepted, refused)
-
-
-NULL = {"type": "null"}
 
 
 INTEGER = {"pattern": "^-?[0-9]+$"}

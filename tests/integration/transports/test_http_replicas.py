@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -143,13 +142,6 @@ def setup(replicas: tuple[Gate, Replica, Replica]) -> Setup:
     note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     assert there.post(note, session).status_code == 202
     return Setup(gate, here, there, session)
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "condition does not hold"
-        time.sleep(0.005)
 
 
 def test_replica_accepts_response_to_question_of_other(setup: Setup) -> None:

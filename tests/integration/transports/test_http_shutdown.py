@@ -274,16 +274,6 @@ async def test_requests_during_shutdown_are_503(signals):
     assert signals == [signal.SIGTERM]
 
 
-SOCKET_TIMEOUT = 15.0
-
-
-LATEST = {"MCP-Protocol-Version": "2026-07-28"}
-
-
-def json_message(method: str, params: dict[str, Any]) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
-
-
 class Titled(BaseHTTPMiddleware):
     async def dispatch(
         self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
@@ -304,6 +294,3 @@ def below(*middleware: Any) -> Callable[[Any], Any]:
     return lambda app: Starlette(
         routes=[Mount("/", app)], middleware=[Middleware(each) for each in middleware]
     )
-
-
-OPEN = ("", "get", "sse", "listen", "wait", "block", "unread", "kept alive", "half a head", "half a body")

@@ -7,21 +7,17 @@ import http.client
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-import httpx2
 import pytest
-from hypothesis import strategies as st
 
 from mcpkit import Context, FromHeader, Principal, Server
 from mcpkit.transports.http import exchange
 from mcpkit.transports.http.app import HttpApp
 from mcpkit.transports.http.intake import refused_body as unread
-from mcpkit.transports.http.options import Settings
-from mcpkit.transports.http.sessions import events
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.process_client import site
 from tests.helpers.raw_client import Answer, initialize, serving
@@ -187,26 +183,6 @@ def addresses() -> Iterator[dict[str, tuple[str, int]]]:
         }
 
 
-SOCKET_TIMEOUT = 15.0
-
-
-LATEST = {"MCP-Protocol-Version": "2026-07-28"}
-
-
-def json_message(method: str, params: dict[str, Any]) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
-
-
-BOUNDS = (exchange._PIECE, exchange._MUCH, Settings.max_kept // events.SHARE, exchange.MOST_QUEUED)
-
-
-SIZES = st.one_of(
-    st.integers(0, 4096),
-    st.builds(lambda bound, off: bound + off, st.sampled_from(BOUNDS), st.integers(-400, 400)),
-    st.integers(exchange.MOST_QUEUED, 2 * exchange.MOST_QUEUED),
-)
-
-
 TOKEN = {"progressToken": "p"}
 
 
@@ -238,43 +214,6 @@ def make_text_server() -> Server:
 def give_message(size: int, reports: int, **meta: Any) -> dict[str, Any]:
     params = {"name": "give", "arguments": {"size": size, "reports": reports}, "_meta": TOKEN | meta}
     return {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
-
-
-def messages_of(lines: Iterator[str]) -> Iterator[Any]:
-    for line in lines:
-        if line.startswith("data: {"):
-            yield json.loads(line.removeprefix("data: "))
-
-
-def post_and_read(http: httpx2.Client, body: dict[str, Any], headers: dict[str, str]) -> list[Any]:
-    with http.stream("POST", "/mcp", json=body, headers=headers) as answer:
-        assert answer.status_code == 200
-        if answer.headers["content-type"] == "text/event-stream":
-            return list(messages_of(answer.iter_lines()))
-        answer.read()
-        return [answer.json()]
-
-
-def call_stateless(http: httpx2.Client) -> Callable[[int, int], list[Any]]:
-    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "give"}
-    return lambda size, reports: post_and_read(http, give_message(size, reports, **META_FIELDS), headers)
-
-
-def call_over_sse(http: httpx2.Client) -> Callable[[int, int], list[Any]]:
-    def call(size: int, reports: int) -> list[Any]:
-        with http.stream("GET", "/sse") as stream:
-            lines = stream.iter_lines()
-            path = next(line for line in lines if line.startswith("data: ")).removeprefix("data: ")
-            messages = messages_of(lines)
-            assert http.post(path, json=initialize("2024-11-05")).status_code == 202
-            assert next(messages)["id"] == "initialize"
-            assert http.post(path, json=give_message(size, reports)).status_code == 202
-            actual = [next(messages)]
-            while "id" not in actual[-1]:
-                actual.append(next(messages))
-            return actual
-
-    return call
 
 
 @pytest.mark.long

@@ -178,16 +178,6 @@ def test_malformed_lines_do_not_stop_the_server() -> None:
         assert ids >= set(range(500))
 
 
-FILTER = """
-import subprocess, sys
-child = subprocess.Popen([sys.executable, sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-for line in sys.stdin.buffer:
-    child.stdin.write(b"\\xef\\xbb\\xbf" + line)
-    child.stdin.flush()
-    if b'"id"' in line:
-        sys.stdout.buffer.write(b"\\xef\\xbb\\xbf" + child.stdout.readline())
-        sys.stdout.buffer.flush()
-"""
 """A process between a client and a server that puts a byte order mark before each message of both."""
 
 
