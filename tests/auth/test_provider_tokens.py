@@ -273,12 +273,6 @@ async def test_okta_tokens():
         Okta("https://example.okta.com")
 
 
-async def test_preset_options_override_defaults():
-    jwt = okta(audience="api://default", scope_claims=["groups"], required={"ver": 1}, types=["at+jwt"])
-    assert "of a type" in await rejection(jwt, signed(OKTA, None))
-    assert (await jwt.verify(signed(OKTA, "at+jwt", groups=["staff"]), URL)).principal.scopes == {"staff"}
-
-
 @pytest.mark.parametrize(
     ("jwt", "is_logged"), [(entra, True), (cognito, True), (keycloak, False), (auth0, False)]
 )

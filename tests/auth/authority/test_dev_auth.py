@@ -10,17 +10,15 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from mcpkit import Sqlite
-from mcpkit.auth import DevAuth, DevClient, DevUser, InvalidTokenError, Site, VerifierUnavailableError
+from mcpkit.auth import DevAuth, DevClient, DevUser, InvalidTokenError, Site
 from mcpkit.common.errors import RegistrationError
 from mcpkit.state.audit import AuditEvent
-from mcpkit.state.sealed import Sealed
 from tests.helpers.oauth_flow import (
     CALLBACK,
     MCP,
     ORIGIN,
     AuthServer,
     Login,
-    PageForms,
     code_of,
     site,
     submit_login,
@@ -72,29 +70,6 @@ async def test_dev_auth_requires_loopback_url(origin):
         DevAuth(issuer=origin).enter(site())
 
 
-async def test_dev_auth_issuer_is_at_public_origin():
-    with pytest.raises(ValueError, match="at the origin of public_url"):
-        DevAuth(issuer="http://127.0.0.1:9000").enter(site())
-    auth = DevAuth(issuer=f"{ORIGIN}/login")
-    async with served(auth) as browser:
-        found = (await browser.get("/.well-known/oauth-authorization-server/login")).json()
-        assert found["issuer"] == f"{ORIGIN}/login"
-        assert found["token_endpoint"] == f"{ORIGIN}/login/token"
-        assert (await browser.post("/login/token")).status_code == 400
-
-
-async def test_dev_auth_without_client_documents():
-    auth = DevAuth(client_documents=False)
-    async with served(auth) as browser:
-        found = (await browser.get("/.well-known/oauth-authorization-server")).json()
-        assert found["client_id_metadata_document_supported"] is False
-        login = Login("https://client.example/client.json")
-        page = await browser.get("/authorize", params=login.query)
-        assert page.status_code == 400
-        assert "register anew" in page.text
-        assert "access_token" in await logged_in(auth, browser, "dev")
-
-
 async def test_dev_auth_serves_one_site():
     auth = DevAuth()
     with pytest.raises(RuntimeError, match="enter"):
@@ -134,11 +109,6 @@ async def test_dev_auth_rejects_other_hosts(host):
             assert response.status_code == 403
     assert auth.refusal({b"host": host.encode()}) is not None
     assert auth.refusal({}) is not None
-
-
-@each_row("host", ["127.0.0.1:8000", "localhost", "LocalHost:1", "[::1]:8000", "127.0.0.2"])
-async def test_dev_auth_accepts_loopback_hosts(host):
-    assert DevAuth().refusal({b"host": host.encode(), b"user-agent": b"x"}) is None
 
 
 async def test_dev_auth_rejects_other_addresses():
@@ -227,46 +197,6 @@ async def test_audit_refusal_hides_request_values(form, status):
     assert "guess" not in str(event)
 
 
-async def test_audit_refusal_names_network(server):
-    events = record_events(server)
-    transport = httpx2.ASGITransport(server.app, client=("2001:db8::7", 5000))
-    async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN) as client:
-        await client.post("/token", data={})
-    [event] = events
-    assert event.caller == "address 2001:db8::/64"
-
-
-async def test_audit_registration_and_consent(server):
-    events = record_events(server)
-    login = await server.login(scope="notes:write")
-    [event] = events
-    assert (event.name, event.issuer, event.principal, event.detail) == ("registration", ORIGIN, None, None)
-    named = event.client_id
-    events.clear()
-    await server.code(login)
-    assert names(events) == ["consent", "login"]
-    assert events[0] == AuditEvent(
-        "consent",
-        client_id=named,
-        issuer=ORIGIN,
-        detail="allowed, to 127.0.0.1:3000",
-        scopes=("notes:write",),
-    )
-    events.clear()
-    async with server.browser() as browser:
-        page = await browser.get("/authorize", params=login.query)
-        await browser.post("/authorize", data=PageForms(page.text).forms[-1])
-    [event] = events
-    assert (event.name, event.detail, event.client_id) == ("consent", "denied, to 127.0.0.1:3000", named)
-
-
-async def test_audit_registrations_are_limited(server):
-    events = record_events(server)
-    for _ in range(20):
-        await server.registered(redirect_uris=[CALLBACK])
-    assert names(events) == ["registration"] * 5
-
-
 async def test_audit_wrong_password_is_refusal():
     server = AuthServer([DevUser("ada", password="right")])
     login = await server.login()
@@ -295,19 +225,3 @@ async def test_store_file_is_useless_without_secret(tmp_path):
     assert (await thief.refreshed(tokens, login)).json()["error"] == "invalid_client"
     own = Login((await thief.registered())["client_id"])
     assert (await thief.refreshed(tokens, own)).json()["error"] == "invalid_grant"
-
-
-async def test_grant_of_previous_version_is_read(server, login, tokens):
-    grants = Sealed(server.site.shared, server.site.keys, "grants")
-    [before] = [record async for record in grants.items("")]
-    found = await grants.get(before["id"])
-    assert found is not None
-    older = {name: value for name, value in before.items() if name != "held"}
-    await grants.put(before["id"], {**older, "version": 1}, version=found[1], ttl=600)
-    assert (await server.granted(tokens)).principal.subject == "ada"
-    assert (await server.refreshed(tokens, login)).status_code == 200
-    found = await grants.get(before["id"])
-    assert found is not None
-    await grants.put(before["id"], {**before, "version": 3}, version=found[1], ttl=600)
-    with pytest.raises(VerifierUnavailableError):
-        await server.granted(tokens)

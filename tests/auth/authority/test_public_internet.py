@@ -78,20 +78,3 @@ async def test_lookups_without_answer_are_bounded(monkeypatch):
         answered.set()
     assert await asyncio.gather(*waiting) == [("127.0.0.1",)] * 128
     assert await addresses_of("client.example", 443) == ("127.0.0.1",)
-
-
-async def test_lookup_without_threads_raises_and_recovers(monkeypatch):
-    def start(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as without:
-        without.setattr(threading.Thread, "start", start)
-        for _ in range(129):
-            with pytest.raises(OSError, match="no more names") as caught:
-                await addresses_of("localhost", 443)
-            assert caught.value.errno == socket.EAI_AGAIN
-    assert await addresses_of("localhost", 443)
-
-
-async def test_addresses_of_localhost():
-    assert set(await addresses_of("localhost", 443)) <= {"127.0.0.1", "::1"}

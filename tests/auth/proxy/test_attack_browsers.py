@@ -236,18 +236,6 @@ async def test_consent_form_changed_is_rejected(position):
     assert "location" not in sent.headers
 
 
-async def test_consent_answer_invalid_denies(world):
-    login = await world.client(EVIL)
-    async with world.browser("ada") as victim:
-        form = form_of(await victim.get("/authorize", params=login.query))
-        for value in ("", "ALLOW", "yes", "allow\x00"):
-            sent = await victim.post("/authorize", data={**form, "answer": value}, headers={"Origin": ORIGIN})
-            assert not sent.headers.get("location", "").startswith("https://id.example.net"), value
-        denied = await victim.post("/authorize", data={**form, "answer": "deny"}, headers={"Origin": ORIGIN})
-    assert "error=access_denied" in denied.headers["location"]
-    assert world.provider.asked == []
-
-
 async def test_pages_have_security_headers(world):
     """What Chromium makes of it is in tests/interop/authorization."""
     login = await world.client(EDITOR)

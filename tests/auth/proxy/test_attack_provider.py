@@ -9,14 +9,12 @@ import logging
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
 from tests.auth.proxy.world import (
     CLIENT,
     EDITOR,
-    EVIL,
     ORIGIN,
     PROVIDER,
     World,
@@ -260,18 +258,3 @@ async def test_provider_error_text_is_sanitized(error, description):
     assert "<" not in params["error_description"]
     for cookie in ended.headers.get_list("set-cookie"):
         assert cookie.startswith("__Host-mcpkit-login-")
-
-
-async def test_provider_request_has_no_client_parameters(world):
-    """Nothing that a client sends gets into the provider's request: no redirect, no scope, no prompt."""
-    more = {"prompt": "none", "login_hint": "ada", "audience": "x", "access_type": "offline", "nonce": "n"}
-    login = await world.client(EVIL, **more)
-    async with world.browser("ada") as browser:
-        sent = await consented(browser, login)
-    location = sent.headers["location"]
-    assert location.startswith(f"{PROVIDER}/authorize?")
-    query = answer(sent)
-    assert query["redirect_uri"] == f"{ORIGIN}/callback"
-    assert not set(more) & set(query)
-    for text in ("evil.example", login.client_id, login.query["state"], quote("notes:read")):
-        assert text not in location

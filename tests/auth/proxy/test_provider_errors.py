@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Collection
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -53,28 +52,11 @@ async def test_provider_code_of_another_login_is_rejected(proxy):
     assert proxy.upstream.live == {}
 
 
-async def test_callback_duplicate_parameter_is_rejected(proxy, flow):
-    url = await flow.at_provider()
-    assert (await flow.back(f"{url}&code=another")).status_code == 400
-    assert "redeem" not in proxy.upstream.asked
-    assert "code" in redirect_params(await flow.back(url))
-
-
 async def test_provider_down_at_authorize(proxy, caplog):
     proxy.upstream.down.add("authorization_url")
     answer = redirect_params(await proxy.flow().answered())
     assert (answer["error"], answer["iss"]) == ("temporarily_unavailable", PROXY_ORIGIN)
     assert "does not answer" in caplog.text
-
-
-async def test_provider_down_at_redeem(proxy):
-    proxy.upstream.down.add("redeem")
-    flow = proxy.flow()
-    url = await flow.at_provider()
-    assert redirect_params(await flow.back(url))["error"] == "temporarily_unavailable"
-    proxy.upstream.down.clear()
-    assert (await flow.back(url)).status_code == 400
-    assert "code" in redirect_params(await proxy.flow().back())
 
 
 async def test_store_down_at_callback_can_be_retried(proxy, flow, monkeypatch):
@@ -85,15 +67,6 @@ async def test_store_down_at_callback_can_be_retried(proxy, flow, monkeypatch):
         assert response.status_code == 503
         assert "redeem" not in proxy.upstream.asked
     assert "code" in redirect_params(await flow.back(url))
-
-
-async def test_store_down_after_redeem_revokes_tokens(proxy, monkeypatch):
-    proxy.upstream.during = lambda name: (
-        monkeypatch.setattr(proxy.site.shared, "put", failing) if name == "redeem" else None
-    )
-    assert redirect_params(await proxy.flow().back())["error"] == "temporarily_unavailable"
-    assert proxy.upstream.asked[-1] == "revoke"
-    assert proxy.upstream.live == {}
 
 
 async def failing(*_: object, **__: object) -> None:
@@ -159,43 +132,6 @@ async def test_allow_timeout_denies(monkeypatch, caplog):
     assert "allow= has not answered within 0.05 s" in caplog.text
 
 
-async def test_allow_blocking_runs_in_thread():
-    called, release = threading.Event(), threading.Event()
-
-    def allow(principal: Principal) -> bool:
-        called.set()
-        return release.wait(20)
-
-    proxy = ProxyServer(allow=allow)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(proxy.flow().tokens)
-        while not called.is_set():
-            await anyio.sleep(0.01)
-        await proxy.flow().page()
-        release.set()
-
-
-async def test_allow_unknown_scope_is_logged(caplog):
-    proxy = ProxyServer(allow=lambda principal: ["notes:raed"])
-    assert redirect_params(await proxy.flow().back())["error"] == "access_denied"
-    problem = "allow= returns 'notes:raed', which is none of the server's scopes; did you mean 'notes:read'?"
-    assert problem in caplog.text
-
-
-async def test_allow_receives_principal_client_and_scopes():
-    received: list[Principal] = []
-    proxy = ProxyServer(allow=lambda principal: bool(received.append(principal)) or True)
-    flow = proxy.flow(scope="notes:write")
-    await flow.tokens()
-    [principal] = received
-    assert (principal.issuer, principal.subject, principal.scopes) == (
-        "https://id.example.com",
-        "ada",
-        {"notes:write"},
-    )
-    assert principal.client_id == (await flow.begun()).client_id
-
-
 async def test_allow_narrows_scopes():
     proxy = ProxyServer(allow=lambda principal: ["notes:read"])
     tokens = await proxy.flow(scope="notes:admin").tokens()
@@ -219,16 +155,6 @@ async def test_allow_is_called_at_each_refresh():
     assert proxy.upstream.live == {}
     with pytest.raises(InvalidTokenError):
         await proxy.granted(again)
-
-
-async def test_refresh_scope_lost_is_omitted():
-    may: list[bool | Collection[str]] = [True]
-    proxy = ProxyServer(allow=lambda principal: may[0])
-    flow = proxy.flow(scope="notes:admin")
-    tokens = await flow.tokens()
-    may[0] = ["notes:read"]
-    response = await flow.refreshed(tokens, scope="notes:admin")
-    assert response.json()["scope"] == "notes:read"
 
 
 async def test_allow_error_at_refresh_is_503(caplog):
@@ -278,18 +204,3 @@ class Slow(FakeUpstream):
         self.is_asked.set()
         await self.go_on.wait()
         await super().revoke(tokens)
-
-
-async def test_cancelled_revocation_completes_at_provider():
-    proxy = ProxyServer(provider := Slow())
-    flow = proxy.flow()
-    tokens = await flow.tokens()
-    leaving = asyncio.ensure_future(flow.revoked(tokens["refresh_token"]))
-    with anyio.fail_after(60):
-        await provider.is_asked.wait()
-        leaving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await leaving
-        provider.go_on.set()
-        while provider.live:
-            await anyio.sleep(0.01)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from mcpkit import Context, Server, check_authorization
+from mcpkit import Context, Server
 from mcpkit.auth import OAuthProxy
 from mcpkit.client.authorization.checking.hosts import HOSTS, hosts_at
 from tests.helpers.clock import Clock
 from tests.helpers.provider_sites import (
     CLIENT_SECRET,
-    ENTRA,
-    GITHUB,
-    GOOGLE,
     KINDS,
-    MCP,
     SCOPES,
     Entra,
     GitHub,
@@ -60,47 +54,6 @@ async def test_provider_without_proxy_findings(kind, errors, notes):
 
 
 PAGES = ROOT / "docs" / "how-to"
-
-
-async def hosts_by_proxy(kind: type[Provider]) -> dict[str, str]:
-    site, clock = kind(lambda: NOW), Clock(NOW)
-    server = Server("notes", auth=OAuthProxy(upstream_of(site, clock), clock=clock), scopes=SCOPES)
-    async with before(site, server) as journey:
-        findings = await check_authorization(MCP, http_client=journey.net)
-    assert findings == []
-    assert site.asked == [], "nobody asks the provider before somebody logs in"
-    return hosts_at(findings)
-
-
-@pytest.mark.slow
-async def test_docs_table_of_hosts():
-    directly = [hosts_at(await found_directly(kind)) for kind in KINDS]
-    by_proxy = [await hosts_by_proxy(kind) for kind in KINDS]
-    assert by_proxy[0] == by_proxy[1] == by_proxy[2]
-    rows = [
-        f"| {name} | {' | '.join(without_id_hint(each[name]) for each in directly)} | {by_proxy[0][name]} |"
-        for name in by_proxy[0]
-    ]
-    page = (PAGES / "oauth-proxy.md").read_text()
-    assert "\n".join(rows) in page, "\n".join(rows)
-
-
-async def test_docs_pages_of_providers():
-    shown = "\n".join(f"{name}: {outcome}" for name, outcome in (await hosts_by_proxy(KINDS[0])).items())
-    for name in ("github", "google", "entra"):
-        assert f"every client can log in\n{shown}\n" in (PAGES / f"oauth-proxy-{name}.md").read_text(), shown
-
-
-def test_docs_source_of_metadata():
-    page = re.sub(r"\s+", " ", (PAGES / "oauth-proxy.md").read_text())
-    for name, each in {"github": GITHUB, "google": GOOGLE, "entra": ENTRA}.items():
-        for fact in (each.copy, each.recorded):
-            assert fact in page, f"{name}: {fact}"
-        assert each.recorded in (PAGES / f"oauth-proxy-{name}.md").read_text()
-
-
-def without_id_hint(outcome: str) -> str:
-    return re.sub(r", which its user enters .*", "", outcome)
 
 
 USERINFO = {

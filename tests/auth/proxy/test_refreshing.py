@@ -14,7 +14,6 @@ from mcpkit.auth.proxy.logins import LEASE
 from mcpkit.common.errors import LoginNeededError, ProviderUnavailableError
 from mcpkit.state.memory import Memory
 from mcpkit.state.principal import Principal
-from mcpkit.state.store import Stored
 from tests.helpers.clock import Clock
 from tests.helpers.oauth_flow import ProxyServer
 
@@ -36,16 +35,6 @@ async def test_provider_token_is_refreshed_in_last_minute():
     assert second in proxy.upstream.live
     assert await proxy.token_for(tokens) == second
     assert proxy.upstream.asked.count("refresh") == 1
-
-
-async def test_provider_token_of_one_minute_is_refreshed_at_half(proxy):
-    proxy.upstream.lifetime = 60.0
-    tokens = await proxy.flow().tokens()
-    first = await proxy.token_for(tokens)
-    proxy.clock.now += 29
-    assert await proxy.token_for(tokens) == first
-    proxy.clock.now += 2
-    assert await proxy.token_for(tokens) != first
 
 
 async def test_concurrent_requests_refresh_once():
@@ -106,14 +95,6 @@ async def test_aclose_waits_for_refresh():
     assert proxy.upstream.asked.count("refresh") == 1
 
 
-async def test_client_refresh_also_refreshes_provider_token():
-    proxy, flow, tokens = await logged_in()
-    proxy.clock.now += 3600
-    refreshed = (await flow.refreshed(tokens)).json()
-    assert proxy.upstream.asked.count("refresh") == 1
-    assert await proxy.token_for(refreshed) in proxy.upstream.live
-
-
 async def test_provider_down_at_refresh_is_503():
     proxy, flow, tokens = await logged_in()
     proxy.clock.now += 3600
@@ -138,16 +119,6 @@ async def test_login_ended_at_provider_raises_login_needed():
     assert (await flow.refreshed(tokens)).status_code == 400
 
 
-async def test_client_error_at_provider_keeps_login(caplog):
-    proxy, flow, tokens = await logged_in()
-    proxy.clock.now += 3600
-    proxy.upstream.refusing["refresh"] = "unauthorized_client"
-    assert (await flow.refreshed(tokens)).status_code == 503
-    assert "unauthorized_client" in caplog.text
-    proxy.upstream.refusing.clear()
-    assert (await flow.refreshed(tokens)).status_code == 200
-
-
 async def test_provider_without_refresh_token_ends_at_expiry():
     proxy = ProxyServer(token_lifetime=100_000.0)
     proxy.upstream.is_refreshing = False
@@ -160,37 +131,6 @@ async def test_provider_without_refresh_token_ends_at_expiry():
     with pytest.raises(LoginNeededError, match="has ended"):
         await proxy.auth.token_for(principal, "example", proxy.ground)
     assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
-
-
-async def test_provider_token_without_expiry_is_checked_every_ten_minutes():
-    proxy = ProxyServer(token_lifetime=100_000.0)
-    proxy.upstream.is_refreshing, proxy.upstream.lifetime = False, None
-    flow = proxy.flow()
-    tokens = await flow.tokens()
-    proxy.clock.now += 599
-    tokens = (await flow.refreshed(tokens)).json()
-    assert "identify" not in proxy.upstream.asked
-    proxy.clock.now += 1
-    tokens = (await flow.refreshed(tokens)).json()
-    tokens = (await flow.refreshed(tokens)).json()
-    assert proxy.upstream.asked.count("identify") == 1
-
-    proxy.clock.now += 600
-    proxy.upstream.down.add("identify")
-    assert (await flow.refreshed(tokens)).status_code == 503
-    proxy.upstream.down.clear()
-    proxy.upstream.live.clear()
-    assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
-
-
-async def test_refresh_updates_claims():
-    proxy, flow, tokens = await logged_in()
-    proxy.upstream.claims = {"groups": ["staff"]}
-    proxy.clock.now += 600
-    refreshed = (await flow.refreshed(tokens)).json()
-    claims = (await proxy.granted(refreshed)).principal.claims
-    assert claims["groups"] == ["staff"]
-    assert "login" not in claims
 
 
 async def test_provider_token_of_another_user_ends_login():
@@ -308,46 +248,6 @@ async def test_revoke_principal_from_another_process():
     assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
 
 
-class LossyMemory(Memory):
-    deletions = 0
-
-    async def delete(self, key: str, *, version: str) -> bool:
-        self.deletions += 1
-        if self.deletions == 2:
-            raise OSError("the store does not answer")
-        return await super().delete(key, version=version)
-
-
-async def test_revoke_principal_with_failing_store_can_be_repeated():
-    proxy = ProxyServer(kept={"shared": LossyMemory()})
-    for _ in range(3):
-        await proxy.flow().tokens()
-    with pytest.raises(OSError, match="does not answer"):
-        await proxy.auth.revoke(Principal(ADA), proxy.ground)
-    assert len(proxy.upstream.live) == 2, "tokens of the login that is not revoked yet"
-    await proxy.auth.revoke(Principal(ADA), proxy.ground)
-    assert proxy.upstream.live == {}
-
-
-async def test_revoke_at_provider_that_ends_all_waits_for_last_login(proxy):
-    proxy.upstream.revokes_all = True
-    first, second = proxy.flow(), proxy.flow()
-    one, other = await first.tokens(), await second.tokens()
-    await first.revoked(one["refresh_token"])
-    assert "revoke" not in proxy.upstream.asked
-    assert await proxy.token_for(other) in proxy.upstream.live
-    await second.revoked(other["refresh_token"])
-    assert proxy.upstream.live == {}
-
-
-async def test_revoke_principal_at_provider_that_ends_all(proxy):
-    proxy.upstream.revokes_all = True
-    for _ in range(2):
-        await proxy.flow().tokens()
-    await proxy.auth.revoke(Principal(ADA), proxy.ground)
-    assert proxy.upstream.live == {}
-
-
 async def test_code_never_redeemed_is_revoked(monkeypatch):
     monkeypatch.setattr(logins, "ABANDONED", 0.2)
     proxy = ProxyServer()
@@ -361,36 +261,3 @@ async def test_code_never_redeemed_is_revoked(monkeypatch):
             await anyio.sleep(0.05)
     assert len(proxy.upstream.live) == 2
     assert (await proxy.flow().redeemed(code)).json()["error"] == "invalid_grant"
-
-
-class Away(Memory):
-    is_away = False
-
-    async def get(self, key: str) -> Stored | None:
-        if self.is_away:
-            raise OSError("the store does not answer")
-        return await super().get(key)
-
-
-async def test_revoke_of_abandoned_login_failure_is_logged(monkeypatch, caplog):
-    monkeypatch.setattr(logins, "ABANDONED", 0.2)
-    proxy = ProxyServer(kept={"shared": (store := Away())})
-    await proxy.flow().code()
-    store.is_away = True
-    with anyio.fail_after(60):
-        while "cannot be ended: 'the store does not answer'" not in caplog.text:
-            await anyio.sleep(0.05)
-
-
-async def test_audit_denied_by_allow():
-    proxy = ProxyServer(allow=lambda who: False)
-    events = record_events(proxy)
-    await proxy.flow().back()
-    [refused] = [event for event in events if event.name == "refusal"]
-    assert (refused.principal, refused.detail) == (ADA, "allow= does not let them in")
-
-
-async def test_revoke_unknown_principal_ends_nothing(proxy):
-    await proxy.flow().tokens()
-    await proxy.auth.revoke(Principal("https://id.example.com#sub=ad"), proxy.ground)
-    assert len(proxy.upstream.live) == 2

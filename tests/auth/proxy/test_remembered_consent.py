@@ -108,47 +108,6 @@ async def test_remembered_consent_of_another_version_shows_page(proxy):
     assert shows_page(await program.opened())
 
 
-async def test_consent_without_remember_shows_page(proxy):
-    program = Program(proxy)
-    await program.allowed(remember=False)
-    assert program.cookies == {}
-    assert shows_page(await program.opened())
-
-
-async def test_remember_box_is_only_for_loopback_redirects(proxy):
-    page = await Program(proxy).opened()
-    assert BOX in page.text
-    elsewhere = await Program(proxy, "https://client.example/callback").opened()
-    assert BOX not in elsewhere.text
-
-
-async def test_remember_option_off(proxy):
-    off = ProxyServer(proxy.upstream, kept={"shared": proxy.site.shared}, remember=False)
-    program = Program(proxy)
-    await program.allowed()
-    async with off.browser() as browser:
-        browser.cookies = program.browser.cookies
-        page = await browser.get("/authorize", params=(await program.login()).query, headers=OPENED)
-        assert BOX not in page.text
-        await browser.post("/authorize", data=form_of(page) | {"remember": "yes"})
-    assert shows_page(page)
-
-
-@pytest.mark.parametrize(
-    "callback",
-    [
-        "https://client.example/callback",
-        "cursor://vendor.extension/callback",
-        "https://claude.ai/api/mcp/auth_callback",
-    ],
-)
-async def test_consent_for_other_redirects_is_not_remembered(proxy, callback):
-    program = Program(proxy, callback)
-    assert "code" in await program.allowed()
-    assert program.cookies == {}
-    assert shows_page(await program.opened())
-
-
 @each_row(
     "headers",
     [
@@ -210,14 +169,6 @@ async def test_remembered_consent_needs_same_request(change):
     await program.allowed()
     assert shows_page(await program.opened(**change))
     assert not shows_page(await program.opened())
-
-
-async def test_remembered_consent_covers_fewer_scopes(proxy):
-    program = Program(proxy)
-    await program.allowed(scope="notes:write")
-    for scope in ("notes:write", "notes:read", "notes:read notes:write", None):
-        assert not shows_page(await program.opened(scope=scope))
-    assert shows_page(await program.opened(scope="notes:admin"))
 
 
 async def test_remembered_consent_for_grown_scope_shows_page():
@@ -306,29 +257,6 @@ async def test_remembered_consent_with_store_down_denies(proxy, monkeypatch):
     assert "code" not in await program.back(await program.opened())
 
 
-@pytest.mark.parametrize("answer", ["deny", "allow"])
-async def test_remembered_consent_is_replaced_by_last_answer(proxy, answer):
-    program = Program(proxy)
-    await program.allowed()
-    page = await program.opened(scope="notes:admin")
-    await program.browser.post("/authorize", data=form_of(page, answer))
-    assert program.cookies == {}
-    assert shows_page(await program.opened())
-
-
-async def test_consent_is_remembered_after_callback(proxy):
-    program = Program(proxy)
-    page = await program.opened()
-    forward = await program.browser.post("/authorize", data=form_of(page) | {"remember": "yes"})
-    assert program.cookies == {}
-    refused = redirect_params(
-        await program.browser.get(await proxy.upstream.refuse(forward.headers["location"]))
-    )
-    assert refused["error"] == "access_denied"
-    assert program.cookies == {}
-    assert shows_page(await program.opened())
-
-
 async def test_remembered_consent_lasts_thirty_days():
     clock = Clock()
     program = Program(ProxyServer(clock=clock))
@@ -337,17 +265,6 @@ async def test_remembered_consent_lasts_thirty_days():
     assert "code" in await program.back(await program.opened())
     clock.now += 24 * 3600.0
     assert shows_page(await program.opened())
-
-
-@pytest.mark.limit("what a browser remembers for `OAuthProxy`")
-async def test_remembered_consent_cookie_limit(proxy):
-    browser = proxy.browser()
-    programs = [Program(proxy, browser=browser) for _ in range(12)]
-    for each in programs:
-        await each.allowed()
-    [value] = programs[0].cookies.values()
-    assert len(value) < 3900
-    assert [shows_page(await each.opened()) for each in programs] == [True] * 4 + [False] * 8
 
 
 async def test_remembered_consent_cookie_attributes(proxy):
@@ -361,17 +278,3 @@ async def test_remembered_consent_cookie_attributes(proxy):
         assert attribute in cookie
     for shown in ("ada", "notes", "127.0.0.1", program.client_id):
         assert shown not in cookie.partition(";")[0]
-
-
-@each_row("value", ["", "x", "AAAA", "A" * 200, "\u00e9"])
-async def test_remembered_consent_invalid_cookie_shows_page(value):
-    proxy = ProxyServer()
-    program = Program(proxy)
-    await program.allowed()
-    [name] = program.cookies
-    login = await program.login()
-    headers = [(b"cookie", f"{name}={value}".encode("latin-1"))]
-    headers += [(each.encode(), text.encode()) for each, text in OPENED.items()]
-    async with proxy.browser() as browser:
-        page = await browser.get("/authorize", params=login.query, headers=headers)
-        assert shows_page(page)
