@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,10 +16,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from mcpkit.client.link.errors import TransportError
-from mcpkit.client.transports.http import asgi
 from mcpkit.client.transports.http.asgi import AsgiTransport
-from tests.helpers.raw_client import within
-from tests.helpers.waiting import LoopClock, until
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -151,74 +148,6 @@ async def test_asgi_exception_before_response_is_transport_error() -> None:
     assert reported.value.may_have_begun
 
 
-@pytest.mark.parametrize("error", [ValueError("no such table"), None])
-async def test_asgi_end_within_response_breaks_stream(error: BaseException | None) -> None:
-    @http
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send(response_start())
-        await send(body_part(b"half", more=True))
-        if error is not None:
-            raise error
-
-    async with client_of(app) as client, client.stream("GET", "/") as response:
-        parts = response.aiter_raw()
-        assert await anext(parts) == b"half"
-        with pytest.raises(httpx2.RemoteProtocolError, match="in the middle of its response"):
-            await anext(parts)
-
-
-@pytest.mark.parametrize("messages", [
-    (body_part(b"no start"),),
-    (response_start(), response_start()),
-    (response_start(), body_part(b"all"), body_part(b"more")),
-])  # fmt: skip
-async def test_asgi_invalid_message_is_refused(messages: tuple[dict[str, Any], ...]) -> None:
-    refused = asyncio.Event()
-
-    @http
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        for message in messages[:-1]:
-            await send(message)
-        with pytest.raises(RuntimeError, match="may not be sent here"):
-            await send(messages[-1])
-        refused.set()
-        if messages[0]["type"] != "http.response.start":
-            await send(response_start())
-        if len(messages) < 3:
-            await send(body_part())
-
-    async with client_of(app) as client:
-        assert (await client.get("/")).status_code == 200
-        await within(refused.wait())
-
-
-async def test_asgi_close_cancels_app_after_patience() -> None:
-    ended: list[str] = []
-
-    @http
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send(response_start())
-        await send(body_part(b"first", more=True))
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            ended.append("cancelled")
-            raise
-
-    clock = LoopClock()
-    transport = AsgiTransport(app)
-    client = httpx2.AsyncClient(transport=transport)
-    async with client.stream("GET", "http://localhost/"):
-        pass
-    closing = asyncio.ensure_future(client.aclose())
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert ended == []
-    clock.ahead += asgi._PATIENCE
-    await within(closing)
-    assert ended == ["cancelled"]
-
-
 class Life:
     """An app that says what its lifespan does.
 
@@ -291,21 +220,3 @@ def refuses(scope: Any, receive: Any, send: Any) -> Any:
     if scope["type"] != "http":
         raise NotImplementedError
     return returns(scope, receive, send)
-
-
-async def hears_and_refuses(scope: Any, receive: Any, send: Any) -> None:
-    if scope["type"] != "http":
-        await receive()
-        raise NotImplementedError
-    await returns(scope, receive, send)
-
-
-@pytest.mark.parametrize(("app", "warnings"), [(returns, 0), (refuses, 0), (hears_and_refuses, 1)])
-async def test_lifespan_unsupported_is_accepted(
-    app: Any, warnings: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    before = asyncio.all_tasks()
-    async with httpx2.AsyncClient(transport=AsgiTransport(app)) as client:
-        assert (await client.get("http://localhost/")).status_code == 204
-    assert asyncio.all_tasks() == before
-    assert len([each for each in caplog.records if each.levelno == logging.WARNING]) == warnings

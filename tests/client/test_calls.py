@@ -85,14 +85,6 @@ async def test_call_cancellation_reaches_server(revision: str) -> None:
             await call
 
 
-async def test_initialize_is_never_cancelled() -> None:
-    transport = ScriptedTransport(lambda transport, message: [])
-    with pytest.raises(TimeoutError):
-        async with Client(transport, revision="2025-11-25", connect_timeout=0.01):
-            pass
-    assert transport.methods() == ["initialize"]
-
-
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_log_handler_receives_messages_of_level(revision: str) -> None:
     server, received = Server("bakery"), list[tuple[str, Any, str | None]]()
@@ -187,19 +179,6 @@ def silent_server(kind: type[ScriptedTransport] = ScriptedTransport) -> Scripted
 
 async def _call(client: Client) -> str:
     return (await client.call("bake")).text
-
-
-@pytest.mark.parametrize("target", [bakery, {"mcpServers": {"a": bakery, "b": Server("empty")}}])
-async def test_client_closes_with_last_block(target: Server) -> None:
-    client, name = Client(target), "bake" if isinstance(target, Server) else "a_bake"
-    async with client:
-        async with client:
-            assert (await client.call(name)).text == "bread"
-        assert (await client.call(name)).text == "bread"
-    with pytest.raises(ConnectionError, match="the client is not open"):
-        await client.call(name)
-    async with client:
-        assert (await client.call(name)).text == "bread"
 
 
 async def test_client_exit_cancels_pending_calls() -> None:

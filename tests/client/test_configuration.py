@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcpkit.client.targets.configuration import Configuration, load
 from mcpkit.client.targets.entry import Entry
@@ -124,14 +120,6 @@ def test_entry_timeout_is_seconds_or_milliseconds(
     )
 
 
-def test_entry_unknown_key_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    entry = {"command": "uvx", "enviroment": {"KEY": "secret"}}
-    with caplog.at_level(logging.WARNING):
-        read_entry(entry)
-        read_entry(entry)
-    assert caplog.messages == ["here: enviroment is not known here, and has no effect; did you mean env?"]
-
-
 @each_row(("content", "message"), [
     ({"args": []}, "here: there is no command or url in it"),
     ({"comand": "uvx"}, "here: there is no command or url in it; did you mean command?"),
@@ -154,28 +142,6 @@ def test_entry_malformed_is_value_error(content: dict[str, Any], message: str) -
     assert str(raised.value).startswith(message)
 
 
-@each_row(("content", "message"), [
-    ({"command": ["uvx", "it"]}, "here: command has to be a string, not a list"),
-    ({"command": "uvx", "args": "-v"}, "here: args has to be an array of strings, not a str"),
-    ({"command": "uvx", "env": ["A=b"]}, "here: env has to be an object, not a list"),
-    ({"command": "uvx", "env": {"DEBUG": True}}, "here: env.DEBUG has to be a string, not a bool"),
-    ({"url": "https://a.b", "headers": {"A": ["b"]}}, "here: headers.A has to be a string, not a list"),
-    ({"command": "uvx", "includeTools": "a"}, "here: includeTools has to be an array of strings, not a str"),
-])  # fmt: skip
-def test_entry_wrong_type_is_type_error(content: dict[str, Any], message: str) -> None:
-    with pytest.raises(TypeError) as raised:
-        read_entry(content)
-    assert str(raised.value) == message
-
-
-def test_entry_env_file_error_has_line_and_no_secret(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("A=1\nsecret\n")
-    entry = {"command": "uvx", "envFile": ".env"}
-    with pytest.raises(ValueError, match="line 2 of envFile") as raised:
-        Entry(entry, "here", Variables(tmp_path, {}), tmp_path, counts_seconds=False).read()
-    assert "secret" not in str(raised.value)
-
-
 def test_entry_repr_has_no_secret() -> None:
     process = {"command": "uvx", "args": ["--key=secret"], "env": {"KEY": "secret"}}
     url = {"url": "https://example.com/mcp?key=secret", "headers": {"Key": "secret"}, "auth": "secret"}
@@ -191,28 +157,6 @@ def test_entry_repr_has_no_secret() -> None:
 ])  # fmt: skip
 def test_jsonc_comments_and_trailing_commas_are_skipped(text: str, value: Any) -> None:
     assert loads(text) == value
-
-
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.text()
-    | st.sampled_from(["//", "/*", "*/", ",]", '"', "\\"]),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
-
-
-@given(json_values)
-def test_jsonc_reads_all_json(value: Any) -> None:
-    assert loads(json.dumps(value)) == value
-    assert loads(json.dumps(value, indent=1, ensure_ascii=False)) == value
-
-
-@each_row("text", ["", "[,]", '{"a" 1}', "[1 2]", "/* no end", "{'a': 1}", "[1,,]"])
-def test_jsonc_malformed_is_error(text: str) -> None:
-    with pytest.raises(ValueError, match="line 1"):
-        loads(text)
 
 
 VARIABLES = Variables(Path("/srv/project"), {"key": "The key"})

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
-from mcpkit import Server
 from mcpkit.client.contract.changes import changes
-from mcpkit.client.contract.lockfile import LockError, contract_of, read, text_of, write
+from mcpkit.client.contract.lockfile import LockError, contract_of, read
 from mcpkit.client.contract.schemas import closed
-from mcpkit.client.contract.surface import Surface, surface_of
+from mcpkit.client.contract.surface import Surface
 from mcpkit.client.contract.verdict import Effect, Verdict, of_input, of_output
-from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
 B, C, U = "breaking", "compatible", "untold"
@@ -199,14 +197,6 @@ def test_verdict_obstacle_names_path() -> None:
     assert reported == ["stops[].day: it is required", "stops[].city: it has to have at most 3 characters"]
 
 
-@each_row(
-    "schema",
-    [{"type": 5}, {"type": "object", "properties": []}, [], "x", {"$ref": "#"}, {"anyOf": [{"$ref": "#"}]}],
-)
-def test_verdict_of_invalid_schema_is_untold(schema: Any) -> None:
-    assert of_input({"type": "object"}, schema).effect is Effect.UNTOLD
-
-
 SCHEMA = {"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"]}
 TOOL = {"name": "price", "description": "Say a price.", "inputSchema": SCHEMA, "outputSchema": SCHEMA,
         "annotations": {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False},
@@ -298,12 +288,6 @@ def test_contract_change_irrelevant_to_clients_is_none(changed: Any) -> None:
     assert changes(contract(), contract(**changed)) == []
 
 
-def test_contract_change_of_new_hints_is_compatible() -> None:
-    found = changes(contract({"annotations": {}}), contract())
-    assert {each.effect.value for each in found} == {"compatible"}
-    assert len(found) == 4
-
-
 def test_contract_changes_of_several_servers_are_prefixed() -> None:
     shop, bank = Surface("shop", tools=[TOOL]), Surface("bank", tools=[TOOL])
     found = changes(contract_of([shop, bank]), contract_of([Surface("shop"), Surface("post")]))
@@ -312,35 +296,6 @@ def test_contract_changes_of_several_servers_are_prefixed() -> None:
         ("server bank", "it is gone"),
         ("server post", "it is new"),
     ]
-
-
-async def server_contract() -> dict[str, Any]:
-    server = Server("shop", version="1")
-
-    @server.tool
-    def sell(item: str, count: int = 1) -> dict[str, int]:
-        """Sell something."""
-        return {item: count}
-
-    @server.tool
-    def buy(item: str) -> str:
-        """Buy something."""
-        return item
-
-    async with connect(server) as client:
-        return contract_of([await surface_of(client)])
-
-
-@pytest.mark.anyio
-async def test_lock_file_is_independent_of_order(tmp_path: Path) -> None:
-    found = await server_contract()
-    path = tmp_path / "mcp.lock.json"
-    write(path, found)
-    assert read(path) == found
-    assert path.read_text() == text_of(found)
-    assert [tool["name"] for tool in found["tools"]] == ["buy", "sell"]
-    assert "shop" not in path.read_text()
-    assert changes(read(path), found) == []
 
 
 @pytest.mark.parametrize(("text", "reported"), [

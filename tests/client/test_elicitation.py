@@ -223,20 +223,6 @@ async def test_sample_request_fields_and_text_answer(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_sample_tools_need_declared_capability(revision: str) -> None:
-    def use(request: SampleRequest) -> dict[str, Any]:
-        assert request.tool_choice == "required"
-        block = {"type": "tool_use", "id": "1", "name": request.tools[0]["name"], "input": {}}
-        return {"content": [block], "stopReason": "toolUse"}
-
-    async with Client(server, revision=revision, sample=Sampler(use, tools=True)) as client:
-        assert (await client.call("act")).text == "look"
-    async with Client(server, revision=revision, sample=use) as client:
-        with pytest.raises(ProtocolError) if revision == "2026-07-28" else pytest.raises(AssertionError):
-            assert not (await client.call("act")).is_error
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
 async def test_roots_accept_paths_uris_and_functions(revision: str, tmp_path: Path) -> None:
     async def find() -> list[str | Path | Root]:
         return [tmp_path, "file:///srv", Root("file:///home", "Home")]

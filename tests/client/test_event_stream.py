@@ -54,36 +54,11 @@ def test_event_stream_pieces_make_no_difference(sizes: list[int]) -> None:
     assert (stream.last_id, stream.retry) == ("ä".encode(), 0.005)
 
 
-def test_event_stream_last_id_is_of_complete_event() -> None:
-    stream = EventStream(1000)
-    assert list(stream.feed(b"id: 1\ndata: x\n\nid: 2\n")) != []
-    assert stream.last_id == b"1"
-    assert list(stream.feed(b"\n")) == []
-    assert stream.last_id == b"2"
-    assert list(stream.feed(b"data: y\n\n")) != []
-    assert stream.last_id == b"2"
-
-
 @pytest.mark.parametrize("line", [b"id:", b"id: \x01", b"id: a "])
 def test_event_stream_id_unusable_as_header_is_none(line: bytes) -> None:
     stream = EventStream(1000)
     assert list(stream.feed(b"id: 1\n\n" + line + b"\n\n")) == []
     assert stream.last_id is None
-
-
-@pytest.mark.parametrize("value", [b"-1", b"1_0", b"", b"9" * 13, "٣".encode()])
-def test_event_stream_retry_not_number_is_ignored(value: bytes) -> None:
-    stream = EventStream(1000)
-    assert list(stream.feed(b"retry: 20\n\nretry: " + value + b"\n\n")) == []
-    assert stream.retry == 0.02
-
-
-def test_event_stream_incomplete_event_is_dropped_on_begin() -> None:
-    stream = EventStream(1000)
-    assert list(stream.feed(b"id: 1\n\ndata: lost\nid: 2\ndata: half")) == []
-    stream.begin()
-    assert [event.data for event in stream.feed(b"data: new\n\n")] == [b"new"]
-    assert stream.last_id == b"1"
 
 
 @pytest.mark.parametrize(
@@ -92,10 +67,6 @@ def test_event_stream_incomplete_event_is_dropped_on_begin() -> None:
 def test_event_stream_event_too_large_is_error(text: bytes) -> None:
     with pytest.raises(TooLargeEventError, match="100 bytes"):
         read_events(text[:90], text[90:], most=100)
-
-
-def test_event_stream_bound_is_per_event() -> None:
-    assert len(read_events((b": keep alive\ndata: " + b"x" * 80 + b"\n\n") * 50, most=100)) == 50
 
 
 @each_row(("values", "found"), [

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, OutcomeUnknownError, TransportError
-from mcpkit.client.transports.http.sse import SseTransport
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.protocol.client import Outgoing
 from tests.helpers.scripted_http import Asked, Reply, greeting, scripted
@@ -87,21 +86,6 @@ async def test_call_to_a_server_that_does_not_start_has_not_begun(revision: str)
         server.dies_at_start = 0
         assert (await client.call("bake")).text == "done"
     assert server.calls == 2
-
-
-async def test_unanswered_log_level_times_out() -> None:
-    server = RestartingServer("2025-11-25")
-    async with Client(server, revision="2025-11-25", log_level="error") as client:
-        clock = LoopClock()
-        server.is_silent_on_levels = True
-        server.die()
-        call = asyncio.ensure_future(client.call("bake"))
-        await until(lambda: server.methods()[-1] == "logging/setLevel" and server.opened == 2)
-        clock.ahead += 31
-        with pytest.raises(TimeoutError, match="logging/setLevel has not been answered in time"):
-            await call
-        server.is_silent_on_levels = False
-        assert (await client.call("bake")).text == "done"
 
 
 @pytest.mark.parametrize("before", ["2025-11-25", "2026-07-28"])
@@ -221,31 +205,6 @@ async def test_call_whose_stream_finds_the_session_expired_has_an_unknown_outcom
     assert calls == 1
 
 
-@pytest.mark.parametrize("status", [404, 400])
-async def test_http_server_may_restart_without_the_stateless_revision(status: int) -> None:
-    is_old = False
-
-    async def script(request: Asked, reply: Reply) -> None:
-        await reply.result(said("done"))
-
-    async def changing(request: Asked, reply: Reply) -> None:
-        if is_old and request.method == "POST" and "mcp-session-id" not in request.headers:
-            if request.rpc == "server/discover" or (request.rpc != "initialize" and status == 404):
-                await reply.send(404)
-                return
-            if request.rpc != "initialize":
-                await reply.error(400, -32000, "Bad Request: Mcp-Session-Id header is required", id=None)
-                return
-        await greeting(script)(request, reply)
-
-    async with scripted(changing) as server, Client(HttpTransport(server.url)) as client:
-        assert (await client.call("bake")).text == "done"
-        assert client.revision == "2026-07-28"
-        is_old = True
-        assert (await client.call("bake")).text == "done"
-        assert client.revision == "2025-11-25"
-
-
 async def test_response_at_the_timeout_counts() -> None:
     """The time is over while the transport is still at work, and the answer is there."""
 
@@ -259,73 +218,3 @@ async def test_response_at_the_timeout_counts() -> None:
     async with Client(Slow()) as client:
         clock = LoopClock()
         assert (await client.call("bake", timeout=50)).text == "done"
-
-
-async def test_close_of_an_sse_client_ends_pending_calls() -> None:
-    is_posted = asyncio.Event()
-
-    async def script(request: Asked, reply: Reply) -> None:
-        if request.method == "GET":
-            await reply.begin_stream()
-            streams.append(reply)
-            await reply.chunk(b"event: endpoint\ndata: /post\n\n")
-            await reply.gone()
-        elif request.rpc == "initialize":
-            info = {"name": "s", "version": "1"}
-            result = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": info}
-            await reply.send(202)
-            await streams[-1].event(reply.answer(result))
-        elif request.rpc == "tools/call":
-            is_posted.set()
-            await reply.gone()
-        else:
-            await reply.send(202)
-
-    streams: list[Reply] = []
-    async with scripted(script) as server:
-        client = Client(SseTransport(server.url), revision="2024-11-05")
-        await client.__aenter__()
-        call = asyncio.ensure_future(client.call("bake"))
-        await is_posted.wait()
-        await client.close()
-        with pytest.raises(ConnectionError, match="the client has been closed"):
-            await call
-
-
-async def test_call_whose_tool_cannot_be_listed_has_not_begun() -> None:
-    async def script(request: Asked, reply: Reply) -> None:
-        raise AssertionError("nothing else is asked")
-
-    async def fails(request: Asked, reply: Reply) -> None:
-        if request.rpc == "tools/list":
-            await reply.send(502)
-        else:
-            await greeting(script)(request, reply)
-
-    async with scripted(fails) as server, Client(HttpTransport(server.url), tries=1) as client:
-        with pytest.raises(TransportError, match="HTTP 502") as caught:
-            await client.call("bake")
-        assert not caught.value.may_have_begun
-
-
-async def test_listed_read_only_tool_is_repeated() -> None:
-    calls = 0
-
-    async def script(request: Asked, reply: Reply) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
-            reply.cut()
-        else:
-            await reply.result({"resultType": "complete", **said("done")})
-
-    async def lists(request: Asked, reply: Reply) -> None:
-        if request.rpc == "tools/list":
-            tool = {"name": "taste", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
-            await reply.result({"resultType": "complete", "tools": [tool]})
-        else:
-            await greeting(script)(request, reply)
-
-    async with scripted(lists) as server, Client(HttpTransport(server.url)) as client:
-        assert (await client.call("taste")).text == "done"
-    assert calls == 2

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from mcpkit import Client, Context, ProtocolError, Server
 from mcpkit.client.names import LONGEST, Names
-from mcpkit.client.roof import Roof
-from tests.helpers.scripted_transport import Message, ScriptedTransport
 
 pytestmark = pytest.mark.anyio
 
@@ -138,47 +136,10 @@ async def test_all_servers_unreachable_is_error() -> None:
         await Client({"command": "no-such-program"}).__aenter__()
 
 
-async def test_server_failing_to_list_is_left_out_of_list(caplog: pytest.LogCaptureFixture) -> None:
-    def script(transport: ScriptedTransport, message: Message) -> Any:
-        if message["method"] == "server/discover":
-            supported = {
-                "supportedVersions": ["2026-07-28"],
-                "capabilities": {"tools": {}},
-                "resultType": "complete",
-            }
-            return [{"jsonrpc": "2.0", "id": message["id"], "result": supported}]
-        return [{"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32603, "message": "broken"}}]
-
-    broken = ScriptedTransport(script)
-    with caplog.at_level(logging.WARNING):
-        async with Client(two_servers(broken=broken)) as client:
-            assert [tool["name"] for tool in await client.list_tools()][-1] == "maps_find"
-    assert caplog.messages == ["What the server broken has is left out of a list: broken"]
-    async with Client({"mcpServers": {"broken": broken}}) as client:
-        with pytest.raises(ProtocolError, match="broken"):
-            await client.list_tools()
-
-
-def test_roof_has_all_public_members_of_client() -> None:
-    public = {name for name in dir(Client) if not name.startswith("_")}
-    assert public - vars(Roof).keys() == {"tools"}  # which is made of two others
-
-
 def test_names_that_collide_are_numbered() -> None:
     names = Names(["a b", "a_b", "a.b"])
     given_names = names.given({"a b": ["c"], "a_b": ["c"], "a.b": ["c"]})
     assert list(given_names) == ["a_b_c", "a_b_2_c", "a_b_3_c"]
-
-
-def test_names_too_long_end_in_digest() -> None:
-    names = Names(["weather", "maps"])
-    long = ["x" * 57, "x" * 58, "x" * 57 + "y"]
-    [first, second] = names.given({"weather": long[1:]})
-    assert len(first) == len(second) == LONGEST
-    assert first != second
-    assert first == "weather_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx_" + first[-8:]
-    assert list(names.given({"weather": [long[1]]})) == [first]
-    assert not names.is_certain(first)
 
 
 SERVERS = st.lists(st.text("ab_ .", max_size=3), min_size=2, max_size=4, unique=True)

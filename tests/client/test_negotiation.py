@@ -96,22 +96,6 @@ async def test_discover_without_common_version_is_error(supported: Any) -> None:
             pass
 
 
-async def test_discover_version_refused_once_is_retried() -> None:
-    refused: list[Message] = []
-
-    def script(transport: ScriptedTransport, message: Message) -> list[Message]:
-        if refused:
-            return [discovered(message)]
-        refused.append(message)
-        return [error_result(message, -32022, data={"supported": ["2026-07-28"], "requested": "2026-07-28"})]
-
-    transport = ScriptedTransport(script)
-    async with Client(transport) as client:
-        assert client.revision == "2026-07-28"
-        assert client.revision_reason == "the newest that both know"
-    assert transport.methods() == ["server/discover"] * 2
-
-
 @pytest.mark.parametrize("agreed", ["2026-07-28", 7])
 async def test_initialize_unknown_counter_offer_is_refused(agreed: Any) -> None:
     def script(transport: ScriptedTransport, message: Message) -> list[Message]:
@@ -124,25 +108,6 @@ async def test_initialize_unknown_counter_offer_is_refused(agreed: Any) -> None:
         async with Client(transport):
             pass
     assert "notifications/initialized" not in transport.methods()
-
-
-async def test_revision_requested_but_not_supported_is_error() -> None:
-    with pytest.raises(ProtocolError, match=r"does not speak 2026-07-28: .* error -32601"):
-        async with Client(ScriptedTransport(legacy_server), revision="2026-07-28"):
-            pass
-
-
-async def test_discover_ending_the_server_restarts_it() -> None:
-    def script(transport: ScriptedTransport, message: Message) -> list[Message]:
-        if message["method"] == "server/discover":
-            transport.die()
-        return legacy_server(transport, message) if transport.is_open else []
-
-    transport = ScriptedTransport(script)
-    async with Client(transport) as client:
-        assert client.revision == "2025-11-25"
-        assert "server/discover ended the server" in client.revision_reason
-    assert transport.opened == 2
 
 
 async def test_discover_ignored_falls_back_to_initialize(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,16 +138,6 @@ async def test_discover_late_answer_is_used(monkeypatch: pytest.MonkeyPatch) -> 
         assert client.revision == "2026-07-28"
         assert client.server_info["name"] == "scripted"
     assert "notifications/initialized" not in transport.methods()
-
-
-@pytest.mark.parametrize("seconds", [0.05])
-async def test_connect_timeout_leaves_time_for_initialize(seconds: float) -> None:
-    def script(transport: ScriptedTransport, message: Message) -> list[Message]:
-        return [] if message["method"] == "server/discover" else legacy_server(transport, message)
-
-    async with Client(ScriptedTransport(script), connect_timeout=seconds) as client:
-        assert client.revision == "2025-11-25"
-        assert f"not answered within {seconds / 2:g} s" in client.revision_reason
 
 
 async def test_max_timeout_limits_opening_and_retries() -> None:

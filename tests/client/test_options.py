@@ -10,7 +10,7 @@ import pytest
 
 from mcpkit import Client, Server
 from mcpkit.client.transports.http.streamable_http import HttpTransport
-from mcpkit.client.transports.processes.stdio import StdioTransport, _name
+from mcpkit.client.transports.processes.stdio import StdioTransport
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -44,38 +44,6 @@ def test_client_option_invalid_is_error(
         Client(server, **options)
     with pytest.raises(error, match=message):
         Client({"mcpServers": {"bakery": server, "empty": Server("empty")}}, **options)
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"token": 3}, "token must be a function of nothing that returns it, or a string, got 3"),
-    ({"headers": {"X-Key": 3}}, "the value of the header X-Key must be a string"),
-    ({"http_client": 3}, "http_client must be an httpx2.AsyncClient, got 3"),
-])  # fmt: skip
-def test_http_option_of_client_invalid_is_error(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        Client(URL, **options)
-
-
-@pytest.mark.parametrize(("options", "error", "message"), [
-    ({"verify": "/no/such.pem"}, FileNotFoundError, "verify='/no/such.pem': there is no such file"),
-    ({"cert": "/no/such.pem"}, FileNotFoundError, "cert='/no/such.pem': there is no such file"),
-    ({"cert": (__file__, "/no/key.pem")}, FileNotFoundError, "cert='/no/key.pem': there is no such file"),
-    ({"verify": __file__}, ValueError, "holds no authorities' certificates: "),
-    ({"cert": __file__}, ValueError, "holds no certificate with its key: "),
-    ({"verify": 3}, TypeError, "verify must be a path, got 3"),
-])  # fmt: skip
-async def test_certificate_files_are_checked(
-    options: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        async with Client("https://127.0.0.1:9/mcp", **options):
-            pass
-
-
-@pytest.mark.parametrize("proxy", ["garbage", 3, "ftp://proxy"])
-def test_proxy_must_be_url(proxy: Any) -> None:
-    with pytest.raises(ValueError, match="proxy= is the URL of a proxy"):
-        Client(URL, proxy=proxy)
 
 
 SECRET = "very-secret"
@@ -133,18 +101,3 @@ async def test_stdio_option_invalid_is_refused(
 ) -> None:
     with pytest.raises(error, match=words):
         StdioTransport(command, **options)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-@each_row(("command", "name"), [
-    (["/usr/bin/python3.12", "-u", "/srv/server.py", "--token", "secret"], "python3.12 server.py"),
-    (["python", "-m", "weather", "secret"], "python weather"),
-    (["npx", "-y", "@modelcontextprotocol/server-memory"], "npx server-memory"),
-    (["uv", "run", "server.py"], "uv server.py"),
-    (["uv", "--token", "secret"], "uv"),
-    (["node"], "node"),
-    (["/opt/my-server", "secret"], "my-server"),
-    (["docker", "run", "-e", "TOKEN=secret", "image"], "docker"),
-])  # fmt: skip
-def test_stdio_server_name_has_no_arguments(command: list[str], name: str) -> None:
-    assert _name(command) == name

@@ -55,32 +55,6 @@ async def test_all_pages_empty_cursor_is_a_cursor_and_null_is_none() -> None:
     assert (await listed(answer))["tools"] == [0, 1]
 
 
-async def test_all_pages_ttl_is_the_shortest_remaining() -> None:
-    now = 100.0
-
-    def clock() -> float:
-        return now
-
-    hold = pages({"ttlMs": 5000}, {"ttlMs": 60_000}, {"ttlMs": 9000})
-
-    def answer(params: dict[str, Any]) -> dict[str, Any]:
-        nonlocal now
-        now += 1
-        return hold(params)
-
-    assert (await listed(answer, clock=clock))["ttlMs"] == 3000  # the first is two seconds old
-    assert (await listed(pages({"ttlMs": 10}, {}, {"ttlMs": 10})))["ttlMs"] == 0
-    assert (await listed(pages({"ttlMs": 10**400}, {"ttlMs": 20})))["ttlMs"] == 20
-
-
-async def test_all_pages_scope_is_public_only_if_each_page_is() -> None:
-    public, private = {"cacheScope": "public"}, {"cacheScope": "private"}
-    assert (await listed(pages(public, public)))["cacheScope"] == "public"
-    assert (await listed(pages(public, private, public)))["cacheScope"] == "private"
-    assert (await listed(pages(private, public)))["cacheScope"] == "private"
-    assert (await listed(pages(public, {})))["cacheScope"] == "private"
-
-
 async def test_all_pages_invalid_cursor_starts_over() -> None:
     asked: list[dict[str, Any]] = []
 
@@ -92,21 +66,6 @@ async def test_all_pages_invalid_cursor_starts_over() -> None:
 
     assert (await listed(answer))["tools"] == [3, 4]
     assert asked == [{}, {"cursor": "2"}, {}, {"cursor": "2"}]
-
-
-async def test_all_pages_list_changed_between_pages_starts_over() -> None:
-    cache = ResultCache()
-    asked: list[dict[str, Any]] = []
-
-    def answer(params: dict[str, Any]) -> dict[str, Any]:
-        asked.append(params)
-        if len(asked) == 1:
-            cache.hear("notifications/prompts/list_changed", {})
-        if len(asked) == 2:
-            cache.hear("notifications/tools/list_changed", {})
-        return {"tools": [{"n": len(asked)}]} if params else {"tools": [{"n": len(asked)}], "nextCursor": "2"}
-
-    assert (await listed(answer, cache))["tools"] == [3, 4]
 
 
 @pytest.mark.parametrize(("page", "output"), [

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pytest
 
-from mcpkit import Cache, Client, ProtocolError, Server
-from mcpkit.client.link.cache import MAX_TTL, ResultCache
+from mcpkit import Cache, Client, Server
+from mcpkit.client.link.cache import ResultCache
 from tests.helpers.clock import Clock
 
 pytestmark = pytest.mark.anyio
@@ -64,22 +64,6 @@ async def test_result_without_valid_ttl_is_not_cached(ttl: Any) -> None:
     assert len(cache) == 0
 
 
-async def test_ttl_is_limited_to_one_day() -> None:
-    clock, server = Clock(), cacheable(ttlMs=10**400)
-    cache = ResultCache(clock=clock)
-    assert await number(cache, server) == 1
-    clock.now += MAX_TTL / 1000 - 1
-    assert await number(cache, server) == 1
-    clock.now += 1
-    assert await number(cache, server) == 2
-
-
-@pytest.mark.parametrize("method", ["tools/call", "x-own/method"])
-async def test_other_methods_are_not_cached(method: str) -> None:
-    cache, server = ResultCache(), cacheable()
-    assert [await number(cache, server, method) for _ in range(2)] == [1, 2]
-
-
 async def test_input_required_rounds_bypass_cache() -> None:
     cache, asking = ResultCache(), cacheable(resultType="input_required")
     uri = {"uri": "weather://oslo"}
@@ -94,27 +78,6 @@ async def test_input_required_rounds_bypass_cache() -> None:
     assert await number(cache, server, "resources/read", params=uri) == 1
 
 
-async def test_cache_key_is_method_and_params() -> None:
-    cache, server = ResultCache(), cacheable()
-    asked: list[tuple[str, dict[str, Any]]] = [
-        ("tools/list", {}),
-        ("tools/list", {"cursor": "1"}),
-        ("tools/list", {"cursor": "2"}),
-        ("prompts/list", {}),
-        ("resources/read", {"uri": "a:1"}),
-        ("resources/read", {"uri": "a:2"}),
-    ]
-    for _ in range(2):
-        assert [await number(cache, server, method, params=params) for method, params in asked] == [
-            1,
-            2,
-            3,
-            4,
-            5,
-            6,
-        ]
-
-
 async def test_private_results_are_not_cached_under_several_authorizations() -> None:
     cache, server = ResultCache(keeps_private=False), cacheable(cacheScope="public")
     assert [await number(cache, server) for _ in range(2)] == [1, 1]
@@ -123,41 +86,6 @@ async def test_private_results_are_not_cached_under_several_authorizations() -> 
         server.hints["cacheScope"] = scope
         before = server.asked
         assert [await number(cache, server) for _ in range(2)] == [before + 1, before + 2]
-
-
-async def test_error_is_not_cached_and_keeps_old_result() -> None:
-    cache, server = ResultCache(), cacheable()
-
-    async def fail() -> dict[str, Any]:
-        raise ProtocolError(-32603, "no")
-
-    for _ in range(2):
-        with pytest.raises(ProtocolError):
-            await cache.answer("tools/list", {}, fail)
-    assert await number(cache, server) == 1
-    with pytest.raises(ProtocolError):
-        await cache.answer("tools/list", {}, fail, fresh=True)
-    assert await number(cache, server) == 1
-
-
-async def test_fresh_request_replaces_cached_result() -> None:
-    cache, server = ResultCache(), cacheable()
-    assert await number(cache, server) == 1
-    assert await number(cache, server, fresh=True) == 2
-    assert await number(cache, server) == 2
-    server.hints["ttlMs"] = 0
-    assert await number(cache, server, fresh=True) == 3
-    assert await number(cache, server) == 4
-
-
-async def test_cached_result_is_copied_for_each_caller() -> None:
-    cache, server = ResultCache(), cacheable()
-    for _ in range(3):
-        answer = await cache.answer("tools/list", {}, server)
-        assert answer["tools"] == [{"name": "a"}]
-        answer["tools"][0]["name"] = "spoilt"
-        answer["tools"].append("spoilt")
-    assert server.asked == 1
 
 
 @pytest.mark.parametrize(("reported", "stale"), [
@@ -229,18 +157,6 @@ async def test_concurrent_equal_requests_are_sent_once() -> None:
     assert [each["number"] for each in answers] == [1] * 5
     assert len({id(each["tools"]) for each in answers}) == 5
     assert server.asked == 1
-
-
-async def test_max_entries_evicts_least_recently_used() -> None:
-    cache, server = ResultCache(max_entries=3), cacheable()
-
-    async def read(uri: str) -> int:
-        return await number(cache, server, "resources/read", params={"uri": uri})
-
-    assert [await read(uri) for uri in "abcad"] == [1, 2, 3, 1, 4]
-    assert len(cache) == 3
-    assert [await read(uri) for uri in "acd"] == [1, 3, 4]
-    assert await read("b") == 5
 
 
 async def test_max_size_limits_cached_bytes() -> None:

@@ -108,32 +108,12 @@ async def test_idempotent_tool_call_is_retried(fault: Fault, name: str) -> None:
     assert server.done["tools/call"] == 2
 
 
-async def test_retry_argument_overrides_annotations() -> None:
-    server = Failing("tools/call", dies, dies)
-    async with Client(server) as client:
-        await client.list_tools()
-        assert (await client.call("bake", retry=True)).text == "ok"
-    server = Failing("tools/call", dies)
-    async with Client(server) as client:
-        await client.list_tools()
-        with pytest.raises(OutcomeUnknownError):
-            await client.call("taste", retry=False)
-
-
 @pytest.mark.parametrize("fault", [refuses(), answers(429), refuses(session_is_gone=True)])
 async def test_call_that_never_began_is_retried(fault: Fault) -> None:
     server = Failing("tools/call", fault)
     async with Client(server) as client:
         assert (await client.call("bake")).text == "ok"
     assert server.done["tools/call"] == 2
-
-
-async def test_tries_limits_attempts() -> None:
-    server = Failing("tools/call", *[refuses()] * 9)
-    async with Client(server, tries=4) as client:
-        with pytest.raises(TransportError, match="it was refused"):
-            await client.call("bake")
-    assert server.done["tools/call"] == 4
 
 
 @pytest.mark.parametrize("fault", [answers(404), refuses(may_pass=False)])

@@ -81,13 +81,6 @@ def test_sync_client_thread_ends_on_close() -> None:
         client.call("bake", {"number": 1})
 
 
-def test_sync_client_signature_equals_client() -> None:
-    import inspect
-
-    assert inspect.signature(SyncClient) == inspect.signature(Client)
-    assert inspect.signature(SyncClient.call) == inspect.signature(Client.call)
-
-
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_sync_watch_yields_changes(revision: str) -> None:
     server = Server("changing")

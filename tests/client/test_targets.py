@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +31,6 @@ def command(target: object) -> list[str]:
     return list(found.command)
 
 
-def test_target_python_script_runs_with_this_python(folder: Path) -> None:
-    (folder / "server.py").touch()
-    assert command("server.py") == [sys.executable, str(folder / "server.py")]
-    assert command(Path("server.py")) == [sys.executable, str(folder / "server.py")]
-
-
-@pytest.mark.parametrize("name", ["server.js", "server.mts"])
-def test_target_javascript_runs_with_node(folder: Path, name: str) -> None:
-    (folder / name).touch()
-    assert command(name) == ["node", str(folder / name)]
-
-
 def test_target_package_runs_as_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/other")
     (package := folder / "weather").mkdir()
@@ -64,12 +51,6 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 class App:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """The same as an object."""
-
-
-def test_target_objects_are_kept() -> None:
-    server = Server("weather")
-    for target in (server, MemoryTransport(server), app, App(), server.asgi()):
-        assert meant(target) is target
 
 
 async def make_server() -> Server:

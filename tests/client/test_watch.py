@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Cache, Change, Client, ProtocolError, Server
-from mcpkit.client.changes.changes import MAX_LENGTH, MOST_WAITING, Pending, Wanted, Watch
-from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error, initialized
+from mcpkit.client.changes.changes import Watch
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.waiting import PATIENCE, over, until
 
 pytestmark = pytest.mark.anyio
@@ -184,23 +184,6 @@ async def test_watch_close_ends_pending_join() -> None:
         assert await waiting is None
 
 
-async def test_watch_ends_when_client_closes(revision: str) -> None:
-    observed, before = Observed(), asyncio.all_tasks()
-    async with Client(observed.server, revision=revision) as client:
-        changes = client.watch(resources="x://a")
-        waiting = asyncio.create_task(_all(changes))
-        await until(lambda: observed.watched == {"a"})
-    assert await asyncio.wait_for(waiting, PATIENCE) == []
-    await until(lambda: asyncio.all_tasks() == before)
-    with pytest.raises(ConnectionError, match="is not open"):
-        async with client.watch(tools=True):
-            pass
-
-
-async def _all(changes: Watch) -> list[Change]:
-    return [change async for change in changes]
-
-
 async def test_watch_unsupported_changes_raise_protocol_error(revision: str) -> None:
     server = Server("without resources")
     server.tool(name="a")(_nothing)
@@ -236,29 +219,6 @@ async def test_watch_change_invalidates_cached_results() -> None:
         server.resource_updated("x://a")
         await next_change(changes)
         assert (await client.read("x://a"))[0]["text"] == "second"
-
-
-async def test_pending_certain_change_replaces_possible_one() -> None:
-    pending = Pending(Wanted(["tools"]))
-    pending.add(Change("tools", None, may_have_missed=True))
-    pending.add(Change("tools"))
-    pending.add(Change("tools", None, may_have_missed=True))
-    assert await pending.take() == Change("tools")
-
-
-@pytest.mark.parametrize(("times", "length"), [(MOST_WAITING + 1, 1), (2, MAX_LENGTH // 2)])
-async def test_pending_overflow_becomes_possible_change(times: int, length: int) -> None:
-    pending = Pending(Wanted(["tools"], ["x://{n}", "x://named"]))
-    pending.add(Change("tools"))
-    pending.add(Change("resource", "x://named"))
-    for n in range(times):
-        pending.add(Change("resource", f"x://{n}{length * 'x'}"))
-    assert await pending.take() == Change("tools")
-    assert await pending.take() == Change("resource", "x://named")
-    assert await pending.take() == Change("resource", "x://{n}", may_have_missed=True)
-    pending.end()
-    with pytest.raises(StopAsyncIteration):
-        await pending.take()
 
 
 class Session:
@@ -303,18 +263,3 @@ async def test_subscription_is_shared_by_watches_of_one_resource() -> None:
             assert sorted(session.asked()) == ["subscribe x://a", "subscribe x://b"]
         await until(lambda: len(session.asked()) == 4)
         assert sorted(session.asked()[2:]) == ["unsubscribe x://a", "unsubscribe x://b"]
-
-
-async def test_subscription_refused_unsubscribes_others() -> None:
-    session = Session()
-    session.answer = lambda message: (
-        error(message, -32002, "no such resource")
-        if message["params"]["uri"] == "x://b"
-        else {"id": message["id"], "result": {}}
-    )
-    async with Client(session.transport, revision="2025-11-25") as client:
-        with pytest.raises(ProtocolError, match="no such resource"):
-            async with client.watch(resources=["x://a", "x://b"]):
-                pass
-        await until(lambda: "unsubscribe x://a" in session.asked())
-        assert "unsubscribe x://b" not in session.asked()

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from mcpkit import Cache, Change, Client, ProtocolError, Server, TransportError
+from mcpkit import Cache, Change, Client, Server, TransportError
 from mcpkit.client.changes import listening
 from mcpkit.client.changes.changes import Watch
 from mcpkit.client.link.transport import Receiver
 from mcpkit.client.transports.memory import MemoryTransport
 from mcpkit.protocol.client import Outgoing
-from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error, initialized
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered
 from tests.helpers.waiting import PATIENCE, LoopClock, until
 
 pytestmark = pytest.mark.anyio
@@ -143,15 +142,6 @@ async def test_watch_reconnects_and_yields_possible_changes(revision: str) -> No
             assert await next_change(changes) == Change("tools")
 
 
-async def test_watch_reconnect_invalidates_cached_results(revision: str) -> None:
-    async with watching(revision) as (way, client, changes):
-        assert len(await client.list_tools()) == 1
-        await way.die()
-        assert await next_change(changes) == MISSED[0]
-        way.server.tool(name="b")(_text)
-        assert len(await client.list_tools()) == 2
-
-
 async def test_watch_reconnect_backs_off(revision: str, no_pauses: list[float]) -> None:
     async with watching(revision) as (way, _, changes):
         way.failures = listening.TRIES - 2
@@ -201,16 +191,6 @@ async def _breaks_and_joins(way: Restarted, changes: Watch) -> bool:
         return [await next_change(changes) for _ in range(2)] == MISSED
     except TransportError:
         return False
-
-
-async def test_watch_reconnect_exhausted_raises_last_error(revision: str) -> None:
-    async with watching(revision) as (way, _, changes):
-        way.failures = 1000
-        await way.die()
-        with pytest.raises(TransportError, match="it does not start"):
-            await next_change(changes)
-        with pytest.raises(StopAsyncIteration):
-            await next_change(changes)
 
 
 def stateless(listen: Callable[[ScriptedTransport, Message], Any]) -> ScriptedTransport:
@@ -285,30 +265,6 @@ async def test_watch_ignores_notifications_of_other_streams() -> None:
         assert await next_change(second) == Change("tools")
 
 
-@pytest.mark.parametrize(("honoured", "output"), [
-    ({"toolsListChanged": False}, "the list of tools, x://a"),
-    ({"toolsListChanged": True}, "changes of x://a;"),
-    ({"toolsListChanged": True, "resourceSubscriptions": "x://a"}, "changes of x://a;"),
-    ({"resourceSubscriptions": ["x://a"]}, "changes of the list of tools;"),
-])  # fmt: skip
-async def test_watch_partial_acknowledgement_is_error(honoured: Any, output: str) -> None:
-    transport = stateless(lambda _, message: [acknowledged(message, **honoured)])
-    async with Client(transport) as client:
-        with pytest.raises(ProtocolError, match=output):
-            async with client.watch(tools=True, resources="x://a"):
-                pass
-        await until(lambda: transport.methods()[-1] == "notifications/cancelled")
-
-
-async def test_watch_missing_acknowledgement_times_out() -> None:
-    transport = stateless(lambda *_: None)
-    async with Client(transport, timeout=0.01) as client:
-        with pytest.raises(TimeoutError, match="not been acknowledged within"):
-            async with client.watch(tools=True):
-                pass
-        await until(lambda: transport.methods()[-1] == "notifications/cancelled")
-
-
 def with_tool(name: str) -> Server:
     server = Server(name)
     server.tool(name="a")(_text)
@@ -340,32 +296,3 @@ async def test_watch_of_several_servers_yields_changes_of_each(
         three.resource("three://b", name="b")(_text)
         assert await next_change(lists) == Change("resources")
     assert not caplog.messages
-
-
-def refusing_later(transport: ScriptedTransport, message: Message) -> Any:
-    """Tell of changes, and speak to nobody who comes again."""
-    if message["method"] == "initialize" and transport.opened > 1:
-        return [error(message, -32602, "no more")]
-    if message["method"] == "initialize":
-        answer = initialized(message)
-        answer["result"]["capabilities"] = {"tools": {"listChanged": True}}
-        return [answer]
-    return None
-
-
-async def test_watch_of_several_servers_continues_without_lost_server(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    lost, good = ScriptedTransport(refusing_later), with_tool("good")
-    async with (
-        Client({"mcpServers": {"lost": lost, "good": good}}, revision="2025-11-25") as client,
-        client.watch(tools=True) as changes,
-    ):
-        with caplog.at_level(logging.WARNING):
-            lost.die()
-            await until(lambda: "Changes at the server lost are not heard: no more" in caplog.messages)
-        good.tool(name="b")(_text)
-        assert await next_change(changes) == Change("tools")
-        async with client.watch(tools=True):  # begins without it
-            pass
-    assert caplog.messages == ["Changes at the server lost are not heard: no more"] * 2

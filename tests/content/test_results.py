@@ -8,12 +8,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import pandas as pd
 import pytest
 from pydantic import BaseModel, computed_field, field_serializer
 from typing_extensions import TypedDict
 
-from mcpkit import Image, ProtocolError, RegistrationError, Server, ToolError, ToolResult, as_content, user
+from mcpkit import Image, ProtocolError, Server, ToolError, ToolResult, as_content, user
 from mcpkit.content.values import to_content
 from mcpkit.testing import Client, connect
 from tests.helpers.tables import each_row
@@ -399,13 +398,3 @@ def test_as_content_overrides_built_in_renderer(name: Any) -> None:
 
 def again(value: Any) -> Any:
     return value
-
-
-async def make_later(value: Any) -> str:
-    return "later"
-
-
-@each_row("make", [None, "text", make_later])
-def test_as_content_wrong_function_is_refused(make: Any) -> None:
-    with pytest.raises(RegistrationError, match="takes a function that is not async"):
-        as_content(Opaque, make)

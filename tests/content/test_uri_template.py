@@ -196,13 +196,3 @@ def test_template_match_of_any_text(data: st.DataObject) -> None:
         st.text(st.sampled_from("%2fF0.:/?#&;=,-\\rxyzv \0\n") | st.characters(codec=None), max_size=30)
     )
     assert isinstance(UriTemplate(template).match("a://" + tail), dict | None)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.text(st.sampled_from("a{}+#./;?&*:3,%\u00e9 ") | st.characters(), max_size=30))
-def test_template_of_any_text(text: str) -> None:
-    try:
-        template = UriTemplate(text)
-    except RegistrationError:
-        return
-    template.match(expand(text, dict.fromkeys(template.names, "v")))
