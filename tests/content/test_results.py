@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from pydantic import BaseModel, computed_field, field_serializer
 from typing_extensions import TypedDict
