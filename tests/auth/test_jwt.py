@@ -286,6 +286,14 @@ async def test_jwt_required_claims_are_checked(required, is_met):
         assert "does not say what this server requires" in await rejection(token, required=required)
 
 
+@pytest.mark.limit("claims that are kept")
+async def test_jwt_large_claims_are_dropped_unless_named():
+    groups = [f"group {number}" for number in range(200)]
+    token = ES.token(groups=groups, note="x" * 1025)
+    assert {"groups", "note"}.isdisjoint((await verify(token)).principal.claims)
+    assert (await verify(token, claims=["groups"])).principal.claims["groups"] == groups
+
+
 @pytest.mark.limit("access token that a verifier reads")
 async def test_jwt_too_long_is_rejected():
     assert await verify(ES.token(note="x" * 8000))

@@ -284,6 +284,13 @@ def test_page_picture_is_data_url_by_format(data, kind, tmp_path):
         assert "img-src data:;" in response.headers["content-security-policy"]
 
 
+@pytest.mark.limit("picture on the pages of `OAuthProxy`")
+def test_page_picture_size_limit():
+    look_of("Notes", PNG.ljust(256 * 1024, b"x"))
+    with pytest.raises(ValueError, match="make it smaller"):
+        look_of("Notes", PNG.ljust(256 * 1024 + 1, b"x"))
+
+
 @pytest.mark.parametrize(
     ("title", "picture", "error"),
     [

@@ -167,6 +167,14 @@ async def test_register_body_invalid_is_rejected(body):
     assert response.json()["error"].startswith("invalid_")
 
 
+@pytest.mark.limit("form, query or body at `DevAuth`")
+async def test_register_long_body_and_form_are_rejected(server):
+    long = await register(server, {"redirect_uris": [CALLBACK], "x": "x" * 40_000})
+    assert (long.status_code, long.json()["error"]) == (413, "invalid_client_metadata")
+    form = await register(server, None, data={"redirect_uris": CALLBACK})
+    assert (form.status_code, form.json()["error"]) == (400, "invalid_client_metadata")
+
+
 @pytest.mark.limit("name of a client of `DevAuth`")
 @pytest.mark.limit("redirect URIs of a client of `DevAuth`")
 async def test_register_limits_name_and_redirect_uris(server):

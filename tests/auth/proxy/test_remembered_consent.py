@@ -267,6 +267,17 @@ async def test_remembered_consent_lasts_thirty_days():
     assert shows_page(await program.opened())
 
 
+@pytest.mark.limit("what a browser remembers for `OAuthProxy`")
+async def test_remembered_consent_cookie_limit(proxy):
+    browser = proxy.browser()
+    programs = [Program(proxy, browser=browser) for _ in range(12)]
+    for each in programs:
+        await each.allowed()
+    [value] = programs[0].cookies.values()
+    assert len(value) < 3900
+    assert [shows_page(await each.opened()) for each in programs] == [True] * 4 + [False] * 8
+
+
 async def test_remembered_consent_cookie_attributes(proxy):
     program = Program(proxy)
     page = await program.opened()

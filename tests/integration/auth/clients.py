@@ -27,7 +27,6 @@ from mcp.shared.auth import (
     OAuthToken,
 )
 
-from mcpkit import Loopback, MemoryTokens, OAuth
 from tests.helpers.browser import Launched, Login, Profile
 from tests.helpers.node import node_search_path
 from tests.helpers.serving import Served
@@ -121,19 +120,6 @@ async def connected(url: str, auth: httpx2.Auth, **options: Any) -> AsyncIterato
                 Client(streamable_http_client(url, http_client=http), cache=None, **options) as client,
             ):
                 yield client
-
-
-class ClientUser:
-    def __init__(self, log_in: Callable[[str, str], Login]) -> None:
-        self._log_in = log_in
-        self.logins: list[Login] = []
-        self.storage = MemoryTokens()
-
-    def visit(self, url: str) -> None:
-        self.logins.append(self._log_in(url, "bob"))
-
-    def auth(self, **options: str) -> OAuth:
-        return OAuth(browser=Loopback(open_browser=self.visit), storage=self.storage, **options)
 
 
 async def python_journey(url: str, mode: str, auth: OAuthClientProvider) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlencode
 
 import httpx2
 import pytest
@@ -18,7 +18,6 @@ from tests.helpers.browser import Browser, Profile
 from tests.helpers.consent_pages import ConsentPages, consent_pages
 from tests.helpers.oauth_flow import SCOPES, Login
 from tests.helpers.serving import in_thread, in_thread_at
-from tests.helpers.tables import each_row
 
 KINDS = ("local", "private", "web", "document", "long", "error")
 
@@ -55,64 +54,6 @@ def test_consent_pages_pass_accessibility_audit(profile, pages, plain):
                 assert {"color-contrast", "document-title", "html-has-lang", "landmark-one-main"} <= set(
                     passed
                 )
-
-
-@each_row(
-    ("kind", "width", "size"),
-    [
-        (kind, *size)
-        for kind in KINDS
-        for size in [(360, "100%"), (320, "100%"), (640, "200%"), (360, "200%")]
-    ],
-)
-def test_consent_pages_fit_narrow_windows(profile, pages, kind, width, size):
-    profile.show(width)
-    profile.open(pages.url(kind))
-    profile.evaluate(f"document.documentElement.style.fontSize = '{size}'")
-    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert profile.evaluate(wide) == 0
-    outside = f"[...document.querySelectorAll('body *')].filter(each => each.getBoundingClientRect().right > {width})"
-    assert profile.evaluate(f"{outside}.map(each => each.outerHTML)") == []
-
-
-def focused(profile: Profile) -> str:
-    value: str = profile.evaluate("document.activeElement.value ?? document.activeElement.tagName")
-    return value
-
-
-@pytest.mark.parametrize("answer", ["allow", "deny"])
-def test_consent_page_by_keyboard(profile, pages, answer):
-    profile.show(1280)
-    profile.open(pages.url("web"))
-    assert focused(profile) == "BODY"  # nothing is answered by whoever hits a key too early
-    focused_values = []
-    for _ in range(2):
-        profile.press("Tab")
-        focused_values.append(focused(profile))
-        outline = "getComputedStyle(document.activeElement)"
-        assert profile.evaluate(f"{outline}.outlineStyle") == "solid"
-        assert profile.evaluate(f"parseFloat({outline}.outlineWidth)") >= 2
-        if focused_values[-1] == answer:
-            break
-    assert focused_values == ["allow", "deny"][: len(focused_values)]
-    profile.press("Shift+Tab") if answer == "deny" else profile.press("Tab")
-    profile.press("Tab") if answer == "deny" else profile.press("Shift+Tab")
-    profile.enter()
-    callbacks = [visit["url"] for visit in profile.seen() if "assistant.example.com/callback" in visit["url"]]
-    params = dict(parse_qsl(urlsplit(callbacks[-1]).query))
-    assert ("code" in params) == (answer == "allow")
-    assert params.get("error") == (None if answer == "allow" else "access_denied")
-    assert params["iss"] == pages.origin
-
-
-def test_consent_page_buttons_have_equal_size(profile, pages):
-    for width in (360, 1280):
-        profile.show(width)
-        profile.open(pages.url("local"))
-        box = "(it => [it.width, it.height])(document.querySelector('{}').getBoundingClientRect())"
-        allow, deny = (profile.evaluate(box.format(each)) for each in (ALLOW, DENY))
-        assert deny == pytest.approx(allow)
-        assert deny[1] >= 44
 
 
 def test_consent_page_loads_no_resources(profile, pages):
@@ -224,19 +165,6 @@ def authorize_url(origin: str, client: str) -> tuple[str, str]:
 def follow_link(page: Profile, client: str, request: str) -> None:
     page.open(f"{client}/start?{urlencode({'to': request})}")
     page.follow("#go")
-
-
-def test_dev_auth_page_logs_in_from_link(page, origin, client):
-    request, callback = authorize_url(origin, client)
-    follow_link(page, client, request)
-    assert "Change notes" in page.text()
-    assert "localhost" in page.text()
-    page.follow("button[value=ada]")
-    [callback] = [visit["url"] for visit in page.seen() if visit["url"].startswith(callback)]
-    answer = dict(parse_qsl(urlsplit(callback).query))
-    assert answer["code"]
-    assert answer["iss"] == origin
-    assert page.text() == "Logged in"
 
 
 def test_dev_auth_page_has_no_frame_and_no_script(page, origin, client):

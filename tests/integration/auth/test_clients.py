@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
@@ -19,7 +16,7 @@ import pytest
 from mcp import StdioServerParameters
 
 from mcpkit import AuthorizationError, Client, Loopback, MemoryTokens, OAuth
-from tests.helpers.browser import DENY, LOG_IN, OUR_ALLOW, OUR_DENY, Browser, Login
+from tests.helpers.browser import DENY, LOG_IN, OUR_ALLOW, OUR_DENY, Login
 from tests.helpers.node import node_search_path
 from tests.helpers.oauth_flow import PageForms
 from tests.integration.auth.clients import (
@@ -27,12 +24,10 @@ from tests.integration.auth.clients import (
     CLIENT_2,
     LAUNCHER,
     SDK_1,
-    ClientUser,
     TokenStorage,
     authorization,
     environment,
     mcp_remote_journey,
-    page_of,
     python_journey,
     typescript_journey,
 )
@@ -139,30 +134,7 @@ def test_client_logs_in_and_steps_up(server, account, client, arguments, revisio
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 
 
-FIRST_REQUEST = {HANDSHAKE: "initialize", STATELESS: "server/discover"}
-
-
 SDK_1, CLIENT_2 = "authorized_sdk_1.mjs", "authorized_client_2.mjs"
-
-
-WAYS = [(SDK_1, (), HANDSHAKE), (CLIENT_2, ("auto",), STATELESS)]
-
-
-@pytest.mark.parametrize(("driver", "arguments", "revision"), WAYS)
-def test_typescript_client_refreshes_without_user(
-    jwt_server, identity_provider, user, driver, arguments, revision
-):
-    stored = typescript_journey(CLIENT_2, jwt_server.url, ("auto",), user.log_in)["kept"]
-    expired = identity_provider.token("bob", "notes:read", jwt_server.url, seconds=-60)
-    stored["tokens"]["access_token"] = expired
-    before = len(jwt_server.exchanges)
-    result = typescript_journey(driver, jwt_server.url, arguments, user.log_in, **stored)
-    assert result["seen"]["before"] == {"subject": "bob", "scopes": ["notes:read", "notes:write"]}
-    assert result["seen"]["revision"] == revision
-    assert len(user.logins) == 2, "both in the first run"
-    [refusal] = [each for each in jwt_server.exchanges[before:] if each.status != 200 and each.status != 202]
-    assert (refusal.status, refusal.message, refusal.has_token) == (401, FIRST_REQUEST[revision], True)
-    assert 'error="invalid_token"' in refusal.challenge
 
 
 @pytest.mark.anyio
@@ -190,25 +162,6 @@ async def test_client_receives_access_denied(proxy, page, at_provider):
     assert len(proxy.provider.seen("/auth")) == (1 if at_provider else 0)
     assert proxy.provider.seen("/token") == []
     assert "login" not in [event.name for event in proxy.events]
-
-
-@pytest.mark.anyio
-async def test_client_refreshes_stored_tokens(proxy, page):
-    client_user = ClientUser(page.log_in)
-    for _ in range(3):
-        async with Client(proxy.url, auth=client_user.auth()) as client:
-            assert (await client.call("whoami")).structured["subject"] == "bob"
-        stored = await client_user.storage.tokens(proxy.url)
-        assert stored is not None
-        await client_user.storage.keep_tokens(replace(stored, expires=time.time() - 1))
-    assert len(client_user.logins) == 1
-    assert len(proxy.provider.seen("/auth")) == 1
-
-
-@pytest.fixture
-def client_user(browser: Browser) -> Iterator[ClientUser]:
-    with browser.profile() as page:
-        yield ClientUser(page.log_in)
 
 
 ERAS = ["legacy", "modern"]
@@ -263,38 +216,6 @@ def test_inspector_cli_logs_in(proxy, user, page, launched, tmp_path, era):
             }
     assert len(user.logins) == 1, "the second time it has a token"
     proxy.check_legs(logins=1)
-    proxy.check_secrets(page, clients=texts_in(tmp_path))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("era", ERAS)
-def test_inspector_page_logs_in_and_steps_up(proxy, page, tmp_path, era):
-    with page_of(tmp_path, proxy.url, era) as url:
-        back = url.split("?")[0].rstrip("/") + "/oauth/callback"
-        execute = "button:has-text('Execute Tool')"
-        page.open(url)
-        page.click("[class*=Switch-track]")
-        page.first(OUR_ALLOW)
-        page.consent(back, "bob")
-
-        page.click("text=Tools")
-        page.click("text=whoami")
-        page.click(execute)
-        page.first("text=Structured Output")
-        assert '"bob"' in page.text()
-        assert '"notes:write"' not in page.text()
-
-        page.click("text=add_note")
-        page.fill("[aria-keyshortcuts=Enter]", "a")
-        page.click(execute)
-        page.click("button:has-text('Authorize')")
-        page.first(OUR_ALLOW)
-        assert "Change notes" in page.consent(back, "bob").pages[0]
-        page.first("text=Retry your action")
-        page.click(execute)
-        page.first("text=added")
-    assert proxy.guarded.notes == ["a"]
-    proxy.check_legs(logins=2)
     proxy.check_secrets(page, clients=texts_in(tmp_path))
 
 

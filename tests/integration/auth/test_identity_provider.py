@@ -164,17 +164,6 @@ async def finding_codes(url: str) -> dict[str, str]:
     return {each.code: each.severity for each in await check_authorization(url)}
 
 
-async def test_check_authorization_of_mcpkit_server(identity_provider):
-    with serve_no_token(identity_provider.issuer) as url:
-        findings = await check_authorization(url)
-    assert [each.code for each in findings if each.severity == "error"] == []
-    assert {each.code for each in findings} <= {"march-foreign-issuer", "cors"}
-    # Of web pages it is the provider alone that keeps them out: pages register nowhere there.
-    assert [each.why.partition("read: ")[2] for each in findings if each.code == "cors"] == [
-        "the registration_endpoint."
-    ]
-
-
 async def test_check_authorization_issuer_down_or_without_metadata():
     with providing() as provider:
         with serve_no_token(provider.issuer) as url, provider.down("refusing"):
@@ -197,31 +186,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_loopback_login_is_reused_by_next_process(identity_provider, browser, tmp_path, revision):
-    tokens = tmp_path / "folder" / "tokens"
-    urls: list[str] = []
-    with serve_whoami(identity_provider.issuer) as url, browser.profile() as page:
-
-        def show(login: str) -> None:
-            urls.append(page.log_in(login, "ada").url)
-
-        auth = OAuth(storage=FileTokens(tokens), browser=Loopback(open_browser=show))
-        async with Client(url, auth=auth, revision=revision) as client:
-            assert (await client.call("whoami")).text == "ada may notes:read"
-        assert "127.0.0.1" in urls[0]
-        assert "You can close this page" in page.text("body")
-        again = subprocess.run(
-            [sys.executable, "-c", AGAIN, url, str(tokens)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-    assert again.stdout == "ada may notes:read\n"
-    assert tokens.stat().st_mode & 0o777 == 0o600
 
 
 async def test_file_tokens_are_refreshed_by_one_process(browser, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import logging
@@ -15,16 +14,13 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from mcpkit import Server
 from mcpkit.auth import Grant, Introspection, InvalidTokenError, Jwt, VerifierUnavailableError
-from mcpkit.auth.issuer_metadata import IssuerMetadata
 from mcpkit.client.authorization.metadata import authorization_server
 from mcpkit.client.authorization.web import Web
 from tests.helpers.clock import Clock
 from tests.helpers.fake_idp import INTROSPECTION, KEYS, METADATA, OLD, OPENID, KeyIssuer, serve_keys
 from tests.helpers.signed_tokens import AUDIENCE, NOW
 from tests.helpers.tables import each_row
-from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -114,49 +110,12 @@ async def test_introspection_response_invalid_is_rejected(issuer, changes, probl
     assert problem in caught.value.description
 
 
-@pytest.mark.limit("age of what an issuer has answered of a token")
-async def test_introspection_optional_members(issuer):
-    grant = await verify(issuer, {"active": True, "client_id": "backup", "aud": [AUDIENCE]})
-    assert grant.principal.id == f"{issuer.url}#client=backup"
-    assert (grant.expires, grant.fresh_until) == (None, NOW + 30)
-
-    assert await verify(issuer, introspected(aud=None), accept_tokens_for_any_audience=True)
-    assert await verify(issuer, introspected(aud="api"), audience=["api"])
-    assert (await verify(issuer, introspected(), fresh=5)).fresh_until == NOW + 5
-    with pytest.raises(InvalidTokenError, match=r"\(org\)"):
-        await verify(issuer, introspected(), required={"org": "acme"})
-
-
 @pytest.mark.parametrize("token", ["", "a b", "a\nb", "\u00e9", "x" * 16_385])
 async def test_introspection_malformed_token_sends_no_request(issuer, token):
     with pytest.raises(InvalidTokenError, match="not active"):
         await introspection(issuer).verify(token, AUDIENCE)
 
     assert not issuer.asked
-
-
-async def test_introspection_concurrent_requests_are_merged(issuer):
-    issuer.tokens = {TOKEN: introspected(), "other": introspected(sub="bob")}
-    verifier = introspection(issuer)
-    issuer.is_open.clear()
-    tasks = [
-        asyncio.create_task(verifier.verify(token, AUDIENCE)) for token in (TOKEN, "other") for _ in range(20)
-    ]
-    await until(issuer.is_asked.is_set)
-    issuer.is_open.set()
-
-    subjects = [grant.principal.subject for grant in await asyncio.gather(*tasks)]
-    await verifier.aclose()
-    assert subjects == ["ada"] * 20 + ["bob"] * 20
-    assert len(issuer.asked_about) == 2
-
-
-async def test_introspection_own_http_client_stays_open(issuer):
-    async with httpx2.AsyncClient() as client:
-        assert await verify(issuer, introspected(), http_client=client)
-        assert not client.is_closed
-    with pytest.raises(VerifierUnavailableError, match="has been closed"):
-        await verify(issuer, introspected(), http_client=client)
 
 
 @pytest.mark.parametrize(
@@ -318,52 +277,3 @@ async def test_metadata_is_combined_from_both_documents():
                 found = await authorization_server(web, issuer.url, "the metadata")
                 for name in (*ENDPOINTS[2:], "code_challenge_methods_supported"):
                     assert found.has(name) == (name in drawn.found), f"{drawn}: {name}"
-
-
-INSIDE = "http://id.auth.svc.cluster.local:8080/realms/notes"
-
-
-async def test_metadata_fetched_concurrently_is_kept():
-    issuer = "https://id.example.com"
-    clock = Clock(NOW)
-    version = 0
-
-    async def answer(request: httpx2.Request) -> httpx2.Response:
-        nonlocal version
-        if request.url.path == OPENID:
-            clock.now += 24 * 3600  # what is kept is too old by now
-            await metadata.read()
-            return httpx2.Response(200, json={"issuer": issuer, "jwks_uri": f"{issuer}/keys"})
-        version += 1
-        return httpx2.Response(200, json={"issuer": issuer, "token_endpoint": f"{issuer}/token/{version}"})
-
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http_client:
-        metadata = IssuerMetadata(issuer, timeout=5, http_client=http_client, clock=clock)
-        assert await metadata.endpoint("jwks_uri") == f"{issuer}/keys"
-        assert await metadata.endpoint("token_endpoint") == f"{issuer}/token/2"
-
-
-async def test_accept_plain_http_is_logged(caplog):
-    def respond(request: httpx2.Request) -> httpx2.Response:
-        url = str(request.url)
-        if url == f"{INSIDE}/keys":
-            return httpx2.Response(200, json={"keys": [OLD.public()]})
-        if url == f"{INSIDE}/introspect":
-            return httpx2.Response(200, json={"active": True, "sub": "ada", "aud": AUDIENCE})
-        if not url.endswith(OPENID):
-            return httpx2.Response(404)
-        endpoints = {"jwks_uri": f"{INSIDE}/keys", "introspection_endpoint": f"{INSIDE}/introspect"}
-        return httpx2.Response(200, json={"issuer": INSIDE, **endpoints})
-
-    as_client = {"client_id": "notes", "client_secret": "secret"}
-    for create in (lambda: Jwt(INSIDE), lambda: Introspection(INSIDE, **as_client)):
-        with pytest.raises(ValueError, match=r"is not encrypted.* set accept_plain_http=True"):
-            create()
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as http:
-        more: dict[str, Any] = {"accept_plain_http": True, "http_client": http, "clock": Clock(NOW)}
-        for verifier in (Jwt(INSIDE, **more), Introspection(INSIDE, **as_client, **more)):
-            caplog.clear()
-            Server("notes", auth=verifier).asgi(public_url=AUDIENCE)
-            assert "notes: accept_plain_http=True: requests to http://id.auth.svc" in caplog.text
-            grant = await verifier.verify(OLD.token(iss=INSIDE), AUDIENCE)
-            assert grant.principal.subject == "ada"

@@ -61,30 +61,6 @@ async def test_metadata_is_found_at_every_well_known_url(issuer, path, place, ea
     assert list(issuer.asked) == [*earlier_paths, place, KEYS]
 
 
-async def test_concurrent_requests_fetch_keys_once(issuer, jwt):
-    issuer.is_open.clear()
-    tasks = [asyncio.create_task(is_verified(jwt, token(issuer))) for _ in range(100)]
-    await until(issuer.is_asked.is_set)
-    issuer.is_open.set()
-
-    assert all(await asyncio.gather(*tasks))
-    assert issuer.asked == {METADATA: 1, KEYS: 1}
-
-
-async def test_cancelled_request_does_not_cancel_fetch(issuer, jwt):
-    issuer.is_open.clear()
-    first = asyncio.create_task(is_verified(jwt, token(issuer)))
-    await until(issuer.is_asked.is_set)
-    second = asyncio.create_task(is_verified(jwt, token(issuer)))
-    await asyncio.sleep(0)
-    first.cancel()
-    await asyncio.wait([first])
-    issuer.is_open.set()
-
-    assert await second
-    assert issuer.asked == {METADATA: 1, KEYS: 1}
-
-
 @pytest.mark.limit("age of keys")
 @pytest.mark.parametrize(
     ("header", "seconds"),
@@ -114,15 +90,6 @@ async def test_keys_are_renewed_in_background(issuer, jwt, clock, header, second
 
     assert await is_verified(jwt, token(issuer, NEW))
     assert issuer.fetches == 2
-
-
-async def test_expired_keys_are_fetched_before_use(issuer, jwt, clock):
-    assert await is_verified(jwt, token(issuer))
-    clock.now += HOUR
-    issuer.publish(NEW)
-
-    assert not await is_verified(jwt, token(issuer))
-    assert issuer.fetches == 3  # and once more for the name that nobody knows
 
 
 @pytest.mark.limit("age of keys")
@@ -176,26 +143,6 @@ async def test_issuer_unreachable_is_unavailable(clock):
 
 
 @pytest.mark.parametrize(
-    ("metadata", "problem"),
-    [
-        ({"issuer": "https://other.example.com"}, "is of another issuer"),
-        ({"issuer": None}, "does not say who the issuer is"),
-        ({"jwks_uri": None}, "has no jwks_uri"),
-        ({"jwks_uri": "http://id.example.com/keys"}, "not encrypted"),
-        ({"jwks_uri": ["/keys"]}, "no URL"),
-    ],
-)
-async def test_metadata_invalid_is_unavailable(issuer, jwt, metadata, problem, clock):
-    issuer.metadata = metadata
-    assert problem in (await unavailable(jwt, token(issuer))).description
-    assert KEYS not in issuer.asked
-
-    issuer.metadata = {}
-    clock.now += RETRY
-    assert await is_verified(jwt, token(issuer))
-
-
-@pytest.mark.parametrize(
     ("answer", "problem"),
     [
         (JSONResponse({}), "no list of keys"),
@@ -221,28 +168,6 @@ async def test_invalid_keys_do_not_replace_valid_keys(issuer, jwt, clock, answer
     assert problem in (await unavailable(other, token(issuer))).description
 
 
-async def test_jwks_uri_option_skips_metadata(issuer, clock):
-    jwt = Jwt("https://id.example.com", jwks_uri=issuer.url + KEYS, clock=clock)
-
-    assert await is_verified(jwt, OLD.token())
-    assert issuer.asked == {KEYS: 1}
-
-
-async def test_aclose_cancels_fetch(issuer, jwt):
-    before = asyncio.all_tasks()
-    issuer.is_open.clear()
-    waiting = asyncio.create_task(is_verified(jwt, token(issuer)))
-    await until(issuer.is_asked.is_set)
-    waiting.cancel()
-    await asyncio.wait([waiting])
-    assert asyncio.all_tasks() - before
-
-    await jwt.aclose()
-    assert not asyncio.all_tasks() - before
-    issuer.is_open.set()
-    assert await is_verified(jwt, token(issuer))
-
-
 async def test_changed_key_is_fetched_for_new_kid(issuer, jwt):
     assert await is_verified(jwt, token(issuer))
     for signer in (NEW, NEWEST, OLD, NEW):  # each within the cooldown
@@ -250,14 +175,6 @@ async def test_changed_key_is_fetched_for_new_kid(issuer, jwt):
         assert all(await asyncio.gather(*(is_verified(jwt, token(issuer, signer)) for _ in range(20))))
 
     assert issuer.fetches == 5
-
-
-async def test_changed_key_without_kid_is_fetched(issuer, jwt):
-    assert await is_verified(jwt, token(issuer, header={"kid": None}))
-    issuer.keys = {"keys": [NEW.public(kid=None)]}
-
-    assert await is_verified(jwt, token(issuer, NEW, header={"kid": None}))
-    assert not await is_verified(jwt, token(issuer, NEWEST, header={"kid": None}))
 
 
 @pytest.mark.limit("fetches for unknown keys")
@@ -297,17 +214,3 @@ async def test_bad_signature_with_known_kid_fetches_nothing(issuer, jwt):
     assert await is_verified(jwt, token(issuer))
     assert not await is_verified(jwt, token(issuer, NEW, header={"kid": "old"}))
     assert issuer.fetches == 1
-
-
-async def test_moved_jwks_uri_is_found(issuer, jwt, clock):
-    assert await is_verified(jwt, token(issuer))
-    issuer.instead = lambda request: Response(status_code=404) if request.url.path == KEYS else None
-    clock.now += HOUR
-    assert await is_verified(jwt, token(issuer))
-
-    issuer.metadata = {"jwks_uri": issuer.url + "/moved"}
-    issuer.instead = lambda request: (
-        JSONResponse({"keys": [NEW.public()]}) if request.url.path == "/moved" else None
-    )
-    clock.now += RETRY
-    assert await is_verified(jwt, token(issuer, NEW))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -13,13 +12,12 @@ import pytest
 from starlette.routing import Route
 
 from mcpkit import AuthorizationError, Client, Context, Server
-from mcpkit.auth import DevUser, Grant, OAuthProxy, Site, StaticTokens, TokenVerifier
+from mcpkit.auth import DevUser, Grant, OAuthProxy, Site, TokenVerifier
 from mcpkit.auth.authority.client_documents import ClientDocuments
 from mcpkit.auth.authority.dev_auth import made
 from mcpkit.auth.authority.look import Look
 from mcpkit.auth.proxy.edge import at_the_edge
 from mcpkit.auth.proxy.limits import Limits
-from mcpkit.state.principal import Principal
 from mcpkit.testing import connect
 from tests.helpers.oauth_flow import FakeUpstream, ProxyFlow
 from tests.helpers.serving import in_thread_at
@@ -27,9 +25,6 @@ from tests.helpers.serving import in_thread_at
 pytestmark = pytest.mark.anyio
 
 REVISIONS = ["2025-11-25", "2026-07-28"]
-
-
-STATIC = "a-token-of-a-machine-that-is-long-enough-0123456789"
 
 
 def make_server(auth: TokenVerifier | Sequence[TokenVerifier] | None) -> Server:
@@ -123,65 +118,6 @@ async def test_token_for_with_ended_login_is_401(revision):
     assert proxy_server.upstream.handed_out[0] not in str(caught.value)
 
 
-async def test_allow_runs_in_server_threads():
-    threads: list[str] = []
-
-    def allow(principal: Principal) -> bool:
-        threads.append(threading.current_thread().name)
-        return True
-
-    async with serving(allow=allow) as proxy_server:
-        await proxy_server.log_in()
-    assert [name.partition("-")[0] for name in threads] == ["mcpkit", "mcpkit"]
-
-
-async def test_token_for_unknown_provider_is_logged(caplog):
-    async with serving() as proxy_server, proxy_server.client() as client:
-        result = await client.call("token", {"provider": "exmaple"})
-        assert result.is_error
-        assert "exmaple" not in result.text
-    assert "ctx.token_for('exmaple'): users of this server log in with 'example'" in caplog.text
-
-
-async def test_token_for_principal_of_another_verifier():
-    async with serving(StaticTokens({STATIC: "backup"})) as proxy_server:
-        async with proxy_server.client(token=STATIC) as client:
-            result = await client.call("token")
-            assert result.is_error
-            assert result.text == "this takes a login with Example, and whoever asks has none"
-        async with proxy_server.client() as client:
-            assert (await client.call("token")).text in proxy_server.upstream.live
-
-
-async def test_token_for_with_two_providers():
-    first, second = (
-        FakeUpstream(time.time),
-        FakeUpstream(time.time, name="other", issuer="https://other.example.com"),
-    )
-
-    def app(origin: str) -> Any:
-        proxies = [OAuthProxy(first), OAuthProxy(second, issuer=f"{origin}/other")]
-        return make_server(proxies).asgi(public_url=f"{origin}/mcp")
-
-    with in_thread_at(app) as origin:
-        async with httpx2.AsyncClient(base_url=origin) as browser:
-            document = (await browser.get("/.well-known/oauth-protected-resource/mcp")).json()
-            assert document["authorization_servers"] == [origin, f"{origin}/other"]
-            mine = await ProxyFlow(browser, first.visit).tokens()
-            other = await ProxyFlow(browser, second.visit, path="/other").tokens()
-        async with Client(f"{origin}/mcp", token=mine["access_token"]) as client:
-            assert (await client.call("token")).text in first.live
-            result = await client.call("token", {"provider": "other"})
-            assert result.text == "this takes a login with Other, and whoever asks has none"
-        async with Client(f"{origin}/mcp", token=other["access_token"]) as client:
-            assert (await client.call("token", {"provider": "other"})).text in second.live
-
-
-async def test_two_providers_of_one_name_raise():
-    with pytest.raises(ValueError, match="two providers are called 'example'"):
-        make_server([OAuthProxy(FakeUpstream(time.time)), OAuthProxy(FakeUpstream(time.time))])
-
-
 async def test_token_for_in_task():
     async with serving() as proxy_server, proxy_server.client() as client:
         task = await client.call("token_of_a_task")
@@ -194,12 +130,6 @@ async def test_token_for_in_process_is_error():
         result = await client.call("token")
         assert result.text == "this takes a login with example, and whoever asks has none"
     assert upstream.asked == []
-
-
-async def test_token_for_without_proxy_is_logged(caplog):
-    async with connect(make_server(None)) as client:
-        assert (await client.call("token")).is_error
-    assert "Server(auth=OAuthProxy(Upstream.github(...)))" in caplog.text
 
 
 class Public(TokenVerifier):

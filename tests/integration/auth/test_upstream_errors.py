@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import httpx2
 import pytest
@@ -18,7 +16,6 @@ from mcpkit.auth import Upstream
 from mcpkit.auth.fetching import MAX_DOCUMENT
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from tests.helpers.fake_idp import CLIENT, KEYS, OPENID, REVOKE, TOKEN, USERINFO, UpstreamLogin
-from tests.helpers.scripted_http import Asked, Reply, scripted
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -143,24 +140,6 @@ async def test_userinfo_response_invalid_is_unavailable(provider, login, answer,
         await login.redeemed()
 
 
-async def test_provider_down_is_asked_once(provider, login):
-    provider.break_down()
-    asking = await asyncio.gather(*(login.url() for _ in range(20)), return_exceptions=True)
-    assert {type(each) for each in asking} == {UpstreamUnavailableError}
-    assert provider.asked[OPENID] == 1
-
-
-async def test_provider_metadata_is_used_while_down(provider):
-    now = [1_800_000_000.0]
-    upstream = Upstream.openid(provider.url, *CLIENT, clock=lambda: now[0])
-    url = await UpstreamLogin(upstream).url()
-    provider.break_down()
-    now[0] += 100_000
-    assert await UpstreamLogin(upstream).url() == url
-    await upstream.provider.aclose()
-    assert provider.asked[OPENID] == 2
-
-
 @pytest.mark.parametrize("path", [OPENID, TOKEN, KEYS, USERINFO])
 async def test_provider_slow_times_out(provider, path):
     async with httpx2.AsyncClient(timeout=None) as client:
@@ -175,32 +154,6 @@ async def test_provider_slow_times_out(provider, path):
             await (login.url() if path == OPENID else login.redeemed(answer))
         provider.mend()
         await upstream.provider.aclose()
-
-
-async def test_code_is_not_sent_again_after_connection_error():
-    async def cut(asked: Asked, reply: Reply) -> None:
-        reply.cut()
-
-    async with scripted(cut) as server:
-        upstream = oauth_upstream(server.url)
-        with pytest.raises(UpstreamUnavailableError, match="broke before the answer"):
-            await UpstreamLogin(upstream).redeemed({"code": "a"})
-        assert len(server.asked) == 1, "it may have been redeemed"
-        await upstream.provider.aclose()
-
-
-async def test_provider_cookies_are_ignored():
-    async def bake(asked: Asked, reply: Reply) -> None:
-        assert "cookie" not in asked.headers
-        headers = {"Set-Cookie": "session=ada; Path=/"}
-        await reply.json({"id": 1, **TOKENS}, headers=headers)
-
-    async with scripted(bake) as server:
-        upstream = oauth_upstream(server.url, subject_claim="id")
-        for _ in range(2):
-            assert (await UpstreamLogin(upstream).redeemed({"code": "a"}))[0].subject == "1"
-        await upstream.provider.aclose()
-        assert len(server.asked) == 4
 
 
 @pytest.mark.slow
@@ -250,8 +203,3 @@ async def test_errors_and_logs_hold_no_secrets(provider, login, caplog):
     for secret in {*provider.secrets, str(CLIENT[1]), login.verifier, *ENCODED_SECRETS.split()} - {"Basic"}:
         assert secret not in body
     assert REVOKE in body, "what is searched says something"
-
-
-def oauth_upstream(url: str, **options: Any) -> Upstream:
-    endpoints = {f"{name}_endpoint": url for name in ("authorization", "token", "userinfo")}
-    return Upstream.oauth(url, *CLIENT, **endpoints, **options)

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
 from mcpkit.auth import Upstream
 from mcpkit.auth.base64url import encode
-from mcpkit.auth.upstream import openid as of_openid
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from mcpkit.auth.upstream.tokens import UpstreamTokens
 from tests.helpers.fake_idp import (
     CALLBACK,
     CLIENT,
-    KEYS,
-    OPENID,
-    TOKEN,
     USERINFO,
     OpenIdSite,
     UpstreamLogin,
@@ -56,14 +49,6 @@ async def test_openid_login_returns_identity_and_tokens(provider, login):
     assert tokens.said == {"sub": "sub-of-ada", "groups": ["staff"], "email": "old"}
 
 
-async def test_openid_documents_are_fetched_once(provider, login):
-    await login.redeemed()
-    await login.redeemed()
-
-    assert (provider.asked[OPENID], provider.asked[KEYS]) == (1, 1)
-    assert len(provider.asked) == 5, "and nobody looks where it is not"
-
-
 async def test_openid_authorization_url(provider, login):
     async def query_of_login() -> dict[str, str]:
         url = await login.url()
@@ -81,68 +66,6 @@ async def test_openid_authorization_url(provider, login):
         "nonce": "the-nonce",
         "prompt": "consent",
     }
-
-
-async def test_openid_offline_access_is_optional(provider):
-    provider.metadata["scopes_supported"] = None
-    provider.metadata["authorization_endpoint"] = f"{provider.url}/authorize?tenant=one"
-    upstream = Upstream.openid(provider.url, *CLIENT)
-    url = await UpstreamLogin(upstream).url()
-    chosen = Upstream.openid(
-        provider.url, *CLIENT, scopes=["openid", "offline_access"], parameters={"a": "b c"}
-    )
-    other = await UpstreamLogin(chosen).url()
-    await upstream.provider.aclose()
-    await chosen.provider.aclose()
-
-    assert url.startswith(f"{provider.url}/authorize?tenant=one&response_type=code&")
-    assert "prompt" not in url
-    assert "scope=openid%20profile%20email&" in f"{url}&"
-    assert "scope=openid%20offline_access&" in f"{other}&"
-    assert "a=b%20c&" in f"{other}&"
-
-
-@pytest.mark.parametrize(
-    ("methods", "authentication", "expected"),
-    [
-        (None, None, "basic"),
-        (["client_secret_post"], None, "post"),
-        (["client_secret_post", "client_secret_basic"], None, "basic"),
-        (["client_secret_post", "client_secret_basic"], "post", "post"),
-        (["private_key_jwt"], None, "basic"),
-    ],
-)
-async def test_openid_client_authentication_method(provider, methods, authentication, expected):
-    provider.metadata["token_endpoint_auth_methods_supported"] = methods
-    seen: list[str | None] = []
-
-    def instead(request: Request) -> Response | None:
-        if request.url.path == TOKEN:
-            seen.append(request.headers.get("authorization"))
-        return None
-
-    provider.instead = instead
-    options: Any = {} if authentication is None else {"authentication": authentication}
-    upstream = Upstream.openid(provider.url, *CLIENT, **options)
-    _, tokens = await UpstreamLogin(upstream).redeemed()
-    await upstream.provider.revoke(tokens)
-    await upstream.provider.aclose()
-
-    assert len(provider.revoked) == 2
-    assert ["client_secret" in form for _, form in provider.forms] == [expected == "post"] * 3
-    if expected == "basic":
-        assert seen[0] is not None
-        assert b64decode(seen[0].removeprefix("Basic ")) == b"proxy:the+secret+of+the+proxy"
-
-
-async def test_openid_public_client(provider):
-    provider.client = ("proxy", None)
-    upstream = Upstream.openid(provider.url, "proxy", None)
-    identity, _ = await UpstreamLogin(upstream).redeemed()
-    await upstream.provider.aclose()
-
-    assert identity.subject == "sub-of-ada"
-    assert provider.forms[0][1]["client_id"] == "proxy"
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "ES384", "EdDSA"])
@@ -239,15 +162,6 @@ async def test_openid_id_token_missing_is_rejected(provider, login):
             await login.redeemed()
 
 
-async def test_openid_changed_keys_are_fetched(provider, login):
-    await login.redeemed()
-    provider.signer = Signer(key_id="two")
-    provider.published = [provider.signer]
-
-    assert (await login.redeemed())[0].subject == "sub-of-ada"
-    assert provider.asked[KEYS] == 2
-
-
 async def test_openid_refresh_rotates_and_updates_claims(provider, login):
     provider.claims = lambda claims: {**claims, "groups": ["staff", "admins"]}
     before, tokens = await login.redeemed()
@@ -268,21 +182,6 @@ async def test_openid_refresh_rotates_and_updates_claims(provider, login):
         await login.upstream.provider.refresh(renewed)
 
 
-async def test_openid_refresh_keeps_missing_members(provider, login):
-    _, tokens = await login.redeemed()
-    provider.changed = lambda members: {
-        name: members[name] for name in ("access_token", "token_type", "expires_in")
-    }
-    renewed = await login.upstream.provider.refresh(tokens)
-
-    assert renewed.access_token != tokens.access_token
-    assert (renewed.refresh_token, renewed.scopes, renewed.said) == (
-        tokens.refresh_token,
-        tokens.scopes,
-        tokens.said,
-    )
-
-
 async def test_openid_refresh_of_another_user_is_rejected(provider, login):
     _, tokens = await login.redeemed()
     provider.claims = lambda claims: {**claims, "sub": "sub-of-bob"}
@@ -300,15 +199,6 @@ async def test_openid_refresh_with_invalid_id_token_keeps_tokens(provider, login
     assert renewed.refresh_token == provider.logins[0].refresh
     assert renewed.said == tokens.said
     assert "another client (aud)" in caplog.text
-
-
-@pytest.mark.parametrize("error", ["interaction_required", "login_required", "consent_required"])
-async def test_openid_refresh_interaction_required_is_invalid_grant(provider, login, error):
-    _, tokens = await login.redeemed()
-    provider.instead = lambda _: JSONResponse({"error": error}, 400)
-    with pytest.raises(UpstreamRefusedError, match=error) as caught:
-        await login.upstream.provider.refresh(tokens)
-    assert caught.value.error == "invalid_grant"
 
 
 async def test_openid_revoke_sends_both_tokens(provider, login):
@@ -398,47 +288,3 @@ async def test_oauth_subject_invalid_is_rejected(provider, id_):
     with pytest.raises(UpstreamUnavailableError, match="does not say who has logged in"):
         await UpstreamLogin(upstream).redeemed()
     await upstream.provider.aclose()
-
-
-def test_oauth_endpoints_must_be_https(provider):
-    for name in ("authorization", "token", "userinfo", "revocation"):
-        with pytest.raises(ValueError, match=f"{name}_endpoint is not encrypted"):
-            by_hand(provider, **{f"{name}_endpoint": "http://chat.example.com/"})
-
-
-async def test_openid_cancelled_login_is_revoked(provider, login):
-    answer = await login.answered()
-    provider.held = USERINFO
-    provider.is_open.clear()
-    provider.is_asked.clear()
-    redeeming = asyncio.ensure_future(login.redeemed(answer))
-    assert await asyncio.to_thread(provider.is_asked.wait, 60)
-    redeeming.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await redeeming
-    provider.mend()
-    assert len(provider.revoked) == 2
-
-
-@pytest.mark.parametrize("revokes_all", [True, False])
-async def test_openid_failed_login_is_revoked_unless_that_ends_all(provider, *, revokes_all):
-    upstream = (Upstream.keycloak if revokes_all else Upstream.openid)(provider.url, *CLIENT)
-    login = UpstreamLogin(upstream)
-    provider.instead = lambda request: Response(status_code=503) if request.url.path == USERINFO else None
-    with pytest.raises(UpstreamUnavailableError, match="userinfo"):
-        await login.redeemed()
-    assert bool(provider.revoked) is not revokes_all
-    await upstream.provider.aclose()
-
-
-async def test_openid_refresh_does_not_wait_for_keys(provider, login, monkeypatch):
-    monkeypatch.setattr(of_openid, "SAID_AGAIN", 0.2)
-    _, tokens = await login.redeemed()
-    later = Upstream.openid(provider.url, *CLIENT, timeout=300)  # another process, which has no keys yet
-    provider.held = KEYS
-    provider.is_open.clear()
-    refreshed = await asyncio.wait_for(later.provider.refresh(tokens), 60)
-    assert refreshed.access_token != tokens.access_token
-    assert refreshed.said == tokens.said
-    provider.mend()
-    await later.provider.aclose()

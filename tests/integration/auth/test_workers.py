@@ -21,6 +21,8 @@ from tests.helpers.waiting import PATIENCE
 from tests.integration.auth.servers import contains
 from tests.integration.auth.workers import EMAIL, SECRET, HeldProvider, Journey, Workers, secrets_of
 
+MANY = 30
+
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 
@@ -49,19 +51,6 @@ async def test_login_survives_kill_of_worker_after_each_step(workers, openid_pro
         await user.be_refused()
     assert openid_provider.latest.is_over, "the provider has not heard of the revocation"
     assert len(openid_provider.revoked) > before
-
-
-async def test_login_survives_restart_of_redis(workers):
-    if workers.redis is None:
-        pytest.skip("a file cannot be killed")
-    async with Journey(workers) as user:
-        for step in (user.register, user.open_page, user.allow, user.log_in):
-            await step()
-        await loses(user, workers.redis, user.come_back)
-        await loses(user, workers.redis, user.redeem)
-        await loses(user, workers.redis, user.refresh)
-        await user.whoami()
-        await user.ask_provider()
 
 
 async def loses(user: Journey, redis: RedisServer, step: Callable[[], Awaitable[None]]) -> None:
@@ -125,60 +114,6 @@ async def test_refresh_token_used_concurrently_keeps_login(journey, workers, ope
     finally:
         await workers.restart()
     assert login.is_over, "the provider has not heard of it"
-
-
-async def test_provider_token_is_refreshed_once_by_all_workers(journey, workers, openid_provider):
-    await due(journey, openid_provider)
-    before, used = openid_provider.refreshed, journey.held
-    *answers, _ = await asyncio.gather(
-        *(journey.refreshed(used) for _ in range(10)),
-        asyncio.gather(*(journey.ask_provider() for _ in range(10))),
-    )
-    assert {answer.status_code for answer in answers} == {200}
-    assert len({answer.json()["refresh_token"] for answer in answers}) == 1
-    assert openid_provider.refreshed == before + 1
-    journey.take(answers[0])
-    await works_everywhere(journey, workers)
-
-
-async def test_callback_sent_concurrently_is_accepted_once(journey, workers, openid_provider):
-    for step in (journey.register, journey.open_page, journey.allow, journey.log_in):
-        await step()
-    before = openid_provider.redeemed
-    first, *others = await at_once(12, lambda: journey.browser.get(journey.callback_url))
-    assert openid_provider.redeemed == before + 1
-    let_in = [each for each in (first, *others) if each.status_code == 303]
-    assert len(let_in) == 1
-    assert {other.status_code for other in others if other is not let_in[0]} == {400}
-    assert not any("code=" in other.text for other in others)
-    journey.got = httpx2.URL(let_in[0].headers["location"]).params["code"]
-    for _ in workers.processes:  # and later, at each of them
-        assert (await journey.browser.get(journey.callback_url)).status_code == 400
-    await journey.redeem()
-    await works_everywhere(journey, workers)
-
-
-async def test_workers_with_different_clocks_refresh_once(workers, openid_provider):
-    if workers.redis is None:
-        pytest.skip("processes that share a file are on one machine, which has one clock")
-    fast = workers.processes[1::2]
-    await workers.restart(*fast, ahead=45)
-    try:
-        async with Journey(workers, to=0) as slow, Journey(workers) as journey:
-            await due(slow, openid_provider)
-            journey.held = slow.held
-            before = openid_provider.refreshed
-            openid_provider.before.clear()
-            calls = [asyncio.create_task(journey.ask_provider()) for _ in range(8)]
-            assert await asyncio.to_thread(openid_provider.is_held.wait, 60)
-            await asyncio.sleep(1)  # in which none of the others may begin
-            openid_provider.release()
-            await asyncio.gather(*calls)
-            assert openid_provider.refreshed == before + 1
-            assert not openid_provider.latest.is_over
-    finally:
-        openid_provider.release()
-        await workers.restart(*fast)
 
 
 async def due(journey: Journey, openid_provider: HeldProvider, seconds: float = HOUR) -> None:
@@ -317,9 +252,6 @@ def all_bytes(workers: Workers) -> bytes:
     return b"\n".join([*workers.stored().values(), workers.notes(), *workers.heard])
 
 
-MANY = 30
-
-
 def stored_seconds(workers: Workers) -> dict[str, float]:
     if workers.redis is not None:
         keys = [key for key in workers.redis.ask("KEYS", "*") if b"/sealed/" in key]
@@ -338,13 +270,3 @@ async def test_unfinished_logins_store_nothing(workers):
             await user.open_page()
             await user.allow()
         assert stored_seconds(workers).keys() == before
-
-
-async def test_unredeemed_code_expires_after_two_minutes(workers):
-    async with Journey(workers) as user:
-        before = stored_seconds(workers)
-        await user.to_code()
-        left = sorted(stored_seconds(workers)[key] for key in stored_seconds(workers).keys() - before.keys())
-        assert len(left) == 2, "that it is answered, and the grant"
-        assert left[0] <= 120
-        assert left[1] <= 1200

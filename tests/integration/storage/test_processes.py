@@ -213,20 +213,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
-def test_workers_of_one_parent_share_a_generated_secret(tmp_path):
-    script = tmp_path / "workers.py"
-    script.write_text(WORKERS, "utf-8")
-    command = [sys.executable, str(script)]
-    seen = [
-        subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.split()
-        for _ in range(2)
-    ]
-    assert [len(macs) for macs in seen] == [2, 2]
-    assert [len(set(macs)) for macs in seen] == [1, 1]
-    assert seen[0] != seen[1]
-
-
 # Resources
 
 ROUNDS = 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from contextlib import closing
 from pathlib import Path
@@ -11,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Redis, Server
+from mcpkit import Redis
 from mcpkit.state.redis_log import LONG
-from mcpkit.testing import connect
 from tests.helpers.redis_server import RedisServer, free_port
 from tests.helpers.signed_tokens import CertificateAuthority
 from tests.helpers.waiting import until
@@ -60,38 +58,6 @@ def test_invalid_url_is_refused_without_being_quoted(url: str) -> None:
         Redis(url)
     assert "hush" not in str(error.value)
     assert error.value.__cause__ is None
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        (
-            "redis://h/0?ssl_cert_reqs=none",
-            "is for TLS, and redis:// has none. Leave it out, or write rediss://",
-        ),
-        ("rediss://h/0?ssl_cert_req=none", "does not know the option ssl_cert_req in .*Write ssl_cert_reqs"),
-        ("rediss://h/0?ssl_min_version=TLSv1.2", "cannot read the option ssl_min_version .*771 for TLS 1.2"),
-        (
-            "rediss://h/0?ssl_cert_reqs=no",
-            "cannot read the option ssl_cert_reqs .*none, optional or required",
-        ),
-        ("rediss://h/0?ssl_check_hostname=off", "cannot read the option ssl_check_hostname .*true or false"),
-        ("rediss://h/0?ssl_ca_certs=", "the option ssl_ca_certs in the URL of a Redis has no value"),
-        ("redis://h?db=1&db=2", "has the option db twice"),
-    ],
-)
-def test_refused_url_option_is_named_with_a_remedy(url: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Redis(url)
-
-
-async def test_user_without_rights_is_refused_without_being_named(server: RedisServer) -> None:
-    server.ask("ACL", "SETUSER", "hushhush", "on", ">word", "~*", "+@all", "-evalsha", "-eval", "-info")
-    with closing(Redis(server.url.replace("//", "//hushhush:word@"))) as engine:
-        assert await engine.read("a") == {}
-        with pytest.raises(PermissionError, match="does not let its user do") as error:
-            await engine.claim("a", 60)
-    assert "hushhush" not in str(error.value)
 
 
 async def test_documented_acl_suffices(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -190,60 +156,6 @@ async def test_each_operation_takes_one_round_trip(redis: Redis, server: RedisSe
     await until(lambda: len(messages) == 3)
 
 
-async def test_message_is_read_once_per_process(redis: Redis, server: RedisServer) -> None:
-    messages: list[str] = []
-    for _ in range(50):
-        redis.subscribe("t", messages.append)
-    await redis.publish("t", "first")
-    await until(lambda: len(messages) == 50)
-    before = server.calls()["xread"]
-    await redis.publish("t", "second")
-    await until(lambda: len(messages) == 100)
-    assert server.calls()["xread"] - before <= 2
-    assert server.ask("CLIENT", "LIST").count(b"cmd=xread") == 1
-
-
-async def test_tool_call_makes_no_round_trip(redis: Redis, server: RedisServer) -> None:
-    notes = Server("notes", shared=redis, secret="a secret of sixteen bytes and more")
-
-    @notes.tool
-    def add(a: int, b: int) -> int:
-        return a + b
-
-    async with connect(notes, revision="2026-07-28") as client:
-        await client.call("add", {"a": 1, "b": 2})
-        await until(
-            lambda: server.calls().get("zrangebylex")
-        )  # whether there are records that nobody can read
-
-        async def calls() -> None:
-            for _ in range(100):
-                await client.call("add", {"a": 1, "b": 2})
-
-        assert (await count_commands(server, calls())).keys() <= {"ping"}
-
-
-async def test_items_takes_one_round_trip_per_batch(redis: Redis, server: RedisServer) -> None:
-    """However many keys Redis has that are not meant."""
-    await asyncio.gather(*(redis.put(f"a/{number:04}", b"", version=None, ttl=60) for number in range(600)))
-    await asyncio.gather(*(redis.write(f"a/{number}", {"f": "1"}, 60) for number in range(600)))
-
-    async def listed(prefix: str) -> int:
-        return len([key async for key, _ in redis.items(prefix)])
-
-    assert await listed("a/0000") == 1
-    before = server.calls()["evalsha"]
-    assert await listed("a/00") == 100
-    assert server.calls()["evalsha"] == before + 1
-    assert await listed("a/") == 600
-    assert server.calls()["evalsha"] == before + 4
-    for number in range(4):
-        await redis.put(f"b/{number}", b"b" * 200_000, version=None, ttl=60)
-    before = server.calls()["evalsha"]
-    assert await listed("b/") == 4
-    assert server.calls()["evalsha"] <= before + 3
-
-
 async def test_long_messages_are_stored_outside_the_log(redis: Redis, server: RedisServer) -> None:
     messages: list[str] = []
     redis.subscribe("t", messages.append)
@@ -254,49 +166,6 @@ async def test_long_messages_are_stored_outside_the_log(redis: Redis, server: Re
     assert messages == published
     assert server.ask("MEMORY", "USAGE", "own:log") < 10_000
     assert all(0 < server.ask("PTTL", key) <= 30_000 for key in server.ask("KEYS", "own:m:*"))
-
-
-async def test_concurrent_publishes_keep_their_order(redis: Redis) -> None:
-    messages: list[str] = []
-    redis.subscribe("t", messages.append)
-    await asyncio.gather(*(redis.publish("t", str(number)) for number in range(500)))
-    await until(lambda: len(messages) == 500)
-    assert messages == [str(number) for number in range(500)]
-
-
-async def test_engine_is_usable_after_close(redis: Redis, server: RedisServer, caplog: Any) -> None:
-    messages: list[str] = []
-    with caplog.at_level(logging.INFO, "mcpkit"):
-        for turn in range(3):
-            redis.subscribe("t", messages.append)
-            await redis.publish("t", str(turn))
-            await until(lambda turn=turn: len(messages) == turn + 1)
-            redis.close()
-            redis.close()
-    assert messages == ["0", "1", "2"]
-    await until(lambda: server.ask("CLIENT", "LIST").count(b"id=") == 1)
-    assert caplog.text == ""
-
-
-async def test_message_published_right_after_listening_is_received(server: RedisServer) -> None:
-    with closing(Redis(server.url)) as other:
-        await other.publish("t", "before")
-        for _ in range(20):
-            messages: list[str] = []
-            with closing(Redis(server.url)) as fresh:
-                fresh.subscribe("t", messages.append)
-                await fresh.listening()
-                await other.publish("t", "after")
-                await until(lambda messages=messages: messages)
-            assert messages == ["after"]
-
-
-async def test_concurrent_listening_calls_share_one_request(server: RedisServer) -> None:
-    with closing(Redis(server.url)) as engine:
-        await asyncio.gather(*(engine.listening() for _ in range(100)))
-        calls = server.calls()
-        assert calls.get("xinfo|stream", calls.get("xinfo")) == 1
-        assert server.calls()["info"] <= 2, "that of the test's own is not counted yet"
 
 
 async def test_wrong_password_is_refused_without_being_quoted(tmp_path: Path) -> None:

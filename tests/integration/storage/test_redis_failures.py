@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from mcpkit import Redis
-from mcpkit.state import redis_log
 from mcpkit.state.redis_link import PATIENCE
 from tests.helpers.redis_server import LossyProxy, RedisServer
 from tests.helpers.waiting import until
@@ -146,60 +145,6 @@ async def test_operation_with_a_lost_reply_runs_once(server: RedisServer) -> Non
     await listening.wait_closed()
 
 
-@pytest.mark.parametrize("is_published_first", [True, False])
-async def test_emptied_log_is_a_gap(
-    is_published_first: bool,
-    redis: Redis,
-    other: Redis,
-    server: RedisServer,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(redis_log, "_WAIT", 0.1)
-    listener = Listener(redis)
-    messages = listener.messages
-    await publish_and_wait(redis, messages, "before")
-    server.ask("FLUSHALL")
-    if is_published_first:
-        await other.publish("t", "after")
-    await until(lambda: "its log was emptied" in caplog.text)
-    if not is_published_first:
-        await other.publish("t", "after")
-    await until(lambda: messages == ["before", "after"])
-    assert caplog.text.count("may have been missed") == 1
-    assert listener.missed == 1
-
-
-async def test_messages_trimmed_before_they_were_read_are_a_gap(
-    redis: Redis, other: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(redis_log, "MOST_MESSAGES", 100)
-    messages: list[str] = []
-    block = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def slow(message: str) -> None:
-        messages.append(message)
-        if message == "first":
-            loop.call_soon_threadsafe(block.set)
-            while "go on" not in gate:
-                time.sleep(0.001)
-
-    gate: list[str] = []
-    missed: list[bool] = []
-    redis.subscribe("t", slow, lambda: missed.append(True))
-    await publish_and_wait(redis, messages, "before")
-    await other.publish("t", "first")
-    await block.wait()
-    for number in range(700):
-        await other.publish("t", str(number))
-    gate.append("go on")
-    await until(lambda: "699" in messages)
-    assert len(messages) < 700
-    assert caplog.text.count("more was told than its log holds") == 1
-    assert missed == [True]
-
-
 async def test_old_redis_version_is_refused(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcpkit.state.redis_link._OLDEST", (99, 0))
     for _ in range(2):
@@ -215,19 +160,6 @@ async def test_redis_cluster_is_refused(tmp_path: Path) -> None:
         for work in (engine.read("a"), engine.listening()):
             with pytest.raises(OSError, match="is a cluster of Redis: name a primary that is in none"):
                 await work
-
-
-async def test_close_while_paused_ends_pending_calls(redis: Redis, server: RedisServer) -> None:
-    await redis.claim("a", 60)
-    server.pause()
-    try:
-        asking = asyncio.create_task(redis.read("a"))
-        await asyncio.sleep(0)
-        redis.close()
-        with pytest.raises(OSError, match="was closed"):
-            await asking
-    finally:
-        server.resume()
 
 
 # Failover

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from mcpkit import Redis, Server
-from mcpkit.state.redis_log import LONG, MOST_MESSAGES
 from tests.helpers.raw_client import initialize, serving
 from tests.helpers.redis_server import RedisServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
-
-
-@pytest.mark.limit("messages in a `Redis` that processes have not read yet")
-async def test_redis_log_is_trimmed_and_long_messages_expire(tmp_path: Path) -> None:
-    with RedisServer(tmp_path / "redis") as server, closing(Redis(server.url, prefix="own:")) as shared:
-        await shared.publish("t", "a" * LONG)
-        assert server.ask("KEYS", "own:m:*") == []
-        await shared.publish("t", "a" * (LONG + 1))
-        (key,) = server.ask("KEYS", "own:m:*")
-        assert 0 < server.ask("PTTL", key) <= 30_000
-        for _ in range(16):
-            await asyncio.gather(*(shared.publish("t", "m") for _ in range(MOST_MESSAGES // 12)))
-        assert MOST_MESSAGES <= server.ask("XLEN", "own:log") < MOST_MESSAGES + 200
 
 
 @pytest.mark.limit("wait for a `Redis` that does not answer")

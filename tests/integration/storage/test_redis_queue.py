@@ -17,8 +17,6 @@ from tests.helpers.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-SHARD = b"own:q{0}:"
-
 LINE = "s/task/a"
 
 
@@ -70,27 +68,6 @@ async def test_each_method_takes_one_round_trip(redis: Redis, server: RedisServe
     before = server.calls()["hmget"]
     assert await sent(redis.look("1")) == {}
     assert server.calls()["hmget"] == before + 1
-
-
-async def test_expired_jobs_leave_no_keys(redis: Redis, server: RedisServer) -> None:
-    for number in range(30):
-        await add(redis, str(number), owner=f"{number % 3}", line=f"{LINE}{number % 2}")
-        job = await redis.look(str(number))
-        assert job is not None
-        assert await redis.change(str(number), b"", version=job.version, keep=0.001)
-    assert await redis.owned("0", server="s", after="", most=10) == []
-
-    def keys() -> set[bytes]:
-        found: list[bytes] = server.ask("KEYS", SHARD + b"*")
-        return {each[len(SHARD) :] for each in found}
-
-    await until(lambda: not any(each.startswith(b"j:") for each in keys()))
-    assert keys() <= {each + whose for each in (b"w:", b"x:") for whose in (b"s/0", b"s/1", b"s/2")}
-    for key in keys():
-        assert 0 < server.ask("PTTL", SHARD + key) <= 61_000, "they expire where their owner never comes back"
-    await add(redis, "back", owner="1")
-    assert server.ask("PTTL", SHARD + b"w:s/1") == -1
-    assert server.ask("ZRANGE", SHARD + b"w:s/1", 0, -1)[-1:] == [b"back"]
 
 
 async def send_twice(redis: Redis, monkeypatch: pytest.MonkeyPatch, work: Awaitable[object]) -> object:

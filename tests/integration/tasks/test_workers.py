@@ -52,19 +52,6 @@ async def test_worker_runs_tasks_of_replicas(lab: TaskProcesses) -> None:
     assert mine == [f"{worker.pid} enters", f"{worker.pid} leaves"]
 
 
-async def test_worker_logs_its_slots_and_runs_that_many_tasks(lab: TaskProcesses) -> None:
-    async with connect_client(lab) as client:
-        tasks = [await begin(client, "count", {"seconds": 0.1}) for _ in range(12)]
-        worker = await lab.start(
-            "-m", "mcpkit", "worker", "tests.helpers.task_processes:server", "--slots", "3"
-        )
-        line = await lab.wait_for_output(worker, b"is ready")
-        assert b"a worker of lab is ready: 3 slots, " in line
-        assert (b"Sqlite(" in line) is not (b"Redis(" in line)
-        most = [(await result(client, task))["most"] for task in tasks]
-        assert max(most) == 3
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 async def test_signal_returns_running_tasks(number: int, lab: TaskProcesses) -> None:
     async with connect_client(lab) as client:
@@ -97,43 +84,6 @@ async def test_worker_ends_tasks_that_do_not_stop_after_the_grace(
         ended, output = await lab.stop(worker)
     assert (ended, "something still runs 1 s after SIGTERM" in output) == (status, status == 143)
     assert "Traceback" not in output
-
-
-async def test_second_signal_ends_the_worker_at_once(lab: TaskProcesses) -> None:
-    async with connect_client(lab) as client:
-        worker = await lab.worker("--grace", "600")
-        await begin(client, "stubborn", {"label": "a"})
-        await lab.wait_for_line("a begins 1")
-        worker.send_signal(signal.SIGTERM)
-        await lab.wait_for_line("a goes on")
-        status, _ = await lab.stop(worker)
-    assert status == 128 + signal.SIGTERM
-
-
-async def test_worker_stopped_past_its_lease_continues_with_other_tasks(lab: TaskProcesses) -> None:
-    async with connect_client(lab) as client:
-        first = await lab.worker("--slots", "1", LAB_LEASE="1")
-        task = await begin(client, "wait", {"label": "a"})
-        await lab.wait_for_line("a begins 1")
-        first.send_signal(signal.SIGSTOP)
-        second = await lab.worker(LAB_LEASE="1")
-        assert await result(client, task) == f"a in attempt 2 by {second.pid} entered"
-        assert (await lab.stop(second))[0] == 0
-        first.send_signal(signal.SIGCONT)
-        later = await begin(client, "count")
-        assert (await result(client, later))["process"] == first.pid
-        assert await result(client, task) == f"a in attempt 2 by {second.pid} entered"
-
-
-async def test_task_that_blocks_the_event_loop_times_out(lab: TaskProcesses) -> None:
-    async with connect_client(lab) as client:
-        first = await lab.worker(LAB_LEASE="1")
-        task = await begin(client, "hang", {"label": "a"})
-        await lab.wait_for_line("a begins 1")
-        await lab.worker(LAB_LEASE="1")
-        seen = await until(client, task, "failed")
-        assert "timed out" in seen["error"]["message"]
-        assert first.returncode is None
 
 
 APPS = """
