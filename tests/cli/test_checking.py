@@ -79,22 +79,6 @@ uniqueItems a name description inputSchema outputSchema annotations readOnlyHint
 KEYS = st.sampled_from(NAMES.split())
 
 
-LEAVES = st.one_of(
-    st.none(), st.booleans(), st.integers(-3, 3), st.floats(allow_nan=False, allow_infinity=False),
-    st.sampled_from(["", "string", "object", "array", "integer", "#", "#/$defs/a", "^a", "(", "x"]),
-)  # fmt: skip
-
-
-ANYTHING = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=5)),
-    max_leaves=14,
-)
-
-
-OBJECTS = st.dictionaries(KEYS, ANYTHING, max_size=6)
-
-
 def look(*tools: dict[str, Any], **others: dict[str, Any]) -> None:
     surfaces = [
         Surface(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ from mcpkit import Client, ProtocolError
 from mcpkit.compat.auth import get_access_token
 from mcpkit.compat.fastmcp import Context, FastMCP
 from mcpkit.compat.fastmcp.exceptions import ToolError
-from mcpkit.compat.fastmcp.tools import Tool, ToolManager
-from mcpkit.compat.shared import McpError, UrlElicitationRequiredError, differs
+from mcpkit.compat.fastmcp.tools import ToolManager
+from mcpkit.compat.shared import UrlElicitationRequiredError
 from mcpkit.compat.types import ElicitRequestURLParams, ErrorData
 
 pytestmark = pytest.mark.anyio
@@ -53,17 +52,6 @@ async def test_tool_run_converts_result():
     assert structured == {"result": "2 days of rain in Rome"}
 
 
-def test_tool_manager_keeps_registration_order():
-    def opened(where: Path) -> str: ...
-
-    manager = ToolManager()
-    for name, function in enumerate([weather, opened, weather]):
-        manager.add_tool(function, str(name))
-    manager.add_tool(weather, "added")
-    manager.add_tool(weather, "last")
-    assert list(manager._tools) == ["0", "1", "2", "added", "last"]
-
-
 def test_tool_manager_duplicate_name_logs_warning(caplog):
     manager = ToolManager()
     manager.add_tool(weather)
@@ -72,37 +60,9 @@ def test_tool_manager_duplicate_name_logs_warning(caplog):
     assert [record.getMessage() for record in caplog.records] == ["Tool already exists: weather"] * 2
 
 
-def test_tool_manager_subclass_add_tool_is_used():
-    class Named(ToolManager):
-        def add_tool(self, fn, name=None, **said):
-            return super().add_tool(fn, f"my_{fn.__name__}", **said)
-
-    manager = Named()
-    manager.add_tool(weather)
-    manager._tools["more"] = Tool.from_function(weather, name="more")
-    assert list(manager._tools) == ["my_weather", "more"]
-
-
-def test_tool_manager_replaced_tools_are_listed():
-    manager = ToolManager()
-    manager.add_tool(weather)
-    manager._tools = {"other": Tool.from_function(weather, name="other")}
-    assert [tool.name for tool in manager.list_tools()] == ["other"]
-
-
 async def test_tool_manager_unknown_tool_raises():
     with pytest.raises(ToolError, match="Unknown tool: nothing"):
         await ToolManager().call_tool("nothing", {})
-
-
-async def test_list_tools_returns_copies():
-    server = FastMCP("x")
-    server.add_tool(weather, meta={"a": 1})
-    (listed,) = await server.list_tools()
-    schema = dict(listed.inputSchema)
-    listed.inputSchema["more"] = listed.meta["more"] = True
-    (again,) = await server.list_tools()
-    assert (again.inputSchema, again.meta) == (schema, {"a": 1})
 
 
 REVISIONS = ("2025-11-25", "2026-07-28")
@@ -146,12 +106,6 @@ async def test_resource_uri_too_long_to_match_is_unknown() -> None:
 PAGE = ElicitRequestURLParams(message="Log in.", url="https://example.org", elicitationId="1")
 
 
-def test_mcp_error_has_text_and_code():
-    error = McpError(ErrorData(code=-32602, message="No such city.", data={"city": "x"}))
-    assert str(error) == "No such city."
-    assert error.error.code == -32602
-
-
 def test_url_elicitation_required_error_round_trips():
     error = UrlElicitationRequiredError([PAGE])
     assert error.error.code == -32042
@@ -162,13 +116,3 @@ def test_url_elicitation_required_error_round_trips():
     assert str(UrlElicitationRequiredError([PAGE], "Log in first.")) == "Log in first."
     with pytest.raises(ValueError, match="Expected error code -32042, got -32602"):
         UrlElicitationRequiredError.from_error(ErrorData(code=-32602, message=""))
-
-
-def test_difference_is_logged_once(caplog):
-    differs("tests: size", "Sizes are rounded up here.")
-    differs("tests: size", "Sizes are rounded up here.")
-    differs("tests: color", "Colors are names here.")
-    assert [(each.name, each.levelname, each.getMessage()) for each in caplog.records] == [
-        ("mcpkit.compat", "WARNING", "Sizes are rounded up here."),
-        ("mcpkit.compat", "WARNING", "Colors are names here."),
-    ]

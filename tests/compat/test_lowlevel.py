@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -108,24 +107,6 @@ async def test_handler_elicits_in_each_era(lab: Lab, revision: str, schema_dir: 
     assert asked == [form if revision == "2025-06-18" else {"mode": "form", **form}, {}]
 
 
-async def test_elicit_url_params_follow_revision(lab: Lab):
-    async def ask(ctx: Any) -> str:
-        return str((await ctx.session.elicit_url("Log in", "https://example.com/", "e1")).action)
-
-    lab.do = ask
-    asked = []
-
-    def answer(method: str, params: dict[str, Any]) -> Any:
-        asked.append(params)
-        return {"action": "decline"}
-
-    for revision in ("2025-11-25", "2026-07-28"):
-        async with connect(lab.server.served, revision=revision, answers=answer) as client:
-            assert (await client.call("do it")).text == "decline"
-    page = {"mode": "url", "message": "Log in", "url": "https://example.com/"}
-    assert asked == [{**page, "elicitationId": "e1"}, page]
-
-
 async def test_sampling_without_capability_is_error(lab: Lab, schema_dir: Path):
     codes = []
 
@@ -147,19 +128,6 @@ async def test_sampling_without_capability_is_error(lab: Lab, schema_dir: Path):
     async with open_pipe(lab.server.served, "2026-07-28", schema_dir) as pipe:
         error = await pipe.error("tools/call", CALL)
         assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": {"sampling": {}}})
-
-
-async def test_sampling_tools_without_capability_is_error(lab: Lab, schema_dir: Path):
-    async def ask(ctx: Any) -> str:
-        tools = [types.Tool(name="t", inputSchema={"type": "object"})]
-        message = types.SamplingMessage(role="user", content=text("a")[0])
-        await ctx.session.create_message([message], max_tokens=1, tools=tools)
-        return "asked"
-
-    lab.do = ask
-    async with open_pipe(lab.server.served, "2025-11-25", schema_dir, capabilities={"sampling": {}}) as pipe:
-        result = await pipe.call("do it")
-        assert result["content"][0]["text"] == "Client does not support sampling tools capability"
 
 
 async def test_client_error_raises_mcp_error(lab: Lab, schema_dir: Path):
@@ -257,39 +225,6 @@ async def test_session_is_usable_until_client_disconnects(lab: Lab, schema_dir: 
         await session.list_roots()
 
 
-async def test_sessions_of_two_clients_differ(lab: Lab, schema_dir: Path):
-    lab.do = nothing
-    served = lab.server.served
-    async with (
-        open_pipe(served, "2025-11-25", schema_dir) as pipe,
-        open_pipe(served, "2025-11-25", schema_dir) as other,
-    ):
-        await pipe.call("do it")
-        first = lab.session
-        await other.call("do it")
-        assert lab.session is not first
-
-
-async def test_session_sends_from_request_of_other_client(lab: Lab, schema_dir: Path):
-    lab.do = nothing
-    served = lab.server.served
-    async with (
-        open_pipe(served, "2025-11-25", schema_dir) as pipe,
-        open_pipe(served, "2025-11-25", schema_dir) as other,
-    ):
-        await pipe.call("do it")
-        first = lab.session
-
-        async def tell(_: Any) -> str:
-            await first.send_log_message("info", "from the other one")
-            return "told"
-
-        lab.do = tell
-        await other.call("do it")
-        assert (await pipe.receive())["params"]["data"] == "from the other one"
-        await other.quiet()
-
-
 async def test_cancelled_request_is_stopped_without_response(lab: Lab, schema_dir: Path):
     begun, stopped = asyncio.Event(), asyncio.Event()
 
@@ -380,21 +315,6 @@ async def test_invalid_tool_result_is_error_and_server_continues(lab: Lab, schem
             assert await pipe.text("do it") == "right"
 
 
-async def test_experimental_tasks_raise_with_alternative(lab: Lab, schema_dir: Path):
-    async def look(ctx: Any) -> str:
-        assert (ctx.experimental.is_task, ctx.experimental.client_supports_tasks) == (False, False)
-        for owner in (ctx.experimental, ctx.session.experimental, lab.server.experimental):
-            with pytest.raises(AttributeError, match="task=True"):
-                owner.run_task(None)
-        return "looked"
-
-    lab.do = look
-    async with open_pipe(lab.server.served, "2025-11-25", schema_dir) as pipe:
-        assert await pipe.text("do it") == "looked"
-    with pytest.raises(LookupError):
-        _ = lab.server.request_context
-
-
 PERSON = {
     "type": "object",
     "properties": {"name": {"type": "string", "minLength": 2}, "age": {"type": "integer", "minimum": 0}},
@@ -471,11 +391,3 @@ def test_tool_schema_problems_equal_jsonschema_messages() -> None:
             if actual != (expected := verdict(schema, value)):
                 deviations.append((schema, value, actual, expected))
     assert deviations == []
-
-
-def test_tool_schema_needs_jsonschema_for_problems_only(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "jsonschema", None)
-    schema = ToolSchema(PERSON)
-    assert schema.problem({"name": "Ada"}) is None
-    with pytest.raises(RuntimeError, match=r"pip install .*\[compat\]"):
-        schema.problem({})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import Any
 
@@ -13,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
 import mcpkit
-from mcpkit.compat import shared
 from mcpkit.compat.standalone import Client, Context, FastMCP
 from mcpkit.compat.standalone.exceptions import NotFoundError, ToolError
 from mcpkit.compat.standalone.tools import Tool, ToolResult
@@ -103,21 +101,6 @@ async def test_decorators_return_the_function():
     tool.enable()
     assert (await mcp.get_tool("again")).parameters["required"] == ["a"]
     assert (await tool.run({"a": "2"})).structured_content == {"result": 3}
-
-
-@pytest.mark.parametrize(
-    ("behavior", "found"), [("warn", "second"), ("replace", "second"), ("ignore", "first"), ("error", None)]
-)
-async def test_duplicate_names_follow_on_duplicate(behavior, found, caplog):
-    mcp = FastMCP(on_duplicate_tools=behavior)
-    mcp.tool(lambda: "first", name="one")
-    if found is None:
-        with pytest.raises(ValueError, match="tool:one"):
-            mcp.tool(lambda: "second", name="one")
-        return
-    mcp.tool(lambda: "second", name="one")
-    assert (await mcp.call_tool("one")).content[0]["text"] == found
-    assert ("already exists" in caplog.text) is (behavior == "warn")
 
 
 async def test_mask_error_details_hides_unexpected_errors():
@@ -238,41 +221,6 @@ def test_unknown_keywords_raise():
         Client("https://example.com")  # type: ignore[arg-type]
     with pytest.raises(NotImplementedError, match=r"Client\(\) has no sampling_handler=.*mcpkit\.Client"):
         Client(mcp, sampling_handler=print)
-
-
-def test_unused_option_is_logged_once(caplog, monkeypatch):
-    monkeypatch.setattr(shared, "_said", set(), raising=False)
-    with caplog.at_level(logging.WARNING, "mcpkit.compat"):
-        FastMCP("x", dependencies=["a"])
-        FastMCP("y", dependencies=["a"])
-    assert [each.getMessage() for each in caplog.records] == ["FastMCP() does not use dependencies="]
-
-
-@pytest.mark.parametrize(
-    ("function", "problem"),
-    [
-        (lambda *a: 1, r"\*args"),
-        (lambda **a: 1, r"\*\*kwargs"),
-        (eval("lambda a, /: 1"), "positional-only"),
-        (lambda: 1, "name for lambda"),
-    ],
-)
-def test_functions_with_unnamed_parameters_are_rejected(function, problem):
-    with pytest.raises(ValueError, match=problem):
-        FastMCP("x").tool(function)
-
-
-@pytest.mark.parametrize(
-    ("uri", "function", "problem"),
-    [
-        ("data://a", lambda a: a, "at least one parameter"),
-        ("data://{a}", lambda b: b, "must be a subset"),
-        ("data://{a}{?b}", lambda a, b: a, "default values"),
-    ],
-)
-def test_templates_with_mismatched_parameters_are_rejected(uri, function, problem):
-    with pytest.raises(ValueError, match=problem):
-        FastMCP("x").resource(uri, name="r")(function)
 
 
 def test_invalid_tool_results_are_rejected():

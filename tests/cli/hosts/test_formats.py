@@ -332,12 +332,6 @@ def comments(text: str) -> list[str]:
     return [each[1].rstrip("\r") for each in found if each[1]]
 
 
-def is_kept(text: str, other: str) -> bool:
-    """Say whether all of a text but white space and commas is in another, in its order."""
-    rest = iter(re.sub(r"[\s,]", "", other))
-    return all(letter in rest for letter in re.sub(r"[\s,]", "", text))
-
-
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(documents(), st.sampled_from([b"", b"\xef\xbb\xbf"]))
 def test_uninstall_restores_jsonc_file_to_the_byte(text: str, mark: bytes) -> None:

@@ -164,6 +164,17 @@ async def finding_codes(url: str) -> dict[str, str]:
     return {each.code: each.severity for each in await check_authorization(url)}
 
 
+async def test_check_authorization_of_mcpkit_server(identity_provider):
+    with serve_no_token(identity_provider.issuer) as url:
+        findings = await check_authorization(url)
+    assert [each.code for each in findings if each.severity == "error"] == []
+    assert {each.code for each in findings} <= {"march-foreign-issuer", "cors"}
+    # Of web pages it is the provider alone that keeps them out: pages register nowhere there.
+    assert [each.why.partition("read: ")[2] for each in findings if each.code == "cors"] == [
+        "the registration_endpoint."
+    ]
+
+
 async def test_check_authorization_issuer_down_or_without_metadata():
     with providing() as provider:
         with serve_no_token(provider.issuer) as url, provider.down("refusing"):

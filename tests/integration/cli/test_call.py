@@ -136,12 +136,6 @@ for line in sys.stdin:
 """
 
 
-LISTS = {
-    "tools/list": {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}]},
-    "prompts/list": {"prompts": [{"name": "plan"}]},
-}
-
-
 SERVER_AS = '''
 from mcpkit import Context, Server
 from mcpkit.auth import StaticTokens

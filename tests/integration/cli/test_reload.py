@@ -28,13 +28,6 @@ pytestmark = pytest.mark.anyio
 PATIENCE = 60.0
 
 
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientInfo": {"name": "host", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
-}
-
-
 HEAD = """
 import asyncio, os
 from pathlib import Path
@@ -281,27 +274,6 @@ async def test_reload_requests_wait_for_starting_process(
         assert (await waiting)["result"]["content"][0]["text"] == "second"
         assert await host.call("one") == "second"
         assert not given_up.done()
-
-
-CACHED = HEAD.replace(
-    "secret=None", "cache={'tools/list': Cache(ttl=300), 'server/discover': Cache(ttl=300)}"
-).replace("import Context", "import Cache, Context")
-
-
-ASKING = """
-@shop.tool
-async def ask(ctx: Context) -> str:
-    return f"EDIT {(await ctx.elicit('How many?', int)).value}"
-
-@shop.tool
-def restock() -> str:
-    shop.resource_updated("data://stock")
-    return "done"
-
-@shop.resource("data://stock")
-def stock() -> str:
-    return "none"
-"""
 
 
 def told(kind: str, id_: int, **params: Any) -> dict[str, Any]:

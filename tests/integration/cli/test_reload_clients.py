@@ -20,9 +20,6 @@ from tests.helpers.waiting import until
 pytestmark = pytest.mark.anyio
 
 
-ROOT = Path(__file__).parents[3]
-
-
 SOURCE = """
 import os
 from mcpkit import Server

@@ -52,21 +52,6 @@ def given() -> list[str]:
 """
 
 
-OLD = """
-import sys
-from mcp.server.fastmcp import FastMCP
-
-mcp = FastMCP("old")
-
-@mcp.tool()
-def given() -> list[str]:
-    return [type(mcp).__module__, *sys.argv]
-
-if __name__ == "__main__":
-    mcp.run()
-"""
-
-
 def command(*words: str | Path) -> list[str]:
     return [sys.executable, "-m", "mcpkit", "run", *map(str, words)]
 
@@ -175,32 +160,6 @@ async def test_run_workers_share_port_and_secret(tmp_path: Path, settings: dict[
 
 
 HEAD = "from __future__ import annotations\nimport mcpkit\nfrom mcpkit import Server\n"
-
-
-BODY = '''
-    server = Server("shop", version="1.0.0")
-
-    @server.tool
-    def price() -> str:
-        """Say what it costs."""
-        return "tea"
-
-    return server
-'''
-
-
-OTHER = """
-from mcp.server.fastmcp import FastMCP
-
-{async_}def create():
-    mcp = FastMCP("shop")
-
-    @mcp.tool()
-    def price() -> str:
-        return "tea"
-
-    return mcp
-"""
 
 
 @pytest.fixture

@@ -187,9 +187,6 @@ sys.stderr.flush()
 """
 
 
-SAID = ["  indented ", " caf\xe9", "\ufffd half"]
-
-
 async def run(code: str, stderr: Stderr = None, grace: float = 2.0) -> TransportError:
     """Run a script to its own end, and return what is said of it."""
     transport, received = StdioTransport(script(code), stderr=stderr, grace=grace), Received()

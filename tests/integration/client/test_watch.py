@@ -19,8 +19,6 @@ from tests.helpers.waiting import PATIENCE, until
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 CERTAIN = {Change("tools"), Change("resource", "x://a")}
-MISSED = {Change("tools", None, may_have_missed=True), Change("resource", "x://a", may_have_missed=True)}
-
 SERVER = """
 import os
 from mcpkit import Server

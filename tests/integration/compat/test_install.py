@@ -129,30 +129,6 @@ def test_install_missing_names_raise_with_alternative():
         assert cure in outcome, code
 
 
-def test_install_missing_names_can_be_tested_and_annotated():
-    assert said("""
-        import typing
-        import mcpkit.compat
-        mcpkit.compat.install()
-        import mcp, mcp.types
-        print(hasattr(mcp, "nothing"), hasattr(mcp.types, "Task"), hasattr(mcp.types, "Tool"))
-        try:
-            from mcp.server.websocket import websocket_server
-        except ImportError:
-            print("without WebSocket")
-        from mcp.client.session import ClientSession
-        from mcp.client.streamable_http import GetSessionIdCallback
-        class Proxy(ClientSession):
-            pass
-        def connect(session: ClientSession | None, of: "dict[str, GetSessionIdCallback]") -> None: ...
-        print(typing.get_type_hints(connect)["session"], isinstance(3, ClientSession))
-    """) == [
-        "False False True",
-        "without WebSocket",
-        "mcp.client.session.ClientSession | None False",
-    ]
-
-
 def test_install_after_import_of_mcp_names_the_importers(tmp_path):
     (tmp_path / "mcp").mkdir()
     (tmp_path / "mcp" / "__init__.py").write_text("class Tool: ...\ntool = Tool()")
@@ -173,23 +149,6 @@ def test_install_after_import_of_mcp_names_the_importers(tmp_path):
     assert told == (
         f"'mcp' has been imported before mcpkit could stand in for it, by {named}. Call `mcpkit.compat.install()` "
         "before that, as the first thing in the process, or start the server with `mcpkit run --compat FILE`."
-    )
-
-
-def test_install_after_import_without_reference_is_rejected(tmp_path):
-    (tmp_path / "mcp.py").write_text("")
-    code = """
-        import mcpkit.compat
-        def look(): import mcp
-        look()
-        try:
-            mcpkit.compat.install()
-        except RuntimeError as error:
-            print(error)
-    """
-    (told,) = said(code, cwd=tmp_path)
-    assert told.startswith(
-        "'mcp' has been imported before mcpkit could stand in for it, and no module holds a part"
     )
 
 
@@ -246,9 +205,6 @@ print(json.dumps({"name": __name__, "argv": sys.argv, "path": sys.path[0], "file
 """
 
 
-NOTHING = "there is no file, no command of an installed package and no module to run called"
-
-
 def run(*arguments, cwd):
     return subprocess.run(
         [sys.executable, "-m", "mcpkit.compat", *arguments],
@@ -297,18 +253,6 @@ def test_compat_module_runs_file_as_python_does(folder):
     }
 
 
-@pytest.mark.parametrize("arguments", [["-m", "package.server"], ["package.server"]], ids=" ".join)
-def test_compat_module_runs_module_as_python_does(folder, arguments):
-    assert told(*arguments, "x", cwd=folder) == {
-        "name": "__main__",
-        "argv": [str(folder / "package" / "server.py"), "x"],
-        "path": str(folder),
-        "file": str(folder / "package" / "server.py"),
-        "main": True,
-        "tool": "mcpkit.compat.types",
-    }
-
-
 def test_compat_module_runs_installed_command(folder):
     done = run("published-server", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
@@ -317,63 +261,6 @@ def test_compat_module_runs_installed_command(folder):
     assert seen["path"] == str(Path(sys.executable).parent)
     (folder / "published-server").mkdir()  # as in a checkout
     assert run("published-server", "--fail", cwd=folder).returncode == 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        (
-            ["nothing.py"],
-            f"{NOTHING} 'nothing.py'",
-        ),
-        (
-            ["no-server"],
-            f"{NOTHING} 'no-server'",
-        ),
-        (["-m", "package.nothing"], "there is no module to run called 'package.nothing'"),
-        (["-m", "no.package"], "there is no module to run called 'no.package'"),
-        (["-m"], "-m wants the name of a module"),
-        (
-            ["scripts"],
-            f"{NOTHING} 'scripts'",
-        ),
-        (["-m", "package"], "there is no module to run called 'package'"),
-        (["scripts/script.py:weather"], "'scripts/script.py' has no FastMCP object 'weather'"),
-        (["package.server:weather"], "'package.server' has no FastMCP object 'weather'"),
-    ],
-    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
-)
-def test_compat_module_invalid_arguments_exit_with_message(folder, arguments, error):
-    done = run(*arguments, cwd=folder)
-    assert done.returncode == 2
-    assert done.stderr.strip() == f"python -m mcpkit.compat: {error}"
-
-
-def test_compat_module_rejects_earlier_import_of_mcp(folder):
-    (folder / "mcp.py").write_text("")
-    (folder / "sitecustomize.py").write_text("import mcp")
-    done = run("scripts/script.py", cwd=folder)
-    assert done.returncode == 2
-    assert done.stderr.startswith(
-        "python -m mcpkit.compat: 'mcp' has been imported before mcpkit could stand in"
-    )
-    assert f"by sitecustomize ({folder / 'sitecustomize.py'})" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_compat_module_prints_help(folder):
-    done = run("--help", cwd=folder)
-    assert done.returncode == 0
-    assert "python -m mcpkit.compat server.py [ARGUMENTS]" in done.stdout
-    assert run(cwd=folder).returncode == 2
-
-
-def test_compat_module_keeps_errors_of_script(folder):
-    (folder / "broken.py").write_text("from mcp.server.websocket import websocket_server\n")
-    done = run("broken.py", cwd=folder)
-    assert done.returncode == 1
-    assert 'File "broken.py", line 1, in <module>' in done.stderr
-    assert 'serve HTTP by `mcp.run(transport="streamable-http")`' in done.stderr
 
 
 SERVER = """
@@ -420,12 +307,6 @@ async def test_compat_module_serves_objects_and_scripts(tmp_path, name, more, ar
     assert await listed(tmp_path, *arguments) == (["measure"], 1)
 
 
-def test_compat_module_runs_server_once(tmp_path):
-    (tmp_path / "served.py").write_text(SERVER.format(name="mcp", more="mcp.run()\nprint('over')"))
-    done = run("served.py", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "over\n")
-
-
 def test_compat_module_runs_tests_of_server(tmp_path):
     (tmp_path / "test_server.py").write_text(
         "import asyncio\n"
@@ -439,54 +320,3 @@ def test_compat_module_runs_tests_of_server(tmp_path):
     )
     done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_server.py", cwd=tmp_path)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
-
-
-COLLECTED = """
-import gc, json, sys
-from mcp.server.fastmcp import FastMCP
-frozen = gc.get_freeze_count()
-FastMCP("weather").tool("three")(lambda: 3)
-print(json.dumps({"frozen": frozen > 10_000, "more": gc.get_freeze_count() > frozen, "enabled": gc.isenabled()}))
-"""
-
-
-def test_compat_module_freezes_imported_objects(tmp_path):
-    (tmp_path / "server.py").write_text(COLLECTED)
-    assert told("server.py", cwd=tmp_path) == {"frozen": True, "more": False, "enabled": True}
-
-
-def test_install_leaves_garbage_collector_unchanged(tmp_path):
-    (tmp_path / "alone.py").write_text("import mcpkit.compat\nmcpkit.compat.install()\n" + COLLECTED)
-    done = subprocess.run(
-        [sys.executable, "alone.py"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
-    )
-    assert json.loads(done.stdout) == {"frozen": False, "more": False, "enabled": True}, done.stderr
-
-
-IDLE = """
-import asyncio, json, sys
-from mcp.server.fastmcp import FastMCP
-idle = FastMCP("idle")
-
-@idle.tool()
-def add(a: int, b: int) -> int:
-    return a + b
-
-asyncio.run(idle.list_tools())
-print(json.dumps([name for name in sys.modules if name.startswith("mcpkit.compat.types.")]))
-"""
-
-
-def test_content_classes_are_imported_on_first_use(tmp_path):
-    (tmp_path / "server.py").write_text(IDLE)
-    assert set(told("server.py", cwd=tmp_path)) == {
-        "mcpkit.compat.types.basic",
-        "mcpkit.compat.types.messages",
-        "mcpkit.compat.types.tools",
-        "mcpkit.compat.types.unbuilt",
-    }

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from mcpkit.compat import types
-from mcpkit.compat.tool_names import validate_and_warn_tool_name
 
-from .type_facts import facts, tool_name_messages
+from .type_facts import facts
 
 PYTHON = Path(__file__).parents[3] / ".servers" / "mcp1" / "bin" / "python"
 
@@ -220,37 +219,7 @@ def test_samples_are_parsed_and_serialized_as_by_mcp_1(theirs, ours):
     assert deviations == []
 
 
-def test_class_is_created_once():
-    assert types.CallToolRequest is types.CallToolRequest
-    assert types.CallToolRequest.model_fields["params"].annotation is types.CallToolRequestParams
-
-
 def test_missing_name_raises_import_error():
     assert not hasattr(types, "CallToolRequests")
     with pytest.raises(ImportError, match="cannot import name 'GetTaskRequests'"):
         from mcpkit.compat.types import GetTaskRequests  # noqa: F401
-
-
-def test_own_request_class_is_parametrized():
-    from typing import Literal
-
-    class Params(types.RequestParams):
-        city: str
-
-    class Weather(types.Request[Params, Literal["weather"]]):
-        method: Literal["weather"] = "weather"
-        params: Params
-
-    assert Weather.model_validate({"params": {"city": "Oslo"}}).params.city == "Oslo"
-    assert issubclass(types.PingRequest, types.Request)
-
-
-def test_sampling_message_content_is_a_list():
-    block = types.TextContent(type="text", text="a")
-    assert types.SamplingMessage(role="user", content=block).content_as_list == [block]
-    assert types.SamplingMessage(role="user", content=[block]).content_as_list == [block]
-
-
-def test_messages_about_tool_names_equal_those_of_mcp_1(theirs):
-    messages = tool_name_messages(TOOL_NAMES, validate_and_warn_tool_name)
-    assert json.loads(json.dumps(messages)) == theirs["tool_names"]

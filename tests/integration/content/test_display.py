@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pandas as pd
 import pytest
 from PIL import Image as Pillow
 
-from mcpkit import Audio, Image, Server
+from mcpkit import Server
 from mcpkit.content.values import to_content, to_contents
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
@@ -67,7 +66,6 @@ def test_display_best_representation(value: Any, blocks: Any) -> None:
 
 
 def test_display_pillow_image() -> None:
-    from PIL import Image as Pillow
 
     [block] = to_content(Pillow.new("RGB", (4, 3), "red"))
     assert (block["type"], block["mimeType"]) == ("image", "image/png")
@@ -77,30 +75,7 @@ def test_display_pillow_image() -> None:
     assert block["mimeType"] == "image/jpeg"
 
 
-def test_display_matplotlib_figure() -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-    from matplotlib.figure import Figure
-
-    plain = Figure()
-    plain.subplots().plot([1, 2])
-    drawn, axes = plt.subplots()
-    axes.set_title("Temperature")
-    try:
-        for figure in (plain, drawn, [drawn]):
-            [block] = to_content(figure)
-            assert (block["type"], block["mimeType"]) == ("image", "image/png")
-            assert base64.b64decode(block["data"]).startswith(b"\x89PNG")
-        [contents] = to_contents(plain, "plot://x", None)
-        assert contents["mimeType"] == "image/png"
-    finally:
-        plt.close(drawn)
-
-
 def test_display_pandas_table() -> None:
-    import pandas as pd
 
     frame = pd.DataFrame({"day": ["Mon", "Tue"], "high": [21.5, float("nan")]})
     assert to_content(frame) == text_blocks("day,high\nMon,21.5\nTue,\n")
@@ -129,38 +104,6 @@ def test_display_polars_table() -> None:
     # CSV has no lists.
     nested = pl.DataFrame({"day": ["Mon"], "highs": [[1, 2]]})
     assert to_content(nested) == text_blocks('[{"day":"Mon","highs":[1,2]}]')
-
-
-OPEN = [
-    *(list, list[Any], list[object], tuple, tuple[Any, ...], Any, object, Sequence[Any], Iterable[Any]),
-    *(Optional[list], list[Any] | dict[str, Any], list[list[Any]], Iterator[Any], list[Any] | str),  # noqa: UP045
-]
-
-
-def tool_returning(server: Server, annotation: Any, value: Any) -> None:
-    def give() -> Any:
-        return value
-
-    give.__annotations__["return"] = annotation
-    server.tool(give)
-
-
-@each_row("annotation", OPEN)
-async def test_result_content_where_annotation_is_open(annotation: Any) -> None:
-    server = Server("s")
-    frame = pd.DataFrame({"a": [1]})
-    value = [{"n": 1}, "text", Image(data=PNG), [1, 2], ["deep", (frame, 5)], Pillow.new("RGB", (1, 1)),
-        Audio(data=b"ID3"), None, make_displayable(markdown="**m**")]  # fmt: skip
-    tool_returning(server, annotation, value)
-    async with connect(server) as client:
-        (tool,) = await client.list_tools()
-        assert "outputSchema" not in tool
-        result = await client.call("give")
-    assert not result.is_error
-    assert result.structured is None
-    assert [block.get("text", block["type"]) for block in result.content] == [
-        *('{"n":1}', "text", "image", "[1,2]", "deep", "a\n1\n", "5", "image", "audio", "**m**")
-    ]
 
 
 async def test_result_open_file_is_its_content(tmp_path: Path) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import runpy
-import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import anyio
-import httpx2
 import pytest
 from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 
 from tests.helpers.serving import ROOT, Served, serving
 from tests.integration.interop.conftest import TIMEOUT, Reach, Run, json_of
@@ -25,7 +21,6 @@ from tests.integration.interop.journey import (
     TRANSPORTS,
     check,
     check_identity,
-    text_of,
 )
 
 SERVER = "server.py"
@@ -68,32 +63,6 @@ def test_cut_connection_client_resumes_stream(http_server: Served, run_driver: R
     assert proxy.markers == []
     assert proxy.resumptions >= 2
     check(seen, HANDSHAKE, not_found=NOT_FOUND if client == CLIENT_2 else None, has_session=True)
-
-
-def test_session_with_shared_secret_continues_in_another_process(
-    command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MCPKIT_SECRET", "only for the tests of a session's move")
-
-    async def move(url: str) -> None:
-        # A pooled connection that has died would be noticed too late.
-        limits = httpx2.Limits(max_keepalive_connections=0)
-        async with (
-            httpx2.AsyncClient(limits=limits) as http,
-            Client(streamable_http_client(url, http_client=http), mode="legacy") as client,
-        ):
-            await client.call_tool("add", {"a": 1, "b": 2})
-            first.stop(signal.SIGKILL)
-            proxy.lead_to(second.origin)
-            result = await client.call_tool("add", {"a": 2, "b": 3})
-            assert result.structured_content == {"total": 5, "terms": [2, 3]}
-
-    with (
-        serving([*command, "http"]) as first,
-        serving([*command, "http"]) as second,
-        cutting(first.origin) as proxy,
-    ):
-        anyio.run(move, f"{proxy.origin}/mcp")
 
 
 def test_server_stop_ends_listen_stream_without_error(command: list[str]) -> None:
@@ -160,16 +129,3 @@ def test_inspector_command_line_shows_result(run_node: Any, reach: Reach, era: s
     inspector = [*INSPECTOR_2, "--protocol-era", era] if era else INSPECTOR_0
     options, read, expected = COMMANDS[method]
     assert read(json_of(run_node(*inspector, *target, "--method", method, *options))) == expected
-
-
-def test_inspector_failed_tool_exits_with_status_5(run_node: Any, command: list[str]) -> None:
-    options = ["--method", "tools/call", "--tool-name", "divide", "--tool-arg", "a=1", "b=0"]
-    finished = run_node(*INSPECTOR_2, *command, *options)
-    assert finished.returncode == 5, finished.stderr
-    assert text_of(json.loads(finished.stdout)) == "b must not be 0"
-
-
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_inspector_strict_has_no_schema_findings(run_node: Any, command: list[str], era: str) -> None:
-    options = ["--protocol-era", era, "--format", "json", "--method", "tools/list", "--strict"]
-    assert json_of(run_node(*INSPECTOR_2, *command, *options)).get("schemaFindings", []) == []

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
@@ -20,7 +17,6 @@ from mcpkit import ProtocolError
 from mcpkit.protocol.revisions import ALL
 from mcpkit.protocol.revisions import HANDSHAKE as HANDSHAKE_VERSIONS
 from mcpkit.testing import connect
-from tests.helpers.serving import Served, serving
 from tests.integration.interop import questions_server
 from tests.integration.interop.conftest import TIMEOUT, Reach, Run
 from tests.integration.interop.journey import HANDSHAKE, STATELESS
@@ -363,16 +359,6 @@ def test_question_official_client_without_capabilities_gets_error(
     assert not faults, "\n".join(faults)
 
 
-def test_encrypted_state_official_client_returns_it_unchanged(
-    request: pytest.FixtureRequest, command: list[str]
-) -> None:
-    peer = Peer("python", "auto", "http", STATELESS)
-    with serving([*command, "http"], ASKING_ENCRYPTS=1) as served:
-        report = peer.run(request, HANDLERS, target=[f"{served.origin}/mcp"])
-    faults = faults_of(report, STATELESS)
-    assert not faults, "\n".join(faults)
-
-
 @pytest.mark.parametrize("peer", [PEERS[1], PEERS[4], PEERS[5]], ids=" ".join)
 def test_eleven_rounds_only_stateless_client_stops_after_ten(
     request: pytest.FixtureRequest, peer: Peer
@@ -383,35 +369,3 @@ def test_eleven_rounds_only_stateless_client_stops_after_ten(
         assert len(outcome["asked"]) == 10
     else:
         assert outcome["text"] == "0 1 2 3 4 5 6 7 8 9 10"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
-def test_server_restart_between_rounds_with_secret_continues_call(command: list[str]) -> None:
-    """The server is killed while the user answers the second question, and another one takes its place."""
-    servers: list[Served] = []
-    user = User()
-
-    def start(port: str) -> None:
-        environment = {"MCPKIT_SECRET": "a secret of sixteen bytes and more"}
-        servers.append(stack.enter_context(Served([*command, "http", port], **environment)))
-
-    def replace() -> None:
-        servers[0].signal(signal.SIGKILL)
-        assert servers[0].wait() == -signal.SIGKILL
-        start(servers[0].origin.rpartition(":")[2])
-        assert servers[1].origin == servers[0].origin
-
-    async def elicit(context: Any, params: Any) -> types.ElicitResult:
-        if params.message == "With sugar?":
-            await anyio.to_thread.run_sync(replace)
-        return await user.elicit(context, params)
-
-    async def call() -> Any:
-        with anyio.fail_after(TIMEOUT):
-            async with Client(f"{servers[0].origin}/mcp", elicitation_callback=elicit) as client:
-                return (await client.call_tool("order")).content
-
-    with ExitStack() as stack:
-        start("0")
-        (content,) = anyio.run(call)
-    assert content.text == "tea with sugar, number 1, ordered here 0 times"

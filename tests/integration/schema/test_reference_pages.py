@@ -40,11 +40,6 @@ def answers():
     return CORPUS["ask"](sys.executable, "mcpkit")
 
 
-def test_mistakes_corpus_has_sixty_wrong_calls():
-    assert sum(case["kind"] != CORPUS["RIGHT"] for case in CASES) == 60
-    assert len(set(CALLS)) == len(CALLS)
-
-
 def test_mistakes_page_is_current(answers):
     kept = json.loads(CORPUS["ANSWERS"].read_text("utf-8"))
     page = CORPUS["page"]({"mcpkit": answers, **kept["answers"]}, kept["versions"])
@@ -57,15 +52,6 @@ def test_mistakes_each_call_runs_as_intended_or_is_explained(answers):
         call: CORPUS["judge"](*each) for call, *each in zip(CALLS, CASES, intended, answers, strict=True)
     }
     assert {call: what for call, what in judged.items() if what not in ("runs as meant", "says why")} == {}
-
-
-def test_mistakes_refusal_is_short(answers):
-    for case, answer in zip(CASES, answers, strict=True):
-        for line in answer.get("refused", "").splitlines():
-            assert len(line) < 160
-            assert not any(
-                word in line for word in ("pydantic", "http", "Error", "Input should", "hunter2")
-            ), case
 
 
 RESULTS = runpy.run_path(str(Path(__file__).parents[3] / "bench" / "results.py"))

@@ -375,12 +375,6 @@ def test_round_trip_of_nested_types(
     check(entry, Echo(entry.annotation), value, revision, judge)
 
 
-@settings(QUICKLY, max_examples=50)
-@given(TYPES)
-def test_value_allowed_by_schema_is_accepted(judge: NodeJudge, entry: Supported) -> None:
-    accepted(entry, judge, 3)
-
-
 def accepted(entry: Supported, judge: NodeJudge, times: int) -> None:
     echo = Echo(entry.annotation)
 

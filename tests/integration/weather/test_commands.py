@@ -139,7 +139,6 @@ def test_weather_readme_commands_start_the_server(
 
 
 QUICKSTART = ROOT / "examples" / "quickstart"
-MCP1 = ROOT / ".servers" / "mcp1" / "bin" / "python"
 
 
 def test_quickstart_on_mcpkit_changes_one_line() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 import zlib
-from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -81,9 +80,6 @@ async def test_server_error_status_has_unknown_outcome(revision: str, number: in
     error = await failure(replies(number), revision)
     assert isinstance(error, StatusError)
     assert (error.status, error.may_have_begun, error.retry_after) == (number, True, None)
-
-
-NOW = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 
 async def test_status_404_with_session_means_session_gone() -> None:

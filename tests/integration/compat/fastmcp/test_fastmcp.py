@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.integration.compat.fastmcp.cases import CASES
@@ -92,13 +91,6 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
     calls = st.lists(st.dictionaries(st.sampled_from([*NAMES, "z"]), VALUES, max_size=3), max_size=4)
     structured = draw(st.sampled_from([None, None, True, False]))
     return {"source": source, "calls": draw(calls), "options": {"structured_output": structured}}
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(drawn=st.lists(cases(), min_size=3, max_size=6))
-def test_tool_of_generated_functions_equals_that_of_mcp_1(theirs, ours, drawn):
-    answer = theirs(drawn)
-    assert ours(drawn) == answer()
 
 
 CAPABILITIES = {"elicitation": {"form": {}, "url": {}}}
@@ -304,45 +296,6 @@ def test_http_app_responses_equal_those_of_mcp_1(tmp_path: Path) -> None:
     assert {name: (mcp[name], mcpkit[name]) for name in different - EXPLAINED_OVER_HTTP.keys()} == {}
 
 
-ASKED: tuple[tuple[str, Message | None], ...] = (
-    ("tools/list", None),
-    ("prompts/list", None),
-    ("tools/call", {"name": "echo", "arguments": {"text": "hello"}}),
-    ("tools/call", {"name": "echo", "arguments": {"text": "hello", "refuse": True}}),
-    ("tools/call", {"name": "whole"}),
-    ("tools/call", {"name": "content"}),
-    ("tools/call", {"name": "dict"}),
-    ("tools/call", {"name": "hidden_one", "arguments": {"a": 1}}),
-    ("tools/call", {"name": "late"}),
-    ("tools/call", {"name": "state"}),
-    ("tools/call", {"name": "replaced"}),
-    ("tools/call", {"name": "change", "arguments": {"name": "new"}}),
-    ("tools/call", {"name": "new"}),
-    ("tools/list", None),
-    ("tools/call", {"name": "remove", "arguments": {"name": "new"}}),
-    ("tools/call", {"name": "remove", "arguments": {"name": "new"}}),
-    ("tools/call", {"name": "new"}),
-    ("tools/call", {"name": "by hand"}),
-    ("prompts/get", {"name": "own"}),
-    ("prompts/get", {"name": "made"}),
-    ("logging/setLevel", {"level": "debug"}),
-    ("resources/subscribe", {"uri": "x://y"}),
-    ("tools/call", {"name": "heard"}),
-)
-
-
-def test_subclassed_server_responses_equal_those_of_mcp_1(tmp_path: Path) -> None:
-    said: dict[str, list[list[Message]]] = {}
-    with ExitStack() as stack:
-        for library in ("mcp", "mcpkit"):
-            command = [python_of(library), str(source_for(library, "overriding.py", tmp_path))]
-            talk = stack.enter_context(Conversation(command, {}))
-            said[library] = [talk.begin({}), *(talk.ask(*each) for each in ASKED)]
-            assert "served by itself" in talk.notes()
-    for asked, mcp, mcpkit in zip((None, *ASKED), said["mcp"], said["mcpkit"], strict=True):
-        assert mcpkit == mcp, asked
-
-
 SCRIPT = Path(__file__).with_name("installed.py")
 
 
@@ -373,30 +326,3 @@ def test_installed_mcp_context_is_accepted(outcome):
         context, said, structured = outcome[name]
         assert (context, structured) == ("ctx", {"result": "1 C"})
         assert said == [*SAID, {"type": "text", "text": "1 C"}]
-
-
-def test_installed_mcp_content_is_accepted(outcome):
-    _, said, structured = outcome["text"]
-    assert said == [*SAID, TEXT]
-    assert [each["text"] for each in structured["result"]] == ["hi"]
-    pictures = [
-        {"type": "image", "data": "eA==", "mimeType": "image/png"},
-        {"type": "audio", "data": "eQ==", "mimeType": "audio/wav"},
-        {"type": "image", "data": "eA==", "mimeType": "image/png"},
-    ]
-    assert outcome["media"] == [None, [*SAID, *pictures], None]
-    resource = {"uri": "a://b", "mimeType": "text/plain", "text": "x"}
-    resources = [
-        {"type": "resource", "resource": resource},
-        {"type": "resource_link", "uri": "a://b", "name": "x"},
-    ]
-    assert outcome["resources"] == [None, [*SAID, *resources], None]
-
-
-def test_installed_mcp_results_are_accepted(outcome):
-    result = {"content": [TEXT], "structuredContent": {"a": 1}, "isError": True}
-    assert outcome["whole"] == [None, [*SAID, result], None]
-
-
-def test_installed_mcp_url_elicitation_error_is_raised(outcome):
-    assert outcome["visit"] == ["UrlElicitationRequiredError", "URL elicitation required"]

@@ -8,8 +8,6 @@ import sys
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
-from starlette.routing import Mount
 
 from mcpkit import Client
 from mcpkit.compat.auth import AccessToken, AuthSettings
@@ -91,36 +89,9 @@ def test_run_stdio_end_of_input_answers_running_calls(command: list[str]) -> Non
         assert talk.notes().endswith("over\n")
 
 
-def test_run_stdio_signal_sets_exit_status(command: list[str]) -> None:
-    with Conversation(command, {}) as talk:
-        talk.begin({})
-        talk.process.send_signal(signal.SIGTERM)
-        assert talk.wait() == 128 + signal.SIGTERM
-
-
-async def test_added_tool_is_listed(streamable: str) -> None:
-    async with Client(f"{streamable}/mcp") as client:
-        await client.call("add", {"name": "one_more"})
-        assert "one_more" in [tool["name"] for tool in await client.list_tools(fresh=True)]
-
-
 class Bakers:
     async def verify_token(self, token: str) -> AccessToken | None:
         return AccessToken(token=token, client_id=token, scopes=[]) if token in {"ada", "bob"} else None
-
-
-@pytest.mark.parametrize("prefix", [None, "/bakery"])
-async def test_sse_app_is_mounted_with_or_without_prefix(prefix: str | None) -> None:
-    app = Starlette(routes=[Mount("/bakery", bakery().sse_app(prefix))])
-    with in_thread(app) as url:
-        async with Client(f"{url}/bakery/sse") as client:
-            assert (await client.call("bake", {"kind": "rye"})).text == "rye for None"
-
-
-@pytest.mark.parametrize("transport", ["stdio", "sse", "streamable-http"])
-async def test_run_in_running_loop_raises_with_alternative(transport: Any) -> None:
-    with pytest.raises(RuntimeError, match=f"await mcp.run_{transport.replace('-', '_')}_async"):
-        bakery().run(transport)
 
 
 async def test_sse_call_has_token_of_its_own_request() -> None:

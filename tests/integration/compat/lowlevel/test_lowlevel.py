@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,11 +22,10 @@ from mcpkit.compat.lowlevel.serving import (
     SseServerTransport,
     StreamableHTTPSessionManager,
     TransportSecuritySettings,
-    stdio_server,
 )
 from mcpkit.compat.shared import SessionMessage
 from tests.helpers.serving import in_thread
-from tests.integration.compat.lowlevel.conftest import REFERENCE, ROOT, Message, Talk, lab
+from tests.integration.compat.lowlevel.conftest import Message, Talk, lab
 
 pytestmark = pytest.mark.anyio
 
@@ -118,17 +115,6 @@ def test_responses_equal_those_of_mcp_1(reference: Talk, ours: Talk) -> None:
         if actual != expected:
             deviations.append((method, params, actual, expected))
     assert deviations == []
-
-
-def test_responses_to_2024_11_05_equal_those_of_mcp_1():
-    talks = [lab("mcp"), lab("mcpkit")]
-    said = []
-    for talk in talks:
-        said.append([talk.begin("2024-11-05")])
-        for each in (("tools/list", None), call("add", {"a": 1, "b": "dict"}), call("contents", {})):
-            said[-1].append(talk.request(*each))
-        assert talk.close() == 0
-    assert said[0] == said[1]
 
 
 def test_initialize_result_equals_that_of_mcp_1():
@@ -281,26 +267,6 @@ async def test_security_settings_check_hosts_and_origins():
             assert status(await http.get(f"{url}/api/sse", headers=other)) == 403
 
 
-async def test_session_manager_runs_once(caplog: pytest.LogCaptureFixture):
-    manager = StreamableHTTPSessionManager(make_server(), event_store=object())
-    assert "event_store" in caplog.text
-    with pytest.raises(RuntimeError, match=r"use run\(\)"):
-        await manager.handle_request({}, None, None)  # type: ignore[arg-type]
-    async with manager.run():
-        pass
-    with pytest.raises(RuntimeError, match="one time"):
-        async with manager.run():
-            pass
-
-
-@pytest.mark.parametrize(
-    "endpoint", ["https://example.com/messages", "//example.com", "/messages?a", "/messages#a"]
-)
-def test_sse_endpoint_must_be_a_path(endpoint: str):
-    with pytest.raises(ValueError, match="path"):
-        SseServerTransport(endpoint)
-
-
 @pytest.fixture
 def streams() -> Iterator[Any]:
     pairs = anyio.create_memory_object_stream[Any](9), anyio.create_memory_object_stream[Any](9)
@@ -329,95 +295,6 @@ async def test_run_serves_memory_streams(streams: Any):
     await hear.aclose()
 
 
-async def test_run_serves_client_session_of_installed_mcp():
-    from mcp import ClientSession
-    from mcp.shared.memory import create_client_server_memory_streams
-
-    server = make_server()
-
-    @server.call_tool()
-    async def call(name: str, arguments: dict[str, Any]) -> list[types.TextContent]:
-        roots = (await server.request_context.session.list_roots()).roots
-        return [types.TextContent(type="text", text=f"{name} {[str(root.uri) for root in roots]}")]
-
-    async def list_roots(_: object) -> Any:
-        from mcp.types import ListRootsResult, Root
-
-        return ListRootsResult(roots=[Root(uri="file:///here", name="here")])
-
-    async with create_client_server_memory_streams() as (client, served):
-        running = asyncio.create_task(server.run(*served, server.create_initialization_options()))
-        async with ClientSession(*client, list_roots_callback=list_roots) as session:
-            assert (await session.initialize()).server_info.name == "lab"
-            assert [tool.name for tool in (await session.list_tools()).tools] == ["look"]
-            (text,) = (await session.call_tool("look", {})).content
-            assert text.type == "text"
-            assert text.text == "look ['file:///here']"
-        await client[1].aclose()
-        await running
-
-
-@pytest.mark.skipif(not REFERENCE.exists(), reason="mcp 1.x is not there: `make setup` installs it")
-def test_server_side_alone_serves_client_of_mcp_1():
-    script = """
-import anyio, server_side
-from mcp.server.fastmcp import FastMCP
-from mcp.shared.memory import create_connected_server_and_client_session
-from mcp.shared.exceptions import McpError
-from mcp.types import INVALID_PARAMS, ErrorData, TextContent
-
-server = FastMCP("lab")
-
-@server.tool()
-def add(a: int, b: int) -> list[TextContent]:
-    return [TextContent(type="text", text=str(a + b))]
-
-@server.prompt()
-def refuse() -> str:
-    raise McpError(ErrorData(code=INVALID_PARAMS, message="no"))
-
-async def main():
-    async with create_connected_server_and_client_session(server) as session:
-        result = await session.call_tool("add", {"a": "1", "b": 2})
-        assert isinstance(result.content[0], TextContent)
-        print(result.content[0].text, type(server).__module__)
-        try:
-            await session.get_prompt("refuse")
-        except McpError as error:
-            print(error)
-
-anyio.run(main)
-"""
-    done = subprocess.run(
-        [REFERENCE, "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests/compat_servers/side")]), "PATH": ""},
-    )
-    assert done.stdout.splitlines() == [
-        "3 mcpkit.compat.fastmcp.server",
-        "Error rendering prompt refuse: no",
-    ], done.stderr
-
-
-async def test_run_unused_option_is_logged(streams: Any, caplog: pytest.LogCaptureFixture):
-    (say, read), (write, _) = streams
-    server = make_server()
-    say.close()
-    await server.run(read, write, server.create_initialization_options(), raise_exceptions=True)
-    assert "raise_exceptions" in caplog.text
-
-
-async def test_stdio_server_streams_carry_no_messages():
-    async with stdio_server() as (read, _):
-        with pytest.raises(AttributeError, match="run"):
-            await read.receive()  # type: ignore[operator]
-    with pytest.raises(NotImplementedError, match="stdin="):
-        async with stdio_server(stdin=object()):
-            pass
-
-
 async def test_run_raises_error_of_lifespan(streams: Any):
     (_, read), (write, _) = streams
 
@@ -429,34 +306,6 @@ async def test_run_raises_error_of_lifespan(streams: Any):
     server = Server("lab", lifespan=lifespan)
     with pytest.raises(LookupError, match="no database"):
         await server.run(read, write, server.create_initialization_options())
-
-
-def test_malformed_stdio_lines_are_answered_and_server_continues():
-    talk = lab("mcpkit")
-    assert talk.process.stdin is not None
-    for line in (
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"jsonrpc":"2.0"}',
-        '{"jsonrpc":"2.0","id":{},"method":"ping"}',
-        "\ud800",
-    ):
-        talk.process.stdin.write(line.encode("utf-8", "surrogatepass").decode("utf-8", "replace") + "\n")
-    talk.begin()
-    assert talk.request("tools/list")[-1]["result"]["tools"]
-    assert talk.close() == 0
-
-
-def test_cancelled_stdio_call_ends():
-    talk = lab("mcpkit")
-    talk.begin()
-    talk.send({"id": "w", "method": "tools/call", "params": {"name": "waits", "arguments": {}}})
-    assert talk.receive()["params"]["data"] == "waiting"
-    talk.send({"method": "notifications/cancelled", "params": {"requestId": "w"}})
-    assert "cancelled" in talk.request("tools/call", {"name": "notes"})[-1]["result"]["content"][0]["text"]
-    assert talk.close() == 0
 
 
 @pytest.mark.parametrize("by", ["mcp", "mcpkit"])
@@ -475,19 +324,3 @@ def test_session_sends_after_its_request(by: str):
         ]
         assert said[-1]["params"]["data"] == ["file:///home"]
     talk.close()
-
-
-def test_client_error_equals_that_of_mcp_1(reference: Any, ours: Any):
-    for talk in (reference, ours):
-        talk.refuses = True
-    try:
-        for kind in ("form", "page", "roots", "sample"):
-            said = [
-                talk.request("tools/call", {"name": "asks", "arguments": {"kind": kind}})
-                for talk in (reference, ours)
-            ]
-            assert said[0] == said[1]
-            assert said[1][-1]["result"]["content"][0]["text"] == "Not today"
-    finally:
-        for talk in (reference, ours):
-            talk.refuses = False

@@ -190,36 +190,6 @@ def said(code: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_imports_of_servers_are_from_mcpkit():
-    assert said("""
-import fastmcp, json, sys
-from fastmcp import Client, Context, FastMCP
-from fastmcp.client import Client as again
-from fastmcp.dependencies import CurrentContext, Depends
-from fastmcp.exceptions import ClientError, McpError, NotFoundError, PromptError, ResourceError, ToolError
-from fastmcp.exceptions import ValidationError
-from fastmcp.prompts import Message, Prompt, PromptResult
-from fastmcp.prompts.prompt import Message as of_2, PromptMessage, TextContent
-from fastmcp.resources import DirectoryResource, FileResource, HttpResource, Resource, ResourceContent, ResourceResult
-from fastmcp.resources import TextResource
-from fastmcp.server import Context as of_server
-from fastmcp.server.context import Context as of_context
-from fastmcp.server.dependencies import get_access_token, get_context, get_http_headers, get_http_request
-from fastmcp.server.elicitation import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
-from fastmcp.server.server import FastMCP as of_server_server
-from fastmcp.tools import FunctionTool, Tool, ToolResult
-from fastmcp.tools.tool import Tool as tool_of_2, ToolResult as result_of_2
-from fastmcp.utilities.logging import configure_logging, get_logger
-from fastmcp.utilities.types import Audio, File, Image
-assert Context is of_server is of_context and FastMCP is of_server_server and Client is again
-assert Tool is tool_of_2 and ToolResult is result_of_2 and Message is of_2
-assert fastmcp.settings.port == 8000 and fastmcp.__version__.startswith("4.")
-kinds = (Client, Context, FastMCP, ToolError, Tool, Image)
-print(json.dumps(sorted({each.__module__.partition(".")[0] for each in kinds})))
-assert not {"uvicorn", "starlette", "httpx", "jsonschema"} & sys.modules.keys()
-""") == ['["mcpkit"]']
-
-
 @pytest.mark.parametrize(
     ("statement", "cure"),
     [
