@@ -274,3 +274,10 @@ def test_resource_and_template_options_are_separate(server: Server) -> None:
         server.resource("data://{name}", size=3)(empty)
     with pytest.raises(RegistrationError, match="complete="):
         server.resource("data://x", complete={})(empty)
+
+
+async def test_unknown_uri_is_shortened_in_the_error(server: Server) -> None:
+    async with connect(server) as client:
+        with pytest.raises(ProtocolError) as caught:
+            await client.read("data://" + "a" * 300)
+    assert caught.value.message == "Resource not found: data://" + "a" * 193

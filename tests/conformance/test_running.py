@@ -81,6 +81,17 @@ async def test_duplicate_id_is_rejected_and_first_call_continues(
         assert stage.events == []
 
 
+async def test_other_notification_with_request_id_cancels_nothing(
+    server: Server, stage: Stage, wire: Wire, revision: str
+) -> None:
+    async with wire(server, revision) as pipe:
+        id_ = pipe.start("tools/call", {"name": "wait"})
+        await stage.started.wait()
+        pipe.notify("notifications/com.example/read", {"requestId": id_})
+        stage.gate.set()
+        assert (await pipe.receive())["result"]["content"][0]["text"] == "waited"
+
+
 @pytest.mark.parametrize(("tool", "events"), [("wait", "cancelled"), ("stubborn", "swallowed")])
 async def test_cancelled_call_is_not_answered(
     tool: str, events: str, server: Server, stage: Stage, wire: Wire, revision: str
@@ -193,7 +204,7 @@ async def test_invalid_cursor_is_invalid_params_and_cursors_are_not_kept(wire: W
     encoded = [base64.b64encode(text).decode() for text in (b"x:y", b"\xff:", b"-1:", b"9" * 5000 + b":")]
     server = serve("ab", 1)
     async with wire(server) as pipe:
-        for cursor in ("", "x", "1", "???", "é", "MTI", *encoded, "\0", "A" * 100_000):
+        for cursor in ("", "x", "1", "???", "é", "MTI", "M!To=", *encoded, "\0", "A" * 100_000):
             for method in LISTS:
                 error = await pipe.error(method, {"cursor": cursor})
                 assert error["code"] == -32602, (method, cursor[:20])

@@ -299,3 +299,20 @@ KNOWN = ["latitude", "longitude", "max_results", "query", "unit", "id"]
 )  # fmt: skip
 def test_nearest_name(name: str, known: str | None) -> None:
     assert nearest(name, KNOWN) == known
+
+
+class Circle(BaseModel, extra="forbid"):
+    radius: int
+    color: str
+
+
+class Square(BaseModel, extra="forbid"):
+    side: int
+    angle: int
+
+
+def test_problem_of_union_is_that_of_the_branch_with_most_members() -> None:
+    assert lines(Circle | Square, {"side": "long", "angle": 1}) == [
+        'value.side: expected an integer, got "long"'
+    ]
+    assert lines(Circle | Square, {"radius": "long", "color": "red"})[0].startswith("value.radius: ")

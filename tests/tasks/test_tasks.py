@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Memory, Principal, ProtocolError, Scope, Server, Task, Tasks, ToolError
+from mcpkit import BaseTool, Context, Memory, Principal, ProtocolError, Scope, Server, Task, Tasks, ToolError
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, TASKS, begin, look, until
 
@@ -324,3 +324,15 @@ def test_rerun_follows_the_annotations_of_the_tool() -> None:
         assert Task().reruns({hint: False}) == "never"
     assert Task().reruns(None) == "never"
     assert Task(rerun="never").reruns({"readOnlyHint": True}) == "never"
+
+
+async def test_tools_of_your_own_are_served_beside_tasks(server: Server) -> None:
+    class Echo(BaseTool):
+        async def execute(self, arguments: dict[str, Any], ctx: Context) -> dict[str, Any]:
+            return {"content": [{"type": "text", "text": "echo"}]}
+
+    server.add(Echo("echo", input_schema={"type": "object"}))
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "quick", {"label": "a"})
+        await until(client, task, "completed")
+        assert (await client.call("echo")).text == "echo"

@@ -246,7 +246,7 @@ async def test_remembered_consent_ends_with_revocation():
     assert "code" in await program.back(await program.opened())
 
 
-async def test_remembered_consent_with_store_down_denies(proxy, monkeypatch):
+async def test_remembered_consent_with_store_down_denies_and_is_logged(proxy, monkeypatch, caplog):
     program = Program(proxy)
     await program.allowed()
 
@@ -255,6 +255,7 @@ async def test_remembered_consent_with_store_down_denies(proxy, monkeypatch):
 
     monkeypatch.setattr(Revocations, "latest", away)
     assert "code" not in await program.back(await program.opened())
+    assert "the shared store does not answer" in caplog.text
 
 
 async def test_remembered_consent_lasts_thirty_days():

@@ -272,3 +272,22 @@ def test_run_warns_that_web_concurrency_is_ignored(
     assert "WEB_CONCURRENCY=3 is not used" in caplog.text
     assert "`uvicorn module:app`, which does" in caplog.text
     assert [config.workers for config in uvicorn_configs] == [1]
+
+
+async def test_failed_lifespan_is_reported_to_the_asgi_server() -> None:
+    @asynccontextmanager
+    async def enter(_: Server) -> AsyncIterator[None]:
+        raise OSError("no database")
+        yield
+
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, str]:
+        return {"type": "lifespan.startup"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    with pytest.raises(OSError, match="no database"):
+        await Server("s", lifespan=enter).asgi()({"type": "lifespan"}, receive, send)
+    assert sent == [{"type": "lifespan.startup.failed", "message": "OSError: no database"}]
