@@ -248,7 +248,7 @@ bent: .venv/.dev
 	@MCPKIT_TEST_EXAMPLES=$(or $(EXAMPLES),50000) $(PY) -m pytest -q --timeout 0 tests/conformance/test_bent.py $(ARGS)
 
 generated: setup
-	@MCPKIT_TEST_EXAMPLES=$(or $(EXAMPLES),20000) $(PY) -m pytest -q --timeout 0 $$(grep -rl MCPKIT_TEST_EXAMPLES tests --include='test_*.py') $(ARGS)
+	@MCPKIT_TEST_EXAMPLES=$(or $(EXAMPLES),20000) $(PY) -m pytest -q --timeout 0 $$(grep -rlE 'MCPKIT_TEST_EXAMPLES|from hypothesis' tests --include='test_*.py') $(ARGS)
 
 chaos: .venv/.dev
 	$(PY) tests/chaos/run.py cluster $(ARGS)

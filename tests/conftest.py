@@ -14,6 +14,7 @@ from typing import Any
 
 import httpcore2
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.helpers.browser import Browser, browsing
 from tests.helpers.identity_provider import IdentityProvider, providing
@@ -30,7 +31,18 @@ _IMPORTS = re.compile(r"^\s*from tests\.helpers\.(\w+) import", re.MULTILINE)
 
 
 def pytest_configure() -> None:
-    """Spare each client 20 ms for the authorities of this machine: tests reach nobody for whom these vouch."""
+    """Set up what all tests share: generated tests, the compile cache of Node, and certificates.
+
+    Clients do not load the certificates of this machine, which takes 20 ms each: tests reach no server that has one.
+    """
+    os.environ.setdefault("NODE_COMPILE_CACHE", str(ROOT / "node_modules" / ".cache" / "compile"))
+    settings.register_profile(
+        "mcpkit",
+        max_examples=int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50")),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    settings.load_profile("mcpkit")
     usual = getattr(httpcore2, "default_ssl_context", None)
     if usual is None:  # it is older
         return

@@ -40,6 +40,7 @@ def counts(package: Path, trees: Trees, graph: Graph) -> dict[str, int]:
         graph: What its modules import.
     """
     found = circles(graph)
+    of_any, incomplete, casts = uses(trees, "Any", "Incomplete", "cast")
     return {
         "modules in the largest circle": len(found[0]) if found else 0,
         "modules in circles": sum(map(len, found)),
@@ -48,9 +49,9 @@ def counts(package: Path, trees: Trees, graph: Graph) -> dict[str, int]:
         "private reaches": len(reaches(trees, package.name)),
         "entries at the root": len(entries(package)),
         "lines of code for servers of mcp 1.x": sum(map(_lines, _facade(package))),
-        "uses of Any": uses(trees, "Any"),
-        "uses of Incomplete": uses(trees, "Incomplete"),  # which is another name of it
-        "uses of cast": uses(trees, "cast"),
+        "uses of Any": of_any,
+        "uses of Incomplete": incomplete,  # which is another name of it
+        "uses of cast": casts,
     }
 
 

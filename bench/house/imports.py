@@ -7,6 +7,7 @@ checkers alone (`TYPE_CHECKING`), inside functions, and by `import_module` with 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -161,7 +162,8 @@ def entries(package: Path) -> list[str]:
     )
 
 
-def uses(trees: Trees, name: str) -> int:
-    """Return how often a name is used, be it as `Any` or as `typing.Any`; its import is no use."""
+def uses(trees: Trees, *names: str) -> list[int]:
+    """Return how often each name is used, be it as `Any` or as `typing.Any`; its import is no use."""
     nodes = (node for tree in trees.values() for node in ast.walk(tree))
-    return sum(isinstance(node, ast.Name | ast.Attribute) and _name_of(node) == name for node in nodes)
+    found = Counter(_name_of(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute))
+    return [found[name] for name in names]

@@ -65,7 +65,7 @@ def examples() -> Iterator[Example]:
         tree = ast.parse(path.read_text("utf-8"))
         imported = {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
-            for node in ast.walk(tree)
+            for node in tree.body
             if isinstance(node, ast.ImportFrom) and node.module in MODULES
             for alias in node.names
         }

@@ -13,7 +13,7 @@ import pytest
 from mcpkit.cli.packing.files import ProjectFiles
 from mcpkit.cli.packing.imports import undeclared
 
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
 
 
 FOLDERS = ("", "data", "data/raw", "src", "src/data", "docs")

@@ -23,7 +23,7 @@ from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
 NEWEST = "2025-11-25"
 KINDS = {"text", "image", "audio", "resource", "resource_link"}
 NAMES = "(content|messages|contents|isError|_meta)"

@@ -16,7 +16,6 @@ import functools
 import inspect
 import json
 import keyword
-import os
 import re
 import uuid
 import warnings
@@ -27,7 +26,7 @@ from urllib.parse import quote
 
 import pydantic
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import AliasChoices, AliasPath, Field
@@ -392,13 +391,7 @@ def _counted(words: list[tuple[str, Any, tuple[str, ...]]]) -> tuple[str, ...]:
     return words[0][2] if len(words) == 1 else ()
 
 
-DRAWN = settings(
-    max_examples=int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200")),
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.generate, Phase.shrink],
-    suppress_health_check=list(HealthCheck),
-)
+DRAWN = settings(derandomize=True, phases=[Phase.generate, Phase.shrink])
 
 
 REVISIONS = st.sampled_from(["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])

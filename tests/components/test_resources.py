@@ -277,6 +277,7 @@ def test_resource_and_template_options_are_separate(server: Server) -> None:
 
 
 async def test_unknown_uri_is_shortened_in_the_error(server: Server) -> None:
+    server.resource("data://known")(empty)
     async with connect(server) as client:
         with pytest.raises(ProtocolError) as caught:
             await client.read("data://" + "a" * 300)

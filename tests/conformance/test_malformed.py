@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Server
@@ -162,7 +162,6 @@ values = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     st.permutations(["jsonrpc", "id", "method", "params", "x"]),
     st.integers(-(2**63), 2**63 - 1) | texts,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.common.errors import RegistrationError
@@ -177,7 +177,6 @@ ROUND_TRIPS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_template_match_inverts_expansion(data: st.DataObject) -> None:
     template, strategies = data.draw(st.sampled_from(ROUND_TRIPS))
@@ -188,7 +187,6 @@ def test_template_match_inverts_expansion(data: st.DataObject) -> None:
     assert compiled.match(uri) == values
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_template_match_of_any_text(data: st.DataObject) -> None:
     template, _ = data.draw(st.sampled_from(ROUND_TRIPS))

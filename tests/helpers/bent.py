@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "300"))
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
 
 Message = dict[str, Any]
 Path_ = tuple[str | int, ...]

@@ -173,7 +173,6 @@ TEXTS = st.text() | st.from_regex(r"\A[ \t]?(=\?base64\?)?[A-Za-z0-9+/=!]{0,12}(
 
 
 @given(TEXTS)
-@settings(max_examples=300)
 def test_encoded_value_is_decoded(value: str) -> None:
     header = as_the_specification_encodes(value)
     assert decode("Mcp-Name", header) == decode("Mcp-Name", encode(value)) == value
@@ -182,14 +181,13 @@ def test_encoded_value_is_decoded(value: str) -> None:
 
 
 @given(st.binary(max_size=40) | st.binary(max_size=20).map(lambda data: b"=?base64?" + data + b"?="), TEXTS)
-@settings(max_examples=300)
 def test_bytes_pass_only_in_the_two_forms_of_the_value(header: bytes, value: str) -> None:
     forms = {as_the_specification_encodes(value), encoded(value)}
     assert (check_argument(header, {"region": value}) is None) == (header.strip(b" \t") in forms)
 
 
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
-drawn = settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
+drawn = settings(derandomize=True)
 
 
 @each_row(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcpkit import Context, Server
@@ -21,8 +21,6 @@ from tests.helpers.pipe import HANDSHAKE, META, Pipe, stateless_meta
 
 MODES = [None, *HANDSHAKE]
 """The revision of the session, or None before there is one."""
-
-bounded = settings(max_examples=150, deadline=None)
 
 
 def make_server() -> Server:
@@ -88,7 +86,6 @@ def initialize(revision: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
 
 
-@bounded
 @given(
     lines=st.lists(
         st.one_of(st.binary(max_size=60), damaged(), st.sampled_from(VALID)), min_size=1, max_size=6
@@ -290,7 +287,6 @@ async def answers(message: Any, revision: str | None, schema_dir: Path) -> list[
             await pipe.connection.aclose()
 
 
-@bounded
 @given(message=messages, revision=st.sampled_from(MODES))
 @example(message={"jsonrpc": "2.0", "id": 1.0, "method": "ping"}, revision="2025-11-25")
 def test_any_json_value_gets_what_the_error_table_says(
@@ -309,7 +305,6 @@ def test_any_json_value_gets_what_the_error_table_says(
         assert answer["id"] == message["id"]
 
 
-@bounded
 @given(
     batch=st.lists(messages, max_size=3),
     revision=st.sampled_from(["2024-11-05", "2025-06-18", "2025-11-25", None]),

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from mcpkit import Context, Elicit, ListRoots, ProtocolError, Sample, Server
@@ -25,8 +25,6 @@ SECRET = "a secret of sixteen bytes and more"
 OTHER = "another secret of many bytes"
 CAPABILITIES = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 MAC = 32
-
-bounded = settings(max_examples=60, deadline=None)
 
 
 @dataclass
@@ -178,7 +176,6 @@ json_values = st.recursive(
 # States
 
 
-@bounded
 @given(any_issued(), st.data())
 def test_state_is_accepted_with_its_request_in_any_order_and_meta(
     given_: Issued, data: st.DataObject
@@ -250,13 +247,11 @@ invented = (
 )
 
 
-@settings(bounded, max_examples=100)
 @given(damaged() | forged() | st.builds(Issued, st.just(PLAN), invented, st.booleans()))
 def test_state_not_issued_is_refused(given_: Issued) -> None:
     check_refused(given_, given_.request, {"encrypt_state": given_.is_encrypted})
 
 
-@bounded
 @given(
     any_issued(), st.sampled_from(REQUESTS), st.sampled_from(["secret", "name", "encrypt_state", "request"])
 )
@@ -289,7 +284,6 @@ responses = json_values | st.dictionaries(
 )
 
 
-@settings(bounded, max_examples=150)
 @given(responses, st.sampled_from([None, 0, -1]))
 @example(FIRST, 0)
 @example({**FIRST, "x" * 2_000_000: {}}, None)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError as InvalidError
@@ -63,7 +63,6 @@ def _encoded(schema: Any, value: Any, root: Any) -> bool:
     return True
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_validator_agrees_with_published_schema(data: st.DataObject) -> None:
     annotation = data.draw(ANNOTATIONS, label="type")

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -142,7 +142,6 @@ def schema_of_choices(values: list[Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {"value": {"type": "array", "items": {"enum": values}}}}
 
 
-@settings(max_examples=300, deadline=None)
 @given(VALUES, VALUES)
 @example(1, 1.0)
 @example(True, 1)

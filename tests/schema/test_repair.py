@@ -17,7 +17,7 @@ from uuid import UUID
 
 import annotated_types as at
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field
 from pydantic_core import ValidationError, from_json
@@ -31,7 +31,7 @@ from tests.helpers.random_types import fitting
 from tests.helpers.schema_cases import Color, Place, Point, arguments_of
 from tests.helpers.tables import each_row
 
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
 
 
 @dataclass
@@ -186,8 +186,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=EXAMPLES, derandomize=True, deadline=None, database=None,
-          suppress_health_check=list(HealthCheck))  # fmt: skip
+@settings(derandomize=True, database=None)  # fmt: skip
 @given(st.data())
 def test_repair_happens_if_exactly_one_reading_exists(data: st.DataObject) -> None:
     hint, sent = data.draw(alike() | st.tuples(NEIGHBOURS, st.none()), label="type and value")
@@ -249,7 +248,7 @@ def chosen(kinds: list[tuple[Any, Any]]) -> st.SearchStrategy[list[tuple[tuple[A
     return st.lists(st.tuples(st.sampled_from(kinds), st.booleans()), min_size=1, max_size=5)
 
 
-@settings(max_examples=EXAMPLES, derandomize=True, deadline=None, database=None)
+@settings(derandomize=True, database=None)
 @given(chosen(FLAT + NESTED), st.booleans())
 def test_blank_argument_is_dropped_unless_empty_text_fits(
     fields: list[tuple[tuple[Any, Any], bool]], is_exploded: bool
@@ -268,7 +267,7 @@ def test_blank_argument_is_dropped_unless_empty_text_fits(
         assert arguments.validate_strings({"needed": "5", **exploded}) == {"needed": 5}
 
 
-@settings(max_examples=EXAMPLES, derandomize=True, deadline=None, database=None)
+@settings(derandomize=True, database=None)
 @given(chosen(FLAT))
 def test_blank_form_field_has_default(fields: list[tuple[tuple[Any, Any], bool]]) -> None:
     made = [(f"p{index}", hint, dataclasses.field(default=default))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
@@ -197,12 +196,7 @@ def test_docstring_other_result_sections(text: str, description: str) -> None:
     assert read(text).description == description
 
 
-DRAWN = settings(
-    max_examples=int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200")),
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
+DRAWN = settings(derandomize=True)
 
 
 NAMES = {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Memory, Sqlite
@@ -104,7 +104,6 @@ class Model:
         )
 
 
-@settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
 def test_records_and_claims_agree_with_a_model(
     engine_name: str, steps: list[Any], tmp_path_factory: pytest.TempPathFactory

@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.state.keys import Keys
@@ -35,7 +35,6 @@ def test_sign_is_stable_across_releases():
     assert Keys(NEW, "weather").sign("session", b"data") == hmac.digest(derived, b"data", "sha256")
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 255))
 def test_verify_refuses_a_signature_with_one_bit_changed(data, bit):
     keys = Keys(NEW, "weather")
@@ -69,7 +68,6 @@ def test_verify_accepts_earlier_secrets_of_the_list():
 # Encryption
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200))
 def test_decrypt_returns_what_encrypt_received(data):
     keys = Keys(NEW, "weather")
@@ -85,7 +83,6 @@ def test_encrypt_is_stable_across_releases():
     assert Keys(NEW, "weather").decrypt("state", packed) == b"data"
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=40), st.data())
 def test_decrypt_refuses_data_with_one_bit_changed(data, draw):
     keys = Keys(NEW, "weather")

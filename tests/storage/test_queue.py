@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Memory
@@ -139,7 +139,6 @@ class Model:
         return {each["key"] for each in self.open() if each["due"] <= self.clock.now - late}
 
 
-@settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
 def test_queue_agrees_with_a_model(
     engine_name: str, steps: list[Any], tmp_path_factory: pytest.TempPathFactory

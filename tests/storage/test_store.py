@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Memory, Stored
@@ -61,7 +61,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
 def test_values_agree_with_a_model(
     engine_name: str, steps: list[Any], tmp_path_factory: pytest.TempPathFactory

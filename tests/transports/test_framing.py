@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Context, Server
@@ -38,7 +38,6 @@ def cut(stream: bytes, *, max_line: int = MAX_LINE, size: int | None = None) -> 
     return ["error" if isinstance(line, ProtocolError) else line for line in lines]
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.binary(max_size=20), max_size=20), st.integers(1, 12))
 def test_framing_chunks_make_no_difference(chunks: list[bytes], max_line: int) -> None:
     framing = Framing(max_line)

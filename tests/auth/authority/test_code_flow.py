@@ -38,7 +38,7 @@ async def test_metadata_has_required_members():
     assert "offline_access" not in found["scopes_supported"]  # type: ignore[operator]  # a list
 
 
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
 
 
 async def test_code_flow_returns_tokens_for_resource():

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, quote_from_bytes, urlencode, urlsplit
 import anyio
 import httpx2
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.auth import DevClient, DevUser
@@ -88,11 +88,6 @@ RAW = st.one_of(
 )
 
 
-RELAXED = settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-
-
 def based(kind: str, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
     login = Login(KNOWN["client_id"])
     good: dict[str, Any] = {
@@ -139,14 +134,12 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> Any:
         assert secret not in all_headers
 
 
-@RELAXED
 @given(BASE, PAIRS)
 def test_authorize_generated_queries(kind, pairs):
     query = urlencode(based(kind, pairs), errors="surrogatepass")
     check(anyio.run(lambda: sent("GET", f"/authorize?{query}")), query)
 
 
-@RELAXED
 @given(st.sampled_from(["/authorize", "/token", "/revoke", "/register"]), BASE, PAIRS, HEADERS)
 def test_endpoints_generated_forms(path, kind, pairs, headers):
     body = urlencode(based(kind, pairs), errors="surrogatepass").encode()
@@ -158,7 +151,6 @@ def test_endpoints_generated_forms(path, kind, pairs, headers):
         assert KNOWN["refresh_token"].partition(".")[0] in response.json()["refresh_token"]
 
 
-@RELAXED
 @given(st.sampled_from(["/authorize", "/token", "/revoke", "/register"]), RAW)
 def test_endpoints_generated_bytes(path, data):
     for kind in ("application/x-www-form-urlencoded", "application/json"):
@@ -200,7 +192,6 @@ METADATA = st.dictionaries(
 )  # fmt: skip
 
 
-@RELAXED
 @given(METADATA, st.booleans())
 def test_register_generated_metadata(metadata, has_redirect):
     body_metadata = {"redirect_uris": [CALLBACK], **metadata} if has_redirect else metadata

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import anyio
 import httpx2
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -236,11 +236,6 @@ async def test_concurrent_document_requests_fetch_once(monkeypatch):
     assert fetched == 1
 
 
-RELAXED = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
-
-
 TEXT = st.text(max_size=30) | st.sampled_from(
     ["", "x" * 3000, "\r\nSet-Cookie: a=b", "\x00", "<script>", "é"]
 )
@@ -311,7 +306,6 @@ async def check_callback(pairs: list[tuple[str, str]], cookies: list[str], *, ha
     assert "code" not in answer(response)
 
 
-@RELAXED
 @given(PAIRS, st.lists(st.sampled_from(["AAAA", "A" * 3800, "=", "x.y", "%00"]), max_size=3), st.booleans())
 def test_callback_generated_parameters(pairs, cookies, has_state):
     anyio.run(lambda: check_callback(pairs, cookies, has_state=has_state))
@@ -336,7 +330,6 @@ async def check_answer(body: bytes, at: str, kind: str, status: int, *, openid: 
     assert found is None or at == "/userinfo"  # who says who somebody is, is believed
 
 
-@RELAXED
 @given(
     BODY,
     st.sampled_from(["/token", "/userinfo", "/keys", "/.well-known/openid-configuration"]),

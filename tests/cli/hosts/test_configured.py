@@ -138,7 +138,7 @@ def test_hosts_lists_files_and_servers(mcpkit, home, project):
     ]  # fmt: skip
 
 
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
 
 
 PIECES = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import tomlkit
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -332,7 +332,6 @@ def comments(text: str) -> list[str]:
     return [each[1].rstrip("\r") for each in found if each[1]]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(documents(), st.sampled_from([b"", b"\xef\xbb\xbf"]))
 def test_uninstall_restores_jsonc_file_to_the_byte(text: str, mark: bytes) -> None:
     file = Path.home() / ".cursor" / "mcp.json"

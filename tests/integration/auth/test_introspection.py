@@ -178,7 +178,7 @@ def test_introspection_options_invalid_raise(options, error, problem):
     assert SECRET not in str(caught.value)
 
 
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
 
 
 MEDIA_TYPES = (

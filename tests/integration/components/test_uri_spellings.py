@@ -24,7 +24,7 @@ from tests.helpers.uri_expansion import expand
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
 
 
 REVISIONS = ("2025-11-25", "2026-07-28")

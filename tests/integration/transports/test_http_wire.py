@@ -168,7 +168,7 @@ def recipe() -> HttpApp:
     return make_header_server().asgi(principal=names["from_proxy"])
 
 
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
 
 
 @pytest.fixture(scope="module")
