@@ -68,14 +68,14 @@ def openid_provider(provider_of_module: HeldProvider) -> Iterator[HeldProvider]:
     provider_of_module.as_before()
 
 
-@pytest.fixture(scope="module", params=["sqlite", "redis"])
+@pytest.fixture(scope="module")
 async def workers(
     request: pytest.FixtureRequest, provider_of_module: HeldProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Workers]:
-    """Four processes for all tests of a module; tests that change them restore them."""
+    """Four processes for all tests of a module with one store; tests that change them restore them."""
     folder = tmp_path_factory.mktemp("workers")
     settings = getattr(request.module, "SETTINGS", {})
-    if request.param == "sqlite":
+    if getattr(request, "param", "redis") == "sqlite":
         async with Workers(folder, provider_of_module, **settings) as running:
             yield running
     else:
