@@ -189,7 +189,7 @@ async def test_elicit_url_shows_a_page() -> None:
         assert (await client.call("pay")).text == "decline"
 
 
-async def test_elicitation_error_says_that_the_user_declined() -> None:
+async def test_elicitation_error_is_tool_error() -> None:
     server = Server("shop")
 
     @server.tool

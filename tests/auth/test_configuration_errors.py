@@ -121,7 +121,7 @@ def with_tool(**options: Any) -> None:
         (lambda: Client("https://example.com/mcp", auth="oauth", token="t"), "give one of them"),
     ],
 )
-def test_configuration_errors_say_what_to_change(monkeypatch, configure, message):
+def test_configuration_errors_name_the_change(monkeypatch, configure, message):
     monkeypatch.delenv("MCPKIT_SECRET", raising=False)
     with pytest.raises((TypeError, ValueError, RegistrationError), match=message) as raised:
         configure()

@@ -102,7 +102,7 @@ async def refusal(client: Client, method: str, params: dict[str, Any]) -> tuple[
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", LATEST])
-async def test_visible_lists_hold_visible_components(server: Server, revision: str):
+async def test_visible_lists_contain_visible_components(server: Server, revision: str):
     async with connect(server, revision=revision, principal=ADMIN) as admin:
         assert await list_all(admin) == {"tools": ["look", "erase"], "prompts": ["greet", "shout"],
             "resources": ["data://open", "data://secret"], "resourceTemplates": ["open://{name}",

@@ -82,7 +82,7 @@ async def test_progress_too_fast_sends_latest_before_response(
         assert await finished(pipe) == [*AT_ONCE, 100, outcome]
 
 
-async def test_progress_held_back_is_sent_after_interval(server: Server, wire: Wire, clock: Clock) -> None:
+async def test_delayed_progress_is_sent_after_interval(server: Server, wire: Wire, clock: Clock) -> None:
     gate, has_reported = asyncio.Event(), asyncio.Event()
 
     @server.tool

@@ -200,7 +200,7 @@ async def test_lists_come_in_pages_in_order_of_registration(wire: Wire, revision
             Server("s", page_size=size)
 
 
-async def test_invalid_cursor_is_invalid_params_and_cursors_are_not_kept(wire: Wire) -> None:
+async def test_invalid_cursor_is_invalid_params_and_cursors_are_not_stored(wire: Wire) -> None:
     encoded = [base64.b64encode(text).decode() for text in (b"x:y", b"\xff:", b"-1:", b"9" * 5000 + b":")]
     server = serve("ab", 1)
     async with wire(server) as pipe:

@@ -167,7 +167,7 @@ async def test_two_of_one_name_refuse_the_list(
         assert (await client.call("own")).text == "own"
 
 
-async def test_visible_tags_and_requires_hold() -> None:
+async def test_visible_tags_and_requires_apply() -> None:
     hidden = says("hidden", visible=lambda principal: principal.id == "ann")
     table = Table(tools=[hidden, says("old", tags={"old"}), says("asks", requires="sampling")])
     server = serving(table, ToolsAlone(tools=[says("hidden", visible=lambda principal: False)]))
@@ -228,7 +228,7 @@ async def test_prompts_templates_and_completion(revision: str) -> None:
         ([], []),
     ],
 )
-async def test_pages_go_on_where_they_ended(now: list[str], rest: list[str]) -> None:
+async def test_pages_continue_after_the_last_item(now: list[str], rest: list[str]) -> None:
     has = ["a", "b", "c", "d"]
     table = Table(tools=lambda _: of(list(map(says, has))))
     server = Server("s", page_size=2)
@@ -290,7 +290,7 @@ async def test_headers_that_differ_from_arguments_of_a_provided_tool_are_refused
             assert status == 200 or answer.error()["code"] == -32020
 
 
-async def test_provider_is_not_asked_for_names_above_the_limit() -> None:
+async def test_provider_is_not_called_for_names_above_limit() -> None:
     asked: list[str] = []
 
     class Asked(Regions):

@@ -129,7 +129,7 @@ def test_pages_and_examples_import_public_names_only() -> None:
     assert not faults, "\n".join(faults)
 
 
-def test_packages_say_whether_they_are_public() -> None:
+def test_packages_declare_whether_they_are_public() -> None:
     assert [name for name in PUBLIC if f"`{name}`" not in (mcpkit.__doc__ or "")] == []
     faults = []
     for path in sorted(PACKAGE.rglob("__init__.py")):

@@ -289,9 +289,7 @@ async def answers(message: Any, revision: str | None, schema_dir: Path) -> list[
 
 @given(message=messages, revision=st.sampled_from(MODES))
 @example(message={"jsonrpc": "2.0", "id": 1.0, "method": "ping"}, revision="2025-11-25")
-def test_any_json_value_gets_what_the_error_table_says(
-    message: Any, revision: str | None, schema_dir: Path
-) -> None:
+def test_any_json_value_gets_error_of_the_table(message: Any, revision: str | None, schema_dir: Path) -> None:
     expected = problems(message, revision)
     found = asyncio.run(answers(message, revision, schema_dir))
     if expected is None:

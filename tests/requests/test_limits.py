@@ -205,7 +205,7 @@ async def test_concurrency_place_of_a_cancelled_call_goes_to_the_next(server: Se
     await asyncio.wait_for(last, 10)
 
 
-async def test_concurrency_place_is_held_until_the_function_returns(server: Server) -> None:
+async def test_concurrency_slot_is_free_after_the_function_returns(server: Server) -> None:
     gate = asyncio.Event()
     started, thread_gate = threading.Event(), threading.Event()
 

@@ -151,7 +151,7 @@ def spend(engine: Memory | Sqlite, key: str = "a", every: float = 2, burst: int 
     return done(engine.spend(key, every=every, burst=burst, cost=cost))
 
 
-def test_spend_allows_a_burst_and_then_the_rate(engine, clock: Clock):
+def test_rate_limit_allows_burst_then_rate(engine, clock: Clock):
     assert [spend(engine) for _ in range(3)] == [0.0] * 3
     assert spend(engine) == pytest.approx(2, abs=0.01)
     clock.now += 1.5
@@ -163,7 +163,7 @@ def test_spend_allows_a_burst_and_then_the_rate(engine, clock: Clock):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("frequent_switches")
-def test_concurrent_spend_allows_exactly_the_burst(engine_name: str, tmp_path: Path):
+def test_concurrent_rate_limit_allows_exactly_the_burst(engine_name: str, tmp_path: Path):
     engine = make_engine(engine_name, tmp_path)
     passed: list[float] = []
 

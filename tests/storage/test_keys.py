@@ -122,7 +122,7 @@ def test_decrypt_accepts_earlier_secrets_of_the_list():
 # Secrets
 
 
-def test_secret_is_taken_from_the_environment(monkeypatch):
+def test_secret_is_read_from_environment(monkeypatch):
     monkeypatch.setenv("MCPKIT_SECRET", NEW)
     assert Keys(None, "weather").sign("session", b"") == Keys(NEW, "weather").sign("session", b"")
 

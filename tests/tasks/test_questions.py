@@ -61,7 +61,7 @@ async def test_answer_resumes_the_task_and_once_is_not_repeated(server: Server, 
         assert await look(client, task) == done
 
 
-async def test_invalid_answer_is_asked_again_under_another_key(server: Server) -> None:
+async def test_invalid_answer_repeats_request_under_another_key(server: Server) -> None:
     @server.tool(task=Task(rerun="safe"))
     async def ask(ctx: Context) -> int:
         return (await ctx.elicit("How many?", int, key="many")).value

@@ -301,7 +301,7 @@ async def test_lease_that_cannot_be_renewed_is_lost_before_others_take_the_job(
 # Orphans
 
 
-async def test_jobs_of_unknown_queues_are_given_up_after_the_patience() -> None:
+async def test_jobs_of_unknown_queues_fail_after_timeout() -> None:
     clock = Clock(2_000_000.0)
     queue = Memory(clock)
     work = RecordingWork(queue)

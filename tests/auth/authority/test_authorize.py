@@ -225,7 +225,7 @@ async def test_consent_page_cleans_client_name(name, expected):
     assert f"<strong><bdi>{expected}</bdi></strong>" in page
 
 
-async def test_consent_page_says_how_the_client_is_known():
+async def test_consent_page_shows_registration_of_client():
     assert "nobody has checked it" in await page_of_client(AuthServer())
     by_hand = AuthServer(clients=[DevClient("ci", redirect_uris=[CALLBACK])])
     assert "Whoever runs this server vouches" in await open_page(by_hand, Login("ci"))

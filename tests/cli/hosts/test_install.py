@@ -105,7 +105,7 @@ def test_install_follows_links_and_keeps_modes(mcpkit, file, tmp_path):
         ("goose", "a: 1\n b: 2\n", "line 2 column"),
     ],
 )
-def test_install_broken_file_is_rejected_with_position_and_kept(mcpkit, home, host, text, told):
+def test_install_broken_file_is_rejected_with_position_and_unchanged(mcpkit, home, host, text, told):
     path = places.user_file(HOSTS[host].user)
     path.parent.mkdir(parents=True)
     data = text.encode() if isinstance(text, str) else text

@@ -197,7 +197,7 @@ async def test_file_tokens_link_folder_and_pipe_are_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["access-SECRET", '{"version": "1"}', "[" * 100_000])
-async def test_file_tokens_malformed_file_is_kept_and_not_quoted(path: Path, text: str) -> None:
+async def test_file_tokens_malformed_file_is_unchanged_and_not_quoted(path: Path, text: str) -> None:
     path.parent.mkdir(mode=0o700)
     path.touch(0o600)
     path.write_text(text)

@@ -128,7 +128,7 @@ async def test_server_is_watched_only_while_clients_listen(server: Server) -> No
 
 
 @pytest.mark.slow
-def test_neither_a_loop_nor_a_server_is_kept_alive() -> None:
+def test_hub_references_to_loop_and_server_are_weak() -> None:
     server = Server("s")
     ears: list[Ear] = []
 
@@ -161,7 +161,7 @@ def test_pending_changes_are_bounded_but_lists_have_room() -> None:
     assert pending.take() == [TOOLS, *uris[1:-1], Change("prompts"), uris[-1]]
 
 
-def test_a_loop_that_ended_with_listeners_is_let_go_at_the_next_change(server: Server) -> None:
+def test_hub_drops_ended_loop_at_next_change(server: Server) -> None:
     ear = Ear()
 
     async def listen() -> None:

@@ -87,7 +87,7 @@ async def test_gap_is_not_reported_to_clients_without_access() -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_clients_look_again(revision: str) -> None:
+async def test_gap_makes_clients_list_again(revision: str) -> None:
     broker = LossyMemory()
     here, there = mail_server(broker), mail_server(broker)
     async with AsyncExitStack() as stack:

@@ -157,7 +157,7 @@ async def test_provider_slow_times_out(provider, path):
 
 
 @pytest.mark.slow
-async def test_errors_and_logs_hold_no_secrets(provider, login, caplog):
+async def test_errors_and_logs_have_no_secrets(provider, login, caplog):
     texts: list[str] = []
 
     def note(error: BaseException) -> None:

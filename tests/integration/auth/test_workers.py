@@ -178,7 +178,7 @@ def parts(secret: str) -> list[str]:
     return [secret[:24], secret[-24:]] if len(secret) >= 48 else [secret]
 
 
-async def test_store_backup_logs_and_responses_hold_no_secrets(workers, openid_provider):
+async def test_store_backup_logs_and_responses_have_no_secrets(workers, openid_provider):
     async with Journey(workers) as user:
         await user.discover()
         await user.to_tokens()

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 @pytest.mark.limit("wait for a `Redis` that does not answer")
-async def test_redis_that_does_not_answer_gets_503_after_patience(
+async def test_redis_without_response_gets_503_after_timeout(
     tmp_path: Path, schema_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def wait_for_answer(shared: Redis) -> None:

@@ -93,7 +93,7 @@ def test_closed_standard_input_or_output_raises(descriptor: int, name: str) -> N
         assert host.wait() == 1
 
 
-def test_too_long_message_gets_error_and_is_not_kept() -> None:
+def test_too_long_message_gets_error_and_is_not_buffered() -> None:
     with Host(MAX_LINE=1_000_000) as host:
         host.send(call(1, "echo", text="x" * 20_000_000), call(2, "peak_memory"))
         error = host.receive()

@@ -95,7 +95,7 @@ async def test_a_cancelled_caller_is_free_and_its_thread_has_no_place_any_more()
     await blocked.let_go(threads)
 
 
-async def test_a_thread_that_was_given_up_ends_where_another_has_its_place() -> None:
+async def test_abandoned_thread_ends_when_replaced() -> None:
     threads, blocked = Threads(1), Blocked()
     await blocked.give_up_in(threads)
     other = await threads.run(threading.current_thread, {})

@@ -225,7 +225,7 @@ async def test_sqlite_messages_above_number_or_age_are_deleted(
 
 
 @limit("wait for a `Sqlite` that another process has locked")
-async def test_locked_sqlite_gets_503_after_patience(
+async def test_locked_sqlite_gets_503_after_timeout(
     tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (

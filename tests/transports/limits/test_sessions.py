@@ -161,7 +161,7 @@ async def test_updates_above_limit_end_the_stream_of_a_slow_reader(count: int) -
 
 
 @limit("files of a folder that are listed")
-async def test_files_above_most_entries_are_not_listed(tmp_path: Path) -> None:
+async def test_files_above_max_entries_are_not_listed(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.txt").write_text(str(number))
     server = Server("files")
@@ -174,7 +174,7 @@ async def test_files_above_most_entries_are_not_listed(tmp_path: Path) -> None:
 
 @limit("client that does not read")
 @pytest.mark.parametrize("seconds", [950, 1050])
-async def test_response_is_given_up_when_client_does_not_read(
+async def test_response_is_aborted_when_client_does_not_read(
     seconds: int, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "_PATIENCE", 1000)
@@ -211,7 +211,7 @@ async def test_response_is_given_up_when_client_does_not_read(
 
 @limit("what waits for a client of HTTP+SSE")
 @given(st.sampled_from([10_000, 10_001]) | st.integers(0, 30_000), st.integers(1, 5))
-def test_exchange_is_behind_above_most_queued_bytes(size: int, pieces: int) -> None:
+def test_exchange_waits_above_queued_bytes_limit(size: int, pieces: int) -> None:
     async def unused(*_: Any) -> Any:
         raise AssertionError
 
