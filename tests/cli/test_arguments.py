@@ -54,15 +54,15 @@ def test_target_of_word_returns_url_file_or_command(word: str, meant: object) ->
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "message"),
     [
         ("", "the target is empty"),
         ("npx 'a", "the command cannot be split into words"),
         ("nothing", "nothing is no file, no URL"),
     ],
 )
-def test_target_of_invalid_word_raises(word: str, told: str) -> None:
-    with pytest.raises(CommandError, match=told):
+def test_target_of_invalid_word_raises(word: str, message: str) -> None:
+    with pytest.raises(CommandError, match=message):
         target_of(word)
 
 

@@ -144,9 +144,11 @@ async def test_client_error_raises_mcp_error(lab: Lab, schema_dir: Path):
         assert (await pipe.receive())["result"]["content"][0]["text"] == "(-32077, 'Not today')"
 
 
-@pytest.mark.parametrize(("level", "heard"), [(None, []), ("error", ["loud"]), ("debug", ["quiet", "loud"])])
+@pytest.mark.parametrize(
+    ("level", "received"), [(None, []), ("error", ["loud"]), ("debug", ["quiet", "loud"])]
+)
 async def test_stateless_log_level_filters_messages(
-    lab: Lab, schema_dir: Path, level: str | None, heard: list[str]
+    lab: Lab, schema_dir: Path, level: str | None, received: list[str]
 ):
     async def log(ctx: Any) -> str:
         await ctx.session.send_log_message("info", "quiet", logger="me")
@@ -157,7 +159,7 @@ async def test_stateless_log_level_filters_messages(
     async with open_pipe(lab.server.served, "2026-07-28", schema_dir) as pipe:
         pipe.start("tools/call", CALL, **({} if level is None else {META + "logLevel": level}))
         *said, _ = await pipe.answered()
-        assert [message["params"]["data"] for message in said] == heard
+        assert [message["params"]["data"] for message in said] == received
 
 
 async def test_subscriptions_listen_receives_changes(lab: Lab, schema_dir: Path):

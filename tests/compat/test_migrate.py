@@ -130,7 +130,7 @@ def test_migrate_follows_servers_through_modules_and_functions(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "text"),
     [
         ("from mcp.server.lowlevel import Server\n\nserver = Server('a')\n", "low-level Server"),
         ("from mcp.server import Server\n\nserver = Server('a')\n", "low-level Server"),
@@ -138,13 +138,13 @@ def test_migrate_follows_servers_through_modules_and_functions(tmp_path: Path) -
     ],
 )
 def test_migrate_other_servers_are_left_with_message(
-    file: Path, capsys: pytest.CaptureFixture[str], source: str, said: str
+    file: Path, capsys: pytest.CaptureFixture[str], source: str, text: str
 ) -> None:
     file.write_text(source)
     assert main([str(file), "--check"]) == 0
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert said in shown.err
+    assert text in shown.err
     assert f"mcpkit run --compat {file}" in shown.err
     assert len(shown.err.splitlines()) == 1
 

@@ -140,12 +140,12 @@ def counted(failed: Sequence[str]) -> dict[str, int]:
     return dict(Counter(map(reason, failed)).most_common())
 
 
-def reason(said: str) -> str:
+def reason(text: str) -> str:
     """Say shortly why a test fails."""
-    if refused := REFUSED.search(said):
+    if refused := REFUSED.search(text):
         return f"`{refused[1]}` is refused"
-    lines = [line[2:].strip() for line in said.splitlines() if line.startswith("E ")]
-    return (lines or said.splitlines() or [""])[0][:120]
+    lines = [line[2:].strip() for line in text.splitlines() if line.startswith("E ")]
+    return (lines or text.splitlines() or [""])[0][:120]
 
 
 def source(name: str) -> Path:

@@ -21,10 +21,10 @@ class Given(BaseTool):
     """Returns what it was made with, or raises it."""
 
     def __init__(
-        self, given: Any = None, name: str = "given", schema: Any = ANYTHING, **options: Any
+        self, value: Any = None, name: str = "given", schema: Any = ANYTHING, **options: Any
     ) -> None:
         super().__init__(name, input_schema=schema, **{"validates": False, **options})
-        self.given = {"content": []} if given is None else given
+        self.given = {"content": []} if value is None else value
 
     async def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
         if isinstance(self.given, BaseException):
@@ -73,7 +73,7 @@ def test_base_tool_wrong_option_is_refused(options: dict[str, Any], message: str
 
 @pytest.mark.parametrize("revision", ERAS)
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "text"),
     [
         ("warm", "the tool ran, but result is a str; return a CallToolResult, such as"),
         (ToolResult("warm"), "result is a ToolResult; return a CallToolResult"),
@@ -99,11 +99,11 @@ def test_base_tool_wrong_option_is_refused(options: dict[str, Any], message: str
         ({"content": [{"type": "text", "text": "\ud800"}]}, "the tool ran, but"),
     ],
 )
-async def test_base_tool_wrong_result_is_an_error(revision: str, result: Any, said: str) -> None:
+async def test_base_tool_wrong_result_is_an_error(revision: str, result: Any, text: str) -> None:
     async with connect(serving(Given(result), Given(name="other")), revision=revision) as client:
         answer = await client.call("given")
         assert answer.is_error
-        assert said in answer.text
+        assert text in answer.text
         assert not (await client.call("other")).is_error
 
 

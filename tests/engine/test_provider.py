@@ -93,7 +93,7 @@ def raising(error: BaseException) -> Any:
 
 @pytest.mark.parametrize("revision", ERAS)
 @pytest.mark.parametrize(
-    ("given", "logged"),
+    ("value", "logged"),
     [
         (lambda _: of(None), "Table.list('tools') returned a NoneType: return a list"),
         (lambda _: of("tools"), "returned a str: return a list"),
@@ -109,9 +109,9 @@ def raising(error: BaseException) -> Any:
     ],
 )
 async def test_provider_wrong_list_is_an_internal_error_and_logged(
-    revision: str, given: Any, logged: str, caplog: pytest.LogCaptureFixture
+    revision: str, value: Any, logged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with connect(serving(Table(tools=given)), revision=revision) as client:
+    async with connect(serving(Table(tools=value)), revision=revision) as client:
         with caplog.at_level(logging.ERROR, "mcpkit"):
             with pytest.raises(ProtocolError, match="Internal error") as caught:
                 await client.list_tools()

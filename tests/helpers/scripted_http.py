@@ -294,6 +294,6 @@ def greeting(
     return greet
 
 
-def text(said: str) -> Any:
+def text(text: str) -> Any:
     """Return the result of a tool that has said a text."""
-    return {"content": [{"type": "text", "text": said}]}
+    return {"content": [{"type": "text", "text": text}]}

@@ -90,14 +90,14 @@ def initialized(message: Message, revision: str = "2025-11-25") -> Message:
     return {"id": message["id"], "result": result}
 
 
-def text(message: Message, said: str) -> Message:
+def text(message: Message, text: str) -> Message:
     """Return a tool's answer."""
-    return {"id": message["id"], "result": {"content": [{"type": "text", "text": said}]}}
+    return {"id": message["id"], "result": {"content": [{"type": "text", "text": text}]}}
 
 
-def error(message: Message, code: int, said: str = "no", data: Any = None) -> Message:
+def error(message: Message, code: int, text: str = "no", data: Any = None) -> Message:
     """Return an error."""
-    return {"id": message["id"], "error": {"code": code, "message": said, "data": data}}
+    return {"id": message["id"], "error": {"code": code, "message": text, "data": data}}
 
 
 class Mailbox:

@@ -43,15 +43,15 @@ def _streamed(events: Iterable[dict[str, Any]], *, has_names: bool) -> Response:
     return StreamingResponse(lines(), media_type="text/event-stream")
 
 
-def message(model: str, said: str | Call) -> Response:
+def message(model: str, text: str | Call) -> Response:
     """Return what a model says, or calls, as the Messages API of Anthropic does."""
-    if isinstance(said, Call):
-        block = {"type": "tool_use", "id": f"toolu_{said.number}", "name": said.name, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(said.arguments)}
+    if isinstance(text, Call):
+        block = {"type": "tool_use", "id": f"toolu_{text.number}", "name": text.name, "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(text.arguments)}
         reason = "tool_use"
     else:
         block, reason = {"type": "text", "text": ""}, "end_turn"
-        delta = {"type": "text_delta", "text": said}
+        delta = {"type": "text_delta", "text": text}
     usage = {"input_tokens": 1, "output_tokens": 1}
     begun = {
         "id": "msg_1",
@@ -80,15 +80,15 @@ def message(model: str, said: str | Call) -> Response:
     )
 
 
-def completion(model: str, said: str | Call) -> Response:
+def completion(model: str, text: str | Call) -> Response:
     """Return what a model says, or calls, as the chat completions of OpenAI do."""
     delta: dict[str, Any] = {"role": "assistant"}
-    if isinstance(said, Call):
-        function = {"name": said.name, "arguments": json.dumps(said.arguments)}
-        call = {"index": 0, "id": f"call_{said.number}", "type": "function", "function": function}
+    if isinstance(text, Call):
+        function = {"name": text.name, "arguments": json.dumps(text.arguments)}
+        call = {"index": 0, "id": f"call_{text.number}", "type": "function", "function": function}
         delta["tool_calls"], reason = [call], "tool_calls"
     else:
-        delta["content"], reason = said, "stop"
+        delta["content"], reason = text, "stop"
     chunk = {"id": "chat_1", "object": "chat.completion.chunk", "created": 1, "model": model}
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     return _streamed(

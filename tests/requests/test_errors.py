@@ -231,9 +231,9 @@ def kinds_of_functions(fail: Callable[[], Any]) -> dict[str, tuple[Any, dict[str
         yield 1
         fail()
 
-    def opens_async(given: Annotated[None, Depends(opened_async)]) -> None: ...
+    def opens_async(value: Annotated[None, Depends(opened_async)]) -> None: ...
 
-    def closes(given: Annotated[None, Depends(closed)]) -> str:
+    def closes(value: Annotated[None, Depends(closed)]) -> str:
         return "done"
 
     def once(ctx: Context) -> None:

@@ -177,16 +177,14 @@ json_values = st.recursive(
 
 
 @given(any_issued(), st.data())
-def test_state_is_accepted_with_its_request_in_any_order_and_meta(
-    given_: Issued, data: st.DataObject
-) -> None:
-    names = data.draw(st.permutations(list(given_.request.params)))
-    request = Request(given_.request.method, {name: given_.request.params[name] for name in names})
+def test_state_is_accepted_with_its_request_in_any_order_and_meta(value: Issued, data: st.DataObject) -> None:
+    names = data.draw(st.permutations(list(value.request.params)))
+    request = Request(value.request.method, {name: value.request.params[name] for name in names})
     meta = data.draw(st.dictionaries(st.text("abc", min_size=1, max_size=5), json_values, max_size=2))
-    more = {"requestState": given_.state, "_meta": {"x/y": meta}}
-    outcome = make_round(request, more, encrypt_state=given_.is_encrypted)
+    more = {"requestState": value.state, "_meta": {"x/y": meta}}
+    outcome = make_round(request, more, encrypt_state=value.is_encrypted)
     assert state_of(outcome)
-    assert outcome.runs == [given_.request.method]
+    assert outcome.runs == [value.request.method]
 
 
 @st.composite
@@ -248,28 +246,26 @@ invented = (
 
 
 @given(damaged() | forged() | st.builds(Issued, st.just(PLAN), invented, st.booleans()))
-def test_state_not_issued_is_refused(given_: Issued) -> None:
-    check_refused(given_, given_.request, {"encrypt_state": given_.is_encrypted})
+def test_state_not_issued_is_refused(value: Issued) -> None:
+    check_refused(value, value.request, {"encrypt_state": value.is_encrypted})
 
 
 @given(
     any_issued(), st.sampled_from(REQUESTS), st.sampled_from(["secret", "name", "encrypt_state", "request"])
 )
-def test_state_of_another_server_or_request_is_refused(
-    given_: Issued, request: Request, differs: str
-) -> None:
-    others = {"secret": OTHER, "name": "other", "encrypt_state": not given_.is_encrypted}
-    options = {"encrypt_state": given_.is_encrypted}
+def test_state_of_another_server_or_request_is_refused(value: Issued, request: Request, differs: str) -> None:
+    others = {"secret": OTHER, "name": "other", "encrypt_state": not value.is_encrypted}
+    options = {"encrypt_state": value.is_encrypted}
     if differs == "request":
-        assume(request != given_.request)
+        assume(request != value.request)
     else:
-        request = given_.request
+        request = value.request
         options |= {differs: others[differs]}
-    check_refused(given_, request, options)
+    check_refused(value, request, options)
 
 
-def check_refused(given_: Issued, request: Request, options: dict[str, Any]) -> None:
-    outcome = make_round(request, {"inputResponses": FIRST, "requestState": given_.state}, **options)
+def check_refused(value: Issued, request: Request, options: dict[str, Any]) -> None:
+    outcome = make_round(request, {"inputResponses": FIRST, "requestState": value.state}, **options)
     assert outcome.error is not None, outcome.result
     assert outcome.error.code == -32602
     assert outcome.error.message.startswith("requestState")

@@ -23,7 +23,7 @@ def server() -> Server:
 
 
 @pytest.mark.parametrize(
-    ("items", "options", "told"),
+    ("items", "options", "message"),
     [
         (lambda: ["a", "b"], {}, [(0, 2, "Indexing"), (1, 2, "Indexing"), (2, 2, "Indexing")]),
         (lambda: {"a": 1}, {}, [(0, 1, "Indexing"), (1, 1, "Indexing")]),
@@ -35,7 +35,7 @@ def server() -> Server:
     ids=["list", "dict", "iterator", "iterator with a total", "list with another total", "nothing"],
 )
 async def test_track_reports_the_number_of_items_done(
-    server: Server, items: Callable[[], Any], options: dict[str, Any], told: Reports
+    server: Server, items: Callable[[], Any], options: dict[str, Any], message: Reports
 ) -> None:
     @server.tool
     async def in_loop(ctx: Context) -> list[str]:
@@ -50,7 +50,7 @@ async def test_track_reports_the_number_of_items_done(
             seen: Reports = []
             result = await client.call(name, progress=lambda *report: seen.append(report))
             assert result.structured == list(items())
-            assert seen == told
+            assert seen == message
 
 
 async def test_track_of_a_value_that_is_not_iterable_is_refused(server: Server) -> None:

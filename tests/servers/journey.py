@@ -124,10 +124,10 @@ def steps(client: Client, kit: Kit) -> dict[str, Callable[[], Awaitable[str]]]:
         prompts = await client.list_prompts() if "prompts" in declared else []
         return f"{len(tools)}, {len(resources)}, {len(templates)}, {len(prompts)}"
 
-    async def call(wanted: Call) -> str:
-        result = await client.call(wanted.tool, dict(wanted.arguments))
+    async def call(expected: Call) -> str:
+        result = await client.call(expected.tool, dict(expected.arguments))
         said = result.text or str(result.structured)
-        return "yes" if wanted.answer in said and not result.is_error else f"no: {said[:200]}"
+        return "yes" if expected.answer in said and not result.is_error else f"no: {said[:200]}"
 
     async def read() -> str:
         uri = kit.uri

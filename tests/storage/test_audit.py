@@ -177,12 +177,12 @@ names = st.sampled_from(["a", "b", "c", "d"])
 
 
 @given(st.dictionaries(names, st.lists(names, max_size=3), min_size=4, max_size=4), st.lists(names))
-def test_reduced_is_the_smallest_equivalent_list(implied: dict[str, list[str]], wanted: list[str]) -> None:
+def test_reduced_is_the_smallest_equivalent_list(implied: dict[str, list[str]], expected: list[str]) -> None:
     scopes = Scopes({name: Scope(name, implies=tuple(each)) for name, each in implied.items()})
-    fewest = scopes.reduced(wanted)
-    assert scopes.expanded(fewest) == scopes.expanded(wanted)
+    fewest = scopes.reduced(expected)
+    assert scopes.expanded(fewest) == scopes.expanded(expected)
     for name in fewest:
-        assert scopes.expanded(set(fewest) - {name}) != scopes.expanded(wanted)
+        assert scopes.expanded(set(fewest) - {name}) != scopes.expanded(expected)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_target_of_reads_codex_and_goose_formats(home, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("shob", "shob is no file, no URL, .* that a host knows; did you mean shop"),
         ("cursor:shob", "Cursor has no server shob; did you mean shop"),
@@ -97,12 +97,12 @@ def test_target_of_reads_codex_and_goose_formats(home, monkeypatch):
         ("empty.toml:x", "empty.toml has no server x$"),
     ],
 )
-def test_target_of_unknown_name_raises_with_suggestion(home, project, name, told):
+def test_target_of_unknown_name_raises_with_suggestion(home, project, name, message):
     write(home / ".cursor/mcp.json", {"mcpServers": {"shop": NPX}})
     write(project / "mcp.json", {"mcpServers": {"shop": NPX}})
     write(project / "broken.json", "{")
     write(project / "empty.toml", "")
-    with pytest.raises((CommandError, ValueError), match=told):
+    with pytest.raises((CommandError, ValueError), match=message):
         target_of(name)
 
 
@@ -227,7 +227,7 @@ def test_value_is_read_as_the_host_reads_it(name, home, project, monkeypatch) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["gemini-cli", "-e", "KEY=pa$word"], "would replace what is spelled like $NAME in env.KEY"),
         (["claude-code", "-e", "KEY=a${B}c"], "spelled like ${NAME} in env.KEY"),
@@ -239,10 +239,10 @@ def test_value_is_read_as_the_host_reads_it(name, home, project, monkeypatch) ->
         (["cursor", "--cwd", "."], "--cwd"),
     ],
 )
-def test_install_rejects_values_that_the_host_would_replace(mcpkit, home, words, told) -> None:
+def test_install_rejects_values_that_the_host_would_replace(mcpkit, home, words, message) -> None:
     host, *options = words
     status, _, err = mcpkit("install", host, "npx shop", "--name", "shop", *options)
-    assert (status, told in err) == (1, True), err
+    assert (status, message in err) == (1, True), err
     assert "word" not in err
     assert not list(home.rglob("*.json"))
 

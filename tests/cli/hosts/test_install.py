@@ -92,7 +92,7 @@ def test_install_follows_links_and_keeps_modes(mcpkit, file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("host", "text", "told"),
+    ("host", "text", "message"),
     [
         ("cursor", '{\n  "mcpServers": {,}\n}', "is no JSON: Expecting property name"),
         ("cursor", '{\n  "a": 1\n  "b": 2\n}', "line 3 column 3"),
@@ -105,7 +105,7 @@ def test_install_follows_links_and_keeps_modes(mcpkit, file, tmp_path):
         ("goose", "a: 1\n b: 2\n", "line 2 column"),
     ],
 )
-def test_install_broken_file_is_rejected_with_position_and_unchanged(mcpkit, home, host, text, told):
+def test_install_broken_file_is_rejected_with_position_and_unchanged(mcpkit, home, host, text, message):
     path = places.user_file(HOSTS[host].user)
     path.parent.mkdir(parents=True)
     data = text.encode() if isinstance(text, str) else text
@@ -113,7 +113,7 @@ def test_install_broken_file_is_rejected_with_position_and_unchanged(mcpkit, hom
     status, _, err = mcpkit("install", host, "server.py", "--name", "shop")
     assert (status, path.read_bytes()) == (1, data)
     assert str(path) in err
-    assert told in err
+    assert message in err
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
@@ -135,7 +135,7 @@ def test_install_dry_run_prints_diff_and_writes_nothing(mcpkit, file):
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "told"),
+    ("words", "status", "message"),
     [
         (("install", "curser", "server.py"), 2, "there is no host curser; did you mean cursor?"),
         (("install", "cursor", "absent.py"), 2, "there is no absent.py"),
@@ -175,11 +175,11 @@ def test_install_dry_run_prints_diff_and_writes_nothing(mcpkit, file):
         (("uninstall", "cursor", "shop"), 2, "Cursor has no server shop"),
     ],
 )
-def test_install_invalid_options_exit_with_message(mcpkit, monkeypatch, words, status, told):
+def test_install_invalid_options_exit_with_message(mcpkit, monkeypatch, words, status, message):
     monkeypatch.setattr("shutil.which", lambda _: None)
     ended, out, err = mcpkit(*words)
     assert (ended, out) == (status, "")
-    assert told in err
+    assert message in err
 
 
 def test_install_env_file_is_written_by_path_or_by_value(mcpkit, home, project):

@@ -37,11 +37,11 @@ def jobs(server: Server, **options: Any) -> Topic:
 
 @asynccontextmanager
 async def listening(
-    server: Server, wanted: Any, *, principal: Principal = ADA, capabilities: Any = KNOWS
+    server: Server, expected: Any, *, principal: Principal = ADA, capabilities: Any = KNOWS
 ) -> AsyncIterator[Client]:
     """Open a stream, and go on once it is acknowledged."""
     async with connect(server, principal=principal, capabilities=capabilities) as client:
-        stream = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
+        stream = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": expected}))
         await client.notification("notifications/subscriptions/acknowledged")
         yield client
         stream.cancel()
@@ -55,10 +55,10 @@ def latest(client: Client) -> str:
     return client.notifications.pop()["params"]["state"]
 
 
-async def refused(server: Server, wanted: Any, capabilities: Any = KNOWS) -> ProtocolError:
+async def refused(server: Server, expected: Any, capabilities: Any = KNOWS) -> ProtocolError:
     async with connect(server, capabilities=capabilities) as client:
         with pytest.raises(ProtocolError) as caught:
-            await client.request("subscriptions/listen", {"notifications": wanted})
+            await client.request("subscriptions/listen", {"notifications": expected})
     return caught.value
 
 
@@ -144,7 +144,7 @@ def raising(error: Exception) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    ("accept", "code", "said"),
+    ("accept", "code", "text"),
     [
         (raising(ProtocolError(-32602, "No such job")), -32602, "No such job"),
         (raising(ValueError("secret")), -32603, "Internal error (ref "),
@@ -154,12 +154,12 @@ def raising(error: Exception) -> Callable[..., Any]:
     ],
 )
 async def test_topic_accept_error_is_the_response(
-    accept: Any, code: int, said: str, caplog: pytest.LogCaptureFixture
+    accept: Any, code: int, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")
     jobs(server, accept=accept)
     error = await refused(server, {"jobIds": ["a"]})
-    assert (error.code, error.message[: len(said)]) == (code, said)
+    assert (error.code, error.message[: len(text)]) == (code, text)
     assert bool(caplog.records) == (code == -32603)
 
 

@@ -61,7 +61,7 @@ def test_commands_have_an_example_and_a_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "told"),
+    ("arguments", "status", "message"),
     [
         ((), 1, ""),
         (("--help",), 0, ""),
@@ -74,10 +74,10 @@ def test_commands_have_an_example_and_a_page() -> None:
         (("list", str(WEATHER)), 0, ""),
     ],
 )
-def test_commands_exit_with_documented_status(arguments: tuple[str, ...], status: int, told: str) -> None:
+def test_commands_exit_with_documented_status(arguments: tuple[str, ...], status: int, message: str) -> None:
     ended = mcpkit(*arguments)
     assert ended.returncode == status, ended.stderr
-    assert told in ended.stderr
+    assert message in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

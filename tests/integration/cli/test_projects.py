@@ -210,7 +210,7 @@ def test_new_project_is_formatted_typed_and_tested(folder_new: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("json", "a package called json would hide another: write json-server"),
         ("mcpkit", "a package called mcpkit would hide another"),
@@ -219,10 +219,10 @@ def test_new_project_is_formatted_typed_and_tested(folder_new: Path) -> None:
     ],
 )
 def test_new_invalid_names_are_rejected(
-    name: str, told: str, folder_new: Path, capsys: pytest.CaptureFixture[str]
+    name: str, message: str, folder_new: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder_new / "taken").mkdir()
     (folder_new / "taken" / "file").touch()
     assert run(["new", name]) == 1
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert [path.name for path in folder_new.iterdir()] == ["taken"]

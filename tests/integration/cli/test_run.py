@@ -71,7 +71,7 @@ async def test_run_imports_only_what_serving_needs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "options", "status", "told"),
+    ("source", "options", "status", "message"),
     [
         ("x = 1\ndef broken(:\n", (), 1, "mcpkit: FILE:2: SyntaxError: invalid syntax\n"),
         ("x = 1\n1 / 0\n", (), 1, "mcpkit: FILE:2: ZeroDivisionError: division by zero\n"),
@@ -114,7 +114,7 @@ async def test_run_imports_only_what_serving_needs(tmp_path: Path) -> None:
     ],
 )
 def test_run_errors_are_one_line(
-    tmp_path: Path, source: str, options: Sequence[str], status: int, told: str
+    tmp_path: Path, source: str, options: Sequence[str], status: int, message: str
 ) -> None:
     file = tmp_path / "server.py"
     file.write_text(source)
@@ -127,8 +127,8 @@ def test_run_errors_are_one_line(
         timeout=60,
     )
     assert ended.returncode == status, ended.stderr
-    assert told.replace("FILE", str(file)) in ended.stderr
-    assert (ended.stderr == "") is (told == "")
+    assert message.replace("FILE", str(file)) in ended.stderr
+    assert (ended.stderr == "") is (message == "")
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
 

@@ -39,10 +39,10 @@ class CuttingProxy(socketserver.ThreadingTCPServer):
         for connection in tuple(self.open):
             shut(connection)
 
-    def keep(self, heard: bytes) -> int | None:
+    def keep(self, received: bytes) -> int | None:
         """Take the first marker that a finished event holds; give where that event ends."""
         for marker in self.markers:
-            if found := re.search(re.escape(marker) + rb".*?\r?\n\r?\n", heard, re.DOTALL):
+            if found := re.search(re.escape(marker) + rb".*?\r?\n\r?\n", received, re.DOTALL):
                 self.markers.remove(marker)
                 return found.end()
         return None

@@ -230,10 +230,10 @@ def open_resources() -> Counter[str]:
     return found
 
 
-async def wait_for_resources(wanted: Counter[str]) -> None:
+async def wait_for_resources(expected: Counter[str]) -> None:
     """Wait until no more is open than this."""
     deadline = time.monotonic() + PATIENCE
-    while more := open_resources() - wanted:
+    while more := open_resources() - expected:
         assert time.monotonic() < deadline, f"still open: {more}"
         gc.collect()
         await asyncio.sleep(0.01)

@@ -171,14 +171,14 @@ async def test_dependency_may_register_on_cancel(way: str, server: Server, stopp
         with ctx.sync.on_cancel(stopped.stop):
             yield stopped
 
-    async def other(given: Annotated[Stopped, Depends(opened)]) -> Stopped:
-        return given
+    async def other(value: Annotated[Stopped, Depends(opened)]) -> Stopped:
+        return value
 
     Given = Annotated[Stopped, Depends(opened if way == "last" else other)]
 
     @server.tool
-    def work(given: Given) -> None:  # type: ignore[valid-type]
-        given.wait()  # type: ignore[attr-defined]
+    def work(value: Given) -> None:  # type: ignore[valid-type]
+        value.wait()  # type: ignore[attr-defined]
 
     async with connect(server) as client:
         await end_call(client, stopped)

@@ -62,21 +62,21 @@ def run(source, module):
     exec(compile(source, module.__name__, "exec", dont_inherit=True), vars(module))
 
 
-async def outcomes(given, cases):
-    return [await outcome(given, case) for case in cases]
+async def outcomes(value, cases):
+    return [await outcome(value, case) for case in cases]
 
 
-async def outcome(given, case):
+async def outcome(value, case):
     module = sys.modules["a_case"]
     vars(module).clear()
-    vars(module).update(given)
+    vars(module).update(value)
     errors = io.StringIO()
     with warnings.catch_warnings(record=True) as warned, contextlib.redirect_stderr(errors):
         warnings.simplefilter("always")
         try:
             run(case["source"], module)
             options = getattr(module, "options", {}) | case.get("options", {})
-            tools = [registered(given, fn, options) for fn in module.functions]
+            tools = [registered(value, fn, options) for fn in module.functions]
         except Exception as error:
             return {"refused": [type(error).__name__, str(error)]}
         tools = [each if hasattr(each, "fn") else each.list_tools()[0] for each in tools]
@@ -91,10 +91,10 @@ async def outcome(given, case):
     }
 
 
-def registered(given, fn, options):
-    manager = given["ToolManager"]()
+def registered(value, fn, options):
+    manager = value["ToolManager"]()
     if "context_kwarg" in options:
-        return given["Tool"].from_function(fn, **options)
+        return value["Tool"].from_function(fn, **options)
     getattr(manager, "register", manager.add_tool)(fn, **options)
     return manager
 

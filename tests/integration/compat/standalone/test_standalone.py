@@ -151,7 +151,7 @@ def test_mount_accepts_argument_orders_of_all_versions(mount: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("use", "said"),
+    ("use", "text"),
     [
         (lambda main, sub: main.mount(sub, "x", True), "as_proxy"),
         (lambda main, sub: main.mount(sub, "x", {"add": "plus"}), "tool_names"),
@@ -171,8 +171,8 @@ def test_mount_accepts_argument_orders_of_all_versions(mount: Any) -> None:
         (lambda main, sub: FastMCP.no_such_thing, "type object 'FastMCP' has no attribute 'no_such_thing'"),
     ],
 )
-def test_unsupported_arguments_are_rejected_with_message(use: Any, said: str) -> None:
-    with pytest.raises((TypeError, ValueError, NotImplementedError, AttributeError), match=said):
+def test_unsupported_arguments_are_rejected_with_message(use: Any, text: str) -> None:
+    with pytest.raises((TypeError, ValueError, NotImplementedError, AttributeError), match=text):
         names_after(use)
 
 
