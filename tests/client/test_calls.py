@@ -85,6 +85,14 @@ async def test_call_cancellation_reaches_server(revision: str) -> None:
             await call
 
 
+async def test_initialize_is_never_cancelled() -> None:
+    transport = ScriptedTransport(lambda transport, message: [])
+    with pytest.raises(TimeoutError):
+        async with Client(transport, revision="2025-11-25", connect_timeout=0.01):
+            pass
+    assert transport.methods() == ["initialize"]
+
+
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_log_handler_receives_messages_of_level(revision: str) -> None:
     server, received = Server("bakery"), list[tuple[str, Any, str | None]]()

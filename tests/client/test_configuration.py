@@ -142,6 +142,14 @@ def test_entry_malformed_is_value_error(content: dict[str, Any], message: str) -
     assert str(raised.value).startswith(message)
 
 
+def test_entry_env_file_error_has_line_and_no_secret(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A=1\nsecret\n")
+    entry = {"command": "uvx", "envFile": ".env"}
+    with pytest.raises(ValueError, match="line 2 of envFile") as raised:
+        Entry(entry, "here", Variables(tmp_path, {}), tmp_path, counts_seconds=False).read()
+    assert "secret" not in str(raised.value)
+
+
 def test_entry_repr_has_no_secret() -> None:
     process = {"command": "uvx", "args": ["--key=secret"], "env": {"KEY": "secret"}}
     url = {"url": "https://example.com/mcp?key=secret", "headers": {"Key": "secret"}, "auth": "secret"}

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from mcpkit import Cache, Client, Server
+from mcpkit import Cache, Client, ProtocolError, Server
 from mcpkit.client.link.cache import ResultCache
 from tests.helpers.clock import Clock
 
@@ -86,6 +86,31 @@ async def test_private_results_are_not_cached_under_several_authorizations() -> 
         server.hints["cacheScope"] = scope
         before = server.asked
         assert [await number(cache, server) for _ in range(2)] == [before + 1, before + 2]
+
+
+async def test_error_is_not_cached_and_keeps_old_result() -> None:
+    cache, server = ResultCache(), cacheable()
+
+    async def fail() -> dict[str, Any]:
+        raise ProtocolError(-32603, "no")
+
+    for _ in range(2):
+        with pytest.raises(ProtocolError):
+            await cache.answer("tools/list", {}, fail)
+    assert await number(cache, server) == 1
+    with pytest.raises(ProtocolError):
+        await cache.answer("tools/list", {}, fail, fresh=True)
+    assert await number(cache, server) == 1
+
+
+async def test_cached_result_is_copied_for_each_caller() -> None:
+    cache, server = ResultCache(), cacheable()
+    for _ in range(3):
+        answer = await cache.answer("tools/list", {}, server)
+        assert answer["tools"] == [{"name": "a"}]
+        answer["tools"][0]["name"] = "spoilt"
+        answer["tools"].append("spoilt")
+    assert server.asked == 1
 
 
 @pytest.mark.parametrize(("reported", "stale"), [

@@ -116,6 +116,14 @@ async def test_call_that_never_began_is_retried(fault: Fault) -> None:
     assert server.done["tools/call"] == 2
 
 
+async def test_tries_limits_attempts() -> None:
+    server = Failing("tools/call", *[refuses()] * 9)
+    async with Client(server, tries=4) as client:
+        with pytest.raises(TransportError, match="it was refused"):
+            await client.call("bake")
+    assert server.done["tools/call"] == 4
+
+
 @pytest.mark.parametrize("fault", [answers(404), refuses(may_pass=False)])
 async def test_permanent_error_is_not_retried(fault: Fault) -> None:
     server = Failing("tools/call", fault)

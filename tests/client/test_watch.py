@@ -16,6 +16,11 @@ from mcpkit.client.changes.changes import Watch
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.waiting import PATIENCE, over, until
 
+
+async def _all(changes: Watch) -> list[Change]:
+    return [change async for change in changes]
+
+
 pytestmark = pytest.mark.anyio
 
 REVISIONS = ["2025-11-25", "2026-07-28"]
@@ -182,6 +187,19 @@ async def test_watch_close_ends_pending_join() -> None:
         await until(lambda: transport.methods()[-1] == "subscriptions/listen")
         await changes.aclose()
         assert await waiting is None
+
+
+async def test_watch_ends_when_client_closes(revision: str) -> None:
+    observed, before = Observed(), asyncio.all_tasks()
+    async with Client(observed.server, revision=revision) as client:
+        changes = client.watch(resources="x://a")
+        waiting = asyncio.create_task(_all(changes))
+        await until(lambda: observed.watched == {"a"})
+    assert await asyncio.wait_for(waiting, PATIENCE) == []
+    await until(lambda: asyncio.all_tasks() == before)
+    with pytest.raises(ConnectionError, match="is not open"):
+        async with client.watch(tools=True):
+            pass
 
 
 async def test_watch_unsupported_changes_raise_protocol_error(revision: str) -> None:

@@ -59,6 +59,12 @@ def test_dpop_stored_key_shows_public_members_only() -> None:
     assert set(read(Proofs(key).proof("GET", SERVER))[0]["jwk"]) == {"kty", "crv", "x", "y"}
 
 
+def test_dpop_key_is_not_shown() -> None:
+    proofs = Proofs()
+    assert proofs.key["d"] not in repr(proofs)
+    assert proofs.key["d"] not in repr(vars(proofs))
+
+
 ISSUER = "https://id.example.com"
 TOKEN = f"{ISSUER}/token"
 KEYS: dict[str, Any] = {

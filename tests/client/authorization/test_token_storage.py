@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 from mcpkit.client.authorization.file_tokens import FileTokens
 from mcpkit.client.authorization.keyring_tokens import KeyringTokens, default_storage
 from mcpkit.client.authorization.storage import MemoryTokens, TokenStorage, TokenStorageError
-from mcpkit.client.authorization.tokens import Registration, Tokens
+from mcpkit.client.authorization.tokens import VERSION, Registration, Tokens
 from tests.helpers.client_login import MemoryKeyring
 
 pytestmark = pytest.mark.anyio
@@ -76,6 +77,22 @@ async def test_storage_key_is_resource_and_client(storage: TokenStorage) -> None
     assert await storage.tokens(RESOURCE) == TOKENS
     assert await storage.tokens(RESOURCE, "two") == replace(TOKENS, client_id="two")
     assert await storage.registration(f"{ISSUER}/") is None
+
+
+async def test_storage_reads_previous_version_and_keeps_later_one(
+    storage: TokenStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    await storage.save(f"tokens {RESOURCE}", {**TOKENS.record(), "version": VERSION - 1})
+    assert await storage.tokens(RESOURCE) == TOKENS
+    later = {**TOKENS.record(), "version": VERSION + 1, "more": "of it"}
+    await storage.save(f"tokens {RESOURCE}", later)
+    assert await storage.tokens(RESOURCE) is None
+    with caplog.at_level(logging.WARNING):
+        await storage.keep_tokens(TOKENS)
+        await storage.forget_tokens(RESOURCE)
+    assert await storage.load(f"tokens {RESOURCE}") == later
+    assert "a later version of mcpkit" in caplog.text
+    assert "SECRET" not in caplog.text
 
 
 async def test_storage_renewing_is_exclusive_per_resource(storage: TokenStorage) -> None:
