@@ -59,10 +59,11 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark generated tests as long: each runs hundreds of examples."""
+    """Mark generated tests as long, and begin with those that take longest, so that no worker ends with one."""
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.long)
+    items.sort(key=lambda item: not {"docs", "conformance"} & {*item.path.parts})
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -337,3 +337,10 @@ def test_jwt_options_invalid_raise(options, error, problem):
 def test_jwt_issuer_must_be_https_url(issuer):
     with pytest.raises(ValueError, match="the issuer"):
         Jwt(issuer)
+
+
+async def test_jwt_keys_accept_jwks_jwk_and_pem():
+    rsa, es, ed = (SIGNERS[name] for name in ("RS256", "ES256", "EdDSA"))
+    pem = es.key.as_pem(private=False)
+    for keys in (KEYS, es.public(), pem, pem.decode(), [rsa.public(), pem, ed.key.as_pem(private=False)]):
+        assert (await verify(es.token(), keys=keys)).principal.subject == "ada"

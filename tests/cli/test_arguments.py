@@ -249,3 +249,11 @@ def test_decoded_invalid_base64_is_tool_error(data: object) -> None:
 def test_printable_escapes_control_characters() -> None:
     assert printable("plain ☃\n\ttext") == "plain ☃\n\ttext"
     assert printable("\x1b[31mred\x07\r\u202e") == "\\x1b[31mred\\x07\\r\\u202e"
+
+
+def test_additional_arguments_are_accepted_by_schema() -> None:
+    schema = {"type": "object", "properties": {}, "additionalProperties": {"type": "integer"}}
+    assert arguments_of("tool", schema, ["x=5"]) == {"x": 5}
+    assert arguments_of("tool", {"type": "object"}, ["x=5"]) == {"x": 5}
+    with pytest.raises(CommandError, match=r"x: there is no such argument\ntool takes no arguments"):
+        arguments_of("tool", {"type": "object", "properties": {}}, ["x=5"])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpkit.cli.checking import tokens as module
@@ -17,6 +18,32 @@ from mcpkit.client.contract.changes import changes
 from mcpkit.client.contract.lockfile import contract_of
 from mcpkit.client.contract.surface import Surface
 from tests.cli.planted import AT_EASE, BLOCKING, CLEAN, PLANTED, with_source
+
+NAMES = """
+type properties required items prefixItems enum const anyOf oneOf allOf not if then $ref $defs default examples
+additionalProperties patternProperties minimum maximum multipleOf minLength maxItems minProperties pattern format
+uniqueItems a name description inputSchema outputSchema annotations readOnlyHint execution arguments
+"""
+
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["", "string", "object", "array", "integer", "#", "#/$defs/a", "^a", "(", "x"]),
+)
+
+
+KEYS = st.sampled_from(NAMES.split())
+
+ANYTHING = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=5)),
+    max_leaves=14,
+)
+
+
+OBJECTS = st.dictionaries(KEYS, ANYTHING, max_size=6)
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands" / "check.md"
 
@@ -127,3 +154,9 @@ def test_tokens_without_tokenizer_are_a_quarter_of_bytes(monkeypatch: pytest.Mon
         assert [tokens(text) for text in ("", "a", "hello world", "é" * 4)] == [0, 1, 3, 2]
     finally:
         module._tokenizer.cache_clear()
+
+
+@settings(max_examples=100, deadline=None, database=None)
+@given(OBJECTS, OBJECTS, OBJECTS, OBJECTS)
+def test_findings_of_random_surfaces_do_not_raise(old: Any, new: Any, prompt: Any, template: Any) -> None:
+    look({"inputSchema": {"type": "object", **old}}, {"inputSchema": new}, prompt=prompt, template=template)

@@ -143,3 +143,11 @@ def test_undeclared_finds_reachable_imports(tmp_path: Path) -> None:
             file.write_text(text)
         found = undeclared(root / entry_name, root, sorted(root.rglob("*.py")), DECLARED)
         assert {(each.module, each.distribution) for each in found} == wanted, texts
+
+
+def test_undeclared_ignores_modules_of_uninstalled_dependencies(tmp_path: Path) -> None:
+    file = tmp_path / "server.py"
+    file.write_text("import no_such_module\nimport redis\nimport __main__\n")
+    found = undeclared(file, tmp_path, [file], ["no-such-distribution"])
+    assert [(each.module, each.line) for each in found] == [("redis", 2)]
+    assert undeclared(file, tmp_path, [file], ["no-such-module", "redis"]) == []

@@ -101,3 +101,19 @@ async def test_stdio_option_invalid_is_refused(
 ) -> None:
     with pytest.raises(error, match=words):
         StdioTransport(command, **options)
+
+
+@pytest.mark.parametrize(("options", "error", "message"), [
+    ({"verify": "/no/such.pem"}, FileNotFoundError, "verify='/no/such.pem': there is no such file"),
+    ({"cert": "/no/such.pem"}, FileNotFoundError, "cert='/no/such.pem': there is no such file"),
+    ({"cert": (__file__, "/no/key.pem")}, FileNotFoundError, "cert='/no/key.pem': there is no such file"),
+    ({"verify": __file__}, ValueError, "holds no authorities' certificates: "),
+    ({"cert": __file__}, ValueError, "holds no certificate with its key: "),
+    ({"verify": 3}, TypeError, "verify must be a path, got 3"),
+])  # fmt: skip
+async def test_certificate_files_are_checked(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        async with Client("https://127.0.0.1:9/mcp", **options):
+            pass

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Cache, Change, Client, ProtocolError, Server
-from mcpkit.client.changes.changes import Watch
+from mcpkit.client.changes.changes import MAX_LENGTH, MOST_WAITING, Pending, Wanted, Watch
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.waiting import PATIENCE, over, until
 
@@ -281,3 +281,18 @@ async def test_subscription_is_shared_by_watches_of_one_resource() -> None:
             assert sorted(session.asked()) == ["subscribe x://a", "subscribe x://b"]
         await until(lambda: len(session.asked()) == 4)
         assert sorted(session.asked()[2:]) == ["unsubscribe x://a", "unsubscribe x://b"]
+
+
+@pytest.mark.parametrize(("times", "length"), [(MOST_WAITING + 1, 1), (2, MAX_LENGTH // 2)])
+async def test_pending_overflow_becomes_possible_change(times: int, length: int) -> None:
+    pending = Pending(Wanted(["tools"], ["x://{n}", "x://named"]))
+    pending.add(Change("tools"))
+    pending.add(Change("resource", "x://named"))
+    for n in range(times):
+        pending.add(Change("resource", f"x://{n}{length * 'x'}"))
+    assert await pending.take() == Change("tools")
+    assert await pending.take() == Change("resource", "x://named")
+    assert await pending.take() == Change("resource", "x://{n}", may_have_missed=True)
+    pending.end()
+    with pytest.raises(StopAsyncIteration):
+        await pending.take()

@@ -184,3 +184,12 @@ def test_rewritten_source_equals_expected_source_of_each_case() -> None:
         elif rewritten(found.module, set()).module is not None:
             deviations.append((name, "a second run changes the source", after))
     assert deviations == []
+
+
+def test_migrate_converts_content_of_helper_modules(file: Path) -> None:
+    helper = file.with_name("helper.py")
+    helper.write_text('from mcp.types import TextContent\n\nHELLO = TextContent(type="text", text="hello")\n')
+    main([str(helper), "--write"])
+    assert "mcp.types" in helper.read_text(), "alone it may be a client's"
+    main([str(file.parent), "--write"])
+    assert helper.read_text() == 'from mcpkit import Text\n\nHELLO = Text("hello")\n'

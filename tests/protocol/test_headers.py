@@ -6,6 +6,7 @@ import base64
 import ipaddress
 import os
 import re
+import string
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,151 @@ from mcpkit.protocol.header_fields import accepts, host, is_same_origin, origin,
 from mcpkit.protocol.headers import check_mirrored, check_standard, decode, encode
 from mcpkit.schema import MirroredParameter
 from tests.helpers.tables import each_row
+
+TCHAR = set("!#$%&'*+-.^_`|~" + string.digits + string.ascii_letters)
+
+OBS = {chr(code) for code in range(0x80, 0x100)}
+
+VCHAR = {chr(code) for code in range(0x21, 0x7F)}
+
+TYPES = [
+    "application/json",
+    "text/event-stream",
+    "*/*",
+    "application/*",
+    "text/*",
+    "text/html",
+    "Application/JSON",
+]
+
+
+class Reader:
+    """Reads a text from the left, one rule of the ABNF after the other; each returns None where it does not fit."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.place = 0
+
+    @property
+    def rest(self) -> str:
+        return self.text[self.place :]
+
+    def many(self, characters: set[str]) -> str:
+        start = self.place
+        while self.rest and self.rest[0] in characters:
+            self.place += 1
+        return self.text[start : self.place]
+
+    def literal(self, text: str) -> bool:
+        if self.rest.startswith(text):
+            self.place += len(text)
+            return True
+        return False
+
+    def quoted(self) -> str | None:
+        start = self.place
+        if not self.literal('"'):
+            return None
+        while self.rest:
+            character = self.rest[0]
+            self.place += 1
+            if character == '"':
+                return self.text[start : self.place]
+            if character == "\\":
+                if not self.rest or self.rest[0] not in {"\t", " "} | VCHAR | OBS:
+                    break
+                self.place += 1
+            elif character not in ({"\t", " "} | VCHAR | OBS) - {'"', "\\"}:
+                break
+        self.place = start
+        return None
+
+    def type_and_subtype(self) -> str | None:
+        kind = self.many(TCHAR)
+        if kind and self.literal("/") and (subtype := self.many(TCHAR)):
+            return f"{kind}/{subtype}".lower()
+        return None
+
+    def parameters(self) -> list[tuple[str, str]] | None:
+        """*( OWS ";" OWS [ token "=" ( token / quoted-string ) ] ), up to the end."""
+        found = []
+        while self.rest:
+            self.many({" ", "\t"})
+            if not self.literal(";"):
+                return None
+            self.many({" ", "\t"})
+            if self.rest and self.rest[0] in TCHAR:
+                name = self.many(TCHAR)
+                if not self.literal("="):
+                    return None
+                value = self.quoted() if self.rest.startswith('"') else self.many(TCHAR)
+                if not value:
+                    return None
+                found.append((name.lower(), value))
+        return found
+
+
+def elements(value: str) -> list[str]:
+    """#element: split at commas that are in no quoted string; what follows a quote that is none is one element."""
+    reader, found, start = Reader(value), [], 0
+    while reader.rest:
+        if reader.rest[0] == '"':
+            if reader.quoted() is None:
+                reader.place = len(value)
+        elif reader.rest[0] == ",":
+            found.append(value[start : reader.place])
+            reader.place += 1
+            start = reader.place
+        else:
+            reader.place += 1
+    found.append(value[start:])
+    return [stripped for each in found if (stripped := each.strip(" \t"))]
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> str:
+    space = st.sampled_from(["", "", " ", "\t "])
+    text = draw(st.sampled_from(TYPES))
+    for _ in range(draw(st.integers(0, 2))):
+        name = draw(st.sampled_from(["charset", "v", "profile", "q", "Q"]))
+        value = draw(
+            st.sampled_from(
+                ["utf-8", "0", "0.0", "0.001", "1", "1.0", '"a,b;c"', '"\\"q=0"', "0.1234", ".5", ".", "1.1"]
+            )
+        )
+        text += f"{draw(space)};{draw(space)}{name}={value}"
+    return draw(space) + text + draw(space)
+
+
+def expected_acceptance(value: str, wanted: str) -> bool:
+    listed = elements(value)
+    weights: dict[int, list[float]] = {}
+    for element in listed:
+        reader = Reader(element)
+        kind = reader.type_and_subtype()
+        parameters = None if kind is None else reader.parameters()
+        if parameters is None:
+            continue
+        names = [name for name, _ in parameters]
+        place = names.index("q") if "q" in names else len(names)
+        text = parameters[place][1] if place < len(names) else "1"
+        if not re.fullmatch(r"0|0\.|0?\.[0-9]+|1|1\.0*", text):  # any decimal number from 0 to 1
+            continue
+        of_type = wanted.split("/", maxsplit=1)[0] + "/*"
+        rank = {wanted: 3 if place == 0 else 2, of_type: 1, "*/*": 0}.get(kind or "")
+        if rank is not None and (rank >= 2 or place == 0):
+            weights.setdefault(rank, []).append(float(text))
+    return not listed or (bool(weights) and max(weights[max(weights)]) > 0)
+
+
+@st.composite
+def lists(draw: st.DrawFn) -> str:
+    text = ",".join(draw(st.lists(ranges() | st.just(""), max_size=4)))
+    for _ in range(draw(st.integers(0, 2))):
+        place = draw(st.integers(0, len(text)))
+        text = text[:place] + draw(TEXTS) + text[place + draw(st.integers(0, 3)) :]
+    return text
+
 
 REVISION = "2026-07-28"
 CALL = {
@@ -278,3 +424,9 @@ def test_origin_is_a_scheme_and_a_host(scheme: str, name: str) -> None:
         assert is_same_origin(f"{scheme}://{name}", expected[0] + ("" if port is None else f":{port}"))
         assert not is_same_origin(f"{scheme}://{name}", f"other.{expected[0]}")
     assert origin("null") is None
+
+
+@drawn
+@given(lists(), st.sampled_from(["application/json", "text/event-stream"]))
+def test_accept_is_read_as_its_grammar_has_it(value: str, wanted: str) -> None:
+    assert accepts(value, wanted) == expected_acceptance(value, wanted)

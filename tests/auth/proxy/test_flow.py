@@ -210,3 +210,10 @@ async def test_long_request_uses_two_cookies(proxy):
     assert answer["state"] == state
     assert "code" in answer
     assert logins_in(flow.browser) == []
+
+
+async def test_request_too_long_for_cookies_is_rejected(proxy):
+    flow = proxy.flow(state=secrets.token_urlsafe(6000))
+    answer = redirect_params(await flow.answered())
+    assert answer["error"] == "invalid_request"
+    assert logins_in(flow.browser) == []

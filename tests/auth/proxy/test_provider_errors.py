@@ -204,3 +204,12 @@ class Slow(FakeUpstream):
         self.is_asked.set()
         await self.go_on.wait()
         await super().revoke(tokens)
+
+
+async def test_store_down_after_redeem_revokes_tokens(proxy, monkeypatch):
+    proxy.upstream.during = lambda name: (
+        monkeypatch.setattr(proxy.site.shared, "put", failing) if name == "redeem" else None
+    )
+    assert redirect_params(await proxy.flow().back())["error"] == "temporarily_unavailable"
+    assert proxy.upstream.asked[-1] == "revoke"
+    assert proxy.upstream.live == {}

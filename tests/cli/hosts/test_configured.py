@@ -11,8 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 
 from mcpkit import Client
+from mcpkit.cli.app import mcpkit as mcpkit_command
 from mcpkit.cli.configurations.places import file_of
 from mcpkit.cli.configurations.reading import Document
 from mcpkit.cli.configurations.shapes import entry_of
@@ -266,3 +268,20 @@ async def test_client_skips_entries_that_cannot_be_read(mcpkit, project, caplog)
     file.write_text(json.dumps(content))
     with pytest.raises((TypeError, ValueError), match=r"UNSET_HERE|wrong"):
         Client(file)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["install", "c"], ["claude-desktop", "claude-code", "cursor", "codex"]),
+        (["uninstall", "cursor", "s"], ["shop", "shoe"]),
+        (["uninstall", "qwen-code", "s"], []),
+        (["hosts", "z"], ["zed"]),
+    ],
+)
+def test_shell_completion_offers_hosts_and_their_servers(home, words, offered):
+    write(home / ".cursor/mcp.json", {"mcpServers": {"shop": NPX, "shoe": NPX, "other": NPX}})
+    write(home / ".qwen/settings.json", "{")
+    *before, incomplete = words
+    completing = ShellComplete(mcpkit_command, {}, "mcpkit", "_MCPKIT_COMPLETE")
+    assert [item.value for item in completing.get_completions(before, incomplete)] == offered

@@ -8,14 +8,25 @@ from pathlib import Path
 
 import pytest
 import tomlkit
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from mcpkit.cli import app
-from mcpkit.cli.configurations import places
+from mcpkit.cli.configurations import jsonc_text, places
 from mcpkit.cli.configurations.reading import entries_in
 from mcpkit.cli.configurations.table import HOSTS, Host
+
+ENTRY = {"command": "/usr/bin/python", "args": ["-m", "mcpkit", "run", "/a b/ü.py:x"], "env": {"A": '"/*'}}
+
+KEYS_JSONC = ("mcpServers",)
+
+
+def is_kept(text: str, other: str) -> bool:
+    """Say whether all of a text but white space and commas is in another, in its order."""
+    rest = iter(re.sub(r"[\s,]", "", other))
+    return all(letter in rest for letter in re.sub(r"[\s,]", "", text))
+
 
 STARTED = {
     "claude-desktop": {"command": "npx", "args": ["-y", "shop"], "env": {"A": "1"}},
@@ -341,3 +352,50 @@ def test_uninstall_restores_jsonc_file_to_the_byte(text: str, mark: bytes) -> No
     assert file.read_bytes() != mark + text.encode()
     assert app.run(["uninstall", "cursor", "shop"]) == 0
     assert file.read_bytes() == mark + text.encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "extensions: {}\n",
+        "extensions:\n",
+        "extensions: # none\nA: 1\n",
+        "A: 1",
+        "",
+        "extensions: {a: {type: builtin}}\n",
+    ],
+)
+def test_install_adds_yaml_entry_without_block_of_extensions(mcpkit, home, text):
+    path = home / USER["goose"][0]
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    before = YAML(typ="safe").load(text) or {}
+    assert mcpkit("install", "goose", "npx -y shop", "--name", "shop", "-e", "A=1")[0] == 0
+    after = YAML(typ="safe").load(path.read_text())
+    entries = {**(before.get("extensions") or {}), "shop": STARTED["goose"]}
+    assert after == {**before, "extensions": entries}
+    path.write_text(path.read_text() + "\n")
+    if not (before.get("extensions") or {}):
+        assert mcpkit("uninstall", "goose", "shop")[0] == 0
+        assert YAML(typ="safe").load(path.read_text()) == {**before, "extensions": {}}
+
+
+@settings(max_examples=100, deadline=None)
+@given(documents())
+def test_jsonc_with_entry_and_without_entry_keep_all_else(text: str) -> None:
+    before = jsonc_text.read(text)
+    assert isinstance(before, dict)
+    with_it = jsonc_text.with_entry(text, KEYS_JSONC, "shop", ENTRY)
+    assert jsonc_text.read(with_it) == {
+        **before,
+        "mcpServers": {**before.get("mcpServers", {}), "shop": ENTRY},
+    }
+    assert comments(with_it) == comments(text)
+    assert is_kept(text, with_it)
+    other = jsonc_text.with_entry(with_it, KEYS_JSONC, "shop", {"url": "x"})
+    assert jsonc_text.read(other)["mcpServers"]["shop"] == {"url": "x"}
+    assert comments(other) == comments(text)
+    without_it = jsonc_text.without_entry(with_it, KEYS_JSONC, "shop")
+    assert jsonc_text.read(without_it) == {**before, "mcpServers": before.get("mcpServers", {})}
+    assert comments(without_it) == comments(text)
+    assert "\n" not in with_it.replace("\r\n", "") or "\r\n" not in with_it

@@ -202,3 +202,12 @@ def test_install_broken_record_of_installed_servers_is_rejected(mcpkit, file, ho
     status, _, err = mcpkit("install", "cursor", "server.py")
     assert (status, file.exists()) == (1, False)
     assert f"{notes}, where mcpkit notes what it has installed, is broken" in err
+
+
+def test_install_module_is_written_as_file(mcpkit, file, project):
+    (project / "shop_package").mkdir()
+    (project / "shop_package" / "__init__.py").touch()
+    (project / "server.py").rename(project / "shop_package" / "serving.py")
+    assert mcpkit("install", "cursor", "shop_package.serving:mcp")[0] == 0
+    entry = json.loads(file.read_text())["mcpServers"]["The-shop"]
+    assert entry["args"][-1] == f"{project / 'shop_package' / 'serving.py'}:mcp"

@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import keyring
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mcpkit.client.authorization.file_tokens import FileTokens
 from mcpkit.client.authorization.keyring_tokens import KeyringTokens, default_storage
 from mcpkit.client.authorization.storage import MemoryTokens, TokenStorage, TokenStorageError
 from mcpkit.client.authorization.tokens import VERSION, Registration, Tokens
 from tests.helpers.client_login import MemoryKeyring
+
+FILE_RESOURCE = "https://mcp.example.com/mcp"
+
+
+FILE_TOKENS = Tokens(FILE_RESOURCE, "https://id.example.com", "client", "access-SECRET")
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+FIELDS = st.dictionaries(
+    st.sampled_from([*FILE_TOKENS.record(), "secret", "method", "redirect_uris"]), JSON_VALUES
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -226,3 +246,14 @@ async def test_file_tokens_malformed_file_is_unchanged_and_not_quoted(path: Path
         assert "SECRET" not in str(raised.value)
         assert raised.value.__context__ is None or "SECRET" not in str(raised.value.__context__)
     assert path.read_text() == text
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(FIELDS, JSON_VALUES)
+def test_token_records_of_any_form_are_read_or_none(changed: dict[str, Any], value: object) -> None:
+    for record in ({**FILE_TOKENS.record(), **changed}, changed, value):
+        tokens, registration = Tokens.read(record), Registration.read(record)
+        if tokens is not None:
+            assert Tokens.read(json.loads(json.dumps(tokens.record()))) == tokens
+        if registration is not None:
+            assert Registration.read(json.loads(json.dumps(registration.record()))) == registration

@@ -12,7 +12,7 @@ import pytest
 from starlette.routing import Route
 
 from mcpkit import AuthorizationError, Client, Context, Server
-from mcpkit.auth import DevUser, Grant, OAuthProxy, Site, TokenVerifier
+from mcpkit.auth import DevUser, Grant, OAuthProxy, Site, StaticTokens, TokenVerifier
 from mcpkit.auth.authority.client_documents import ClientDocuments
 from mcpkit.auth.authority.dev_auth import made
 from mcpkit.auth.authority.look import Look
@@ -21,6 +21,8 @@ from mcpkit.auth.proxy.limits import Limits
 from mcpkit.testing import connect
 from tests.helpers.oauth_flow import FakeUpstream, ProxyFlow
 from tests.helpers.serving import in_thread_at
+
+STATIC = "a-token-of-a-machine-that-is-long-enough-0123456789"
 
 pytestmark = pytest.mark.anyio
 
@@ -151,3 +153,24 @@ def origin() -> Iterator[str]:
     server = Server("notes", auth=Public())
     with in_thread_at(lambda url: server.asgi(public_url=f"{url}/mcp")) as url:
         yield url
+
+
+async def test_token_for_principal_of_another_verifier():
+    async with serving(StaticTokens({STATIC: "backup"})) as proxy_server:
+        async with proxy_server.client(token=STATIC) as client:
+            result = await client.call("token")
+            assert result.is_error
+            assert result.text == "this takes a login with Example, and whoever asks has none"
+        async with proxy_server.client() as client:
+            assert (await client.call("token")).text in proxy_server.upstream.live
+
+
+async def test_token_for_without_proxy_is_logged(caplog):
+    async with connect(make_server(None)) as client:
+        assert (await client.call("token")).is_error
+    assert "Server(auth=OAuthProxy(Upstream.github(...)))" in caplog.text
+
+
+async def test_two_providers_of_one_name_raise():
+    with pytest.raises(ValueError, match="two providers are called 'example'"):
+        make_server([OAuthProxy(FakeUpstream(time.time)), OAuthProxy(FakeUpstream(time.time))])

@@ -13,11 +13,13 @@ from urllib.request import urlopen
 import keyring
 import pytest
 
+from mcpkit import Server
 from mcpkit.auth import DevAuth
 from mcpkit.cli.app import run
 from tests.helpers.client_login import MemoryKeyring
 from tests.helpers.granting import Granting, granting, notes
-from tests.helpers.serving import HELPERS, in_thread_at
+from tests.helpers.login_site import Site
+from tests.helpers.serving import HELPERS, in_thread, in_thread_at
 
 
 @pytest.fixture(autouse=True)
@@ -111,3 +113,49 @@ def test_auth_login_no_browser_prints_the_url(server: Granting) -> None:
     reader.join()
     assert len(visited) == 1
     assert visited[0].startswith(f"{server.origin}/main/authorize?")
+
+
+def test_auth_login_at_open_server_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
+    with in_thread(Server("open").asgi()) as origin:
+        assert run(["auth", "login", f"{origin}/mcp"]) == 0
+    assert "lets everybody in" in capfd.readouterr().out
+
+
+def test_auth_client_secret_is_stored_with_tokens(
+    server: Granting, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MCPKIT_CLIENT_SECRET", "the secret of the editor")
+    server.lifetime = 1  # so that it is renewed at once
+    words = ["auth", "login", server.url, "--client-id", "editor", "--issuer", server.origin]
+    assert run(words) == 0, capfd.readouterr()
+    assert "the secret of the editor" not in (home / "logins.json").read_text()
+    assert run(["list", server.url, "tools"]) == 0
+    assert "register" not in [what for what, _ in server.asked]
+    assert run(["auth", "logout", server.url]) == 0
+    assert "the secret of the editor" not in (home / "tokens").read_text()
+
+
+def test_auth_check_reports_findings_and_hosts(capfd: pytest.CaptureFixture[str]) -> None:
+    with in_thread(Site(challenge=None).app()) as origin:
+        assert run(["auth", "check", f"{origin}/mcp", "--json"]) == 6
+        assert "no-challenge" in {each["code"] for each in json.loads(capfd.readouterr().out)}
+        assert run(["auth", "check", f"{origin}/mcp"]) == 6
+        assert "What to change: " in capfd.readouterr().out
+    with in_thread_at(
+        lambda origin: notes(DevAuth(users=["ada"])).asgi(public_url=f"{origin}/mcp")
+    ) as origin:
+        assert run(["auth", "check", f"{origin}/mcp"]) == 0
+        capfd.readouterr()
+        assert run(["auth", "check", f"{origin}/mcp", "--hosts"]) == 0
+        assert "\nCursor: registers itself, and logs in\n" in capfd.readouterr().out
+        assert run(["auth", "check", f"{origin}/mcp", "--hosts", "--json"]) == 0
+        told = json.loads(capfd.readouterr().out)
+        assert set(told) == {"findings", "hosts"}
+        assert told["hosts"]["Claude"] == "logs in, known by its metadata document"
+
+
+def test_auth_list_unreadable_logins_is_error(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    home.mkdir(parents=True)
+    (home / "logins.json").write_text('{"version": 99}')
+    assert run(["auth", "list"]) == 1
+    assert "logins.json holds no logins that this version reads" in capfd.readouterr().err

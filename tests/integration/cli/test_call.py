@@ -182,3 +182,23 @@ def test_as_option_applies_scopes_and_visibility_of_user(
     assert (
         mcpkit("call", file, "write", "--as", "ada", "--scopes", "write", "--all-revisions", "--yes")[0] == 0
     )
+
+
+def test_call_transport_option_allows_no_other_transport(mcpkit: Run, url: str) -> None:
+    assert mcpkit("call", url, "add", "first=1", "--http")[:2] == (0, "2\n")
+    status, out, err = mcpkit("call", url, "add", "first=1", "--sse")
+    assert (status, out) == (4, ""), err
+    status, _, err = mcpkit("call", "python server.py", "add", "first=1", "--sse")
+    assert (status, err) == (1, "mcpkit: --sse says how a URL is reached; the target is a process\n")
+
+
+@ERAS
+def test_call_sample_text_and_root_options_answer_requests(
+    mcpkit: Run, url: str, revision: str, tmp_path: Path
+) -> None:
+    to = ("--revision", revision)
+    assert mcpkit("call", url, "praise", "--sample-text", "Lovely!", *to)[:2] == (0, "Lovely!\n")
+    assert mcpkit("call", url, "folders", "--root", str(tmp_path), *to)[1] == f'["{tmp_path.as_uri()}"]\n'
+    assert mcpkit("call", url, "praise", *to)[0] == 5
+    assert mcpkit("call", url, "folders", *to)[0] == 5
+    assert mcpkit("call", url, "folders", "--root", str(tmp_path / "absent"), *to)[0] == 2

@@ -16,7 +16,21 @@ import pytest
 from mcpkit.cli.app import run
 from mcpkit.cli.checking.tokens import tokens
 from mcpkit.cli.commands import COMMANDS, overview
+from mcpkit.cli.statuses import Status
 from tests.integration.cli.workbench_server import PIXEL
+
+CIRCULAR = """
+import json, sys
+for line in sys.stdin:
+    m = json.loads(line)
+    answers = {
+        "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {}},
+        "tools/list": {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}], "nextCursor": "again"},
+    }
+    if "id" in m:
+        outcome = {"result": answers[m["method"]]} if m["method"] in answers else {"error": "not here"}
+        print(json.dumps({"jsonrpc": "2.0", "id": m["id"], **outcome}), flush=True)
+"""
 
 WEATHER = Path(__file__).parents[3] / "examples" / "weather" / "server.py"
 
@@ -203,3 +217,21 @@ def test_migrate_command_prints_checks_and_writes(tmp_path: Path, capfd: pytest.
     assert run(["migrate", str(file), "--write"]) == 0
     assert "from mcpkit import Server" in file.read_text()
     assert run(["migrate", "--check", str(file)]) == 0
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_offers_commands_and_options(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "_MCPKIT_COMPLETE" in mcpkit("--completion", shell).stdout
+    monkeypatch.setenv("_MCPKIT_COMPLETE", f"{shell}_complete")
+    for typed, place, found in (("mcpkit ca", 1, "call"), ("mcpkit call --all", 2, "--all-revisions")):
+        monkeypatch.setenv("COMP_WORDS", typed)
+        monkeypatch.setenv("COMP_CWORD", typed.rpartition(" ")[2] if shell == "fish" else str(place))
+        assert found in mcpkit().stdout
+
+
+def test_list_repeated_cursor_prints_previous_pages(mcpkit: Run, tmp_path: Path) -> None:
+    (script := tmp_path / "circular.py").write_text(CIRCULAR, encoding="utf-8")
+    status, out, err = mcpkit("list", str(script), "tools")
+    assert status == Status.TOOL_ERROR
+    assert out.count("bake") == 2
+    assert "repeats the cursor 'again'" in err

@@ -134,3 +134,13 @@ def test_doctor_page_lists_catalogue() -> None:
 def test_doctor_catalogue_codes_are_all_tested() -> None:
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_doctor_*.py"))
     assert not [code for code in CATALOGUE if f'"{code}"' not in tests and f" {code}: " not in tests]
+
+
+def test_doctor_configuration_entry_is_target(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    [program, *arguments] = faulty("crlf", "$FAULT").split()
+    entry = {"command": program, "args": [*arguments[:-1], "ping"]}
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"one": entry, "two": entry}}))
+    assert doctor(capfd, f"{file}:two")[1]["codes"] == ["crlf", "ping-fails"]
+    assert run(["doctor", str(file)]) == 1
+    assert "write " in capfd.readouterr().err

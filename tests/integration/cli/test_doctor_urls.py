@@ -6,7 +6,7 @@ import json
 import socket
 import sys
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from email.utils import formatdate
 from pathlib import Path
 from time import time
@@ -18,9 +18,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpkit import Server
+from mcpkit.auth import StaticTokens
 from mcpkit.cli.app import run
 from mcpkit.cli.doctor.checks import reaching
-from tests.helpers.serving import HELPERS, free_ports, in_thread, serve_nginx
+from tests.helpers.granting import granting
+from tests.helpers.serving import HELPERS, free_ports, in_thread, in_thread_at, serve_nginx
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
@@ -266,3 +268,53 @@ def test_doctor_finds_redirects_certificates_and_unreachable_hosts(
     ):
         status, report = doctor(capfd, target)
         assert (report["codes"], status) == ([code], 4)
+
+
+def test_doctor_weather_example_has_no_findings_over_http(capfd: pytest.CaptureFixture[str]) -> None:
+    from server import server  # the example
+
+    with in_thread(server.asgi()) as origin:
+        for path, way in (("/mcp", "HTTP, after"), ("/sse", "HTTP with SSE, after")):
+            status, report = doctor(capfd, origin + path)
+            assert (status, report["findings"]) == (0, [])
+            assert report["steps"][0]["seen"].startswith(way)
+
+
+def test_doctor_protected_server_is_inspected_after_login(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("BROWSER", f"{sys.executable} {HELPERS / 'clicking_browser.py'} %s")
+    with granting() as server:
+        status, report = doctor(capfd, server.url)
+        assert status == (6 if report["codes"] else 3)
+        assert f"mcpkit auth login {server.url}" in report["steps"][0]["seen"]
+        assert run(["auth", "login", server.url]) == 0
+        status, report = doctor(capfd, server.url)
+        seen: Mapping[str, str] = {each["step"]: each["seen"] for each in report["steps"]}
+        assert "4 tools" in seen["lists"]
+        server.metadata["code_challenge_methods_supported"] = None
+        assert "no-pkce" in doctor(capfd, server.url)[1]["codes"]
+
+
+def test_doctor_protected_server_without_metadata_is_inspected_with_token(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    token = StaticTokens.make()[0]
+    server = Server("shop", auth=StaticTokens({token: "backup"}))
+
+    @server.tool
+    def price(item: str) -> float:
+        """Say what an item costs."""
+        return 3.5
+
+    with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
+        status, report = doctor(capfd, f"{origin}/mcp")
+        assert (report["codes"], status) == (["no-metadata"], 6)
+        assert f"mcpkit doctor {origin}/mcp --token TOKEN" in report["steps"][0]["seen"]
+        assert "(--token TOKEN here)" in report["findings"][0]["cure"]
+        seen = {
+            each["step"]: each["seen"]
+            for each in doctor(capfd, f"{origin}/mcp", "--token", token)[1]["steps"]
+        }
+        assert "1 tool" in seen["lists"]

@@ -226,3 +226,28 @@ def test_new_invalid_names_are_rejected(
     assert run(["new", name]) == 1
     assert message in capsys.readouterr().err
     assert [path.name for path in folder_new.iterdir()] == ["taken"]
+
+
+def test_bundle_file_that_cannot_be_imported_is_rejected(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "server.py").rename(folder / "tea-server.py")
+    assert run(["bundle", "tea-server.py"]) == 1
+    assert "tea-server.py cannot be imported by its name" in capsys.readouterr().err
+
+
+def test_bundle_warns_of_undeclared_and_large_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "server.py").write_text(f"import hypothesis\n{SERVER}")
+    (folder / "pyproject.toml").write_text(
+        PROJECT.replace('["mcpkit"]', '["mcpkit @ file:///opt/mcpkit"]').replace("[project.urls]", "[x]")
+    )
+    with (folder / "model.bin").open("wb") as file:
+        file.truncate(6_000_000)
+    assert run(["bundle", "server.py", "-o", "shop.mcpb"]) == 0
+    said = capsys.readouterr().err
+    assert "model.bin (6.0 MB) is left out. Add --large" in said
+    assert "server.py:1 imports hypothesis, which no declared dependency brings" in said
+    assert "mcpkit @ file:///opt/mcpkit is on this machine alone. Add --vendor" in said
+    assert "model.bin" not in ZipFile(folder / "shop.mcpb").namelist()
+    assert run(["bundle", "server.py", "-o", "shop.mcpb", "--large"]) == 0
+    assert "model.bin" in ZipFile(folder / "shop.mcpb").namelist()

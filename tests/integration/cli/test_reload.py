@@ -22,6 +22,18 @@ from mcpkit.protocol.eras import SUBSCRIPTION_ID
 from mcpkit.transports.standard_streams import StandardStreams
 from tests.helpers.waiting import until
 
+TALKING = """
+@shop.tool
+async def talk(ctx: Context) -> str:
+    await ctx.debug("heard")
+    shop.resource_updated("data://stock")
+    return "talked"
+
+@shop.resource("data://stock")
+def stock() -> str:
+    return "none"
+"""
+
 pytestmark = pytest.mark.anyio
 
 
@@ -282,3 +294,16 @@ def told(kind: str, id_: int, **params: Any) -> dict[str, Any]:
         "method": f"notifications/{kind}",
         "params": {**params, "_meta": {SUBSCRIPTION_ID: id_}},
     }
+
+
+async def test_reload_client_connects_to_broken_server(tmp_path: Path) -> None:
+    async with edited(tmp_path, "def broken(:\n") as host:
+        opened = await host.initialize("2025-03-26")
+        assert opened["protocolVersion"] == "2025-03-26"
+        assert await host.names() == []
+        assert "server.py:6: SyntaxError" in await host.call("one")
+        await host.ask("logging/setLevel", level="debug")
+        await host.edit(ONE + TALKING)
+        await host.hear_of("notifications/tools/list_changed")
+        await host.call("talk")
+        assert (await host.hear_of("notifications/message"))["params"]["level"] == "debug"

@@ -17,6 +17,8 @@ from tests.helpers.raw_client import text_of
 from tests.helpers.serving import Served
 from tests.helpers.waiting import until
 
+MORE = "\n@shop.tool\ndef stock() -> str:\n    return 'none'\n"
+
 pytestmark = pytest.mark.anyio
 
 
@@ -121,3 +123,15 @@ async def test_reload_http_session_continues_and_requests_wait(tmp_path: Path) -
             served.wait_for("restarted after", times=4)
             assert [await each.call("one", into=str) for each in both] == ["third", "third"]
         served.stop()
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_reload_client_receives_list_changed(tmp_path: Path, revision: str) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(SOURCE)
+    async with Client(command(file), revision=revision) as client, client.watch(tools=True) as changes:
+        before = await client.call("process", into=int)
+        file.write_text(SOURCE + MORE)
+        assert (await anext(aiter(changes))).kind == "tools"
+        assert await client.call("stock", into=str) == "none"
+        assert await client.call("process", into=int) != before

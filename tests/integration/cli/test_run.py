@@ -10,10 +10,23 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Client
+from mcpkit.cli.statuses import CommandError
+from mcpkit.cli.targets.served import found
 from mcpkit.common.start import mcpkit_command
 from mcpkit.transports.http.workers import CURE
 from tests.helpers.redis_server import free_port
 from tests.helpers.serving import Served
+
+BODY = '''
+    server = Server("shop", version="1.0.0")
+
+    @server.tool
+    def price() -> str:
+        """Say what it costs."""
+        return "tea"
+
+    return server
+'''
 
 pytestmark = pytest.mark.anyio
 
@@ -177,3 +190,28 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], st
 def call(*words: str) -> str:
     done = subprocess.run(mcpkit_command("call", *words), capture_output=True, text=True, check=False)
     return done.stdout or done.stderr
+
+
+def test_run_serves_function(write: Callable[[str], str]) -> None:
+    assert call(write(f"{HEAD}\nasync def create() -> Server:{BODY}"), "price") == "tea\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "message"),
+    [
+        (f"def create(name) -> Server:{BODY}", ":create", "create() has parameters without defaults. Name a"),
+        ("def create(): return 'tea'", ":create", "create() returns a str, and not a Server"),
+        ("async def create(): return None", ":create", "create() returns a NoneType, and not a Server"),
+        ("def create(): raise OSError('no key')", ":create", "py:4: OSError: no key"),
+        ("async def create(): raise OSError('no key')", ":create", "py:4: OSError: no key"),
+        (f"def one() -> Server:{BODY}\ndef two() -> Server:{BODY}", "", "has 2 servers: write "),
+        (f"def create():{BODY}", "", "has no Server in it"),
+        (f"def create(name) -> Server:{BODY}", "", "has no Server in it"),
+    ],
+)
+def test_function_without_server_raises(
+    write: Callable[[str], str], source: str, name: str, message: str
+) -> None:
+    with pytest.raises(CommandError) as raised:
+        found(write(HEAD + source) + name)
+    assert message in str(raised.value)

@@ -283,3 +283,12 @@ def test_worker_executes_no_code_of_current_folder(author: Path, hostile: Path) 
         served.wait_for("a worker of shop is ready")
         served.stop()
     assert executed(hostile) == ""
+
+
+def test_script_with_uv_settings_must_run_itself(folder: Path) -> None:
+    file = folder / "cow.py"
+    settings = '# [tool.uv.sources]\n# cowsay = { path = "../cowsay" }\n'
+    file.write_text(BLOCK.format(settings) + SERVER)
+    assert 'Add to the file: if __name__ == "__main__": server.run()' in mcpkit("run", "cow.py").stderr
+    file.write_text(BLOCK.format(settings) + SERVER + GUARD)
+    assert "moo" in mcpkit("call", "cow.py", "say").stdout

@@ -161,3 +161,32 @@ def test_terminal_interrupt_cancels_call_and_task(url: str, revision: str) -> No
         assert terminal.end() == 130
     assert ended.wait(PATIENCE)
     assert "Traceback" not in terminal.screen
+
+
+def test_terminal_listen_prints_changes_until_interrupt(url: str) -> None:
+    with mcpkit("listen", url, "note://hello", "--json") as listening:
+        listening.shows("listening (2026-07-28), until Ctrl+C\n")
+        with mcpkit("call", url, "change") as changing:
+            assert changing.end() == 0
+        listening.shows('{"kind": "resource", "uri": "note://hello"}\n')
+        listening.press("\x03")
+        assert listening.end() == 130
+    assert "Traceback" not in listening.screen
+
+
+def test_terminal_url_elicitation_opens_browser_after_consent(url: str) -> None:
+    with mcpkit("call", url, "pay", BROWSER="echo opened %s") as terminal:
+        terminal.shows("It wants a page visited at pay.example.com:\n  https://pay.example.com/7\n")
+        terminal.shows("Open it in the browser? [y/n] ")
+        terminal.press("what\n")
+        terminal.shows("answer with y or n\nOpen it in the browser? [y/n] ")
+        terminal.press("y\n")
+        terminal.shows("opened https://pay.example.com/7\n")
+        terminal.shows("paid\n")
+        assert terminal.end() == 0
+
+
+def test_terminal_receives_no_bytes(url: str) -> None:
+    with mcpkit("read", url, "picture://pixel") as terminal:
+        assert terminal.end() == 1
+    assert "picture://pixel is no text (image/png, 69 bytes): save it by --out" in terminal.screen

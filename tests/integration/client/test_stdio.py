@@ -205,3 +205,15 @@ async def test_stderr_last_lines_are_in_error(capfd: pytest.CaptureFixture[str])
         " its last words on standard error:\nindented \n café\n\ufffd half"
     )
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.slow
+async def test_stdio_large_messages_go_both_ways_in_order() -> None:
+    transport, received = StdioTransport(script(ECHO)), Received()
+    await transport.open(received)
+    sizes = [0, 1, 4095, 4096, 4097, 65_535, 65_536, 70_000, 1_000_000, 3_000_000, 10] * 3
+    await asyncio.gather(*(send(transport, n, text="é" * (size // 2)) for n, size in enumerate(sizes)))
+    for n, size in enumerate(sizes):
+        answer = await received.next()
+        assert (answer["id"], len(answer["result"]["text"])) == (n, size // 2)
+    await transport.close()

@@ -204,3 +204,26 @@ async def test_tls_requires_a_trusted_certificate(tmp_path: Path) -> None:
             await until(lambda: messages == ["m"])
         with closing(Redis(url)) as untrusted, pytest.raises(ConnectionError, match="cannot be reached"):
             await untrusted.read("a")
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        (
+            "redis://h/0?ssl_cert_reqs=none",
+            "is for TLS, and redis:// has none. Leave it out, or write rediss://",
+        ),
+        ("rediss://h/0?ssl_cert_req=none", "does not know the option ssl_cert_req in .*Write ssl_cert_reqs"),
+        ("rediss://h/0?ssl_min_version=TLSv1.2", "cannot read the option ssl_min_version .*771 for TLS 1.2"),
+        (
+            "rediss://h/0?ssl_cert_reqs=no",
+            "cannot read the option ssl_cert_reqs .*none, optional or required",
+        ),
+        ("rediss://h/0?ssl_check_hostname=off", "cannot read the option ssl_check_hostname .*true or false"),
+        ("rediss://h/0?ssl_ca_certs=", "the option ssl_ca_certs in the URL of a Redis has no value"),
+        ("redis://h?db=1&db=2", "has the option db twice"),
+    ],
+)
+def test_refused_url_option_is_named_with_a_remedy(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Redis(url)

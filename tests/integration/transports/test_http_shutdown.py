@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import signal
 import socket
 import sys
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+import uvicorn
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -24,10 +26,145 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 
-from mcpkit import Server
+from mcpkit import Context, Server
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.raw_client import initialize, request
 from tests.helpers.serving import HELPERS, PATIENCE, Served, from_file
+
+INITIALIZE = initialize()
+
+LATEST = {"MCP-Protocol-Version": "2026-07-28"}
+
+
+def http_request(
+    method: str, path: str, body: bytes, headers: dict[str, str], announced: int | None = None
+) -> bytes:
+    lines = {
+        "Host": "localhost",
+        "Accept": "application/json, text/event-stream",
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body) if announced is None else announced),
+        **headers,
+    }
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+def json_message(method: str, params: dict[str, Any]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+
+
+def call_request(tool: str, **arguments: object) -> bytes:
+    params = {"name": tool, "arguments": arguments, "_meta": stateless_meta() | {"progressToken": 1}}
+    return http_request(
+        "POST",
+        "/mcp",
+        json_message("tools/call", params),
+        LATEST | {"Mcp-Method": "tools/call", "Mcp-Name": tool},
+    )
+
+
+LISTEN_BYTES = http_request(
+    "POST",
+    "/mcp",
+    json_message(
+        "subscriptions/listen", {"notifications": {"toolsListChanged": True}, "_meta": stateless_meta()}
+    ),
+    LATEST | {"Mcp-Method": "subscriptions/listen"},
+)
+
+INITIALIZE_BYTES = http_request("POST", "/mcp", json_message("initialize", INITIALIZE["params"]), {})
+
+
+SOCKET_TIMEOUT = 15.0
+
+
+def make_waiting_server(begun: threading.Event, released: threading.Event) -> Server:
+    server = Server("stopped")
+
+    @server.tool
+    async def wait() -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    @server.tool
+    def block() -> str:
+        begun.set()
+        released.wait(SOCKET_TIMEOUT)
+        return "late"
+
+    @server.tool
+    async def report(ctx: Context) -> str:
+        await ctx.progress(1, 2)
+        await asyncio.Event().wait()
+        return "never"
+
+    @server.tool
+    async def large() -> str:
+        return "x" * 16_000_000
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    return server
+
+
+def connect_with(address: tuple[str, int], state: str) -> socket.socket:
+    connection = socket.create_connection(address, SOCKET_TIMEOUT)
+    if state in {"get", "handshake wait"}:
+        connection.sendall(INITIALIZE_BYTES)
+        head = connection.recv(65536).decode()
+        session = next(line for line in head.split("\r\n") if line.lower().startswith("mcp-session-id"))
+        headers = {"Mcp-Session-Id": session.split(": ")[1]}
+        if state == "get":
+            connection.sendall(http_request("GET", "/mcp", b"", headers))
+            connection.recv(65536)
+        else:
+            connection.sendall(
+                http_request(
+                    "POST", "/mcp", json_message("tools/call", {"name": "wait", "arguments": {}}), headers
+                )
+            )
+    elif state == "sse":
+        connection.sendall(http_request("GET", "/sse", b"", {}))
+        connection.recv(65536)
+    elif state == "listen":
+        connection.sendall(LISTEN_BYTES)
+        connection.recv(65536)
+    elif state == "half a body":
+        connection.sendall(http_request("POST", "/mcp", b"{", {}, announced=100))
+    elif state == "kept alive":
+        connection.sendall(INITIALIZE_BYTES)
+        connection.recv(65536)
+    elif state == "half a head":
+        connection.sendall(b"POST /mcp HTTP/1.1\r\nHost: loc")
+    elif state == "unread":
+        connection.sendall(call_request("large"))
+        connection.recv(1)
+    elif state:
+        connection.sendall(call_request(state))
+        if state == "report":
+            connection.recv(65536)
+    return connection
+
+
+def start_uvicorn(app: Any, **options: Any) -> tuple[uvicorn.Server, threading.Thread, tuple[str, int]]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", **options))
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    while not server.started:  # old versions of uvicorn ignore an earlier stop
+        time.sleep(0.005)
+    return server, thread, listening.getsockname()
+
+
+STOP_GRACE = 1.0
+
+STOP_MARGIN = 4.0
+
+OPEN = ("", "get", "sse", "listen", "wait", "block", "unread", "kept alive", "half a head", "half a body")
 
 GRACE = 0.5
 
@@ -294,3 +431,31 @@ def below(*middleware: Any) -> Callable[[Any], Any]:
     return lambda app: Starlette(
         routes=[Mount("/", app)], middleware=[Middleware(each) for each in middleware]
     )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("parser", "is_mounted"), [("h11", False), ("httptools", True)])
+def test_should_exit_ends_open_connections_within_grace_period(
+    parser: str, is_mounted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    released = threading.Event()
+    runs: list[tuple[str, threading.Thread, socket.socket]] = []
+    for what in OPEN:
+        begun = threading.Event()
+        # The time in which a body may arrive is longer than the grace period.
+        app: Any = make_waiting_server(begun, released).asgi(grace=STOP_GRACE)
+        server, thread, address = start_uvicorn(
+            Starlette(routes=[Mount("/", app)]) if is_mounted else app, http=parser
+        )
+        runs.append((what, thread, connect_with(address, what)))
+        if what in {"wait", "block"}:
+            assert begun.wait(SOCKET_TIMEOUT)
+        server.should_exit = True
+    deadline = time.monotonic() + STOP_GRACE + STOP_MARGIN
+    for _, thread, _ in runs:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    assert [what for what, thread, _ in runs if thread.is_alive()] == []
+    released.set()
+    for _, _, connection in runs:
+        connection.close()
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []

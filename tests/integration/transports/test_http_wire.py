@@ -13,6 +13,8 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mcpkit import Context, FromHeader, Principal, Server
 from mcpkit.transports.http import exchange
@@ -24,6 +26,68 @@ from tests.helpers.raw_client import Answer, initialize, serving
 from tests.helpers.servers.full import make_server
 from tests.helpers.serving import in_thread
 from tests.helpers.waiting import until
+
+
+def raw_request(lines: list[tuple[str, str]], body: bytes) -> bytes:
+    fixed = [("Host", "localhost"), ("Content-Type", "application/json"), ("Accept", "application/json")]
+    head = "".join(f"{name}: {value}\r\n" for name, value in [*fixed, *lines])
+    return f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+SOCKET_TIMEOUT = 15.0
+
+LATEST = {"MCP-Protocol-Version": "2026-07-28"}
+
+
+def json_message(method: str, params: dict[str, Any]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+
+
+@st.composite
+def upgrade_requests(draw: st.DrawFn) -> tuple[list[bytes], list[bytes], int]:
+    offered, plain = [], []
+    for number in range(draw(st.integers(1, 3))):
+        text = draw(st.text("aé\n", max_size=200)) + str(number)
+        if draw(st.booleans()):
+            params = {"name": "echo", "arguments": {"text": text}, "_meta": META_FIELDS}
+            body, headers = (
+                json_message("tools/call", params),
+                LATEST | {"Mcp-Method": "tools/call", "Mcp-Name": "echo"},
+            )
+        else:
+            body, headers = json_message("ping", {"text": text}), {}
+        framing = {"Content-Length": str(len(body))}
+        if draw(st.booleans()):
+            framing = {"Transfer-Encoding": "chunked"}
+            body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+        protocol = draw(st.sampled_from(["h2c", "H2C", "websocket", "TLS/1.0, HTTP/1.1", "foo"]))
+        options = draw(st.permutations(["Upgrade", "HTTP2-Settings", "keep-alive"]))
+        offer = {"Connection": ", ".join(options), "Upgrade": protocol, "HTTP2-Settings": "AAEAAEAAAAIAAAAB"}
+        plain_lines = headers | framing
+        lines = list((plain_lines | (offer if draw(st.integers(0, 3)) else {})).items())
+        offered.append(raw_request(draw(st.permutations(lines)), body))
+        plain.append(raw_request(list(plain_lines.items()), body))
+    return offered, plain, draw(st.sampled_from([1, 7, 50, 400, 100_000]))
+
+
+def exchange_raw(address: tuple[str, int], sent: list[bytes], size: int) -> list[tuple[str, bytes]]:
+    answers = []
+    data = b"".join(sent)
+    with (
+        socket.create_connection(address, SOCKET_TIMEOUT) as connection,
+        connection.makefile("rb") as incoming,
+    ):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start_uvicorn in range(0, len(data), max(size, len(data) // 40)):
+            connection.sendall(data[start_uvicorn : start_uvicorn + max(size, len(data) // 40)])
+        for _ in sent:
+            status, length = incoming.readline().decode().strip(), 0
+            while (line := incoming.readline().strip()) != b"":
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.split(b":")[1])
+            answers.append((status, incoming.read(length)))
+    return answers
+
 
 PARSERS = ["h11", "httptools"]
 
@@ -269,3 +333,14 @@ def test_client_that_sends_before_reading_gets_refusal(web: str) -> None:
                 assert answer.read()
         finally:
             connection.close()
+
+
+@pytest.mark.long
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(upgrade_requests())
+def test_upgrade_offer_does_not_change_response(
+    addresses: dict[str, tuple[str, int]], drawn: tuple[list[bytes], list[bytes], int]
+) -> None:
+    offered, plain, size = drawn
+    expected = [exchange_raw(addresses["h11"], [each], 100_000)[0] for each in plain]
+    assert exchange_raw(addresses["httptools"], offered, size) == expected

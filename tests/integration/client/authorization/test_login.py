@@ -8,6 +8,7 @@ import pytest
 
 from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth
 from mcpkit.auth import DevAuth
+from mcpkit.client.authorization.client_authentication import PublicClient
 from tests.helpers.client_login import User
 from tests.helpers.granting import Clicks, Granting, clicking, notes
 from tests.helpers.serving import in_thread_at
@@ -116,3 +117,16 @@ async def test_dev_auth_login_and_step_up(revision: str) -> None:
             assert (await client.call("add_note", {"text": "milk"})).text == "added milk"
             assert (await client.call("whoami")).text == "ada: notes:read notes:write"
     assert ada.asked == [{"notes:read"}, {"notes:read", "notes:write"}]
+
+
+@pytest.mark.parametrize(("options", "wrong"), [
+    ({"client_id": "a"}, "name it with issuer="),
+    ({"client_secret": "a"}, "needs nothing else"),
+    ({"issuer": "http://id.example.com"}, "not encrypted"),
+    ({"client_metadata_url": "http://localhost/client.json"}, "begins with https://"),
+    ({"client_metadata_url": "https://example.com"}, "has a path"),
+    ({"authentication": PublicClient("another")}, "is that of the client which client_id="),
+])  # fmt: skip
+def test_oauth_invalid_options_are_refused(options: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        clicking(**options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -194,3 +195,25 @@ def nothing_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in DISPLAYS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
+
+
+async def test_loopback_reuses_registered_redirect_uri() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = [free.getsockname()[1], taken.getsockname()[1]]
+        free.close()
+        right = f"http://127.0.0.1:{ports[0]}/done"
+        registered = ["https://app.example.com/done", f"http://127.0.0.1:{ports[1]}/done", right]
+        async with Loopback().landing(registered) as landing:
+            assert landing.redirect_uri == right
+        async with Loopback().landing(registered[:2]) as landing:
+            assert landing.redirect_uri not in registered
+            assert landing.redirect_uri.endswith("/callback")
+        async with Loopback().landing(["http://localhost/done"]) as landing:
+            assert landing.redirect_uri.startswith("http://localhost:")
+        async with Loopback(port=ports[0], path="/own").landing(registered) as landing:
+            assert landing.redirect_uri == f"http://127.0.0.1:{ports[0]}/own"
+        with pytest.raises(
+            AuthorizationFailedError, match=f"cannot wait for the end of a login at .*:{ports[1]}/"
+        ):
+            async with Loopback(port=ports[1]).landing():
+                pass

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 import zlib
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from mcpkit import AuthorizationError, Client, ProtocolError, StatusError, Trans
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from tests.helpers.scripted_http import Asked, Reply, Script, ScriptedServer, greeting, scripted, text
 from tests.helpers.waiting import until
+
+NOW = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 pytestmark = pytest.mark.anyio
 
@@ -214,3 +218,20 @@ async def test_call_cancelled_closes_connection(revision: str, streams: bool) ->
             assert cancelled == []  # closing the response says so
         else:
             await until(lambda: server.of("POST", "notifications/cancelled"))
+
+
+@pytest.mark.parametrize(("output", "date", "seconds"), [
+    ("0", None, 0),
+    (format_datetime(NOW + timedelta(seconds=90), usegmt=True), format_datetime(NOW, usegmt=True), 90),
+    (format_datetime(NOW - timedelta(seconds=90), usegmt=True), format_datetime(NOW, usegmt=True), 0),
+    (format_datetime(NOW, usegmt=True), None, 0),
+    ("-5", None, None),
+    ("1.5", None, None),
+    ("soon", None, None),
+    ("9" * 500, None, None),
+    ("Wed, 99 Foo 2020", None, None),
+    ("", None, None),
+])  # fmt: skip
+async def test_retry_after_is_parsed(output: str, date: str | None, seconds: float | None) -> None:
+    headers = {"retry_after": output} | ({"date": date} if date else {})
+    assert (await failure(replies(429, **headers))).retry_after == seconds
