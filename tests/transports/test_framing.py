@@ -115,7 +115,7 @@ async def test_pipe_output_writes_when_there_is_room_without_a_thread() -> None:
     assert pipe.rooms == 1
     assert not pipe.output.is_full
     assert not pipe.output.is_writing
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads, "threads of other tests may end meanwhile"
     pipe.close()
     os.close(pipe.reading)
 
