@@ -41,7 +41,7 @@ class Authorization(ABC):
     """
 
     is_of_user: ClassVar[bool] = False
-    """Whether a person takes part, who is not asked where nobody has asked the server."""
+    """Whether a user takes part. The client starts no login before the server has been called."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Authorization(ABC):
         accept_plain_http: bool = False,
     ) -> None:
         if isinstance(scopes, str):
-            raise TypeError(f"scopes= is a list of scopes: write {scopes.split()!r}")
+            raise TypeError(f"scopes= must be a list of scopes, not a string. Write {scopes.split()!r}")
         self.scopes = None if scopes is None else tuple(scopes)
         self.storage = default_storage() if storage is None else storage
         self.accepts_http = accept_plain_http
@@ -76,7 +76,7 @@ class Authorization(ABC):
             ValueError: No token may be sent to that URL, as it is not encrypted.
         """
         try:
-            what = "the URL of a server that wants tokens"
+            what = "the URL of the protected server"
             server = canonical(check_url(url, what, accepts_http=self.accepts_http))
         except MetadataError as error:
             raise ValueError(str(error)) from None

@@ -182,7 +182,7 @@ class ResourceAuthorizer:
             await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled():
-                message = "whoever was getting a token has been closed meanwhile"
+                message = "the client that was getting the token was closed. Try again"
                 raise AuthorizationFailedError(message, may_pass=True) from None
             raise
         finally:
@@ -304,7 +304,11 @@ class ResourceAuthorizer:
         try:
             await self._source.storage.keep_tokens(tokens, self._source.client)
         except OSError as error:
-            logger.warning("the tokens for %s are kept in memory alone: %s", self.origin, error)
+            logger.warning(
+                "cannot store the tokens for %s, so they are lost when this process ends: %s",
+                self.origin,
+                error,
+            )
 
 
 class TokenAttempt:
@@ -367,8 +371,8 @@ class TokenAttempt:
         if self._has_renewed:
             issuer = "" if sent is None else f" by {shortened(sent.issuer)}"
             raise AuthorizationFailedError(
-                f"{authorizer.origin} does not accept the token that has just been issued for it{issuer}"
-                f"{_said(asked)}: it may want another audience, or its clock may differ"
+                f"{authorizer.origin} rejected the access token that was just issued{issuer}"
+                f"{_said(asked)}. Check the audience that the server expects, and its clock"
             )
         self._has_renewed = True
         await authorizer.renew(self._http, sent, asked if self._may_ask else None)
@@ -390,8 +394,8 @@ class TokenAttempt:
             if is_in_vain or not authorizer.begin_step_up(operation, needed):
                 granted = () if sent is None else sent.scopes
                 raise AuthorizationFailedError(
-                    f"{authorizer.origin} wants {_listed(needed)} to be granted for this{_said(asked)}; what has "
-                    f"been granted is {_listed(granted)}, and asking again would be in vain"
+                    f"{authorizer.origin} requires the scopes {_listed(needed)} for this operation{_said(asked)}. The "
+                    f"token has {_listed(granted)}, and the authorization server did not grant more"
                 )
 
         await authorizer.renew(self._http, sent, asked, needed, begins)
@@ -415,7 +419,7 @@ def _has_ended(tokens: Tokens) -> bool:
 
 def _as_error(error: AuthorizationFailedError, server: str, status: int, challenge: str) -> TransportError:
     """Return what whoever has asked the server is told."""
-    message = f"there is no token for {server}: {error}"
+    message = f"cannot get an access token for {server}: {error}"
     if error.may_pass:
         return TransportError(message, may_have_begun=False)
     return AuthorizationError(message, status, challenge)

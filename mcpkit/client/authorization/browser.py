@@ -36,7 +36,7 @@ def check_page(url: str) -> None:
     """
     if _URL.fullmatch(url) is None:
         raise ValueError(
-            "the page for the login is no URL that a browser may be given: it begins with https://"
+            "the URL of the login page must begin with https:// and contain only printable ASCII"
         )
 
 
@@ -50,11 +50,13 @@ def is_headless() -> bool:
 
 def in_words(url: str) -> str:
     """Say which page is to be visited, and how from another machine."""
-    said = f"To log in, visit this page:\n\n    {url}\n"
+    said = f"To log in, open this page:\n\n    {url}\n"
     [redirect_uri, *_] = parse_qs(urlsplit(url).query).get("redirect_uri", [""])
     port = urlsplit(redirect_uri).port if redirect_uri.startswith("http:") else None
     if port is not None and "SSH_CONNECTION" in os.environ:
-        said += f"\nWith a browser on another machine, connect with ssh -L {port}:127.0.0.1:{port} first.\n"
+        said += (
+            f"\nIf the browser runs on another machine, first connect with ssh -L {port}:127.0.0.1:{port}\n"
+        )
     return said
 
 

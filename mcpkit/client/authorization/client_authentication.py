@@ -86,10 +86,11 @@ def by_method(method: str, client_id: str, secret: str | None) -> ClientAuthenti
         return PublicClient(client_id)
     if method not in {_BASIC, _POST}:
         raise AuthorizationFailedError(
-            f"the authorization server wants clients to say who they are by {shortened(method)}"
+            f"the authorization server requires the client authentication method {shortened(method)},"
+            " which this client does not support"
         )
     if secret is None:
         raise AuthorizationFailedError(
-            f"the authorization server wants a secret ({method}), and has given none"
+            f"the authorization server requires a client secret ({method}) but did not issue one at registration"
         )
     return SecretInHeader(client_id, secret) if method == _BASIC else SecretInForm(client_id, secret)

@@ -80,24 +80,24 @@ class AuthorizationRequest:
         issuer = self.server.issuer
         if not hmac.compare_digest(answer.get("state", "").encode(), self.state.encode()):
             raise AuthorizationFailedError(
-                "the answer to the login has another `state` than its request: it is of another login, or of somebody "
-                "who wants you to be logged in as someone else"
+                "the authorization response has the wrong `state`: it belongs to another login or is forged. Log in"
+                " again"
             )
         named = answer.get("iss")
         if named is None and self.server.says("authorization_response_iss_parameter_supported"):
             raise AuthorizationFailedError(
-                f"the answer to the login does not name who gives it (iss), though {shortened(issuer)} says that it "
-                "always does: it may be of another authorization server"
+                f"the authorization response has no `iss`, although the metadata of {shortened(issuer)} announces it: "
+                "the response may come from another authorization server"
             )
         if named is not None and named != issuer:
             raise AuthorizationFailedError(
-                f"the answer to the login is of {shortened(named)} (iss), and not of {shortened(issuer)}, where the "
-                "user was sent: its code goes nowhere"
+                f"the authorization response has `iss` {shortened(named)}, but the login was at {shortened(issuer)}: "
+                "the client discards its code"
             )
         refused = refusal(Answer(400, answer, None), f"the authorization server {shortened(issuer)}", ())
         if refused is not None:
             raise refused
         code = answer.get("code")
         if not code:
-            raise AuthorizationFailedError(f"the answer of {shortened(issuer)} to the login has no code")
+            raise AuthorizationFailedError(f"the authorization response of {shortened(issuer)} has no `code`")
         return code

@@ -44,19 +44,17 @@ class Credentials:
     ) -> None:
         if not client_id:
             raise ValueError(
-                "client_id is empty: it is what the authorization server has registered the client by"
+                "client_id is empty. Pass the client ID that the authorization server has issued"
             )
         if sum(each is not None for each in (secret, private_key, assertion)) != 1:
-            raise ValueError(
-                "a client says who it is by one thing: give either secret=, private_key= or assertion="
-            )
+            raise ValueError("pass exactly one of secret=, private_key= and assertion=")
         if issuer is None and (private_key is None or audience is not None):
             raise ValueError(
-                "issuer= is missing: the authorization server that the client is registered at. Any other that a server"
-                " names would get what proves who the client is"
+                "issuer= is missing. Pass the issuer of the authorization server that registered the client: without"
+                " it, any authorization server that an MCP server names would get the credentials"
             )
         if private_key is None and (algorithm, key_id, audience) != (None, None, None):
-            raise ValueError("algorithm=, key_id= and audience= are for private_key=")
+            raise ValueError("algorithm=, key_id= and audience= require private_key=")
         self.client_id: Final = client_id
         self._secret = secret
         self._assertion: ClientAuthentication | None = None

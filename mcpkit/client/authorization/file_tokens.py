@@ -90,22 +90,22 @@ class FileTokens(TokenStorage):
         folder = self._path.parent
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._check(folder.stat(), folder, "chmod 700, or name a file in a folder of its own")
+            self._check(folder.stat(), folder, "Run chmod 700 on it, or choose a file in a private folder")
         except TokenStorageError:
             raise
         except OSError as error:
-            raise TokenStorageError(f"{folder} cannot hold tokens: {error.strerror or error}") from error
+            raise TokenStorageError(
+                f"cannot create the folder {folder} for tokens: {error.strerror or error}"
+            ) from error
 
     @staticmethod
     def _check(status: os.stat_result, path: Path, cure: str) -> None:
         if sys.platform != "win32":
             if status.st_uid != os.geteuid():
-                raise TokenStorageError(
-                    f"{path} belongs to another user, who could read tokens in it: {cure}"
-                )
+                raise TokenStorageError(f"{path} belongs to another user, who could read the tokens. {cure}")
             if status.st_mode & _OTHERS:
                 mode = stat.S_IMODE(status.st_mode)
-                raise TokenStorageError(f"{path} is open to other users (mode {mode:04o}): {cure}")
+                raise TokenStorageError(f"other users can access {path} (mode {mode:04o}). {cure}")
 
     def _read(self) -> Json:
         """Return the records by name.
@@ -121,13 +121,13 @@ class FileTokens(TokenStorage):
         except FileNotFoundError:
             return {}
         except OSError as error:
-            reason = "it is a link" if self._path.is_symlink() else error.strerror or error
+            reason = "it is a symbolic link" if self._path.is_symlink() else error.strerror or error
             raise TokenStorageError(f"{self._path} cannot be read: {reason}") from error
         try:
             status = os.fstat(found)
             if not stat.S_ISREG(status.st_mode):
-                raise TokenStorageError(f"{self._path} is no file")
-            self._check(status, self._path, "chmod 600")
+                raise TokenStorageError(f"{self._path} is not a regular file")
+            self._check(status, self._path, "Run chmod 600 on it")
             with os.fdopen(found, "rb", closefd=False) as file:
                 text = file.read(_MOST + 1)
         finally:
@@ -140,10 +140,12 @@ class FileTokens(TokenStorage):
         except (ValueError, RecursionError):
             whole = None  # what the decoder says may quote a token
         if not is_object(whole) or type(whole.get("version")) is not int:
-            raise TokenStorageError(f"{self._path} holds no tokens: name another file, or remove it")
+            raise TokenStorageError(
+                f"{self._path} is not a token file of mcpkit. Choose another file, or remove it"
+            )
         if whole["version"] > _VERSION:
             raise TokenStorageError(
-                f"{self._path} was written by a later version of mcpkit: name another file for this one"
+                f"{self._path} was written by a later version of mcpkit. Choose another file, or upgrade mcpkit"
             )
         records = whole.get("records")
         return records if is_object(records) else {}

@@ -80,7 +80,7 @@ class EnterpriseManaged(Authorization):
         accept_plain_http: bool = False,
     ) -> None:
         if identity_type not in {"id_token", "saml2"}:
-            raise ValueError(f"identity_type is 'id_token' or 'saml2', not {identity_type!r}")
+            raise ValueError(f"identity_type must be 'id_token' or 'saml2', got {identity_type!r}")
         self._credentials = Credentials(
             client_id,
             secret=secret,
@@ -157,7 +157,7 @@ class EnterpriseManaged(Authorization):
             or answer.members.get("issued_token_type") != _TYPES + "id-jag"
         ):
             raise AuthorizationFailedError(
-                f"{what} has answered with HTTP {answer.status}, and no grant (ID-JAG)",
+                f"{what} responded with HTTP {answer.status} without an identity assertion grant (ID-JAG)",
                 may_pass=answer.status >= 500,
             )
         return grant

@@ -56,7 +56,8 @@ class KeyringTokens(TokenStorage):
             import keyring
         except ImportError as error:
             raise ImportError(
-                f"the keyring needs the package keyring. Run: {install_command('keyring')}", name=error.name
+                f"KeyringTokens requires the package keyring. Run: {install_command('keyring')}",
+                name=error.name,
             ) from error
         self._service = service
         self._backend: _Keyring = keyring.get_keyring()  # pyright: ignore[reportAttributeAccessIssue]  # set_password is wrapped
@@ -184,8 +185,8 @@ def _said_in_words() -> Generator[None]:
         yield
     except Exception as error:  # noqa: BLE001  # of backends for any system, which raise errors of their own
         raise TokenStorageError(
-            f"the keyring cannot be used ({type(error).__name__}): unlock it, or choose another place for"
-            " tokens, such as storage=MemoryTokens()"
+            f"the system keyring failed ({type(error).__name__}). Unlock it, or choose another storage,"
+            " such as storage=MemoryTokens()"
         ) from None  # what a backend says may hold what it was to keep
 
 
@@ -205,5 +206,5 @@ def _folder_of_locks() -> Path:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-            raise TokenStorageError(f"{folder} is open to other users: remove it")
+            raise TokenStorageError(f"other users can access {folder}. Remove it")
     return folder

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 _AGAIN: Final = 0.02
-"""Seconds after which a lock is tried again that another holds: no system tells when it is free without blocking."""
+"""Seconds between two attempts to get a lock: there is no non-blocking notification of its release."""
 
 
 @contextmanager

@@ -59,8 +59,8 @@ class Loopback:
         self._redirect_uri = f"http://{host}{f':{port}' if port else ''}{path}"
         if not is_loopback_redirect(self._redirect_uri):
             raise ValueError(
-                "host=, port= and path= make a redirect URI such as http://127.0.0.1:8123/callback; the host is"
-                f" 127.0.0.1, localhost or [::1], and nothing else leads to this process: {self._redirect_uri!r}"
+                f"the redirect URI {self._redirect_uri!r} does not lead to this machine. Use 127.0.0.1, localhost or"
+                " [::1] as host= and an absolute path, as in http://127.0.0.1:8123/callback"
             )
         self._has_port = bool(port)
         self._timeout = timeout
@@ -120,7 +120,7 @@ class _Landing:
             return await within(self._timeout, self._visited(url))
         except TimeoutError:
             raise AuthorizationFailedError(
-                f"nobody has come back from the login page within {self._timeout:g} s", may_pass=True
+                f"the login was not completed within {self._timeout:g} s. Log in again", may_pass=True
             ) from None
 
     async def _visited(self, url: str) -> Mapping[str, str]:

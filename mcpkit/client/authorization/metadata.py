@@ -59,8 +59,8 @@ async def find(web: Web, url: str, named: str | None, issuer: str | None, before
     issuers = resource.authorization_servers
     if issuer is not None and issuer not in issuers:
         raise AuthorizationFailedError(
-            f"{origin(url)} takes tokens of {', '.join(map(shortened, issuers))}, and not of {shortened(issuer)} "
-            "(issuer=), whose credentials go nowhere else"
+            f"{origin(url)} names the authorization server {', '.join(map(shortened, issuers))}, not "
+            f"{shortened(issuer)} (issuer=). The client sends its credentials only to the latter"
         )
     if issuer is not None or before in issuers:
         issuers = (issuer or str(before),)
@@ -83,14 +83,14 @@ async def _resource(web: Web, url: str, named: str | None) -> ResourceMetadata |
         web.check(named, what)
         if origin(named) != origin(url):
             raise AuthorizationFailedError(
-                f"{what} is said to be at another origin, {shortened(named)} (resource_metadata): it is not asked, as "
-                "what is said there would be of somebody else"
+                f"{what}: the challenge names {shortened(named)} (resource_metadata), which is on another origin. "
+                "The client does not fetch it"
             )
         try:
             return ResourceMetadata.read(await web.document(named, what), url)
         except NotThereError as error:
             raise AuthorizationFailedError(
-                f"{what} is not where the server says that it is: {error}"
+                f"{what} is missing at the URL in the challenge (resource_metadata): {error}"
             ) from None
     problems: list[AuthorizationFailedError | MetadataError] = []
     for place in protected_resource_urls(url):
@@ -147,7 +147,7 @@ async def authorization_server(web: Web, issuer: str, what: str) -> Authorizatio
                 break
     if found is not None:
         return found
-    raise (*misread, *failed, AuthorizationFailedError(f"{what} is not there: {said}"))[0]
+    raise (*misread, *failed, AuthorizationFailedError(f"{what} was not found: {said}"))[0]
 
 
 async def _of_the_oldest(web: Web, url: str, issuer: str | None) -> Found:
@@ -170,7 +170,8 @@ async def _of_the_oldest(web: Web, url: str, issuer: str | None) -> Found:
         server = AuthorizationServerMetadata.read(document, *expected, accepts_http=web.accepts_http)
     if issuer not in {None, server.issuer}:
         raise AuthorizationFailedError(
-            f"{origin(url)} has no protected resource metadata, and so is its own authorization server, "
-            f"{shortened(server.issuer)}, and not {shortened(str(issuer))} (issuer=), whose credentials go nowhere else"
+            f"{origin(url)} has no protected resource metadata and is its own authorization server, "
+            f"{shortened(server.issuer)}. That is not {shortened(str(issuer))} (issuer=), the only one to which the "
+            "client sends its credentials"
         )
     return Found(canonical(url), server, None)

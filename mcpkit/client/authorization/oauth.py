@@ -70,19 +70,17 @@ class OAuth(Authorization):
         unannounced = accepted(accept_unannounced_pkce=accept_unannounced_pkce)
         warn_of("OAuth", issuer or "authorization servers", unannounced)
         if client_secret is not None and (client_id is None or authentication is not None):
-            raise ValueError(
-                "client_secret= is the secret of the client that client_id= names, and needs nothing else"
-            )
+            raise ValueError("client_secret= requires client_id= and excludes authentication=")
         if authentication is not None and authentication.client_id not in {client_id, client_metadata_url}:
-            raise ValueError(
-                "authentication= is that of the client which client_id= or client_metadata_url= names"
-            )
+            raise ValueError("the client_id of authentication= must equal client_id= or client_metadata_url=")
         if client_id is not None and issuer is None:
-            raise ValueError("client_id= is known to one authorization server alone: name it with issuer=")
+            raise ValueError("client_id= requires issuer=, the authorization server that issued the ID")
         if client_metadata_url is not None:
             check_url(client_metadata_url, "client_metadata_url=")
             if not client_metadata_url.startswith("https://") or client_metadata_url.count("/") < 3:
-                raise ValueError("client_metadata_url= begins with https://, and has a path")
+                raise ValueError(
+                    f"client_metadata_url= must begin with https:// and have a path, got {client_metadata_url!r}"
+                )
         self._client_id = client_id
         self._client_secret = client_secret
         self._metadata_url = client_metadata_url
@@ -190,13 +188,13 @@ class OAuth(Authorization):
     async def _register(self, wanted: Wanted, redirect_uri: str) -> Registration:
         if not wanted.server.has("registration_endpoint"):
             understood = (
-                ", nor understands client ID metadata documents"
+                " nor client ID metadata documents"
                 if not wanted.server.says("client_id_metadata_document_supported")
-                else "; it understands client ID metadata documents (client_metadata_url=)"
+                else ", only client ID metadata documents (client_metadata_url=)"
             )
             raise AuthorizationFailedError(
-                f"the authorization server {shortened(wanted.server.issuer)} registers no clients by itself"
-                f"{understood}: register one there by hand, and give what it says (client_id=, issuer=)"
+                f"the authorization server {shortened(wanted.server.issuer)} does not support dynamic registration"
+                f"{understood}. Register a client there by hand, and pass its client_id= and issuer="
             )
         registration = await register(wanted, self._client_name, [redirect_uri])
         try:

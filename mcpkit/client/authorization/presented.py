@@ -28,11 +28,13 @@ class Presented:
     def __init__(self, name: str, given: PresentedToken) -> None:
         if not isinstance(given, (str, Path)) and not callable(given):
             raise TypeError(
-                f"{name} is a token, the pathlib.Path of a file with it, or a function that returns it, not"
-                f" an object of {type(given).__name__}"
+                f"{name} must be a token, the pathlib.Path of a file with it, or a function that returns it, not"
+                f" {type(given).__name__}"
             )
         if given == "":
-            raise ValueError(f"{name} is empty: it is a token, the path of a file with it, or a function")
+            raise ValueError(
+                f"{name} is empty. Pass a token, the pathlib.Path of a file with it, or a function that returns it"
+            )
         self._name = name
         self._given = given
 
@@ -45,7 +47,8 @@ class Presented:
         token = await self._now()
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
             raise AuthorizationFailedError(
-                f"what {self._name} gives is no token: it is one line of text", may_pass=True
+                f"{self._name} did not yield a token, which is a single line of printable ASCII",
+                may_pass=True,
             )
         return token
 
@@ -56,7 +59,7 @@ class Presented:
             try:
                 return (await asyncio.to_thread(self._given.read_text, "utf-8")).strip()
             except (OSError, UnicodeDecodeError) as error:
-                reason = error.strerror if isinstance(error, OSError) else "it is no text"
+                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
                 raise AuthorizationFailedError(
                     f"{self._name} cannot be read from {self._given}: {reason}", may_pass=True
                 ) from None

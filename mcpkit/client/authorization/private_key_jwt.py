@@ -33,8 +33,8 @@ _ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What keys can sign by, the usual first."""
 _NO_KEY: Final = (
-    "private_key= is a private key: the text of a PEM file that needs no password, its path as a pathlib.Path, or a"
-    " JWK; of RSA, of P-256, P-384 or P-521, or Ed25519"
+    "private_key= must be an unencrypted private key: the text of a PEM file, its path as a pathlib.Path, or a JWK."
+    " Supported are RSA, P-256, P-384, P-521 and Ed25519"
 )
 
 
@@ -66,7 +66,7 @@ class SigningKey:
         if can is None:
             raise ValueError(_NO_KEY)
         if algorithm is not None and algorithm not in can:
-            raise ValueError(f"algorithm={algorithm!r}: a key of {kind} signs by {' or '.join(can)}")
+            raise ValueError(f"algorithm={algorithm!r} does not fit a {kind} key. Use {' or '.join(can)}")
         self._can = can if algorithm is None else (algorithm,)
         named = given.get("kid") if isinstance(given, Mapping) else None
         self._key_id = str(named) if key_id is None and named is not None else key_id
@@ -86,8 +86,8 @@ class SigningKey:
         algorithm = next((name for name in self._can if taken is None or name in taken), None)
         if algorithm is None:
             raise AuthorizationFailedError(
-                f"the authorization server takes assertions that are signed by {', '.join(taken or ())[:200]}, and"
-                f" private_key= signs by {' or '.join(self._can)}"
+                f"the authorization server accepts client assertions signed with {', '.join(taken or ())[:200]}, but"
+                f" private_key= can only sign with {' or '.join(self._can)}"
             )
         header = {"typ": "JWT", "alg": algorithm} | ({} if self._key_id is None else {"kid": self._key_id})
         with warnings.catch_warnings():

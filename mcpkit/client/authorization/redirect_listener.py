@@ -20,14 +20,14 @@ from .redirect_request import MOST, Expected, RefusedError, page, redirected
 _PATH: Final = re.compile(r"/[!-~]*")
 _MOST_CONNECTIONS: Final = 32
 _SECONDS: Final = 10.0
-"""Seconds in which a connection must have said what it wants. Browsers open some that never say anything."""
+"""Seconds in which a connection must have sent its request. Browsers open some connections that never send one."""
 _HOSTS: Final[Mapping[str, tuple[str, ...]]] = {
     "127.0.0.1": ("127.0.0.1",),
     "::1": ("::1",),
     "localhost": ("127.0.0.1", "::1"),  # browsers take either
 }
 _TITLE = "You can close this page"
-_TEXT = "The program that wanted you to log in has its answer."
+_TEXT = "The program that started the login has received the response."
 
 
 class RedirectListener:
@@ -49,8 +49,8 @@ class RedirectListener:
     def __init__(self, redirect_uri: str) -> None:
         if not is_loopback_redirect(redirect_uri):
             raise ValueError(
-                "a redirect URI that this process hears of is http://127.0.0.1, http://localhost or http://[::1] with a"
-                f" path, and perhaps a port: {redirect_uri!r} leads elsewhere"
+                f"the redirect URI {redirect_uri!r} does not lead to this machine. Use http://127.0.0.1,"
+                " http://localhost or http://[::1] with a path and an optional port"
             )
         self.redirect_uri = redirect_uri
         self._servers: list[asyncio.Server] = []
@@ -118,14 +118,14 @@ class RedirectListener:
         try:
             found = redirected(await reader.readuntil(b"\r\n\r\n"), self._expected)
             if self._answer.done():
-                raise RefusedError("410 Gone", "This login is over.")
+                raise RefusedError("410 Gone", "This login is already complete.")
             answer = page("200 OK", _TITLE, _TEXT)
         except RefusedError as refused:
             found = None
-            answer = page(refused.status, "This is not what is waited for", refused.message)
+            answer = page(refused.status, "Unexpected request", refused.message)
         except asyncio.LimitOverrunError:
             answer = page(
-                "431 Request Header Fields Too Large", "This is not what is waited for", "Too long."
+                "431 Request Header Fields Too Large", "Unexpected request", "The request header is too long."
             )
         except asyncio.IncompleteReadError:
             return
@@ -194,6 +194,6 @@ def _bound(uri: str) -> list[socket.socket]:
         for each in bound:
             each.close()
         raise OSError(
-            error.errno, f"cannot wait for the end of a login at {uri}: {error.strerror or error}"
+            error.errno, f"cannot listen on {uri} for the authorization response: {error.strerror or error}"
         ) from error
     return bound

@@ -59,16 +59,16 @@ def redirected(head: bytes, expected: Expected) -> Mapping[str, str]:
     read = _LINE.fullmatch(line)
     pairs = [_FIELD.fullmatch(field) for field in fields]
     if read is None or not all(pairs):
-        raise RefusedError("400 Bad Request", "This is no request.")
+        raise RefusedError("400 Bad Request", "This is not a valid HTTP request.")
     hosts = [pair[2].strip().lower() for pair in pairs if pair is not None and pair[1].lower() == b"host"]
     if hosts != [expected.host.lower().encode()]:
         # A page of the web that has its name resolve to this machine says that name.
-        raise RefusedError("421 Misdirected Request", "Nothing is here under this name.")
+        raise RefusedError("421 Misdirected Request", "The Host header is not that of the redirect URI.")
     path, _, query = read[2].decode("ascii").partition("?")
     if path != expected.path:
-        raise RefusedError("404 Not Found", "Nothing is here.")
+        raise RefusedError("404 Not Found", "There is no page at this path.")
     if read[1] != b"GET":
-        raise RefusedError("405 Method Not Allowed", "This page can only be visited.")
+        raise RefusedError("405 Method Not Allowed", "This page only supports GET.")
     return _parameters(query, expected.state)
 
 
@@ -76,13 +76,15 @@ def _parameters(query: str, state: str) -> Mapping[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
     except ValueError:
-        raise RefusedError("400 Bad Request", "This is no answer to a login.") from None
+        raise RefusedError("400 Bad Request", "The query of the URL is malformed.") from None
     found = dict(pairs)
     is_one = all([name for name, _ in pairs].count(name) <= 1 for name in _ONCE)
     if not is_one or ("code" in found) == ("error" in found):
-        raise RefusedError("400 Bad Request", "This is no answer to a login.")
+        raise RefusedError("400 Bad Request", "This is not an authorization response.")
     if not state or not compare_digest(found.get("state", "").encode(), state.encode()):
-        raise RefusedError("400 Bad Request", "This answers another login than the one that is waited for.")
+        raise RefusedError(
+            "400 Bad Request", "This authorization response belongs to another login. Start the login again."
+        )
     return found
 
 

@@ -42,14 +42,14 @@ async def register(wanted: Wanted, name: str, redirect_uris: Sequence[str]) -> R
     members = answer.members
     if "error" in members:
         raise AuthorizationFailedError(
-            f"{who} does not register the client, whose redirect URI is {', '.join(redirect_uris)}: "
+            f"{who} rejected the registration of a client with the redirect URI {', '.join(redirect_uris)}: "
             f"{in_words(members, ())}"
         )
     client_id = members.get("client_id")
     if not 200 <= answer.status < 300 or not isinstance(client_id, str) or not client_id:
         raise AuthorizationFailedError(
-            f"{who} has answered with HTTP {answer.status}, and no client_id: where clients are registered by hand, "
-            "give what was agreed upon there (client_id=, issuer=)",
+            f"{who} responded with HTTP {answer.status} without a client_id. If clients are registered there by hand, "
+            "pass client_id= and issuer=",
             may_pass=answer.status >= 500,
         )
     secret, said = members.get("client_secret"), members.get("token_endpoint_auth_method")

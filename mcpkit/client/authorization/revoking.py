@@ -46,5 +46,5 @@ async def revoke(source: Source, web: Web, tokens: Tokens) -> bool:
         await authentication.sign(request, server)
         answer = await web.post(request.url, what, form=request.form, headers=request.headers)
         if answer.status != 200 and answer.members.get("error") != "unsupported_token_type":
-            raise AuthorizationFailedError(f"{what} has answered with HTTP {answer.status}")
+            raise AuthorizationFailedError(f"{what} responded with HTTP {answer.status}")
     return True

@@ -121,7 +121,8 @@ class TokenStorage(ABC):
         if not is_newer(await self.load(name)):
             return False
         _logger.warning(
-            "a later version of mcpkit has kept %r, and this one leaves it as it is: it keeps its own for this run",
+            "a later version of mcpkit has stored %r. This version leaves it unchanged and keeps its own value in"
+            " memory",
             name,
         )
         return True

@@ -44,12 +44,12 @@ class Granted:
         token = members.get("access_token")
         if answer.status != 200 or not isinstance(token, str) or not _TOKEN.fullmatch(token):
             raise AuthorizationFailedError(
-                f"{who} has answered with HTTP {answer.status}, and no access token"
+                f"{who} responded with HTTP {answer.status} without a valid access token"
             )
         kind = str(members.get("token_type", "Bearer")).lower()
         if kind not in _TYPES:
             raise AuthorizationFailedError(
-                f"{who} has issued a token of the type {shortened(kind)}, which this client cannot use"
+                f"{who} issued a token of type {shortened(kind)}, which this client does not support"
             )
         refresh = members.get("refresh_token")
         seconds = lifetime_of(members.get("expires_in"))
@@ -73,7 +73,7 @@ def refusal(answer: Answer, who: str, secrets: Iterable[str]) -> TokenRefusedErr
         return None
     may_pass = error in {"temporarily_unavailable", "server_error", "slow_down"}
     secrets = tuple(secrets)
-    message = f"{who} refuses: {in_words(answer.members, secrets)}"
+    message = f"{who} sent an error: {in_words(answer.members, secrets)}"
     return TokenRefusedError(message, without(error, secrets), may_pass=may_pass)
 
 

@@ -65,8 +65,8 @@ class Wanted:
         granted = Granted(answer, issuer, self.scopes or (), time.time())
         if granted.token_type == "DPoP" and self.prover is None:
             raise AuthorizationFailedError(
-                f"the token endpoint of {shortened(issuer)} has issued a token that is bound to a key (DPoP), though "
-                "none was named"
+                f"the token endpoint of {shortened(issuer)} issued a DPoP-bound token, but the client sent no DPoP"
+                " proof. Set dpop=True"
             )
         return Tokens(
             canonical(self.url),
@@ -88,7 +88,7 @@ class Wanted:
             if answer.members.get("error") == _NEEDS_NONCE:
                 answer = await self._sent(request, what)
         if answer.status >= 500 and "error" not in answer.members:
-            raise AuthorizationFailedError(f"{what} has answered with HTTP {answer.status}", may_pass=True)
+            raise AuthorizationFailedError(f"{what} responded with HTTP {answer.status}", may_pass=True)
         return answer
 
     async def _sent(self, request: TokenRequest, what: str) -> Answer:

@@ -79,8 +79,8 @@ class Web:
         checked = check_url(url, what, accepts_http=self.accepts_http)
         if leads_here(urlsplit(checked).hostname) and not leads_here(urlsplit(self._origin).hostname):
             raise AuthorizationFailedError(
-                f"{what} is of this machine, {shortened(checked)}, though {self._origin} is another "
-                "one: it is not asked"
+                f"{what} is on this machine ({shortened(checked)}), but {self._origin} is not. The client does not "
+                "send the request"
             )
         return checked
 
@@ -106,12 +106,12 @@ class Web:
         status = response.status_code
         if 300 <= status < 400:
             raise AuthorizationFailedError(
-                f"{what}: {url} redirects (HTTP {status}), which is not followed: another URL is another document"
+                f"{what}: {url} redirects (HTTP {status}), and the client does not follow redirects"
             )
         if status >= 500 or status in {408, 425, 429}:
-            raise AuthorizationFailedError(f"{what}: {url} has answered with HTTP {status}", may_pass=True)
+            raise AuthorizationFailedError(f"{what}: {url} responded with HTTP {status}", may_pass=True)
         if status != 200:
-            raise NotThereError(f"{url} has answered with HTTP {status}")
+            raise NotThereError(f"{url} responded with HTTP {status}")
         try:
             return members_of(response, body, url, what)
         except FetchError as error:
@@ -155,7 +155,9 @@ class Web:
         response, answered = await self._ask("POST", self.check(url, what), what, body, sent)
         status = response.status_code
         if 300 <= status < 400:
-            raise AuthorizationFailedError(f"{what}: {url} redirects (HTTP {status}), which is not followed")
+            raise AuthorizationFailedError(
+                f"{what}: {url} redirects (HTTP {status}), and the client does not follow redirects"
+            )
         try:
             members: Mapping[str, object] = members_of(response, answered, url, what)
         except FetchError:
@@ -195,7 +197,7 @@ class Web:
             return await within(PATIENCE, exchange())
         except TimeoutError:
             raise AuthorizationFailedError(
-                f"{what}: {url} has not answered within {PATIENCE:g} s", may_pass=True
+                f"{what}: {url} did not respond within {PATIENCE:g} s", may_pass=True
             ) from None
         except FetchError as error:
             raise AuthorizationFailedError(str(error)) from None

@@ -56,7 +56,7 @@ def test_is_headless_by_environment(
     "https:///", "",
 ])  # fmt: skip
 def test_check_page_refuses_other_urls(url: str) -> None:
-    with pytest.raises(ValueError, match="no URL that a browser may be given"):
+    with pytest.raises(ValueError, match="the URL of the login page must begin with https://"):
         check_page(url)
 
 

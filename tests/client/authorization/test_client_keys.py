@@ -117,7 +117,9 @@ async def test_client_assertion_claims_and_algorithms(algorithm: str, form: str,
     {"kty": "EC", "crv": "P-256", "d": "SECRET"}, {},
 ], ids=["empty", "text", "broken PEM", "public PEM", "octets", "incomplete JWK", "no JWK"])  # fmt: skip
 def test_signing_key_invalid_is_refused_and_not_quoted(key: Any) -> None:
-    with pytest.raises(ValueError, match="private_key= is a private key: the text of a PEM file") as raised:
+    with pytest.raises(
+        ValueError, match="private_key= must be an unencrypted private key: the text of a PEM file"
+    ) as raised:
         SigningKey(key)
     assert "SECRET" not in str(raised.value)
     assert raised.value.__cause__ is None
@@ -152,15 +154,15 @@ async def test_presented_token_invalid_is_error_without_secret(tmp_path: Path) -
     ) as raised:
         await Presented("token", missing).value()
     assert raised.value.may_pass
-    with pytest.raises(AuthorizationFailedError, match="it is no text"):
+    with pytest.raises(AuthorizationFailedError, match="it is not UTF-8 text"):
         await Presented("token", binary).value()
     for odd in ("SECRET\nmore", "SECRET\x00", "", None, 5):
         with pytest.raises(
-            AuthorizationFailedError, match="what token gives is no token: it is one line"
+            AuthorizationFailedError, match="token did not yield a token, which is a single line"
         ) as raised:
             await Presented("token", lambda odd=odd: odd).value()  # type: ignore[misc]  # the mistake
         assert "SECRET" not in str(raised.value)
-    with pytest.raises(TypeError, match="not an object of bytes"):
+    with pytest.raises(TypeError, match="not bytes"):
         Presented("token", b"SECRET")  # type: ignore[arg-type]  # the mistake
     with pytest.raises(ValueError, match="token is empty"):
         Presented("token", "")

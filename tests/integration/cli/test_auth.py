@@ -147,11 +147,11 @@ def test_auth_check_reports_findings_and_hosts(capfd: pytest.CaptureFixture[str]
         assert run(["auth", "check", f"{origin}/mcp"]) == 0
         capfd.readouterr()
         assert run(["auth", "check", f"{origin}/mcp", "--hosts"]) == 0
-        assert "\nCursor: registers itself, and logs in\n" in capfd.readouterr().out
+        assert "\nCursor: logs in after dynamic registration\n" in capfd.readouterr().out
         assert run(["auth", "check", f"{origin}/mcp", "--hosts", "--json"]) == 0
         told = json.loads(capfd.readouterr().out)
         assert set(told) == {"findings", "hosts"}
-        assert told["hosts"]["Claude"] == "logs in, known by its metadata document"
+        assert told["hosts"]["Claude"] == "logs in with its client ID metadata document"
 
 
 def test_auth_list_unreadable_logins_is_error(home: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -14,14 +14,14 @@ EVERYBODY: Final = "every client"
 SDKS: Final = "clients on the official SDKs"
 CLAUDE: Final = "Claude"
 CHATGPT: Final = "ChatGPT"
-UNREGISTERED: Final = "every client that nobody has registered by hand: Claude, ChatGPT, MCP Inspector"
-UNDOCUMENTED: Final = "clients that have no metadata document: Cursor, mcp-remote, MCP Inspector"
-NEWEST: Final = "clients that follow 2026-07-28"
-JUNE: Final = "clients of 2025-06-18 that know no well-known paths"
+UNREGISTERED: Final = "clients without a preregistered client ID: Claude, ChatGPT, MCP Inspector"
+UNDOCUMENTED: Final = "clients without a client ID metadata document: Cursor, mcp-remote, MCP Inspector"
+NEWEST: Final = "clients of 2026-07-28"
+JUNE: Final = "clients of 2025-06-18 that do not try the well-known URLs"
 MARCH: Final = "clients of 2025-03-26"
 SSE: Final = "clients of HTTP with SSE (2024-11-05)"
-WEB: Final = "clients in web pages: MCP Inspector without its proxy"
-EAGER: Final = "hosts that log in only when their first request gets a 401"
+WEB: Final = "clients that run in a web page, such as MCP Inspector without its proxy"
+EAGER: Final = "hosts that log in only after a 401 to their first request"
 
 
 class Known(NamedTuple):
@@ -38,324 +38,332 @@ CATALOGUE: Final[Mapping[str, Known]] = {
     "not-https": Known(
         "error",
         (EVERYBODY,),
-        "The URL is not encrypted: whoever is on the way reads each token, and clients send none.",
-        "serve https",
+        "The URL is http, so tokens would travel unencrypted. Clients refuse to send them.",
+        "serve the URL over https",
     ),
     "credential-in-url": Known(
         "warning",
         (),
-        "The URL has what looks like a credential in its query, where it ends in logs, and where the specification"
-        " forbids tokens.",
-        "take credentials from the header Authorization alone",
+        "The query of the URL seems to contain a credential. Servers and proxies log URLs, and the specification"
+        " forbids tokens there.",
+        "accept credentials only in the Authorization header",
     ),
     "trailing-slash": Known(
         "note",
         (CLAUDE,),
-        "The URL ends in a slash, which some clients leave out: the resource is another one then.",
-        "serve the URL without it, and give users that",
+        "The URL ends with a slash. Some clients remove it and then request tokens for another resource.",
+        "serve the URL without the slash, and give users that URL",
     ),
     # What the server answers
     "unreachable": Known(
-        "error", (EVERYBODY,), "There is no answer: {problem}.", "let the URL be reached from here"
+        "error",
+        (EVERYBODY,),
+        "The server sent no response: {problem}.",
+        "make the URL reachable from this machine",
     ),
     "redirect": Known(
         "error",
         (EVERYBODY,),
-        "The URL redirects (HTTP {status}) to {target}: on the way a POST becomes a GET, and the token is lost.",
-        "serve the URL that users give, as /mcp and not /mcp/; or give them the other one",
+        "The URL redirects to {target} (HTTP {status}). Clients turn the POST into a GET and drop the token.",
+        "respond at this URL without a redirect (/mcp, not /mcp/), or give users the target URL",
     ),
     "redirect-kept": Known(
         "warning",
         (SDKS, CLAUDE),
-        "The URL redirects (HTTP {status}) to {target}: some clients drop the token on the way, and the resource of"
-        " the metadata is another than the URL that users give.",
-        "serve the URL that users give, as /mcp and not /mcp/; or give them the other one",
+        "The URL redirects to {target} (HTTP {status}). Some clients drop the token when they follow it, and the"
+        " resource in the metadata differs from the URL that users enter.",
+        "respond at this URL without a redirect (/mcp, not /mcp/), or give users the target URL",
     ),
     "first-is-no-401": Known(
         "error",
         (EVERYBODY,),
-        "The first request, without a token, gets HTTP {status}: clients begin to log in at 401 alone.",
-        "look for the token before anything else, and answer 401 with WWW-Authenticate: Bearer where there is none",
+        "The server answers a request without a token with HTTP {status}. Clients start the login only after a 401.",
+        "check the token before anything else, and answer 401 with WWW-Authenticate: Bearer if there is none",
     ),
     "no-mcp": Known(
         "error",
         (EVERYBODY,),
-        "The first request gets HTTP {status}, and no metadata says where to log in: it may be no MCP server.",
+        "The server answers the first request with HTTP {status} and publishes no protected resource metadata. The URL"
+        " may not be an MCP endpoint.",
         "check the path of the URL; a protected server answers 401",
     ),
     "anonymous": Known(
         "warning",
         (EAGER,),
-        "The first request is answered without a token, though the server publishes where to log in: such hosts never"
-        " offer that.",
-        "answer 401 to the first request if all users log in; else tell those of such hosts",
+        "The server publishes protected resource metadata but accepts the first request without a token. These hosts"
+        " never offer a login.",
+        "answer 401 to the first request if all users must log in; else document how to log in from these hosts",
     ),
     "open": Known(
         "note",
         (),
-        "The server answers without a token and publishes no metadata: nobody has to log in.",
-        "nothing, if that is meant",
+        "The server accepts requests without a token and publishes no protected resource metadata: it requires no"
+        " login.",
+        "nothing, if that is intended",
     ),
     "no-challenge": Known(
         "warning",
         (JUNE,),
-        "The 401 has no challenge of Bearer in WWW-Authenticate, but {schemes}.",
+        "The 401 has no Bearer challenge in WWW-Authenticate. Schemes found: {schemes}.",
         'add WWW-Authenticate: Bearer resource_metadata="...", scope="..."',
     ),
     "challenge-without-metadata": Known(
         "warning",
         (JUNE,),
-        "The challenge does not say where the metadata is (resource_metadata).",
-        "add resource_metadata with the URL of the document",
+        "The challenge has no resource_metadata parameter.",
+        "add resource_metadata with the URL of the protected resource metadata",
     ),
     "challenge-without-scope": Known(
         "note",
         (),
-        "The challenge names no scope: clients ask for all of scopes_supported at once.",
-        "add scope with what the first request needs",
+        "The challenge has no scope parameter, so clients request all of scopes_supported at once.",
+        "add scope with the scopes that the first request needs",
     ),
     "challenge-with-error": Known(
         "note",
         (),
-        "The challenge says error={error} though no token was sent (RFC 6750, 3.1): clients may take a token that"
-        " they have stored for a bad one.",
-        "leave error out where a request has no token",
+        "The challenge has error={error} although the request had no token (RFC 6750, 3.1). Clients may discard a valid"
+        " stored token.",
+        "omit error from the challenge when the request has no token",
     ),
     "metadata-http": Known(
         "error",
         (EVERYBODY,),
-        "The challenge names {named}, which is not encrypted: behind a proxy the server does not know that it is"
-        " reached by https.",
-        "tell it its public URL in its settings (public_url= of mcpkit)",
+        "The challenge's resource_metadata is {named}, an http URL, although clients reach the server over https. A"
+        " server behind a proxy does not know its public URL.",
+        "set the public URL in the server's configuration (public_url= in mcpkit)",
     ),
     "metadata-origin": Known(
         "error",
         (SDKS,),
-        "The challenge names {named}, which is no URL of the server's own origin: clients trust no other for it.",
-        "tell the server its public URL in its settings, and publish the document there",
+        "The challenge's resource_metadata is {named}, which is not on the server's origin. Clients only trust metadata"
+        " of the same origin.",
+        "set the public URL in the server's configuration, and publish the document there",
     ),
     "any-token": Known(
         "error",
         (),
-        "A request is answered that has a token which nobody has issued: everybody can make one up.",
-        "verify tokens: signature, issuer, audience and time",
+        "The server accepts a made-up token: it does not verify tokens.",
+        "verify the signature, issuer, audience and expiry of each token",
     ),
     "bad-token-passes": Known(
         "warning",
         (EVERYBODY,),
-        "A bad token is passed over as if there were none: whoever's token has expired never logs in again.",
-        "answer a bad token with 401, also where none is needed",
+        "The server ignores an invalid token and treats the request as anonymous. Clients with an expired token never"
+        " log in again.",
+        "answer an invalid token with 401, also where no token is required",
     ),
     "bad-token-is-no-401": Known(
         "error",
         (EVERYBODY,),
-        "A bad token gets HTTP {status} where 401 is due: clients never refresh theirs.",
+        "The server answers an invalid token with HTTP {status} instead of 401, so clients never refresh their tokens.",
         'answer 401 with error="invalid_token"',
     ),
     "offline-access": Known(
         "warning",
         ("clients of authorization servers that grant them no refresh tokens",),
-        "{what} names the scope offline_access, which is no business of the server's: authorization servers refuse it"
-        " to clients that may have none.",
-        "leave it out; clients add it where the authorization server lists it",
+        "{what} lists the scope offline_access. It is not a scope of the MCP server, and authorization servers reject"
+        " it for clients that may not have refresh tokens.",
+        "remove it; clients add it themselves if the authorization server lists it",
     ),
     # Its metadata
     "no-metadata": Known(
         "error",
         (EVERYBODY,),
-        "Nobody finds where to log in: there is no metadata of a protected resource (RFC 9728) at {places}.",
-        "publish it at the first of these, open to everybody, and name it in the challenge",
+        "There is no protected resource metadata (RFC 9728) at {places}, so clients cannot find the authorization"
+        " server.",
+        "publish it at the first of these URLs without authentication, and name it in the challenge",
     ),
     "metadata-protected": Known(
         "error",
         (EVERYBODY,),
-        "The metadata wants a token itself (HTTP {status}), which nobody can have yet.",
-        "leave /.well-known/ out of what is protected",
+        "The metadata URL requires a token (HTTP {status}), which clients do not have yet.",
+        "exclude /.well-known/ from authentication",
     ),
     "metadata-unusable": Known(
         "error",
         (EVERYBODY,),
-        "The metadata cannot be used: {problem}.",
+        "The protected resource metadata is unusable: {problem}.",
         "answer with HTTP 200 and a JSON object as application/json, without a redirect",
     ),
     "no-resource": Known(
         "error",
         (EVERYBODY,),
-        "The metadata does not say which resource it is about.",
+        "The metadata has no resource member.",
         "add resource: {server}",
     ),
     "resource-slash": Known(
         "warning",
         (SDKS, NEWEST),
-        "The metadata is about {resource}, which differs from {server} in the slash at the end: tokens for one may be"
-        " refused for the other.",
+        "The metadata has resource {resource}, which differs from {server} in the trailing slash. Tokens for one may be"
+        " rejected for the other.",
         "publish resource: {server}",
     ),
     "resource-wide": Known(
         "note",
         (),
-        "The metadata is about {resource}, above {server}: tokens are good for all servers below it.",
-        "publish resource: {server}, unless all of them are one",
+        "The metadata has resource {resource}, a parent of {server}. Tokens are valid for all servers below it.",
+        "publish resource: {server}, unless these servers share tokens on purpose",
     ),
     "resource-http": Known(
         "error",
         (SDKS, NEWEST),
-        "The metadata is about {resource} in the place of {server}: behind a proxy the server does not know that it"
-        " is reached by https.",
-        "tell it its public URL in its settings (public_url= of mcpkit), rather than by headers",
+        "The metadata has resource {resource} instead of {server}. A server behind a proxy does not know that clients"
+        " use https.",
+        "set the public URL in the server's configuration (public_url= in mcpkit), not by headers",
     ),
     "resource-origin": Known(
         "error",
         (SDKS, NEWEST),
-        "The metadata is about {resource}, of another origin than {server}: clients must not log in for another"
-        " server than the one that they call.",
-        "tell the server its public URL, so that it publishes resource: {server}",
+        "The metadata has resource {resource}, which is not on the origin of {server}. Clients must reject metadata of"
+        " another server.",
+        "set the public URL in the server's configuration, so that it publishes resource: {server}",
     ),
     "resource-mismatch": Known(
         "error",
         (SDKS, NEWEST),
-        "The metadata is about {resource}, and not about {server}: clients must not log in for another server than"
-        " the one that they call.",
-        "publish resource: {server}, for each server a document of its own",
+        "The metadata has resource {resource} instead of {server}. Clients must reject metadata of another server.",
+        "publish a separate document for each server, here with resource: {server}",
     ),
     "no-issuer": Known(
         "error",
         (EVERYBODY,),
-        "The metadata names no authorization server.",
-        "add authorization_servers with the issuer, exactly as it writes itself",
+        "The metadata has no authorization_servers.",
+        "add authorization_servers with the issuer, exactly as in the authorization server's metadata",
     ),
     "token-not-in-header": Known(
         "error",
         (EVERYBODY,),
-        "The metadata takes tokens by {methods} alone: clients send them in the header.",
-        "take the header Authorization",
+        "The metadata lists only {methods} in bearer_methods_supported, but clients send tokens in the header.",
+        "accept tokens in the Authorization header, and list header",
     ),
     "token-in-query": Known(
         "warning",
         (),
-        "The metadata takes tokens in the query, which the specification forbids: they end in logs.",
-        "take the header Authorization alone",
+        "The metadata lists query in bearer_methods_supported. The specification forbids tokens in the query, where"
+        " servers and proxies log them.",
+        "accept tokens only in the Authorization header",
     ),
     "sse-metadata": Known(
         "error",
         (SSE,),
-        "{server} is a server of its own to clients, and has no metadata about itself. {why}",
-        "publish one with resource: {server}",
+        "Clients treat the SSE URL {server} as a separate server, and it has no metadata of its own. {why}",
+        "publish a document with resource: {server}",
     ),
     "march-foreign-issuer": Known(
         "warning",
         (MARCH,),
-        "Clients of that revision look for the authorization server at {own} alone, and there is none.",
-        "nothing, or put an authorization server of its own, or a proxy, at the server's origin",
+        "Clients of 2025-03-26 only look for authorization server metadata at {own}, and there is none.",
+        "nothing, or run an authorization server or an OAuth proxy at the MCP server's origin",
     ),
     # Its authorization server
     "issuer-unusable": Known(
         "error",
         (EVERYBODY,),
-        "The issuer {issuer} cannot be asked: {problem}.",
-        "name an issuer that begins with https:// and that everybody reaches",
+        "The issuer {issuer} is unusable: {problem}.",
+        "name an issuer with an https:// URL that all clients can reach",
     ),
     "issuer-metadata": Known(
         "error",
         (EVERYBODY,),
         "The authorization server {issuer} publishes no metadata. {tried}",
-        "publish it by RFC 8414 or OpenID Connect Discovery, at one of these",
+        "publish it by RFC 8414 or OpenID Connect Discovery, at one of these URLs",
     ),
     "issuer-unreachable": Known(
         "error",
         (EVERYBODY,),
-        "The authorization server {issuer} gives no answer. {tried}",
-        "let it be reached from wherever clients are",
+        "The authorization server {issuer} does not respond. {tried}",
+        "make it reachable for all clients",
     ),
     "issuer-mismatch": Known(
         "error",
         (NEWEST,),
-        "The metadata of {issuer} says that it is of {says}: it must be the same to the byte, or anybody could speak"
-        " for the other.",
-        "name in authorization_servers the issuer as it writes itself",
+        "The metadata of {issuer} has issuer {says}. The two must be equal byte for byte, or one server could"
+        " impersonate the other.",
+        "list the issuer in authorization_servers exactly as its metadata has it",
     ),
     "issuer-slash": Known(
         "error",
         (NEWEST,),
-        "The server names {issuer}, and that says that it is {says}: they differ in the slash at the end, and must be"
-        " the same to the byte.",
-        "name in authorization_servers the issuer as it writes itself",
+        "The MCP server names the issuer {issuer}, but the issuer's metadata has {says}. They differ in the trailing"
+        " slash and must be equal byte for byte.",
+        "list the issuer in authorization_servers exactly as its metadata has it",
     ),
     "no-endpoint": Known(
         "error",
         (EVERYBODY,),
-        "The metadata of {issuer} has no {endpoint} that can be used: {problem}.",
-        "publish its URL, with https://",
+        "The metadata of {issuer} has no usable {endpoint}: {problem}.",
+        "publish the endpoint's https:// URL",
     ),
     "no-code": Known(
         "error",
         (EVERYBODY,),
-        "The authorization server {issuer} does not offer the code flow ({what}), the only one in which users log in.",
-        "offer authorization_code with response_types_supported: code; nothing, where only programs come",
+        "The {what} of the authorization server {issuer} lacks the authorization code flow, which every user login"
+        " needs.",
+        "enable the authorization_code grant with the response type code; nothing, if all clients are services",
     ),
     "no-pkce": Known(
         "error",
         (CLAUDE, CHATGPT, NEWEST),
-        "The authorization server {issuer} does not say that it knows PKCE with S256"
-        " (code_challenge_methods_supported): clients must not go on. Microsoft Entra ID and Amazon Cognito leave it"
-        " out, though they know it.",
-        "publish it, or put a proxy in front that does",
+        "The metadata of the authorization server {issuer} does not list S256 in code_challenge_methods_supported."
+        " Clients must stop here. Microsoft Entra ID and Amazon Cognito support PKCE but do not list it.",
+        "add S256 to the metadata, or use an OAuth proxy that lists it",
     ),
     "no-registration": Known(
         "error",
         (UNREGISTERED,),
-        "The authorization server {issuer} takes neither client ID metadata documents nor registrations: each client"
-        " needs an id that its user enters.",
-        "let it take client ID metadata documents, put a proxy in front, or tell users an id for each client",
+        "The authorization server {issuer} supports neither client ID metadata documents nor dynamic registration."
+        " Users must enter a client ID in each client.",
+        "enable client ID metadata documents, use an OAuth proxy, or give users a client ID for each client",
     ),
     "no-client-documents": Known(
         "note",
         (),
-        "The authorization server {issuer} takes registrations alone, which 2026-07-28 deprecates: they may be gone"
-        " after July 2027.",
-        "let it take client ID metadata documents",
+        "The authorization server {issuer} only supports dynamic registration. 2026-07-28 deprecates it, and clients"
+        " may drop it after July 2027.",
+        "enable client ID metadata documents",
     ),
     "documents-alone": Known(
         "warning",
         (UNDOCUMENTED,),
-        "The authorization server {issuer} takes client ID metadata documents alone: clients that have none need an id"
-        " that their user enters.",
-        "let it take registrations as well, as long as such clients are in use",
+        "The authorization server {issuer} supports client ID metadata documents but no dynamic registration. Users of"
+        " clients without such a document must enter a client ID.",
+        "enable dynamic registration as well, as long as such clients are in use",
     ),
     "no-public-clients": Known(
         "warning",
         (CLAUDE,),
-        "The authorization server {issuer} takes client ID metadata documents, and does not list none among its"
-        " token_endpoint_auth_methods_supported: Claude uses them only where it does.",
-        "list none; clients on the machines of users can keep no secret",
+        "The authorization server {issuer} supports client ID metadata documents but does not list none in"
+        " token_endpoint_auth_methods_supported. Claude then does not use its document.",
+        "add none, for clients that cannot keep a secret",
     ),
     "no-iss": Known(
         "note",
         (),
-        "The authorization server {issuer} does not say who answers (iss, RFC 9207): clients of several authorization"
-        " servers cannot tell a mix-up. A later revision will demand it.",
-        "send iss with each answer, and set authorization_response_iss_parameter_supported",
+        "The authorization server {issuer} does not send iss in authorization responses (RFC 9207), so clients cannot"
+        " detect mix-up attacks. A later revision will require it.",
+        "send iss in each authorization response, and set authorization_response_iss_parameter_supported",
     ),
     "no-refresh": Known(
         "note",
         (),
-        "The authorization server {issuer} lists no grant of refresh tokens: users log in again whenever a token"
-        " expires.",
-        "offer refresh_token",
+        "The authorization server {issuer} does not list the refresh_token grant. Users must log in again whenever an"
+        " access token expires.",
+        "enable the refresh_token grant",
     ),
     "unknown-scopes": Known(
         "warning",
         (EVERYBODY,),
-        "The server names scopes that the authorization server {issuer} does not list, {scopes}: clients that ask for"
-        " them may get invalid_scope.",
-        "name those that it knows",
+        "The MCP server names scopes that the authorization server {issuer} does not list: {scopes}. Clients that"
+        " request them may get invalid_scope.",
+        "use scopes that the authorization server lists",
     ),
     # Web pages
     "cors": Known(
         "warning",
         (WEB,),
-        "Pages of {origin} may not read: {places}.",
-        "allow their origin there, with the headers Authorization, Content-Type and MCP-Protocol-Version, and expose"
+        "CORS blocks pages of {origin} at: {places}.",
+        "allow this origin there, with the headers Authorization, Content-Type and MCP-Protocol-Version, and expose"
         " WWW-Authenticate",
     ),
 }

@@ -58,7 +58,8 @@ async def check_authorization(
     url = url.partition("#")[0]
     if urlsplit(url).username is not None:
         raise ValueError(
-            f"a URL to be checked has no user and no password: {shortened(urlsplit(url).hostname or '')}"
+            "the URL to check must not contain a user name or password:"
+            f" host {shortened(urlsplit(url).hostname or '')}"
         )
     client = own_client(url) if http_client is None else http_client
     try:

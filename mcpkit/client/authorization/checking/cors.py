@@ -32,7 +32,7 @@ class Pages:
         )
         exposed = _list(answer.headers, "access-control-expose-headers")
         if answer.status == 401 and not (self._may_read(answer) and exposed & {"www-authenticate", "*"}):
-            self._places.append("the challenge of its 401 (WWW-Authenticate)")
+            self._places.append("the WWW-Authenticate header of its 401 response")
 
     async def at_document(self, what: str, url: str) -> None:
         """Look whether they may read a document."""

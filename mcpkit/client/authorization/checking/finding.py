@@ -31,7 +31,7 @@ class Finding:
     def __str__(self) -> str:
         lines = [f"{self.severity} {self.code}: {self.url}", self.why]
         if self.clients:
-            lines.append(f"Who fails: {'; '.join(self.clients)}.")
+            lines.append(f"Affected clients: {'; '.join(self.clients)}.")
         return "\n  ".join([*lines, f"What to change: {self.cure}."])
 
 

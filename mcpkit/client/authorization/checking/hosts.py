@@ -72,7 +72,7 @@ def _outcome(host: Host, found: dict[str, Finding]) -> str:
         return f"does not log in ({', '.join(stops)})"
     takes_documents = not found.keys() & {"no-registration", "no-client-documents", "no-public-clients"}
     if host.has_document and takes_documents:
-        return "logs in, known by its metadata document"
+        return "logs in with its client ID metadata document"
     if found.keys() & {"no-registration", "documents-alone"}:
         return f"needs a client ID, which its user enters ({host.asks})"
-    return "registers itself, and logs in"
+    return "logs in after dynamic registration"

@@ -90,14 +90,14 @@ class Looker:
         try:
             return await within(self._timeout, self._answered(method, url, headers, content, is_document))
         except TimeoutError:
-            return Answer(url, 0, problem=f"it has not answered within {self._timeout:g} s")
+            return Answer(url, 0, problem=f"no response within {self._timeout:g} s")
         except (self._httpx2.HTTPError, self._httpx2.InvalidURL, OSError) as error:
             return Answer(url, 0, problem=failure(error, url))
 
     def _problem(self, url: str) -> str:
         """Return why a URL is not asked."""
         if self._asked >= _MOST:
-            return f"more than {_MOST} URLs are named: the rest is not looked at"
+            return f"the check stops after {_MOST} requests"
         try:
             parts = urlsplit(url)
             if parts.scheme == "http":
@@ -107,7 +107,7 @@ class Looker:
         except (MetadataError, ValueError) as error:
             return str(error)
         if leads_here(parts.hostname) and not self._is_local:
-            return "it is of this machine, though the server is another one: whoever logs in from elsewhere finds none"
+            return "the URL is a loopback address, but the MCP server is on another machine"
         return ""
 
     async def _answered(
@@ -124,7 +124,7 @@ class Looker:
                 return answer
             if response.status_code != 200:
                 return Answer(
-                    url, response.status_code, found, f"it has answered with HTTP {response.status_code}"
+                    url, response.status_code, found, f"the response is HTTP {response.status_code}"
                 )
             try:
                 members = members_of(response, await body_of(response, url, "it"), url, "it")

@@ -169,4 +169,4 @@ async def test_check_does_not_request_local_issuer_of_remote_server() -> None:
         assert not client.is_closed
     assert set(asked) == {"mcp.example.com"}
     [missing] = [each for each in findings if each.code == "issuer-unreachable"]
-    assert "it is of this machine" in missing.why
+    assert "loopback address" in missing.why

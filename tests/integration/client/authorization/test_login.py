@@ -74,7 +74,7 @@ async def test_registration_is_reused_with_its_redirect_uri(server: Granting) ->
 
 async def test_login_with_other_issuer_sends_nothing(server: Granting) -> None:
     auth = clicking(client_id="notebook", client_secret="the secret of it", issuer="https://id.example.com")
-    with pytest.raises(AuthorizationError, match=r"and not of 'https://id\.example\.com'"):
+    with pytest.raises(AuthorizationError, match=r"not 'https://id\.example\.com'"):
         await client_that_lists(server, auth)
     assert server.asked == []
 
@@ -92,7 +92,7 @@ async def test_login_uses_client_metadata_document_where_supported(server: Grant
 
 
 async def test_oauth_plain_http_is_refused() -> None:
-    with pytest.raises(ValueError, match="the URL of a server that wants tokens is not encrypted"):
+    with pytest.raises(ValueError, match="the URL of the protected server is not encrypted"):
         async with Client("http://192.0.2.1/mcp", auth=clicking()):
             pass
 
@@ -120,12 +120,12 @@ async def test_dev_auth_login_and_step_up(revision: str) -> None:
 
 
 @pytest.mark.parametrize(("options", "wrong"), [
-    ({"client_id": "a"}, "name it with issuer="),
-    ({"client_secret": "a"}, "needs nothing else"),
+    ({"client_id": "a"}, "requires issuer="),
+    ({"client_secret": "a"}, "requires client_id="),
     ({"issuer": "http://id.example.com"}, "not encrypted"),
-    ({"client_metadata_url": "http://localhost/client.json"}, "begins with https://"),
-    ({"client_metadata_url": "https://example.com"}, "has a path"),
-    ({"authentication": PublicClient("another")}, "is that of the client which client_id="),
+    ({"client_metadata_url": "http://localhost/client.json"}, "must begin with https://"),
+    ({"client_metadata_url": "https://example.com"}, "have a path"),
+    ({"authentication": PublicClient("another")}, "must equal client_id="),
 ])  # fmt: skip
 def test_oauth_invalid_options_are_refused(options: dict[str, Any], wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong):

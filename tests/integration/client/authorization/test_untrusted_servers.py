@@ -42,10 +42,10 @@ def challenged(**parameters: str) -> Response:
 
 @pytest.mark.parametrize(("answer", "wrong"), [
     (lambda: StreamingResponse(endless(), media_type="application/json"), "more than 524,288 bytes"),
-    (lambda: RedirectResponse(f"{ELSEWHERE}/metadata"), r"redirects \(HTTP 307\), which is not followed"),
-    (lambda: HTMLResponse("<html>"), "is not where the server says that it is"),
-    (lambda: Response(status_code=404), "is not where the server says that it is: .* HTTP 404"),
-    (lambda: JSONResponse([1]), "is not where the server says that it is"),
+    (lambda: RedirectResponse(f"{ELSEWHERE}/metadata"), r"redirects \(HTTP 307\), and the client does not follow"),
+    (lambda: HTMLResponse("<html>"), "is missing at the URL in the challenge"),
+    (lambda: Response(status_code=404), "is missing at the URL in the challenge .*: .* HTTP 404"),
+    (lambda: JSONResponse([1]), "is missing at the URL in the challenge"),
     (lambda: Response('{"resource": 1, "resource": 2}', media_type="application/json"), "read in one way alone"),
     (lambda: JSONResponse({"resource": f"{ELSEWHERE}/mcp", "authorization_servers": [ELSEWHERE]}),
      "is about another resource, 'https://evil.example/mcp'"),
@@ -62,7 +62,7 @@ async def test_resource_metadata_unusable_is_refused(
 
 
 @pytest.mark.parametrize(("named", "wrong"), [
-    (f"{ELSEWHERE}/metadata", "is said to be at another origin"),
+    (f"{ELSEWHERE}/metadata", "which is on another origin"),
     ("http://192.0.2.1/metadata", "not encrypted"),
     ("file:///etc/passwd", "no URL of https"),
     ("", "no URL of https"),
@@ -96,11 +96,11 @@ async def test_issuer_metadata_unusable_is_refused(
 
 
 @pytest.mark.parametrize(("advertised", "iss", "wrong"), [
-    (True, None, "does not name who gives it"),
-    (True, ELSEWHERE, "is of 'https://evil.example'"),
-    (None, ELSEWHERE, "is of 'https://evil.example'"),
-    (True, "slash", "and not of"),
-    (None, "upper", "and not of"),
+    (True, None, "has no `iss`"),
+    (True, ELSEWHERE, "has `iss` 'https://evil.example'"),
+    (None, ELSEWHERE, "has `iss` 'https://evil.example'"),
+    (True, "slash", "but the login was at"),
+    (None, "upper", "but the login was at"),
 ])  # fmt: skip
 async def test_authorization_response_of_other_issuer_is_refused(
     server: Granting, advertised: bool | None, iss: str | None, wrong: str
@@ -126,18 +126,18 @@ async def test_authorization_response_with_wrong_state_is_refused(
         **{name: text for name, text in reported.items() if name != "state"},
         **({} if state is None else {"state": state}),
     }
-    assert "another `state`" in await refused(server)
+    assert "wrong `state`" in await refused(server)
     assert server.of("token") == []
 
 
 @pytest.mark.parametrize(("answer", "wrong"), [
-    (lambda: JSONResponse({}), "and no access token"),
-    (lambda: HTMLResponse("<html>welcome"), "HTTP 200, and no access token"),
-    (lambda: JSONResponse({"access_token": "a\r\nX-Evil: 1", "token_type": "Bearer"}), "no access token"),
-    (lambda: JSONResponse({"access_token": "ä", "token_type": "Bearer"}), "no access token"),
-    (lambda: JSONResponse({"access_token": "abc", "token_type": "mac"}), "of the type 'mac'"),
-    (lambda: JSONResponse({"access_token": "abc", "token_type": "DPoP"}), "bound to a key"),
-    (lambda: RedirectResponse(f"{ELSEWHERE}/token"), "redirects (HTTP 307), which is not followed"),
+    (lambda: JSONResponse({}), "without a valid access token"),
+    (lambda: HTMLResponse("<html>welcome"), "HTTP 200 without a valid access token"),
+    (lambda: JSONResponse({"access_token": "a\r\nX-Evil: 1", "token_type": "Bearer"}), "without a valid access token"),
+    (lambda: JSONResponse({"access_token": "ä", "token_type": "Bearer"}), "without a valid access token"),
+    (lambda: JSONResponse({"access_token": "abc", "token_type": "mac"}), "of type 'mac'"),
+    (lambda: JSONResponse({"access_token": "abc", "token_type": "DPoP"}), "a DPoP-bound token"),
+    (lambda: RedirectResponse(f"{ELSEWHERE}/token"), "redirects (HTTP 307), and the client does not follow redirects"),
     (lambda: JSONResponse({"error": "invalid_grant", "error_description": "\x1b[31mno"}, 400), "' [31mno"),
 ])  # fmt: skip
 async def test_token_response_malformed_is_refused(
@@ -179,7 +179,7 @@ async def test_metadata_of_remote_server_does_not_lead_to_this_machine(issuer: s
     output, *asked = await found(
         url, {"https://mcp.example.com/.well-known/oauth-protected-resource/mcp": near}
     )
-    assert "is of this machine" in output
+    assert "is on this machine" in output
     assert asked == ["https://mcp.example.com/.well-known/oauth-protected-resource/mcp"]
 
 
@@ -198,7 +198,7 @@ async def test_headers_are_sent_to_server_origin_only() -> None:
 
     own = {"headers": {"X-Default": "1"}, "auth": ("user", "password")}
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer), **own) as client:
-        with pytest.raises(AuthorizationFailedError, match="is not there"):
+        with pytest.raises(AuthorizationFailedError, match="was not found"):
             await find(web.Web(client, url, {"X-Gateway-Key": "secret"}), url, None, None, None)
     assert keys == [("mcp.example.com", "secret"), ("id.example.com", None), ("id.example.com", None)]
 
