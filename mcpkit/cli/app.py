@@ -39,7 +39,7 @@ class Commands(click.Group):
         """Return the command that arguments begin with, and the rest of them."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             close = nearest(args[0], COMMANDS)
-            hint = f"; did you mean {close}?" if close else "; mcpkit --help names all"
+            hint = f"; did you mean {close}?" if close else ". Run mcpkit --help for a list"
             raise click.UsageError(f"there is no command {args[0]}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -66,17 +66,17 @@ def _write_completion(context: click.Context, parameter: click.Parameter, shell:
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="mcpkit %(version)s")
-@click.option("--debug", is_flag=True, help="Show where in the code errors come from.")
+@click.option("--debug", is_flag=True, help="Show the traceback of errors.")
 @click.option(
     "--completion",
     type=click.Choice(["bash", "zsh", "fish"]),
     is_eager=True,
     expose_value=False,
     callback=_write_completion,
-    help="Write what has this shell complete commands.",
+    help="Print the completion script for this shell.",
 )
 def mcpkit(debug: bool) -> None:
-    """Write, run, ask, check and install MCP servers."""
+    """Write, run, call, check and install MCP servers."""
 
 
 def run(arguments: Sequence[str]) -> int:

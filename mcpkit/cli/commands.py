@@ -25,32 +25,32 @@ class Command(NamedTuple):
 
 GROUPS: Final = {
     "Write": (
-        Command("new", "creating.new", "Begin a project with a server, tests and a CI file."),
-        Command("run", "running.run", "Serve a server."),
-        Command("check", "checking.commands.check", "Find what hosts, models and clients will stumble over."),
-        Command("lock", "checking.commands.lock", "Write down what clients of a server rely on."),
+        Command("new", "creating.new", "Create a project with a server, tests and a CI file."),
+        Command("run", "running.run", "Run a server over stdio or HTTP."),
+        Command("check", "checking.commands.check", "Check a server for problems in hosts, models and clients."),
+        Command("lock", "checking.commands.lock", "Write the lockfile of a server's interface."),
     ),
     "Ask": (
-        Command("list", "asking.lists", "List what a server has."),
+        Command("list", "asking.lists", "List tools, resources, templates and prompts."),
         Command("call", "asking.call", "Call a tool."),
         Command("read", "asking.read", "Read a resource."),
         Command("prompt", "asking.prompt", "Get a prompt."),
-        Command("complete", "asking.complete", "Complete an argument of a prompt or of a template."),
-        Command("listen", "asking.listen", "Show what changes."),
-        Command("ping", "asking.ping", "Ask for a sign of life."),
-        Command("inspect", "asking.inspect", "Show all that a server says of itself, and what it costs a model."),
-        Command("doctor", "doctor.command", "Say what a client meets at a server, and what cures it."),
+        Command("complete", "asking.complete", "Complete an argument of a prompt or resource template."),
+        Command("listen", "asking.listen", "Show change notifications of a server."),
+        Command("ping", "asking.ping", "Measure how long a server takes to connect and respond."),
+        Command("inspect", "asking.inspect", "Show a server's details and what its tools cost in tokens."),
+        Command("doctor", "doctor.command", "Diagnose a server: connection, protocol and answers."),
     ),
-    "Give to hosts": (
-        Command("install", "hosts.install", "Give a server to a host."),
-        Command("uninstall", "hosts.uninstall", "Take a server from a host."),
-        Command("hosts", "hosts.hosts", "List the hosts, and the servers that they have."),
-        Command("bundle", "packing.bundle", "Pack a server for people who install it by a click."),
+    "Install": (
+        Command("install", "hosts.install", "Add a server to the configuration of a host."),
+        Command("uninstall", "hosts.uninstall", "Remove a server from the configuration of a host."),
+        Command("hosts", "hosts.hosts", "List hosts and the servers in their configurations."),
+        Command("bundle", "packing.bundle", "Pack a server as an .mcpb bundle or a server.json."),
     ),
     "Operate": (
-        Command("worker", "operating.worker", "Run the tasks of a server, in a process of its own."),
-        Command("auth", "operating.auth", "Log in and out at protected servers, or look who could."),
-        Command("migrate", "operating.migrate", "Rewrite servers of the official SDK to native mcpkit."),
+        Command("worker", "operating.worker", "Run the tasks of a server in a separate process."),
+        Command("auth", "operating.auth", "Log in to protected servers, log out, check logins."),
+        Command("migrate", "operating.migrate", "Rewrite servers of the official SDK for mcpkit."),
     ),
 }  # fmt: skip
 """The commands, by what they are for."""
@@ -63,7 +63,7 @@ def overview() -> str:
     lines = [
         "Usage: mcpkit COMMAND [OPTIONS] TARGET ...",
         "",
-        "  Write, run, ask, check and install MCP servers.",
+        "  Write, run, call, check and install MCP servers.",
         "",
         "  TARGET is a file with a server (server.py, or server.py:name), a module",
         "  (package.server:name), a URL, a command as one quoted word, or the name of",
@@ -76,10 +76,10 @@ def overview() -> str:
         lines += ["", f"{title}:", *(f"  {each.name:{width}}{each.summary}" for each in group)]
     lines += [
         "",
-        "mcpkit COMMAND --help tells of one of them; mcpkit --version of the version;",
-        "mcpkit --completion bash (zsh, fish) writes what completes them in a shell.",
+        "mcpkit COMMAND --help shows the options of a command; mcpkit --version shows the",
+        "version; mcpkit --completion bash (zsh, fish) prints a shell completion script.",
         "",
-        "Exit status: 0 done, 1 wrong usage, 2 no such thing, 3 not authorized, 4 not",
-        "reached, 5 the tool's error or wrong arguments, 6 findings, 130 interrupted.",
+        "Exit status: 0 success, 1 usage error, 2 not found, 3 not authorized, 4 not",
+        "reachable, 5 tool error or invalid arguments, 6 findings, 130 interrupted.",
     ]
     return "\n".join(lines)

@@ -18,7 +18,7 @@ from .statuses import CommandError, Status
 _RESOURCE_NOT_FOUND: Final = -32002
 
 _SAID_BY_TEXT: Final = frozenset({INVALID_PARAMS, INTERNAL_ERROR, 0})
-"""Codes under which servers say that there is no such thing: 0 is that of an exception of `mcp` 1.x."""
+"""Error codes that servers use for "not found"; 0 is the code of an exception of `mcp` 1.x."""
 
 _NO_SUCH_THING: Final = re.compile(
     r"\b(unknown|no such|not found|does not exist|there is no)\b", re.IGNORECASE
@@ -62,7 +62,7 @@ def failure(error: Exception, *, is_debugged: bool = False) -> tuple[str, Status
     for kinds, status in statuses:
         if isinstance(error, kinds):
             return message, status
-    hint = "" if is_debugged else "; --debug shows where it comes from"
+    hint = "" if is_debugged else ". Add --debug to see the traceback"
     return f"{type(error).__name__}: {message}{hint}", Status.USAGE
 
 

@@ -154,11 +154,11 @@ def test_argument_is_parsed_by_the_type_of_its_schema() -> None:
         (["counts=a"], 'counts: expected array of integer or null, got "a"'),
         (["tags=[1"], 'tags: expected array of string, got "[1"'),
         (["point=1"], 'point: expected object, got "1"'),
-        (["text=a", "text=b"], "text: it is given 2 times, and takes string"),
-        (["tags=a", 'tags:=["b"]'], "tags: it is given twice; write an array as key:=[...]"),
-        (["text:=a"], "text: it is no JSON: "),
-        (["size:=NaN"], "size: it is no JSON: NaN is no JSON"),
-        (["txt=a"], "txt: there is no such argument; did you mean text?"),
+        (["text=a", "text=b"], "text: given 2 times, expected one string"),
+        (["tags=a", 'tags:=["b"]'], "tags: given more than once. Write an array as key:=[...]"),
+        (["text:=a"], "text: invalid JSON: "),
+        (["size:=NaN"], "size: invalid JSON: NaN is not valid in JSON"),
+        (["txt=a"], "txt: no such argument; did you mean text?"),
     ],
 )
 def test_argument_mismatch_raises_with_expected_type(texts: list[str], told: str) -> None:
@@ -183,9 +183,9 @@ def test_argument_from_file_is_text_or_base64_by_schema(
     assert given(f"point=@{json_file}") == {"point": {"x": 1}}
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"from here")))
     assert given("text=@-") == {"text": "from here"}
-    with pytest.raises(CommandError, match=r"data\.bin is no UTF-8 text, and bytes are not taken"):
+    with pytest.raises(CommandError, match=r"data\.bin is not UTF-8"):
         given(f"text=@{data}")
-    with pytest.raises(CommandError, match=r"absent\.txt cannot be read") as caught:
+    with pytest.raises(CommandError, match=r"cannot read .*absent\.txt") as caught:
         given("text=@absent.txt")
     assert caught.value.status == Status.NO_SUCH_THING
 
@@ -196,7 +196,7 @@ def test_args_option_is_sent_unchanged_with_overrides(tmp_path: Path) -> None:
     for written in (f"@{path}", path.read_text(encoding="utf-8")):
         found = arguments_of("tool", SCHEMA, ["text=b"], written)
         assert found == {"unknown": 1, "text": "b"}
-    for wrong, told in (("[1]", "takes a JSON object"), ("{", "--args: it is no JSON")):
+    for wrong, told in (("[1]", "must be a JSON object"), ("{", "--args: invalid JSON")):
         with pytest.raises(CommandError, match=told) as caught:
             arguments_of("tool", SCHEMA, [], wrong)
         assert caught.value.status == Status.USAGE
@@ -241,7 +241,7 @@ def test_saved_file_overwrites_nothing_and_follows_no_link(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("data", ["***", "abcde", None, 5])
 def test_decoded_invalid_base64_is_tool_error(data: object) -> None:
-    with pytest.raises(CommandError, match="the picture is no base64") as caught:
+    with pytest.raises(CommandError, match="the picture is not valid base64") as caught:
         decoded(data, "the picture")
     assert caught.value.status == Status.TOOL_ERROR
 
@@ -255,5 +255,5 @@ def test_additional_arguments_are_accepted_by_schema() -> None:
     schema = {"type": "object", "properties": {}, "additionalProperties": {"type": "integer"}}
     assert arguments_of("tool", schema, ["x=5"]) == {"x": 5}
     assert arguments_of("tool", {"type": "object"}, ["x=5"]) == {"x": 5}
-    with pytest.raises(CommandError, match=r"x: there is no such argument\ntool takes no arguments"):
+    with pytest.raises(CommandError, match=r"x: no such argument\ntool takes no arguments"):
         arguments_of("tool", {"type": "object", "properties": {}}, ["x=5"])

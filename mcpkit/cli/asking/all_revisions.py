@@ -20,7 +20,7 @@ from .tools import called, found, schema_of
 from .values import arguments_of
 
 _OF_TRANSPORT = frozenset({"resultType", "_meta", "ttlMs", "cacheScope"})
-"""Members of results that are of a revision, and say nothing of the tool."""
+"""Members of results that belong to the protocol revision and not to the tool's result."""
 
 
 async def compare(
@@ -55,7 +55,10 @@ async def compare(
         _check(definition, tool, is_allowed=is_allowed)
         values = arguments_of(tool, schema_of(definition), arguments, given)
         if len(client.servers) > 1:
-            raise CommandError("--all-revisions is for one server; name one of the configuration's")
+            raise CommandError(
+                "--all-revisions works with one server, and the configuration has several. "
+                "Name one, for example FILE.json:NAME"
+            )
         newest = client.revision
         outcomes[newest] = await _outcome(client, conversation, definition, values)
     for revision in ALL:
@@ -82,8 +85,8 @@ def _check(definition: Json, tool: str, *, is_allowed: bool) -> None:
     is_harmless = is_object(hints) and True in (hints.get("readOnlyHint"), hints.get("idempotentHint"))
     if not is_harmless and not is_allowed:
         raise CommandError(
-            f"{tool} says neither that it is read-only nor that it is idempotent, and would be called "
-            f"{len(ALL)} times; give --yes where that does no harm"
+            f"tool {tool} is not annotated as read-only or idempotent, and --all-revisions calls it up to "
+            f"{len(ALL)} times. Add --yes to call it anyway"
         )
 
 
@@ -91,14 +94,14 @@ async def _outcome(client: Client, conversation: Conversation, definition: Json,
     try:
         result = await called(client, conversation, definition, values)
     except InvalidResultError as error:
-        return {**error.result.data, "does not fit": str(error)}
+        return {**error.result.data, "schema mismatch": str(error)}
     except ProtocolError as error:
         return {"error": {"code": error.code, "message": str(error)}}
     return result.data
 
 
 def _is_error(outcome: Json) -> bool:
-    return outcome.get("isError") is True or "error" in outcome or "does not fit" in outcome
+    return outcome.get("isError") is True or "error" in outcome or "schema mismatch" in outcome
 
 
 def _canonical(outcome: Json) -> str:
@@ -122,13 +125,13 @@ def _show(asked: Asked, outcomes: dict[str, Json], unspoken: dict[str, str]) -> 
         write_json({"results": groups, "unspoken": unspoken})
         return
     for revision, reason in unspoken.items():
-        remark(f"{revision} is not spoken: {reason}")
+        remark(f"the server does not support revision {revision}: {reason}")
     (first, of), *others = alike.items()
     write(f"{', '.join(of)}:\n{first}")
     for canonical, revisions in others:
         differences = [*difflib.unified_diff(first.splitlines(), canonical.splitlines(), n=1, lineterm="")][
             2:
         ]
-        write("\n".join([f"{', '.join(revisions)}: it differs from {of[0]}", *differences]))
+        write("\n".join([f"{', '.join(revisions)}: differs from {of[0]}", *differences]))
     if not others and len(of) > 1:
-        remark(f"all {len(of)} are alike")
+        remark(f"all {len(of)} results are the same")

@@ -22,12 +22,14 @@ from .values import arguments_of
 @converses
 @click.argument("tool")
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--args", "given", metavar="JSON|@FILE", help="All arguments at once.")
+@click.option("--args", "given", metavar="JSON|@FILE", help="All arguments as one JSON object.")
 @click.option(
-    "--out", metavar="FOLDER", default=".", help="Where pictures and files are saved (default: here)."
+    "--out", metavar="FOLDER", default=".", help="Save images and files here (default: current folder)."
 )
-@click.option("--all-revisions", is_flag=True, help="Call it in each revision, and show what differs.")
-@click.option("--yes", is_flag=True, help="Do so also where calling twice may do things twice.")
+@click.option(
+    "--all-revisions", is_flag=True, help="Call the tool once per protocol revision and compare the results."
+)
+@click.option("--yes", is_flag=True, help="Also call tools that are not idempotent.")
 async def command(
     asked: Asked,
     tool: str,
@@ -37,10 +39,10 @@ async def command(
     all_revisions: bool,
     yes: bool,
 ) -> int:
-    """Call a tool, and show what it answers.
+    """Call a tool and show its result.
 
-    An argument is key=value, as the tool's schema reads it; key:=JSON; or key=@file for what is in a file (@- for
-    standard input). A key that is repeated gives an array.
+    An argument is key=value, converted by the tool's schema; key:=JSON; or key=@file for the content of a file (@- for
+    standard input). A repeated key makes an array.
     """
     assert asked.conversation is not None
     if all_revisions:

@@ -17,13 +17,15 @@ from .values import words_of
 @click.argument("argument", metavar="KEY=TYPED")
 @click.argument("others", nargs=-1, metavar="[KEY=VALUE]...")
 async def command(asked: Asked, reference: str, argument: str, others: tuple[str, ...]) -> None:
-    """Complete an argument of a prompt, or of a template of resources, of which something has been typed.
+    """Complete a partly typed argument of a prompt or of a resource template.
 
-    The arguments that follow are those that are filled in already.
+    KEY=VALUE arguments are those that are already complete.
     """
     [typed, *filled_in] = words_of([argument, *others])
     if typed.is_json or any(word.is_json for word in filled_in):
-        raise CommandError("arguments of prompts and templates are texts: key=value")
+        raise CommandError(
+            "arguments of prompts and templates are strings. Write key=value instead of key:=JSON"
+        )
     async with asked.client() as client:
         values: list[str] = []
         if has(client, "completions") or client.revision < "2025-03-26":  # which has no such capability
@@ -31,7 +33,7 @@ async def command(asked: Asked, reference: str, argument: str, others: tuple[str
                 reference, typed.key, typed.text, {word.key: word.text for word in filled_in}
             )
         else:
-            remark("the server completes nothing")
+            remark("the server does not declare the capability completions")
     if asked.is_json:
         write_json({"values": values})
     for value in values if not asked.is_json else ():

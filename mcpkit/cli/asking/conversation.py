@@ -106,9 +106,13 @@ class Conversation:
     async def _visit(self, page: UrlRequest) -> bool | None:
         who = str(page.server.get("title") or page.server.get("name") or "the server")
         async with self._turn():
-            remark(f"{who} asks: {page.message}\nIt wants a page visited at {page.host}:\n  {page.url}")
+            remark(
+                f"{who} requests: {page.message}\nIt wants you to open a page at {page.host}:\n  {page.url}"
+            )
             if not self._terminal.is_there:
-                remark("mcpkit: nobody is at a terminal who could go there: it is cancelled")
+                remark(
+                    "mcpkit: no terminal to confirm this, so the request is cancelled. Run the command in a terminal"
+                )
                 return None
             try:
                 is_wanted = await self._terminal.yes("Open it in the browser?")
@@ -119,7 +123,7 @@ class Conversation:
             import webbrowser
 
             if not await asyncio.to_thread(webbrowser.open, page.url):
-                remark("mcpkit: no browser has been found: open it yourself")
+                remark("mcpkit: no browser found. Open the URL yourself")
         return is_wanted
 
     def _turn(self) -> asyncio.Lock:
@@ -132,5 +136,5 @@ class Conversation:
 
 def _folder(root: str) -> str:
     if "://" not in root and not Path(root).expanduser().exists():
-        raise CommandError(f"--root: there is no folder {root}", Status.NO_SUCH_THING)
+        raise CommandError(f"--root: no such folder: {root}", Status.NO_SUCH_THING)
     return root

@@ -19,8 +19,8 @@ _LIMITS: Final = {
     "maxLength": "at most {} characters",
     "minimum": "at least {}",
     "maximum": "at most {}",
-    "minItems": "at least {} of them",
-    "maxItems": "at most {} of them",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
     "format": "{}",
 }
 
@@ -65,10 +65,10 @@ class Filling:
         fields = [field for field in self._form.fields if field.name not in self.entries]
         named = ", ".join(f"{field.name} ({_kind(field)})" for field in fields)
         first = next((field.name for field in fields if field.is_required), fields[0].name if fields else "")
-        hint = f"give --answer {first}=VALUE" if fields else "answer at a terminal"
+        hint = f"Add --answer {first}=VALUE" if fields else "Run the command in a terminal"
         return (
-            f"mcpkit: {_who(self._form)} asks: {self._form.message}\n"
-            f"mcpkit: {named or 'yes or no'}: nobody is at a terminal, so it is cancelled; {hint}"
+            f"mcpkit: {_who(self._form)} requests: {self._form.message}\n"
+            f"mcpkit: no terminal to enter {named or 'yes or no'}, so the request is cancelled. {hint}"
         )
 
     async def ask(self, terminal: Terminal) -> bool:
@@ -77,7 +77,7 @@ class Filling:
         Raises:
             KeyboardInterrupt: The user has pressed Ctrl+C.
         """
-        remark(f"{_who(self._form)} asks: {self._form.message}")
+        remark(f"{_who(self._form)} requests: {self._form.message}")
         if not self._form.fields:
             return await terminal.yes("Agree?")
         remark("(Ctrl+D declines, Ctrl+C cancels)")
@@ -125,7 +125,7 @@ class Filling:
                 line.strip().casefold(), line
             )
         if not line.strip():
-            raise UnfitError("an answer is needed")
+            raise UnfitError("a value is required")
         return self._value(field, [Word(field.name, line, is_json=False)])
 
     def _value(self, field: FormField, words: list[Word]) -> object:
@@ -153,11 +153,15 @@ def _chosen(field: FormField, text: str) -> str:
             return choice.value
     if text.isdecimal() and 1 <= int(text) <= len(values):
         return values[int(text) - 1]
-    raise UnfitError(f"choose from {', '.join(values)}")
+    raise UnfitError(f"must be one of {', '.join(values)}")
 
 
 def _kind(field: FormField) -> str:
-    words = {"choice": "one of these", "choices": "some of these, with commas between", "boolean": "y or n"}
+    words = {
+        "choice": "one of these",
+        "choices": "several of these, separated by commas",
+        "boolean": "y or n",
+    }
     if field.kind in ("choice", "choices") and not field.choices:
         return type_words(field.schema, {})
     kind = words.get(field.kind, field.kind)

@@ -19,9 +19,9 @@ from .server import Asked, asks_server
 @click.command("inspect", epilog="Example: mcpkit inspect server.py")
 @asks_server
 async def command(asked: Asked) -> None:
-    """Show all that a server says of itself, and an estimate of what each tool costs a model in tokens.
+    """Show a server's name, revision, capabilities, instructions, tools, resources and prompts.
 
-    What is counted of a tool is what hosts hand to models: its name, its description and the schema of its arguments.
+    For each tool it estimates the tokens that its name, description and input schema take in a model's context.
     """
     if not asked.is_json:
         results()  # which fails before anything is printed where tables cannot be drawn
@@ -75,21 +75,21 @@ def cost(tool: Json) -> int:
 def _write(report: Json) -> None:
     server = report["server"]
     name = " ".join(str(server[key]) for key in ("name", "version") if server.get(key))
-    lines = [name or "a server that does not say its name"]
+    lines = [name or "(server without a name)"]
     lines += [f"  {key}: {server[key]}" for key in ("title", "description", "websiteUrl") if server.get(key)]
     lines.append(f"revision {report['revision']}: {report['reason']}")
     if is_array(spoken := report.get("speaks")):
-        lines.append(f"without sessions it speaks {', '.join(map(str, spoken))}")
-    lines.append(f"it declares {', '.join(map(_capability, report['capabilities'].items())) or 'nothing'}")
+        lines.append(f"supported revisions without sessions: {', '.join(map(str, spoken))}")
+    lines.append(f"capabilities: {', '.join(map(_capability, report['capabilities'].items())) or 'none'}")
     if report["instructions"]:
         lines += ["instructions:", *(f"  {line}" for line in report["instructions"].splitlines())]
     write(printable("\n".join(lines)))
     if "tools" in report:
         costs: Json = report["tokens"]["tools"]
         show("tools", report["tools"], {"tokens": lambda tool: costs[str(tool.get("name"))]})
-        said = " with its instructions" if report["instructions"] else ""
+        said = " including the instructions" if report["instructions"] else ""
         write(
-            f"about {report['tokens']['total']:,} tokens in all{said}: an estimate, as models count differently"
+            f"about {report['tokens']['total']:,} tokens in total{said} (an estimate; models count differently)"
         )
     for kind in ("resources", "templates", "prompts"):
         if report.get(kind):

@@ -15,9 +15,9 @@ from .server import Asked, converses
 @converses
 @click.argument("uris", nargs=-1, metavar="[URI]...")
 async def command(asked: Asked, uris: tuple[str, ...]) -> None:
-    """Show what changes at a server, until Ctrl+C: its lists, or what is read under these URIs."""
+    """Show changes of a server's lists, or of the resources with these URIs, until Ctrl+C."""
     async with asked.client() as client, client.watch(resources=uris or False) as changes:
-        remark(f"listening ({client.revision}), until Ctrl+C")
+        remark(f"listening (revision {client.revision}). Press Ctrl+C to stop")
         async for change in changes:
             write(json.dumps(_told(change)) if asked.is_json else _said(change))
 
@@ -34,7 +34,7 @@ def _told(change: Change) -> dict[str, object]:
 def _said(change: Change) -> str:
     what = f"the list of {change.kind}" if change.uri is None else change.uri
     return (
-        f"{what} may have changed: nothing was heard for a while"
+        f"{what} may have changed: the connection was interrupted"
         if change.may_have_missed
         else f"{what} has changed"
     )

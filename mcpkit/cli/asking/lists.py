@@ -26,12 +26,12 @@ _MIME_TYPE: Final[Columns] = {"mime type": lambda item: item.get("mimeType")}
 _NAME: Final[Columns] = {"name": lambda item: item.get("name")}
 _COLUMNS: Final[Mapping[str, Columns]] = {
     "tools": {
-        **_NAME, **_TITLE, **_DESCRIPTION, "arguments (? may be left out)": lambda item: signature(schema_of(item)),
+        **_NAME, **_TITLE, **_DESCRIPTION, "arguments (? = optional)": lambda item: signature(schema_of(item)),
     },
     "resources": {"uri": lambda item: item.get("uri"), **_NAME, **_TITLE, **_MIME_TYPE, **_DESCRIPTION},
     "templates": {"uri": lambda item: item.get("uriTemplate"), **_NAME, **_TITLE, **_MIME_TYPE, **_DESCRIPTION},
     "prompts": {
-        **_NAME, **_TITLE, **_DESCRIPTION, "arguments (? may be left out)": lambda item: signature(of_prompt(item)),
+        **_NAME, **_TITLE, **_DESCRIPTION, "arguments (? = optional)": lambda item: signature(of_prompt(item)),
     },
 }  # fmt: skip
 
@@ -40,7 +40,7 @@ _COLUMNS: Final[Mapping[str, Columns]] = {
 @asks_server
 @click.argument("kinds", nargs=-1, type=click.Choice(_KINDS))
 async def command(asked: Asked, kinds: tuple[str, ...]) -> None:
-    """List what a server has: tools, resources, templates and prompts, or those that are named."""
+    """List the tools, resources, resource templates and prompts of a server, or only the kinds that are named."""
     async with asked.client() as client:
         lists = {
             "tools": client.list_tools,
@@ -70,7 +70,7 @@ def _show_all(found: Mapping[str, list[Json]], kinds: Sequence[str]) -> None:
         if kind not in found:
             remark(f"the server has no {kind}")
     if not found and not kinds:
-        remark("the server has neither tools nor resources nor prompts")
+        remark("the server has no tools, resources or prompts")
     for kind, items in found.items():
         if items or kinds or kind != "templates":
             show(kind, items)

@@ -16,7 +16,7 @@ from .server import Asked, asks_server
 @click.command("ping", epilog="Example: mcpkit ping https://example.com/mcp")
 @asks_server
 async def command(asked: Asked) -> None:
-    """Ask a server for a sign of life, and say how long it took to connect and to answer."""
+    """Send a ping to a server, and show how long it took to connect and to respond."""
     begin = time.perf_counter()
     async with asked.client() as client:
         connected = time.perf_counter() - begin
@@ -39,10 +39,10 @@ async def command(asked: Asked) -> None:
     else:
         for name, each in told.items():
             who = " ".join(str(each[key]) for key in ("name", "version") if each[key]) or name
-            times = f"connected in {connected * 1000:.1f} ms, answered in {seconds[name] * 1000:.1f} ms"
+            times = f"connected in {connected * 1000:.1f} ms, responded in {seconds[name] * 1000:.1f} ms"
             write(f"{who} ({each['revision']}): {times}")
     if client.failures:
-        raise CommandError("not all servers of the configuration can be reached", Status.NOT_REACHED)
+        raise CommandError("some servers of the configuration cannot be reached", Status.NOT_REACHED)
 
 
 async def _answered(client: Client) -> float:

@@ -22,18 +22,21 @@ from .values import arguments_of
 @click.argument("name")
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option(
-    "--out", metavar="FOLDER", default=".", help="Where pictures and files are saved (default: here)."
+    "--out", metavar="FOLDER", default=".", help="Save images and files here (default: current folder)."
 )
 async def command(asked: Asked, name: str, arguments: tuple[str, ...], out: str) -> None:
-    """Get a prompt, and show its messages. Its arguments are texts: key=value, or key=@file for what is in a file."""
+    """Get a prompt and show its messages.
+
+    Its arguments are strings: key=value, or key=@file for the content of a file.
+    """
     async with asked.client() as client:
         listed = await client.list_prompts() if has(client, "prompts") else []
         prompts = {str(each.get("name")): each for each in listed}
         if name not in prompts:
             close = nearest(name, prompts)
-            there_are = f"there are {', '.join(prompts)}" if prompts else "the server has no prompts"
+            there_are = f"the server has {', '.join(prompts)}" if prompts else "the server has no prompts"
             hint = f"did you mean {close}?" if close else there_are
-            raise CommandError(f"there is no prompt {name}; {hint}", Status.NO_SUCH_THING)
+            raise CommandError(f"no such prompt: {name}; {hint}", Status.NO_SUCH_THING)
         values = arguments_of(name, of_prompt(prompts[name]), arguments)
         messages = await client.get_prompt(name, {key: str(value) for key, value in values.items()})
     if asked.is_json:

@@ -18,11 +18,11 @@ from .server import Asked, converses
 @click.command("read", epilog="Example: mcpkit read server.py config://settings")
 @converses
 @click.argument("uri")
-@click.option("--out", metavar="PATH", help="Save it: in this folder, or as this file.")
+@click.option("--out", metavar="PATH", help="Save the content in this folder or as this file.")
 async def command(asked: Asked, uri: str, out: str | None) -> None:
-    """Read a resource, and write what is in it to standard output.
+    """Read a resource and write its content to standard output.
 
-    Bytes are written as they are, unless that is a terminal; or to a file, by --out.
+    Binary content is not written to a terminal. Redirect it, or use --out to save it.
     """
     async with asked.client() as client:
         contents = await client.read(uri)
@@ -52,7 +52,7 @@ def _write(contents: Json, uri: str) -> None:
     if sys.stdout.isatty():
         kind = contents.get("mimeType") or "bytes"
         raise CommandError(
-            f"{uri} is no text ({kind}, {len(content):,} bytes): save it by --out, or send it to a file or a program"
+            f"{uri} is binary ({kind}, {len(content):,} bytes). Save it with --out, or redirect the output"
         )
     sys.stdout.flush()
     sys.stdout.buffer.write(content)
@@ -70,5 +70,5 @@ def _save_as(content: bytes, path: Path) -> None:
         with path.open("xb") as file:
             file.write(content)
     except FileExistsError:
-        raise CommandError(f"there is a file {path} already, which is left as it is") from None
+        raise CommandError(f"{path} exists already. Choose another name for --out") from None
     remark(f"saved {path} ({len(content):,} bytes)")

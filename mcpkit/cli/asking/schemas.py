@@ -26,7 +26,7 @@ _KINDS: Final = {
     "minimum": "number",
     "maximum": "number",
 }
-"""What keywords tell of the type where a schema does not name it."""
+"""Types that keywords imply in a schema without `type`."""
 
 
 def alternatives(schema: object, root: Json, depth: int = 0) -> Iterator[Json]:

@@ -41,41 +41,51 @@ def _files(context: click.Context, parameter: click.Parameter, incomplete: str) 
 
 _OPTIONS: Final = (
     click.argument("target", shell_complete=_files),
-    click.option("--json", "is_json", is_flag=True, help="Write JSON, for scripts."),
-    click.option("--revision", metavar="DATE", help="Speak this revision; else the newest that both know."),
-    click.option("--http", "way", flag_value="http", help="Reach the URL by streamable HTTP alone."),
+    click.option("--json", "is_json", is_flag=True, help="Write JSON."),
     click.option(
-        "--sse", "way", flag_value="sse", help="Reach the URL by HTTP with SSE, as 2024-11-05 has it."
+        "--revision",
+        metavar="DATE",
+        help="Use this protocol revision (default: the newest that both sides support).",
     ),
-    click.option("--timeout", type=float, metavar="SECONDS", help="Give up after so long without an answer."),
-    click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable for its process."),
-    click.option("--cwd", metavar="FOLDER", help="Where its process starts."),
-    click.option("-H", "--header", multiple=True, metavar="NAME:VALUE", help="A header of each request."),
-    click.option("--token", metavar="TOKEN", help="The bearer token of each request."),
+    click.option("--http", "way", flag_value="http", help="Use only the Streamable HTTP transport."),
+    click.option("--sse", "way", flag_value="sse", help="Use only the HTTP+SSE transport of 2024-11-05."),
+    click.option("--timeout", type=float, metavar="SECONDS", help="Seconds to wait for a response."),
     click.option(
-        "--login", is_flag=True, help="Log in by a browser where the server wants to know who asks."
+        "-e",
+        "--env",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Environment variable of the server's process.",
     ),
+    click.option("--cwd", metavar="FOLDER", help="Working directory of the server's process."),
+    click.option(
+        "-H", "--header", multiple=True, metavar="NAME:VALUE", help="HTTP header to add to each request."
+    ),
+    click.option("--token", metavar="TOKEN", help="Bearer token to send with each request."),
+    click.option("--login", is_flag=True, help="Log in with a browser if the server requires authorization."),
     click.option(
         "--as",
         "user",
         metavar="USER",
-        help="Play this user, of a server in a Python file and in this process.",
+        help="Run the server in this process and call it as this user (Python files and modules only).",
     ),
-    click.option("--scopes", metavar="SCOPES", help="What that user has been granted, separated by spaces."),
-    click.option("--trace", is_flag=True, help="Show each message on standard error, secrets masked."),
+    click.option("--scopes", metavar="SCOPES", help="Scopes of the --as user, separated by spaces."),
+    click.option("--trace", is_flag=True, help="Log each message to standard error, with secrets masked."),
     click.option("--debug", is_flag=True, hidden=True),
 )
 
 _OF_CONVERSATIONS: Final = (
-    click.option("--answer", multiple=True, metavar="KEY=VALUE", help="Answer a question of the server's."),
-    click.option("--sample-text", metavar="TEXT", help="What a model says, where the server asks one."),
     click.option(
-        "--root", multiple=True, metavar="FOLDER", help="A folder that the server is to stay within."
+        "--answer", multiple=True, metavar="KEY=VALUE", help="Answer for a field of an elicitation form."
     ),
-    click.option("--log-level", type=click.Choice(LOG_LEVELS), help="The least severe of what it is to log."),
+    click.option("--sample-text", metavar="TEXT", help="Response to sampling requests of the server."),
     click.option(
-        "-v", "--verbose", is_flag=True, help="Tell of progress by lines, where there is no terminal."
+        "--root", multiple=True, metavar="FOLDER", help="Root folder to send to the server (roots/list)."
     ),
+    click.option(
+        "--log-level", type=click.Choice(LOG_LEVELS), help="Minimum level of log messages from the server."
+    ),
+    click.option("-v", "--verbose", is_flag=True, help="Print progress as lines if there is no terminal."),
 )
 
 
@@ -197,7 +207,7 @@ def _asked(given: Json) -> Asked:
         played = _played(given["target"], user, scopes or "", {**options, "way": given["way"]})
         options["env"] = options["headers"] = None
     elif scopes is not None:
-        raise click.UsageError("--scopes is what the user of --as has been granted. Add --as USER")
+        raise click.UsageError("--scopes needs a user. Add --as USER")
     conversation = None
     if "answer" in given:
         conversation = Conversation(
@@ -230,13 +240,13 @@ def _played(word: str, user: str, scopes: str, options: Json) -> MemoryTransport
 
     if place_of(word) is None:
         raise click.UsageError(
-            f"--as plays a user of a server in a Python file or module, and {word} is none: give --token for a URL"
+            f"--as needs a server in a Python file or module, got {word}. Use --token for a URL"
         )
     names = {"token": "--token", "auth": "--login", "cwd": "--cwd", "way": f"--{options['way']}"}
     for option, name in names.items():
         if options[option] is not None:
             raise click.UsageError(
-                f"{name} is for servers in other processes, and --as for one in this process"
+                f"{name} cannot be used with --as, which runs the server in this process. Omit one of them"
             )
     os.environ.update(options["env"] or {})
     with redirect_stdout(sys.stderr):  # of what a module prints while it is imported
@@ -276,7 +286,7 @@ def _to_log_in(error: AuthorizationError, target: str) -> str:
     """Say how to log in, where nobody has said who asks."""
     if "mcpkit auth" in str(error):  # a login has ended
         return str(error)
-    return f"{target} wants to know who asks: log in with mcpkit auth login {target}, or give --token"
+    return f"{target} requires authorization. Run mcpkit auth login {target}, or add --token"
 
 
 def _by(way: Literal["http", "sse"], target: Target, options: Json) -> ServerEntry:
@@ -284,14 +294,17 @@ def _by(way: Literal["http", "sse"], target: Target, options: Json) -> ServerEnt
     from ...client.transports.http.sse import SseTransport
 
     if is_process(target):
-        raise CommandError(f"--{way} says how a URL is reached; the target is a process")
+        raise CommandError(f"--{way} needs a URL, and the target is a process. Omit --{way}")
     reaching: Json = {name: options[name] for name in ("headers", "token", "auth") if name in options}
     entries = transports_of(target, **reaching)
     if len(entries) != 1:
-        raise CommandError(f"--{way} is for one server; the configuration has {len(entries)}")
+        raise CommandError(
+            f"--{way} works with one server, and the configuration has {len(entries)}. "
+            "Name one, for example FILE.json:NAME"
+        )
     ways = [each for each in entries[0].transports if isinstance(each, SseTransport) is (way == "sse")]
     if not ways:
         raise CommandError(
-            f"the configuration says that {entries[0].name} is reached otherwise than by --{way}"
+            f"the configuration of {entries[0].name} sets another transport than --{way}. Omit --{way}"
         )
     return replace(entries[0], transports=ways)

@@ -19,14 +19,14 @@ from ...protocol.revisions import STATELESS, TASKS, TASKS_IN_CORE
 from ...protocol.types import Json
 
 _PAUSE: Final = 1.0
-"""Seconds between two looks at a task, where the server says nothing."""
+"""Seconds between two polls of a task without `pollInterval`."""
 
 _SHORTEST: Final = 0.02
 _FAREWELL: Final = 2.0
-"""Seconds in which a server is told that nobody waits any more."""
+"""Seconds that `tasks/cancel` may take at the end."""
 
 Tell = Callable[[str], object]
-"""Is told what a task says of itself."""
+"""Receives the status messages of a task."""
 
 
 class Answers(Questions):
@@ -130,4 +130,6 @@ def _failure(task: Json) -> ProtocolError:
         return ProtocolError(
             int(error.get("code", INTERNAL_ERROR)), str(error.get("message")), error.get("data")
         )
-    return ProtocolError(INTERNAL_ERROR, f"the task has ended without a result: it is {task.get('status')}")
+    return ProtocolError(
+        INTERNAL_ERROR, f"the task ended without a result; its status is {task.get('status')!r}"
+    )

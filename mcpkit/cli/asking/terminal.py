@@ -64,7 +64,7 @@ class Terminal:
                 return False
             if line.strip().casefold() in ("y", "yes", "n", "no"):
                 return line.strip().casefold().startswith("y")
-            remark("  answer with y or n")
+            remark("  enter y or n")
 
 
 @contextmanager

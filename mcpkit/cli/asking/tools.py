@@ -24,9 +24,9 @@ async def found(client: Client, tool: str) -> Json:
     if tool in tools:
         return tools[tool]
     close = nearest(tool, tools)
-    there_are = f"there are {', '.join(tools)}" if tools else "the server has no tools"
+    there_are = f"the server has {', '.join(tools)}" if tools else "the server has no tools"
     raise CommandError(
-        f"there is no tool {tool}; {f'did you mean {close}?' if close else there_are}", Status.NO_SUCH_THING
+        f"no such tool: {tool}; {f'did you mean {close}?' if close else there_are}", Status.NO_SUCH_THING
     )
 
 

@@ -54,7 +54,7 @@ def words_of(texts: Sequence[str]) -> list[Word]:
         is_json = key.endswith(":")
         key = key.removesuffix(":")
         if not equals or not key:
-            raise CommandError(f"an argument is written as key=value, key:=JSON or key=@file, got {text!r}")
+            raise CommandError(f"arguments must be key=value, key:=JSON or key=@file, got {text!r}")
         words.append(Word(key, value, is_json))
     return words
 
@@ -82,7 +82,7 @@ def arguments_of(name: str, schema: Json, texts: Sequence[str], given: str | Non
         except UnfitError as error:
             problems.append(f"{key}: {error}")
     if given is None:
-        problems += [f"{key} is missing" for key in required(schema) if key not in written]
+        problems += [f"{key}: required argument is missing" for key in required(schema) if key not in written]
     if problems:
         raise CommandError("\n".join([*problems, takes(name, schema)]), Status.TOOL_ERROR)
     return arguments
@@ -99,7 +99,7 @@ def converted(texts: Sequence[str], schema: object, root: Json) -> object:
         for each in kinds:
             if each.get("type", "array") == "array":
                 return [converted([text], each.get("items", {}), root) for text in texts]
-        raise UnfitError(f"it is given {len(texts)} times, and takes {type_words(schema, root)}")
+        raise UnfitError(f"given {len(texts)} times, expected one {type_words(schema, root)}")
     [text] = texts
     for each in kinds:
         with suppress(UnfitError):
@@ -110,7 +110,7 @@ def converted(texts: Sequence[str], schema: object, root: Json) -> object:
 def _value(words: list[Word], schema: object, root: Json) -> object:
     if any(word.is_json for word in words):
         if len(words) > 1:
-            raise UnfitError("it is given twice; write an array as key:=[...]")
+            raise UnfitError("given more than once. Write an array as key:=[...]")
         return parsed(words[0].text)
     return converted([_text(word.text, schema, root) for word in words], schema, root)
 
@@ -130,7 +130,7 @@ def _inner(key: str, schema: Json) -> object:
     if additional is True or "patternProperties" in schema:
         return {}
     close = nearest(key, known)
-    raise UnfitError(f"there is no such argument{f'; did you mean {close}?' if close else ''}")
+    raise UnfitError(f"no such argument{f'; did you mean {close}?' if close else ''}")
 
 
 def _as(text: str, schema: Json, root: Json) -> object:
@@ -207,12 +207,12 @@ def parsed(text: str) -> object:
     try:
         value: object = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise UnfitError(f"it is no JSON: {error}") from None
+        raise UnfitError(f"invalid JSON: {error}") from None
     return value
 
 
 def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid in JSON")
 
 
 def _all_of(given: str) -> Json:
@@ -221,7 +221,7 @@ def _all_of(given: str) -> Json:
     except (UnfitError, UnicodeDecodeError) as error:
         raise CommandError(f"--args: {error}") from None
     if not is_object(found):
-        raise CommandError("--args takes a JSON object, the arguments by name")
+        raise CommandError("--args must be a JSON object with the arguments by name")
     return found
 
 
@@ -238,7 +238,7 @@ def _text(text: str, schema: object, root: Json) -> str:
     try:
         read = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UnfitError(f"{text[1:]} is no UTF-8 text, and bytes are not taken") from None
+        raise UnfitError(f"file {text[1:]} is not UTF-8, and this argument does not accept base64") from None
     is_text = any(each.get("type", "string") == "string" for each in alternatives(schema, root))
     return read if is_text else read.strip()
 
@@ -250,6 +250,6 @@ def _read(path: str) -> bytes:
         return Path(path).expanduser().read_bytes()
     except OSError as error:
         raise CommandError(
-            f"{path} cannot be read: {error.strerror}; a text that begins with @ is written as key:='\"@...\"'",
+            f"cannot read {path}: {error.strerror}. To pass a string that begins with @, write key:='\"@...\"'",
             Status.NO_SUCH_THING,
         ) from None

@@ -16,7 +16,7 @@ from .logins import list_logins
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 def command() -> None:
-    """Log in and out at protected servers, for all commands."""
+    """Log in to protected servers, log out, and check whether clients can log in."""
 
 
 for each in (login, logout, list_logins, check):

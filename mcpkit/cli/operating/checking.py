@@ -16,16 +16,21 @@ from ..statuses import Status
 @click.command("check", epilog="Example: mcpkit auth check https://mcp.example.com/mcp")
 @click.argument("url")
 @click.option("--page", metavar="ORIGIN", default="http://localhost:6274", show_default=True,
-              help="The origin of web pages that may want to log in.")  # fmt: skip
+              help="Origin of a web page that logs in (checks CORS).")  # fmt: skip
 @click.option(
-    "--timeout", type=float, default=10.0, show_default=True, metavar="SECONDS", help="For each answer."
+    "--timeout",
+    type=float,
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Timeout of each request.",
 )
-@click.option("--hosts", "tells_hosts", is_flag=True, help="Say what each known host will do.")
-@click.option("--json", "is_json", is_flag=True, help="Write JSON, for scripts.")
+@click.option("--hosts", "tells_hosts", is_flag=True, help="Show whether each known host can log in.")
+@click.option("--json", "is_json", is_flag=True, help="Write JSON.")
 def check(url: str, page: str, timeout: float, tells_hosts: bool, is_json: bool) -> Status:
-    """Look at a server as clients do that want to log in, and say which of them will fail there, and why.
+    """Check whether clients can log in to a server: challenge, metadata, registration and CORS.
 
-    Nobody logs in. The status is 6 where an error or a warning was found; a note is none.
+    The check does not log in. The exit status is 6 if there is an error or a warning; notes do not count.
     """
     findings = asyncio.run(check_authorization(url, page=page, timeout=timeout))
     hosts = hosts_at(findings) if tells_hosts else {}
@@ -36,7 +41,7 @@ def check(url: str, page: str, timeout: float, tells_hosts: bool, is_json: bool)
         for finding in findings:
             click.echo(str(finding))
         if not findings:
-            click.echo("every client can log in", err=True)
+            click.echo("no findings: every client can log in", err=True)
         for name, outcome in hosts.items():
             click.echo(f"{name}: {outcome}")
     if any(finding.code == "unreachable" for finding in findings):

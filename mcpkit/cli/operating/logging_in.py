@@ -24,25 +24,27 @@ from ..statuses import CommandError, Status
 
 @click.command("login", epilog="Example: mcpkit auth login https://mcp.example.com/mcp")
 @click.argument("url")
-@click.option("--no-browser", is_flag=True, help="Say which page to visit, rather than open it.")
-@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="A scope to ask for.")
-@click.option("--client-id", metavar="ID", help="The client's id, where it was registered by hand.")
+@click.option("--no-browser", is_flag=True, help="Print the login URL instead of opening a browser.")
+@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Scope to request.")
+@click.option("--client-id", metavar="ID", help="client_id of a client that was registered by hand.")
 @click.option(
     "--client-secret",
     metavar="SECRET",
     envvar="MCPKIT_CLIENT_SECRET",
-    help="Its secret; better in MCPKIT_CLIENT_SECRET.",
+    help="client_secret of that client; MCPKIT_CLIENT_SECRET is safer.",
 )
-@click.option("--issuer", metavar="URL", help="The authorization server; needed with --client-id.")
-@click.option("--client-metadata", metavar="URL", help="The URL of the client's metadata document.")
+@click.option(
+    "--issuer", metavar="URL", help="Issuer of the authorization server; required with --client-id."
+)
+@click.option("--client-metadata", metavar="URL", help="URL of the client ID metadata document.")
 @click.option(
     "--port",
     type=int,
     default=0,
     metavar="PORT",
-    help="Where the browser comes back to, where that was agreed upon.",
+    help="Port of the redirect URI, if it was registered with one.",
 )
-@click.option("--dpop", is_flag=True, help="Bind the tokens to a key of this machine's.")
+@click.option("--dpop", is_flag=True, help="Bind the tokens to a key of this machine (DPoP).")
 def login(
     url: str,
     no_browser: bool,
@@ -54,21 +56,19 @@ def login(
     port: int,
     dpop: bool,
 ) -> None:
-    """Log in at a server, by the browser.
+    """Log in to a server with a browser.
 
-    All commands that ask the server use the login from then on. Tokens are kept in the keyring of the system, or, where
-    there is none, in a file that nobody else can read.
+    Later commands that connect to the server use this login. Tokens are stored in the system's keyring, or in a file
+    that only you can read if there is no keyring.
     """
     if client_id is not None and issuer is None:
-        raise click.UsageError(
-            "--client-id is known to one authorization server alone: name it with --issuer"
-        )
+        raise click.UsageError("--client-id needs the authorization server that issued it. Add --issuer")
     if client_secret is not None and client_id is None:
-        raise click.UsageError("--client-secret is that of a client: name it with --client-id")
+        raise click.UsageError("--client-secret needs a client. Add --client-id")
     try:
         known_as = canonical(url)
     except MetadataError as error:
-        raise click.UsageError(f"{url} is no URL of a server: {error}") from None
+        raise click.UsageError(f"{url} is not a valid server URL: {error}") from None
     wanted = Login(
         known_as,
         client_id,
@@ -98,10 +98,10 @@ async def _logged_in(wanted: Login, browser: Loopback, secret: str | None) -> No
         await _asked_for(auth, wanted.url)
     tokens = authorizer.tokens
     if tokens is None:
-        click.echo(f"{wanted.url} lets everybody in: nobody has to log in there")
+        click.echo(f"{wanted.url} does not require a login")
         return
-    scopes = ", ".join(sorted(tokens.scopes)) or "no scope by name"
-    click.echo(f"logged in at {wanted.url} by {tokens.issuer}: {scopes}")
+    scopes = ", ".join(sorted(tokens.scopes)) or "no scopes"
+    click.echo(f"logged in to {wanted.url} with {tokens.issuer}; scopes: {scopes}")
 
 
 async def _asked_for(auth: OAuth, url: str) -> None:

@@ -19,37 +19,43 @@ from ..statuses import CommandError, Status
 @click.command("logout", epilog="Example: mcpkit auth logout https://mcp.example.com/mcp")
 @click.argument("url")
 def logout(url: str) -> None:
-    """Log out at a server.
+    """Log out of a server.
 
-    Its authorization server is told that the tokens are to end, where it can be told, and they are deleted here.
+    The tokens are revoked at the authorization server if it has a revocation endpoint, and deleted on this machine.
     """
     try:
         login = known().get(canonical(url))
     except MetadataError as error:
-        raise click.UsageError(f"{url} is no URL of a server: {error}") from None
+        raise click.UsageError(f"{url} is not a valid server URL: {error}") from None
     if login is None:
-        raise CommandError(f"nobody has logged in at {url}: see mcpkit auth list", Status.NO_SUCH_THING)
+        raise CommandError(
+            f"no login for {url}. Run mcpkit auth list to see all logins", Status.NO_SUCH_THING
+        )
     asyncio.run(_logged_out(login))
 
 
 async def _logged_out(login: Login) -> None:
     auth = authorized(login)
     tokens = await auth.storage.tokens(login.url, auth.client)
-    told = "there were no tokens any more"
+    told = "there were no tokens"
     if tokens is not None:
         http = own_client(login.url)
         async with http:
             try:
                 has_ended = await revoke(auth, Web(http, login.url, {}), tokens)
                 told = (
-                    f"{tokens.issuer} has ended the tokens"
+                    f"{tokens.issuer} revoked the tokens"
                     if has_ended
-                    else f"{tokens.issuer} knows no way to end tokens: they are deleted here, and end by themselves"
+                    else f"the tokens are deleted here; {tokens.issuer} has no revocation endpoint, "
+                    "so they stay valid until they expire"
                 )
             except (AuthorizationFailedError, MetadataError) as error:
-                told = f"the tokens are deleted here, and may be good until they end by themselves: {error}"
+                told = (
+                    "the tokens are deleted here, but revocation failed and they may stay valid until they expire: "
+                    f"{error}"
+                )
     await auth.storage.forget_tokens(login.url, auth.client)
     if login.has_secret:
         await forget_secret(login)
     forget(login.url)
-    click.echo(f"logged out at {login.url}: {told}")
+    click.echo(f"logged out of {login.url}: {told}")

@@ -16,15 +16,15 @@ from ..output.written import write_json
 
 
 @click.command("list", epilog="Example: mcpkit auth list --json")
-@click.option("--json", "is_json", is_flag=True, help="Write JSON, for scripts.")
+@click.option("--json", "is_json", is_flag=True, help="Write JSON.")
 def list_logins(is_json: bool) -> None:
-    """List the servers at which somebody has logged in, and for how long."""
+    """List the servers with a login, and when it expires."""
     found = asyncio.run(_found(list(known().values())))
     if is_json:
         write_json(found)
         return
     if not found:
-        click.echo("nobody has logged in anywhere", err=True)
+        click.echo("no logins", err=True)
         return
     for each in found:
         click.echo("\n  ".join(_lines(each)))
@@ -33,16 +33,14 @@ def list_logins(is_json: bool) -> None:
 def _lines(login: Json) -> Iterator[str]:
     yield login["url"]
     if login["issuer"] is None:
-        yield "there are no tokens any more"
+        yield "no tokens. Run mcpkit auth login to log in again"
         return
-    yield f"tokens of {login['issuer']} for the client {login['client_id']}"
-    yield f"scopes: {', '.join(login['scopes']) or 'none by name'}"
+    yield f"issuer: {login['issuer']}, client_id: {login['client_id']}"
+    yield f"scopes: {', '.join(login['scopes']) or 'none'}"
     if login["is_renewed"]:
-        yield "renewed as long as that is allowed"
+        yield "renewed with a refresh token"
     else:
-        yield f"good until {login['expires'] or 'nobody knows when'}" + (
-            ", which has passed" if login["has_ended"] else ""
-        )
+        yield f"expires: {login['expires'] or 'unknown'}" + (" (expired)" if login["has_ended"] else "")
 
 
 async def _found(logins: list[Login]) -> list[Json]:

@@ -14,7 +14,7 @@ from ...compat.migrate.command import main
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--write|--check] FILE...")
 def command(arguments: tuple[str, ...]) -> int:
-    """Rewrite servers of the official SDK to native mcpkit."""
+    """Rewrite servers of the official SDK for mcpkit."""
     try:
         return main(arguments, "mcpkit migrate")
     except SystemExit as end:  # of its parser, which has said why

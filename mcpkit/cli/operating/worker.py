@@ -13,21 +13,24 @@ from ..targets.served import found
 
 @click.command("worker", epilog="Example: mcpkit worker server:server --slots 8")
 @click.argument("server", metavar="SERVER")
-@click.option("--slots", type=int, metavar="N", help="Tasks that run at a time; else as the server says.")
+@click.option(
+    "--slots", type=int, metavar="N", help="Number of tasks to run at a time (default: the server's setting)."
+)
 @click.option(
     "--grace",
     type=float,
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="From a signal to the end.",
+    help="Time that running tasks get after a signal.",
 )
 def command(server: str, slots: int | None, grace: float) -> None:
-    """Run the tasks of a server, in this process, until SIGTERM or SIGINT.
+    """Run the tasks of a server in this process until SIGTERM or SIGINT.
 
-    What runs then is handed back, or finishes within the grace period. A second signal ends it at once.
+    After the signal, running tasks finish within the grace period or go back to the queue. A second signal stops at
+    once.
 
-    SERVER is a file with one (server.py, or server.py:name), or server:name, a module that is found from this folder.
+    SERVER is a file (server.py, or server.py:name) or a module that can be imported from this folder (server:name).
     """
     try:
         check_options(slots, grace)

@@ -42,7 +42,7 @@ def show(block: Json, *, folder: Path, name: str) -> None:
 
 def save_encoded(data: object, mime_type: object, *, folder: Path, name: str) -> None:
     """Save bytes that have come as base64; raises what `save` does, and CommandError where it is none."""
-    save(decoded(data, f"what the server has sent as {mime_type}"), mime_type, folder=folder, name=name)
+    save(decoded(data, f"content of type {mime_type} from the server"), mime_type, folder=folder, name=name)
 
 
 def save(content: bytes, mime_type: object, *, folder: Path, name: str) -> None:

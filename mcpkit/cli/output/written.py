@@ -43,7 +43,7 @@ def _console(*, is_error: bool) -> Console:
     try:
         from rich.console import Console
     except ModuleNotFoundError:
-        raise CommandError(f"tables need rich. Run: {install_command('cli')}") from None
+        raise CommandError(f"tables need the package rich. Run: {install_command('cli')}") from None
     stream = sys.stderr if is_error else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDE
     return Console(stderr=is_error, width=width, highlight=False, markup=False, emoji=False, soft_wrap=True)

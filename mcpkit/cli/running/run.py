@@ -18,22 +18,24 @@ from ..targets.served import Found, NoServerInError, found, place_of
 @click.command("run", epilog="Example: mcpkit run server.py --http --port 8080")
 @click.argument("target")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--http", "transport", flag_value="http", help="Serve over HTTP.")
-@click.option("--sse", "transport", flag_value="sse", help="Serve over HTTP with SSE, as 2024-11-05 has it.")
-@click.option("--host", metavar="HOST", help="Where to listen (default: 127.0.0.1).")
+@click.option("--http", "transport", flag_value="http", help="Serve over Streamable HTTP.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), metavar="PORT", help="Where to listen (default: 8000)."
+    "--sse", "transport", flag_value="sse", help="Serve over HTTP+SSE, the transport of 2024-11-05."
+)
+@click.option("--host", metavar="HOST", help="Address to listen on (default: 127.0.0.1).")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="PORT", help="Port to listen on (default: 8000)."
 )
 @click.option(
     "--workers",
     type=click.IntRange(1),
     metavar="N",
-    help="Processes that serve over HTTP (default: WEB_CONCURRENCY, or 1).",
+    help="Number of worker processes for HTTP (default: WEB_CONCURRENCY, or 1).",
 )
 @click.option(
-    "--reload", "is_reloading", is_flag=True, help="Start anew when the code is edited; clients stay."
+    "--reload", "is_reloading", is_flag=True, help="Restart when the code changes; clients stay connected."
 )
-@click.option("--compat", is_flag=True, help="Run a server that was written for mcp or fastmcp, on mcpkit.")
+@click.option("--compat", is_flag=True, help="Run a server written for mcp or fastmcp on mcpkit.")
 def command(
     target: str,
     arguments: tuple[str, ...],
@@ -44,19 +46,19 @@ def command(
     is_reloading: bool,
     compat: bool,
 ) -> int | None:
-    """Serve a server, over stdio where nothing else is said.
+    """Run a server, over stdio by default.
 
-    TARGET is a file with a server (server.py, or server.py:name), or module:name. A file without a server of mcpkit is
-    run as a script. ARGUMENTS after -- are its own.
+    TARGET is a file with a server (server.py, or server.py:name), or module:name. A file without an mcpkit server is
+    run as a script. ARGUMENTS after -- are passed to the server's code.
     """
     if transport is None and any(each is not None for each in (host, port, workers)):
-        raise click.UsageError("--host, --port and --workers are for servers at a port: add --http")
+        raise click.UsageError("--host, --port and --workers need an HTTP server. Add --http")
     if compat and transport is not None:
         raise click.UsageError(
-            "with --compat the file says itself how it is served; leave --http and --sse out"
+            "--compat cannot be used with --http or --sse: the file chooses its own transport. Omit them"
         )
     if is_reloading and workers is not None:
-        raise click.UsageError("--reload serves by one process; leave --workers out")
+        raise click.UsageError("--reload uses one process. Omit --workers")
     _leave_to_uv(target, arguments, transport, host, port, workers, is_reloading=is_reloading, compat=compat)
     if is_reloading and transport is None:
         from ..reloading.stdio import run_reloading
@@ -150,7 +152,7 @@ def _found(target: str, arguments: Sequence[str], *, is_at_port: bool) -> Found 
 def _check_port(target: str, *, is_at_port: bool) -> None:
     if is_at_port:
         raise CommandError(
-            f"{target} has no Server of mcpkit in it, so it says itself how it is served: leave --http and --sse out"
+            f"{target} has no mcpkit Server, so it chooses its own transport. Omit --http and --sse"
         )
 
 

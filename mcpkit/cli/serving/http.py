@@ -52,7 +52,7 @@ def serve(server: Server, target: str, transport: Transport, address: Address, w
         server.run(transport, host=address.host, port=address.port, uvicorn={"workers": 1})
         return
     if address.port == 0:
-        raise CommandError("several workers need a port that you choose: --port 8000")
+        raise CommandError("several workers need a fixed port. Add --port, for example --port 8000")
     import uvicorn
 
     from ...transports.http.options import Settings
@@ -102,5 +102,5 @@ def _concurrency() -> int:
     except ValueError:
         count = 0
     if count < 1:
-        raise CommandError(f"WEB_CONCURRENCY must be a number of processes, such as 4, got {wanted!r}")
+        raise CommandError(f"WEB_CONCURRENCY must be a positive integer, such as 4, got {wanted!r}")
     return count

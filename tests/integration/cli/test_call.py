@@ -33,9 +33,9 @@ ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
         (["fail", "kind=protocol"], 5, "", 'mcpkit: out of order\n{\n  "since": 1984\n}\n'),
         (["add", "first=two"], 5, "",
          'mcpkit: first: expected integer, got "two"\nadd takes:\n  first   integer      required  The one.\n'),
-        (["ad"], 2, "", "mcpkit: there is no tool ad; did you mean add?\n"),
-        (["nothing like it"], 2, "", "mcpkit: there is no tool nothing like it; there are add, make.order, "),
-        (["add", "first"], 1, "", "mcpkit: an argument is written as key=value"),
+        (["ad"], 2, "", "mcpkit: no such tool: ad; did you mean add?\n"),
+        (["nothing like it"], 2, "", "mcpkit: no such tool: nothing like it; the server has add, make.order, "),
+        (["add", "first"], 1, "", "mcpkit: arguments must be key=value"),
         (["add", "--cwd", ".", "first=1"], 1, "", "mcpkit: cwd= is nothing that a URL has"),
         (["add", "first=1", "--revision", "2020-01-01"], 1, "", "mcpkit: "),
     ],
@@ -79,13 +79,13 @@ def test_call_without_terminal_cancels_elicitation_with_hint(mcpkit: Run, url: s
     status, out, err = mcpkit("call", url, "plan", "--revision", revision, "--answer", "city=Oslo")
     assert (status, out) == (0, "no trip: cancel\n")
     assert err == (
-        "mcpkit: workbench asks: Where shall it go?\n"
-        "mcpkit: days (integer, optional), style (one of these, optional), is_paid (y or n): nobody is at a "
-        "terminal, so it is cancelled; give --answer is_paid=VALUE\n"
+        "mcpkit: workbench requests: Where shall it go?\n"
+        "mcpkit: no terminal to enter days (integer, optional), style (one of these, optional), is_paid (y or n), so "
+        "the request is cancelled. Add --answer is_paid=VALUE\n"
     )
     status, out, err = mcpkit("call", url, "pay", "--revision", revision)
     assert (status, out) == (0, "not paid: cancel\n")
-    assert "It wants a page visited at pay.example.com:\n  https://pay.example.com/7\n" in err
+    assert "It wants you to open a page at pay.example.com:\n  https://pay.example.com/7\n" in err
 
 
 @ERAS
@@ -94,7 +94,7 @@ def test_call_waits_for_task_and_answers_its_elicitation(mcpkit: Run, url: str, 
     assert mcpkit(*report, "--answer", "value=Ada") == (0, "a report for Ada\n", "")
     status, out, err = mcpkit(*report, "-v")
     assert (status, out) == (0, "no report\n")
-    assert "asks: In whose name?" in err
+    assert "requests: In whose name?" in err
     status, out, err = mcpkit("call", url, "report", "--revision", "2025-06-18")
     assert (status, out) == (5, "")
 
@@ -189,7 +189,7 @@ def test_call_transport_option_allows_no_other_transport(mcpkit: Run, url: str) 
     status, out, err = mcpkit("call", url, "add", "first=1", "--sse")
     assert (status, out) == (4, ""), err
     status, _, err = mcpkit("call", "python server.py", "add", "first=1", "--sse")
-    assert (status, err) == (1, "mcpkit: --sse says how a URL is reached; the target is a process\n")
+    assert (status, err) == (1, "mcpkit: --sse needs a URL, and the target is a process. Omit --sse\n")
 
 
 @ERAS

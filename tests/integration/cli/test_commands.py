@@ -138,7 +138,7 @@ def test_list_prints_tables(mcpkit: Run, url: str, monkeypatch: pytest.MonkeyPat
     assert (status, err) == (0, "")
     lines = [line.split("  ") for line in out.splitlines()]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-    assert ["name", "description", "arguments (? may be left out)"] in cells
+    assert ["name", "description", "arguments (? = optional)"] in cells
     assert ["add", "Add two numbers.", "first: integer, second?: integer = 1"] in cells
     assert ["note://hello", "note", "text/plain", "A note."] in cells
     assert ["greet", "A greeting", "Greet somebody.", "name: string, tone?: string"] in cells
@@ -166,7 +166,7 @@ def test_read_prints_and_saves_resources(mcpkit: Run, url: str, tmp_path: Path) 
     assert mcpkit(*picture, str(path)) == (0, "", f"saved {path} (69 bytes)\n")
     assert path.read_bytes() == PIXEL
     status, _, err = mcpkit(*picture, str(path))
-    assert (status, err) == (1, f"mcpkit: there is a file {path} already, which is left as it is\n")
+    assert (status, err) == (1, f"mcpkit: {path} exists already. Choose another name for --out\n")
 
 
 def test_inspect_prints_report_and_tokens(mcpkit: Run, url: str) -> None:
@@ -182,7 +182,7 @@ def test_inspect_prints_report_and_tokens(mcpkit: Run, url: str) -> None:
     assert costs["total"] == sum(costs["tools"].values()) + costs["instructions"]
     _, out, _ = mcpkit("inspect", url)
     assert out.startswith("workbench 1.0.0\nrevision 2026-07-28: the newest that both know\n")
-    assert f"about {costs['total']:,} tokens in all with its instructions: an estimate" in out
+    assert f"about {costs['total']:,} tokens in total including the instructions (an estimate" in out
 
 
 def test_list_unreachable_server_exits_with_status_4(mcpkit: Run, tmp_path: Path) -> None:

@@ -111,10 +111,10 @@ def mcpkit(*arguments: str, **env: str) -> Iterator[PseudoTerminal]:
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_terminal_form_is_filled_field_by_field(url: str, revision: str) -> None:
     with mcpkit("call", url, "plan", "--revision", revision) as terminal:
-        terminal.shows("workbench asks: Where shall it go?\n(Ctrl+D declines, Ctrl+C cancels)\n")
+        terminal.shows("workbench requests: Where shall it go?\n(Ctrl+D declines, Ctrl+C cancels)\n")
         terminal.shows("City (string, at least 2 characters): Where to\ncity> ")
         terminal.press("\n")
-        terminal.shows("an answer is needed\ncity> ")
+        terminal.shows("a value is required\ncity> ")
         terminal.press("X\n")
         terminal.shows("expected a string of at least 2 characters")
         terminal.shows("city> ")
@@ -125,7 +125,7 @@ def test_terminal_form_is_filled_field_by_field(url: str, revision: str) -> None
         terminal.press("\n")
         terminal.shows("  1  museums\n  2  food\nstyle [food]> ")
         terminal.press("7\n")
-        terminal.shows("choose from museums, food\nstyle [food]> ")
+        terminal.shows("must be one of museums, food\nstyle [food]> ")
         terminal.press("1\n")
         terminal.shows("is_paid> ")
         terminal.press("y\n")
@@ -165,7 +165,7 @@ def test_terminal_interrupt_cancels_call_and_task(url: str, revision: str) -> No
 
 def test_terminal_listen_prints_changes_until_interrupt(url: str) -> None:
     with mcpkit("listen", url, "note://hello", "--json") as listening:
-        listening.shows("listening (2026-07-28), until Ctrl+C\n")
+        listening.shows("listening (revision 2026-07-28). Press Ctrl+C to stop\n")
         with mcpkit("call", url, "change") as changing:
             assert changing.end() == 0
         listening.shows('{"kind": "resource", "uri": "note://hello"}\n')
@@ -176,10 +176,10 @@ def test_terminal_listen_prints_changes_until_interrupt(url: str) -> None:
 
 def test_terminal_url_elicitation_opens_browser_after_consent(url: str) -> None:
     with mcpkit("call", url, "pay", BROWSER="echo opened %s") as terminal:
-        terminal.shows("It wants a page visited at pay.example.com:\n  https://pay.example.com/7\n")
+        terminal.shows("It wants you to open a page at pay.example.com:\n  https://pay.example.com/7\n")
         terminal.shows("Open it in the browser? [y/n] ")
         terminal.press("what\n")
-        terminal.shows("answer with y or n\nOpen it in the browser? [y/n] ")
+        terminal.shows("enter y or n\nOpen it in the browser? [y/n] ")
         terminal.press("y\n")
         terminal.shows("opened https://pay.example.com/7\n")
         terminal.shows("paid\n")
@@ -189,4 +189,4 @@ def test_terminal_url_elicitation_opens_browser_after_consent(url: str) -> None:
 def test_terminal_receives_no_bytes(url: str) -> None:
     with mcpkit("read", url, "picture://pixel") as terminal:
         assert terminal.end() == 1
-    assert "picture://pixel is no text (image/png, 69 bytes): save it by --out" in terminal.screen
+    assert "picture://pixel is binary (image/png, 69 bytes). Save it with --out" in terminal.screen
