@@ -44,13 +44,14 @@ class Audience:
         if isinstance(to, Principal):
             if to.id is None:
                 raise ValueError(
-                    "to=Principal() has no id, so it names nobody; leave `to` out to tell everybody"
+                    "to=Principal() has no id, so it matches no client. Pass a Principal with an id, or "
+                    "leave out `to` to notify all clients"
                 )
             return cls(ids=frozenset({to.id}))
         if not callable(to) or inspect.iscoroutinefunction(to):
             raise TypeError(
-                "to must be a Principal, or a function of one that is not async, such as "
-                f'lambda who: "admin" in who.scopes; got {to!r}'
+                "to must be a Principal or a function of a Principal that is not async, such as lambda "
+                f'who: "admin" in who.scopes; got {to!r}'
             )
         predicate: Predicate = cast("Predicate", to)
         return cls(predicates=frozenset({predicate}))
@@ -68,7 +69,13 @@ class Audience:
             principal.id in self.ids
             or principal in self.principals
             or any(
-                says(predicate, principal, "%r is not told of an update: its to= %s", principal.id)
+                says(
+                    predicate,
+                    principal,
+                    "the client of principal %r was not notified of an update, because the function given as "
+                    "to= %s",
+                    principal.id,
+                )
                 for predicate in self.predicates
             )
         )

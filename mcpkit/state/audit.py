@@ -129,7 +129,7 @@ class Audit:
         Raises:
             RegistrationError: It is no function of one argument, or it is async.
         """
-        check_hook(hook, "on_audit", "AuditEvent", "nothing waits for it")
+        check_hook(hook, "on_audit", "AuditEvent", "the audit does not await it")
         self.hooks = (*self.hooks, hook)
         return hook
 
@@ -199,7 +199,7 @@ class Audit:
             try:
                 hook(event)
             except Exception:
-                logging.getLogger("mcpkit").exception("the audit hook %r failed", hook)
+                logging.getLogger("mcpkit").exception("the audit hook %r raised an exception", hook)
 
     def _is_told(self, name: EventName, source: str) -> bool:
         now = self._clock()
@@ -219,7 +219,10 @@ class Audit:
         try:
             return self.name_of(principal)
         except Exception:
-            logging.getLogger("mcpkit").exception("name_of of the audit failed")
+            logging.getLogger("mcpkit").exception(
+                "the function given as name_of= of the audit raised an exception; the event is recorded "
+                "without a name"
+            )
             return None
 
     def _safe(self, text: str | None) -> str | None:

@@ -170,7 +170,8 @@ class Bulletin:
             except OSError:
                 if not is_failing:
                     logger.exception(
-                        "the shared store does not answer: what other processes publish is not heard"
+                        "the shared store cannot be read: messages of other processes arrive late until "
+                        "it answers again"
                     )
                 is_failing = True
             self._wake.wait(_WHILE_FAILING if is_failing else _INTERVAL)
@@ -224,7 +225,7 @@ class Bulletin:
 def _place(rows: list[Row]) -> tuple[str, int]:
     """Return which file it is, and the number of its last message."""
     home, latest, *_ = rows[0]
-    assert isinstance(latest, int), "it is the key of the table"
+    assert isinstance(latest, int), "the id of a message must be an integer"
     return str(home), latest
 
 
@@ -232,7 +233,7 @@ def _call(topic: str, listener: Callable[P, None], *arguments: P.args, **named: 
     try:
         listener(*arguments, **named)
     except Exception:  # one listener's fault is neither the publisher's nor the others'
-        logger.exception("A listener of the topic %s failed", topic)
+        logger.exception("a listener of the topic %s raised an exception", topic)
 
 
 def post(connection: sqlite3.Connection, topic: str, message: str, now: float) -> None:

@@ -164,7 +164,12 @@ class Database:
                 done.set_exception(error)
 
         def give_up() -> None:
-            take(None, TimeoutError(f"{self.path} cannot be written: the disk does not answer"))
+            take(
+                None,
+                TimeoutError(
+                    f"{self.path} was not written in time: the disk does not answer. Check the disk"
+                ),
+            )
 
         def settle(result: object, error: BaseException | None) -> None:
             with suppress(RuntimeError):  # the loop has ended
@@ -263,8 +268,8 @@ class Database:
     def _connect(self, patience: float) -> sqlite3.Connection:
         if (network := network_of(self.path)) is not None:
             raise OSError(
-                f"{self.path} is on a file system of the network ({network}), where SQLite's locks do not hold: name a "
-                "file on a disk of this machine, or share a Redis"
+                f"{self.path} is on a network file system ({network}), where SQLite's file locks do not "
+                "work. Use a file on a local disk, or Redis(...) to share between machines"
             )
         try:
             # An existing file must not be opened here: to close it would take away SQLite's locks on it.
@@ -288,12 +293,16 @@ class Database:
             status = self.path.stat()
             if status.st_uid != os.geteuid():
                 logger.warning(
-                    "%s belongs to another user, who can read and change what is kept in it", self.path
+                    "%s is owned by another user, who can read and change its contents. Change its owner, "
+                    "or use another file",
+                    self.path,
                 )
             elif status.st_mode & _OTHERS:
                 mode = stat.S_IMODE(status.st_mode)
                 logger.warning(
-                    "%s is open to all users of this machine (mode %04o): chmod 600", self.path, mode
+                    "%s can be accessed by other users of this machine (mode %04o). Run chmod 600 on it",
+                    self.path,
+                    mode,
                 )
 
     def _found(self) -> tuple[int, int] | None:
@@ -331,23 +340,28 @@ class Database:
         """Return what is raised in the place of an error of SQLite's: a TimeoutError where it is only locked."""
         text = str(error)
         if "locked" in text or "busy" in text:
-            return TimeoutError(f"{self.path} is locked by another process: {text}")
+            return TimeoutError(
+                f"{self.path} is locked by another process ({text}). Try again, or end the process that holds "
+                "the lock"
+            )
         if isinstance(error, SchemaError):
             return OSError(f"{self.path} {text}")
         if "readonly" in text or "attempt to write" in text:
             return PermissionError(
-                f"{self.path} cannot be written: make it, and its folder, writable ({text})"
+                f"{self.path} cannot be written ({text}). Make the file and its folder writable for this "
+                "process"
             )
         if "unable to open" in text:
             return OSError(
-                f"{self.path} cannot be opened: is there the folder, and may it be written? ({text})"
+                f"{self.path} cannot be opened ({text}). Check that its folder exists and is writable for "
+                "this process"
             )
         if "malformed" in text or "not a database" in text:
             return OSError(
-                f"{self.path} is damaged, or no database: move it away, with what ends in -wal and -shm, and an "
-                f"empty one is made ({text})"
+                f"{self.path} is damaged or not an SQLite database ({text}). Move it away together with "
+                "its -wal and -shm files; mcpkit then creates an empty one"
             )
-        return OSError(f"{self.path} cannot be used: {text}")
+        return OSError(f"{self.path} cannot be used: SQLite reports {text!r}")
 
 
 # A connection that was opened before a fork must not be used after it, nor closed, nor may there be another one beside

@@ -15,7 +15,7 @@ SECRET_VARIABLE = "MCPKIT_SECRET"
 _LEAST = 16  # bytes: a key of 128 bits cannot be guessed
 _ID = 8  # bytes
 _NONCE = 12  # bytes; random ones are good for 2**32 texts under one secret (NIST SP 800-38D, 8.3)
-SECRET_HOW = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
+SECRET_HOW = 'generate one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
 
 
 class Keys:
@@ -173,7 +173,7 @@ def _digest(keyed: hmac.HMAC, data: bytes) -> bytes:
 def _given(secret: str | bytes | Sequence[str | bytes]) -> tuple[bytes, ...]:
     several = (secret,) if isinstance(secret, str | bytes) else tuple(secret)
     if not several:
-        raise ValueError(f"secret= is an empty list: {SECRET_HOW}")
+        raise ValueError(f"secret= is an empty list; {SECRET_HOW}")
     return tuple(_checked(one, "secret=") for one in several)
 
 
@@ -192,5 +192,5 @@ def _checked(secret: object, source: str) -> bytes:
     # A lone surrogate cannot be encoded, and the error would show the secret.
     key = secret.encode("utf-8", "surrogatepass") if isinstance(secret, str) else secret
     if len(key) < _LEAST:
-        raise ValueError(f"{source} must have at least {_LEAST} bytes: {SECRET_HOW}")
+        raise ValueError(f"{source} must have at least {_LEAST} bytes, got {len(key)}; {SECRET_HOW}")
     return key

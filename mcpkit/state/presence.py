@@ -85,7 +85,10 @@ class Presence:
                 self._is_failing = False
             except OSError:
                 if not self._is_failing:
-                    logger.exception("the shared store does not answer: nobody knows which processes serve")
+                    logger.exception(
+                        "the shared store does not answer: this process cannot see which other processes are "
+                        "running"
+                    )
                 self._is_failing = True
             await asyncio.sleep(self._beat)
 

@@ -49,14 +49,14 @@ class Principal:
         claims: Mapping[str, object] = _NO_CLAIMS,
     ) -> None:
         if id is not None and not isinstance(id, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-            raise TypeError(f"id must be text, or None for nobody, got {id!r}")
+            raise TypeError(f"id must be a string, or None for an anonymous client, got {id!r}")
         if id == "":
-            raise ValueError("id must not be empty; None stands for nobody")
+            raise ValueError("id must not be empty. Use None for an anonymous client")
         if isinstance(scopes, str) or not all(isinstance(scope, str) for scope in scopes):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-            raise TypeError(f'scopes must be a set of texts such as {{"files:read"}}, got {scopes!r}')
+            raise TypeError(f'scopes must be a set of strings such as {{"files:read"}}, got {scopes!r}')
         for name, value in (("client_id", client_id), ("issuer", issuer), ("subject", subject)):
             if value is not None and not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-                raise TypeError(f"{name} must be text or None, got {value!r}")
+                raise TypeError(f"{name} must be a string or None, got {value!r}")
         object.__setattr__(self, "id", id)
         object.__setattr__(self, "scopes", frozenset(scopes))
         object.__setattr__(self, "client_id", client_id)

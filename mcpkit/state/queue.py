@@ -197,4 +197,6 @@ def check_job(value: object) -> None:
         TypeError: The value is not bytes.
     """
     if not isinstance(value, bytes):
-        raise TypeError(f"a job holds bytes, got {type(value).__name__}: encode it, for example as JSON")
+        raise TypeError(
+            f"the value of a job must be bytes, got {type(value).__name__}. Encode it, for example as JSON"
+        )

@@ -58,9 +58,9 @@ class Redis(RedisQueue):
 
     def __init__(self, url: str, *, prefix: str = "mcpkit:") -> None:
         if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-            raise TypeError(f"url must be text, got {type(url).__name__}")
+            raise TypeError(f"url must be a string, got {type(url).__name__}")
         if not isinstance(prefix, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-            raise TypeError(f"prefix must be text, got {type(prefix).__name__}")
+            raise TypeError(f"prefix must be a string, got {type(prefix).__name__}")
         self._shown = _without_credentials(url)
         if find_spec("redis") is None:
             raise ImportError(f"Redis(...) needs redis-py. Run: {install_command('redis')}", name="redis")
@@ -152,7 +152,7 @@ class Redis(RedisQueue):
         link, _ = self._opened()
         args = (repr(every), burst, cost, repr(slack_of(every)))
         wait = await link.run(link.script(SPEND, (self._key(b"b:", key),), *args))
-        assert isinstance(wait, bytes), "it is a number"
+        assert isinstance(wait, bytes), "SPEND must return a number"
         return float(wait)
 
     async def publish(self, topic: str, message: str) -> None:
@@ -205,7 +205,7 @@ class Redis(RedisQueue):
                 case [list(found), int(more)]:
                     is_more = bool(more)
                 case _:
-                    raise AssertionError("it is what was found, and whether there is more")
+                    raise AssertionError("ITEMS must return a list of records and whether there are more")
             for each in found:
                 match each:
                     case [bytes(name), *held]:
@@ -213,7 +213,7 @@ class Redis(RedisQueue):
                         if (stored := _stored(held)) is not None:
                             yield decoded(name), stored
                     case _:
-                        raise AssertionError("it is a name, and what it holds")
+                        raise AssertionError("ITEMS must return a name and a record")
 
 
 _LEFT_BEHIND: list[object] = []
@@ -253,21 +253,25 @@ def _without_credentials(url: str) -> str:
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
     except ValueError:  # its text has a part of the URL, perhaps of the password
         raise ValueError(
-            "the URL of a Redis cannot be read: characters such as / # ? @ in a password are written %2F %23 %3F %40"
+            "the Redis URL cannot be parsed. Percent-encode special characters in the password: / as %2F, "
+            "# as %23, ? as %3F, @ as %40"
         ) from None
     if parts.scheme not in {"redis", "rediss", "unix"}:
-        raise ValueError("the URL of a Redis begins with redis://, rediss:// or unix://")
+        raise ValueError("the Redis URL must begin with redis://, rediss:// or unix://")
     if any(name != "db" and not name.startswith("ssl_") for name in options):  # perhaps of the password
-        raise ValueError("the URL of a Redis has no options but db, and those that begin with ssl_")
+        raise ValueError(
+            "the Redis URL has an option that mcpkit does not support. Only db and options beginning with "
+            "ssl_ are allowed"
+        )
     place = parts.path if parts.scheme == "unix" else parts.path.strip("/")
     database = options.get("db", "0")
     if parts.scheme != "unix":
         database = place or database
         if not host:
-            raise ValueError("the URL of a Redis names a host, such as redis://127.0.0.1:6379/0")
+            raise ValueError("the Redis URL has no host. Write it like redis://127.0.0.1:6379/0")
     if not (database.isascii() and database.isdigit()) or parts.fragment:
         raise ValueError(
-            "the URL of a Redis ends in the number of a database, such as redis://127.0.0.1:6379/0"
+            "the Redis URL must end in a database number. Write it like redis://127.0.0.1:6379/0"
         )
     if parts.scheme == "unix":
         return f"unix://{place}?db={int(database)}"

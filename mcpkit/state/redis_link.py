@@ -112,7 +112,7 @@ class Link:
         except RuntimeError:  # it has been closed meanwhile
             bounded.close()
             operation.close()
-            raise ConnectionError(f"{self.shown} was closed") from None
+            raise ConnectionError(f"the connection to {self.shown} was closed") from None
         return await asyncio.wrap_future(done)
 
     async def bounded(self, operation: Coroutine[object, object, T]) -> T:
@@ -124,10 +124,12 @@ class Link:
         try:
             return await asyncio.wait_for(operation, PATIENCE)
         except asyncio.TimeoutError:
-            raise TimeoutError(f"{self.shown} does not answer within {PATIENCE:g} s") from None
+            raise TimeoutError(
+                f"{self.shown} did not answer within {PATIENCE:g} s. Check that Redis is running and reachable"
+            ) from None
         except asyncio.CancelledError:
             if self._end.is_set():
-                raise ConnectionError(f"{self.shown} was closed") from None
+                raise ConnectionError(f"the connection to {self.shown} was closed") from None
             raise
         except self.errors.RedisError as error:
             raise self.failure(error) from None
@@ -184,24 +186,29 @@ class Link:
         version = about.get("redis_version", "")
         numbers = tuple(int(each) for each in version.split(".")[:2] if each.isdigit())
         if numbers and numbers < _OLDEST:
-            raise _UnfitError(f"{self.shown} is Redis {version}: 6.2 is the oldest that will do")
+            raise _UnfitError(
+                f"{self.shown} runs Redis {version}, but mcpkit needs 6.2 or later. Update Redis"
+            )
         mode = about.get("redis_mode") or about.get("server_mode", "standalone")  # the second is Valkey's
         if mode != "standalone":
-            raise _UnfitError(f"{self.shown} is a {mode} of Redis: name a primary that is in none")
+            raise _UnfitError(
+                f"{self.shown} is a Redis {mode}, which mcpkit does not support. Use the URL of a standalone "
+                "primary"
+            )
 
     def _tell(self, about: Mapping[str, str]) -> None:
         policy = about.get("maxmemory_policy")
         if policy not in {None, "noeviction"}:
             logger.warning(
-                "%s has maxmemory-policy %s, and may forget sessions, claims and what handlers keep as if they had "
-                "never been: set it to noeviction",
+                "%s has maxmemory-policy %s, so Redis may evict sessions, claims and stored values. Set "
+                "maxmemory-policy to noeviction",
                 self.shown,
                 policy,
             )
         if about.get("aof_enabled") == "0":
             logger.warning(
-                "%s has appendonly no, and forgets when it ends what has been kept since it last wrote a snapshot, "
-                "or all: set it to yes",
+                "%s has appendonly no, so Redis loses the data since its last snapshot, or all data, when "
+                "it stops. Set appendonly to yes",
                 self.shown,
             )
 
@@ -217,14 +224,19 @@ class Link:
         if isinstance(error, _UnfitError):
             return OSError(str(error))
         if isinstance(error, errors.TimeoutError):
-            return TimeoutError(f"{self.shown} does not answer within {REPLY:g} s")
+            return TimeoutError(
+                f"{self.shown} did not answer within {REPLY:g} s. Check that Redis is running and reachable"
+            )
         if isinstance(error, errors.NoPermissionError):  # it names the user
-            return PermissionError(f"{self.shown} does not let its user do what is needed: see its ACL LOG")
+            return PermissionError(
+                f"{self.shown} denied a command that mcpkit needs to its user. Extend the permissions of the "
+                "user; ACL LOG lists the denied commands"
+            )
         if isinstance(error, errors.AuthenticationError):
-            return PermissionError(f"{self.shown} refuses the user or the password of the URL")
+            return PermissionError(f"{self.shown} rejected the user name or password of the URL, or the URL has none")
         if isinstance(error, errors.ConnectionError | OSError):
             return ConnectionError(f"{self.shown} cannot be reached: {error}")
-        return OSError(f"{self.shown} refuses: {error}")
+        return OSError(f"{self.shown} returned an error: {error}")
 
     # The thread
 

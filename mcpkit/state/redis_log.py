@@ -158,7 +158,9 @@ class Log:
             try:
                 await self._resume(client)
                 if is_failing:
-                    logger.info("%s answers again", self._link.shown)
+                    logger.info(
+                        "%s answers again; messages of other processes are received", self._link.shown
+                    )
                 is_failing = False
                 self._settled.set()
                 while True:
@@ -167,7 +169,8 @@ class Log:
                 failure = self._failure = self._link.failure(error)
                 if not is_failing:
                     logger.error(  # noqa: TRY400 - where it happened says nothing
-                        "the shared store does not answer, and what other processes tell waits until it does: %s",
+                        "the shared store does not answer; this process receives no messages of other "
+                        "processes until it does: %s",
                         failure,
                     )
                 is_failing = True
@@ -180,7 +183,7 @@ class Log:
         """Find where to go on, and whether that can be."""
         run = await self._link.look(client)
         if self._position is not None and run != self._run:
-            self._say_missed("it has been started again, or another one has taken its place")
+            self._say_missed("Redis was restarted or replaced")
         self._run = run
         await self._check(client)
 
@@ -202,11 +205,11 @@ class Log:
             if "no such key" not in str(error):
                 raise
             return None
-        assert isinstance(said, list), "it is names and values"
+        assert isinstance(said, list), "XINFO must return names and values"
         return _position(said[said.index(b"last-generated-id") + 1])
 
     def _begin_again(self, position: Position) -> None:
-        self._say_missed("its log was emptied, or is an earlier one")
+        self._say_missed("the Redis stream was emptied or restored from an earlier state")
         self._position = self._latest = position
         for key, each in tuple(self._listeners.items()):
             if self._listeners.get(key) is each:
@@ -227,7 +230,10 @@ class Log:
                                 _position(position) or _START, topic, content, is_beside=form == b"k"
                             )
                         case _:
-                            raise ValueError("the log has messages of somebody else")
+                            raise ValueError(
+                                f"Redis stream {self.key!r} contains an entry that mcpkit did not write. "
+                                "Delete the stream or use another Redis database"
+                            )
             case _:
                 await self._check(client)
 
@@ -236,7 +242,9 @@ class Log:
         expected = (position[0], 1) if before == _START else (before[0], before[1] + 1)
         if position != expected:
             self._say_missed(
-                "more was told than its log holds" if position[0] == before[0] else "its log was emptied"
+                "the Redis stream was trimmed before this process read all of it"
+                if position[0] == before[0]
+                else "the Redis stream was emptied"
             )
         listeners = [each for each in tuple(self._listeners.values()) if each.topic == decoded(topic)]
         message: object = content
@@ -244,18 +252,19 @@ class Log:
             message = await self._link.bounded(self._link.command("GET", content))
         self._position, self._latest = position, max(self._latest, position)
         if not isinstance(message, bytes):
-            self._say_missed("a long message was not fetched in time", listeners)
+            self._say_missed("the text of a long message expired before it was read", listeners)
             return
         for each in listeners:
             if each.after < position and each in self._listeners.values():
                 try:
                     each.listener(decoded(message))
                 except Exception:  # one listener's fault is neither the publisher's nor the others'
-                    logger.exception("A listener of the topic %s failed", each.topic)
+                    logger.exception("a listener of the topic %s raised an exception", each.topic)
 
     def _say_missed(self, why: str, listeners: Iterable[_Listener] | None = None) -> None:
         logger.warning(
-            "messages of other processes may have been missed at %s: %s; clients may not have heard of some changes",
+            "this process may have missed messages of other processes at %s: %s. Some clients may not "
+            "have been notified of changes",
             self._link.shown,
             why,
         )
@@ -264,7 +273,9 @@ class Log:
                 try:
                     each.missed()
                 except Exception:  # one listener's fault is not the others'
-                    logger.exception("A listener of the topic %s failed", each.topic)
+                    logger.exception(
+                        "the listener of the topic %s for missed messages raised an exception", each.topic
+                    )
 
 
 def _position(text: object) -> Position | None:

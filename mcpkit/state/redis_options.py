@@ -16,7 +16,7 @@ _TOGETHER: Final = frozenset({"ssl_certfile", "ssl_keyfile", "ssl_password"})
 _HINTS: Final = {
     "ssl_cert_reqs": "Write none, optional or required",
     "ssl_check_hostname": "Write true or false",
-    "ssl_min_version": "Write the number of the version: 771 for TLS 1.2, 772 for TLS 1.3",
+    "ssl_min_version": "Write the version number: 771 for TLS 1.2, 772 for TLS 1.3",
 }
 _BOOLEANS: Final = frozenset({"0", "1", "f", "t", "false", "true", "n", "y", "no", "yes"})
 
@@ -36,10 +36,10 @@ def check_options(scheme: str, query: str) -> None:
         name, _, value = option.partition("=")
         name = unquote_plus(name)
         if name in given:
-            raise ValueError(f"the URL of a Redis has the option {name} twice. Write it once")
+            raise ValueError(f"the Redis URL has the option {name} twice. Write it once")
         if not value:
             raise ValueError(
-                f"the option {name} in the URL of a Redis has no value. Write {name}=... or leave it out"
+                f"the option {name} in the Redis URL has no value. Write {name}=... or leave it out"
             )
         given[name] = option
     given.pop("db", None)
@@ -47,15 +47,15 @@ def check_options(scheme: str, query: str) -> None:
         return
     if scheme != "rediss":
         raise ValueError(
-            f"the option {min(given)} in the URL of a Redis is for TLS, and {scheme}:// has none. Leave it out, or "
-            "write rediss://"
+            f"the option {min(given)} in the Redis URL is for TLS, which {scheme}:// does not use. Leave "
+            "it out, or write rediss://"
         )
     known = [each for each in signature(_asyncio().SSLConnection).parameters if each.startswith("ssl_")]
     for name in given:
         if name not in known:
             close = nearest(name, known)
-            hint = f"Write {close}" if close else f"Known are {', '.join(known)}"
-            raise ValueError(f"redis-py does not know the option {name} in the URL of a Redis. {hint}")
+            hint = f"Write {close}" if close else f"Supported are {', '.join(known)}"
+            raise ValueError(f"redis-py does not know the option {name} in the Redis URL. {hint}")
         if name not in _TOGETHER:
             _read([name], given)
     if together := [name for name in given if name in _TOGETHER]:
@@ -68,7 +68,7 @@ def _read(names: list[str], given: dict[str, str]) -> None:
     value = given[name].partition("=")[2].casefold()
     try:
         if name == "ssl_check_hostname" and value not in _BOOLEANS:  # redis-py takes any other text for true
-            raise ValueError("it is neither true nor false")
+            raise ValueError("it is not a boolean")
         pool = _asyncio().ConnectionPool.from_url(
             f"rediss://localhost?{'&'.join(given[each] for each in names)}"
         )
@@ -77,7 +77,7 @@ def _read(names: list[str], given: dict[str, str]) -> None:
         hint = _HINTS.get(name, f"Correct or remove {'it' if len(names) == 1 else 'them'}")
         plural = "s" if len(names) > 1 else ""
         raise ValueError(
-            f"redis-py cannot read the option{plural} {', '.join(names)} in the URL of a Redis. {hint}"
+            f"redis-py rejects the value of the option{plural} {', '.join(names)} in the Redis URL. {hint}"
         ) from None
     except OSError:  # a file that is not on this machine, or not yet
         pass

@@ -103,12 +103,12 @@ class RedisQueue(ABC):
             case [bytes(now), list(found)]:
                 pass
             case _:
-                raise AssertionError("it is a time, and jobs")
+                raise AssertionError("TAKE must return a time and a list of jobs")
         jobs: list[Job] = []
         for each in found:
-            assert isinstance(each, list), "it is a job, and its queue"
+            assert isinstance(each, list), "TAKE must return each job as a list"
             jobs.append(_job(each[:4]))
-            assert isinstance(each[4], bytes), "it has one"
+            assert isinstance(each[4], bytes), "TAKE must return the queue of each job"
             self._turns.serve(decoded(each[4]))
         return Taken(int(now) / 1e6, jobs)
 
@@ -121,7 +121,7 @@ class RedisQueue(ABC):
         for key, (fence, seconds) in leases.items():
             args += (encoded(key), fence, _microseconds(seconds))
         lost = await link.run(link.script(RENEW, (self._operation(),), *args))
-        assert isinstance(lost, list), "it is those that are lost"
+        assert isinstance(lost, list), "RENEW must return a list of keys"
         return {decoded(key) for key in lost if isinstance(key, bytes)}
 
     async def owned(self, owner: str, *, server: str, after: str, most: int) -> list[Job]:
@@ -129,26 +129,26 @@ class RedisQueue(ABC):
         link, _ = self._opened()
         args = (self._jobs, encoded(f"{server}/{owner}"), encoded(after), most)
         found = await link.run(link.script(OWNED, (), *args))
-        assert isinstance(found, list), "it is jobs"
+        assert isinstance(found, list), "OWNED must return a list of jobs"
         return [_job(each) for each in found]
 
     async def waiting(self, server: str) -> list[Waiting]:
         """Return what is in the queues of a server."""
         link, _ = self._opened()
         found = await link.run(link.script(WAITING, (), self._jobs, encoded(server)))
-        assert isinstance(found, list), "there is something of each queue"
+        assert isinstance(found, list), "WAITING must return a list of queues"
         waiting: list[Waiting] = []
         for each in found:
             match each:
                 case [bytes(queue), int(ready), int(held), bytes(waited)]:
                     waiting.append(Waiting(decoded(queue), ready, held, int(waited) / 1e6))
                 case _:
-                    raise AssertionError("it is a name, and numbers")
+                    raise AssertionError("WAITING must return a name and three numbers for each queue")
         return waiting
 
     def _told(self, log: Log, done: Reply) -> Reply:
         """Return what came of a script that may have published something."""
-        assert isinstance(done, list), "it is what came of it, and a position"
+        assert isinstance(done, list), "the script must return its result and a position"
         log.note(done[1])
         return done[0]
 
@@ -158,7 +158,7 @@ def _job(found: Reply) -> Job:
         case [bytes(key), bytes(value), bytes(version), bytes(fence)]:
             return Job(decoded(key), value, decoded(version), int(fence))
         case _:
-            raise AssertionError("it is what a job has")
+            raise AssertionError("a job must have a key, a value, a version and a fence")
 
 
 def _microseconds(seconds: float) -> Text:

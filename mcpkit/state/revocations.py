@@ -147,7 +147,8 @@ class Revocations:
                     self._take(*_read(stored.value))
             except OSError:
                 logger.exception(
-                    "the shared store does not answer: who has been sent away is looked for again"
+                    "the shared store does not answer: the list of revoked users could not be read; "
+                    "mcpkit tries again"
                 )
                 await asyncio.sleep(_AGAIN)
             else:
@@ -157,7 +158,10 @@ class Revocations:
         try:
             digest, heard = _read(message.encode())
         except (ProtocolError, TypeError, KeyError, ValueError):
-            logger.warning("the shared store brought something else than a revocation: %.200r", message)
+            logger.warning(
+                "the shared store delivered a message that is not a revocation; it is ignored: %.200r",
+                message,
+            )
             return
         self._take(digest, heard)
 

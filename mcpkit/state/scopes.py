@@ -25,7 +25,7 @@ class Scope:
     def __init__(self, description: str, *, default: bool = False, implies: Collection[str] = ()) -> None:
         if not isinstance(description, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise TypeError(
-                f"a Scope is described in words, such as Scope('Read notes'), got {description!r}"
+                f"the description of a Scope must be a string such as 'Read notes', got {description!r}"
             )
         if not isinstance(default, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise TypeError(f"default must be True or False, got {default!r}")
@@ -84,8 +84,8 @@ class Scopes:
         from ..common.nearest import nearest
 
         guess = nearest(name, self.table)
-        hint = f"did you mean {guess!r}?" if guess is not None else f"there are {', '.join(self.table)}"
-        return f"which is none of the server's scopes; {hint}"
+        hint = f"did you mean {guess!r}?" if guess is not None else f"defined are {', '.join(self.table)}"
+        return f"which is not defined in the server's scopes=; {hint}"
 
     def expanded(self, granted: Collection[str]) -> frozenset[str]:
         """Return what has been granted with all that it implies."""
@@ -138,11 +138,12 @@ def check_text(name: object) -> str:
         ValueError: It is none that OAuth knows.
     """
     if not isinstance(name, str):
-        raise TypeError(f"a scope is a text such as 'notes:read', got {name!r}")
+        raise TypeError(f"a scope must be a string such as 'notes:read', got {name!r}")
     # As OAuth has it (RFC 6749, section 3.3).
     if name == "" or not all("!" <= character <= "~" and character not in '"\\' for character in name):
         raise ValueError(
-            f"a scope is visible ASCII without spaces, quotes and backslashes, such as 'notes:read'; got {name!r}"
+            "a scope must consist of visible ASCII characters without quotes and backslashes, such as "
+            f"'notes:read', got {name!r}"
         )
     return name
 
@@ -157,7 +158,8 @@ def check_name(name: object) -> str:
     text = check_text(name)
     if text == "offline_access":
         raise ValueError(
-            "offline_access is for clients to ask of their authorization server; no server needs it"
+            "a server cannot use the scope offline_access: clients request it from their authorization "
+            "server. Remove it"
         )
     return text
 
@@ -173,7 +175,9 @@ def scope_names(what: str, given: object) -> tuple[str, ...]:
     elif isinstance(given, Collection):
         names = tuple(given)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # checked below
     else:
-        raise RegistrationError(f'{what} is a scope such as "notes:read", or a list of them, got {given!r}')
+        raise RegistrationError(
+            f'{what} must be a scope such as "notes:read" or a list of scopes, got {given!r}'
+        )
     try:
         return tuple(map(check_name, names))
     except (TypeError, ValueError) as error:

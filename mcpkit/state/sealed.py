@@ -135,18 +135,22 @@ class Sealed:
         """Return what is in a record, and when it expires."""
         if value[:1] > bytes([_FORMAT]):
             raise NewerRecordError(
-                f"the record {place!r} was written by a later version of mcpkit (its format is {value[0]}, the latest "
-                f"known here is {_FORMAT}): update mcpkit"
+                f"the record {place!r} was written by a later version of mcpkit (format {value[0]}; this "
+                f"version supports up to {_FORMAT}). Update mcpkit"
             )
         head, sealed = value[: _HEAD.size], value[_HEAD.size :]
         data = self._keys.decrypt(_PURPOSE, sealed, head + _bytes(place))
         if data is None:
-            raise UnreadableRecordError(f"none of the secrets opens the record {place!r}: {_CURE}")
+            raise UnreadableRecordError(
+                f"the record {place!r} cannot be decrypted with the given secrets. {_CURE}"
+            )
         expires: float = _HEAD.unpack(head)[2]
         return data, expires
 
 
-_CURE = "give the secret of then as well, Server(secret=[new, old]), or leave it alone until it expires"
+_CURE = (
+    "Add the secret that was used to write it, Server(secret=[new, old]), or wait until the record expires"
+)
 
 
 class _Count(NamedTuple):
@@ -183,17 +187,22 @@ async def tell_unreadable(shared: Shared, keys: Keys) -> None:
         if (unreadable or newer) and await shared.claim(f"{keys.name}/unreadable", _SAID_ONCE_IN):
             if unreadable:
                 logger.warning(
-                    "none of the secrets opens %s%d records of %r: %s", least, unreadable, shared, _CURE
+                    "cannot decrypt %s%d records of %r with the given secrets. %s",
+                    least,
+                    unreadable,
+                    shared,
+                    _CURE,
                 )
             if newer:
                 logger.warning(
-                    "%s%d records of %r were written by a later version of mcpkit, and are left alone: update mcpkit",
+                    "skipped %s%d records of %r that were written by a later version of mcpkit. Update "
+                    "mcpkit",
                     least,
                     newer,
                     shared,
                 )
     except OSError as error:
-        logger.error("the shared store does not answer: %s", error)  # noqa: TRY400 - where it happened says nothing
+        logger.error("the shared store does not answer, so mcpkit could not check its records: %s", error)  # noqa: TRY400 - where it happened says nothing
 
 
 def _root(keys: Keys) -> str:

@@ -66,10 +66,11 @@ def check_shared(shared: object, secret: str | bytes | Sequence[str | bytes] | N
         raise TypeError(f"shared must be an engine such as Memory() or {meant}, got {shared!r}")
     if missing := [name for name in _MEMBERS if not hasattr(shared, name)]:
         raise TypeError(
-            f"shared lacks {', '.join(missing)}: mcpkit.Shared says what an engine has, got {shared!r}"
+            f"shared lacks {', '.join(missing)}. Implement all members of mcpkit.Shared; got {shared!r}"
         )
     if is_lasting and secret is None and SECRET_VARIABLE not in os.environ:
         raise ValueError(
-            f"shared={type(shared).__name__}(...) outlives this process, so what is kept there needs a secret that "
-            f"does: set {SECRET_VARIABLE} or write Server(secret=...); {SECRET_HOW}"
+            f"shared={type(shared).__name__}(...) keeps encrypted data after this process ends, so the "
+            f"server needs a permanent secret. Set {SECRET_VARIABLE} or write Server(secret=...); "
+            f"{SECRET_HOW}"
         )

@@ -65,10 +65,10 @@ class Sqlite(SqliteQueue):
     ) -> None:
         name = os.fspath(path)
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-            raise TypeError(f"path must be text, or a Path, got {path!r}")
+            raise TypeError(f"path must be a string or a Path, got {path!r}")
         if name in {"", ":memory:"}:
             raise ValueError(
-                f"Sqlite({name!r}) has no file that others could open: name one, or write Memory()"
+                f"Sqlite({name!r}) names no file that other processes can open. Name a file, or use Memory()"
             )
         if synchronous not in get_args(Synchronous):
             raise ValueError(f"synchronous must be 'normal' or 'full', got {synchronous!r}")
@@ -259,7 +259,7 @@ def _merge(
 
 
 def _stored(value: object, version: object) -> Stored:
-    assert isinstance(value, bytes), "it is written so"
+    assert isinstance(value, bytes), "a stored value must be bytes"
     return Stored(value, str(version))
 
 

@@ -210,6 +210,6 @@ def _in_one(connection: sqlite3.Connection, do: Callable[[sqlite3.Connection], T
 
 def _job(row: Sequence[object]) -> Job:
     key, value, version, fence = row
-    assert isinstance(value, bytes), "it is written so"
-    assert isinstance(fence, int), "it is written so"
+    assert isinstance(value, bytes), "a key must be text"
+    assert isinstance(fence, int), "a fence must be an integer"
     return Job(str(key), value, str(version), fence)

@@ -83,5 +83,7 @@ def check_put(value: object, ttl: object) -> None:
         ValueError: `ttl` is not above 0, or not finite.
     """
     if not isinstance(value, bytes):
-        raise TypeError(f"a store keeps bytes, got {type(value).__name__}: encode it, for example as JSON")
+        raise TypeError(
+            f"the value of a record must be bytes, got {type(value).__name__}. Encode it, for example as JSON"
+        )
     check_seconds("ttl", ttl)

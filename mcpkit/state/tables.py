@@ -79,7 +79,8 @@ def prepare(connection: sqlite3.Connection, patience: float, synchronous: Synchr
         else:
             if mode != "wal":
                 raise SchemaError(
-                    "cannot be shared: its file system has no write-ahead log, as over a network"
+                    "is on a file system that does not support SQLite's write-ahead log, such as a "
+                    "network file system. Use a file on a local disk"
                 )
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("PRAGMA journal_size_limit = 16777216")  # bytes that the log keeps when it begins anew
@@ -104,10 +105,10 @@ def prepare(connection: sqlite3.Connection, patience: float, synchronous: Synchr
 def _version(connection: sqlite3.Connection) -> int:
     version, program, tables = connection.execute(_WHAT_IT_IS).fetchone()
     if program != _PROGRAM and (tables or program or version):
-        raise SchemaError("is the database of another program: name another file")
+        raise SchemaError("is the database of another program. Use another file")
     if version > len(_STEPS):
         raise SchemaError(
-            f"was written by a later version of mcpkit (its format is {version}, the latest known here is "
-            f"{len(_STEPS)}): update mcpkit, or name another file"
+            f"was written by a later version of mcpkit (format {version}; this version supports up to "
+            f"{len(_STEPS)}). Update mcpkit, or use another file"
         )
     return int(version)

@@ -26,13 +26,13 @@ def check_visible(what: str, visible: Any) -> None:
         return
     if not callable(visible):
         raise RegistrationError(
-            f"{what}: visible= needs a function of the principal, such as "
-            f'lambda who: "admin" in who.scopes; got {visible!r}'
+            f'{what}: visible= must be a function of a Principal, such as lambda who: "admin" in '
+            f"who.scopes; got {visible!r}"
         )
     if inspect.iscoroutinefunction(visible):
         raise RegistrationError(
-            f"{what}: visible= is asked for each list and each use, so it cannot be async: "
-            "find out what it needs where the request is authenticated, and put that into the scopes"
+            f"{what}: visible= must not be async, as the server calls it for each list and each use. Look "
+            "up what it needs when the request is authenticated, and put the result into the scopes"
         )
 
 
@@ -48,9 +48,9 @@ def says(predicate: Predicate, principal: Principal, problem: str, subject: obje
     try:
         answer: Any = predicate(principal)
     except Exception:  # whatever it is, nobody sees or hears more because of it
-        logger.exception(problem, subject, "failed")
+        logger.exception(problem, subject, "raised an exception")
         return False
     if not isinstance(answer, bool):
-        logger.error(problem, subject, f"returned {answer!r}, neither True nor False")
+        logger.error(problem, subject, f"returned {answer!r} instead of True or False")
         return False
     return answer

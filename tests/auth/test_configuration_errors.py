@@ -80,7 +80,7 @@ def with_tool(**options: Any) -> None:
         # scopes
         (lambda: with_tool(scopes="notes:raed"), "tool 'tool' needs .*did you mean 'notes:read'"),
         (lambda: with_tool(may_need=["notes:raed"]), "tool 'tool' needs .*did you mean 'notes:read'"),
-        (lambda: with_tool(scopes="notes:read notes:write"), "a scope is visible ASCII without spaces"),
+        (lambda: with_tool(scopes="notes:read notes:write"), "a scope must consist of visible ASCII"),
         (lambda: with_tool(scopes="notes:read", anonymous=True), "leave one of them out; may_need="),
         (
             lambda: make_server().route("/export", scopes="notes:read"),
@@ -109,7 +109,7 @@ def with_tool(**options: Any) -> None:
         # stores
         (
             lambda: make_server(shared=Sqlite("notes.db")),
-            r"set MCPKIT_SECRET or write Server\(secret=\.\.\.\)",
+            r"Set MCPKIT_SECRET or write Server\(secret=\.\.\.\)",
         ),
         (
             lambda: make_server(shared="notes.db", secret="s" * 16),

@@ -187,8 +187,8 @@ async def test_visible_failing_predicate_hides(server: Server, caplog: pytest.Lo
         for name in ("named", "truthy"):
             assert (await refusal(client, "tools/call", {"name": name}))[1] == f"Unknown tool: {name}"
         assert (await client.call("look")).text == "None []"
-    assert "visible= of <tool 'named'> failed" in caplog.text
-    assert "visible= of <tool 'truthy'> returned 'admin', neither True nor False" in caplog.text
+    assert "visible= of <tool 'named'> raised an exception" in caplog.text
+    assert "visible= of <tool 'truthy'> returned 'admin' instead of True or False" in caplog.text
     async with connect(server, principal=ADMIN) as client:
         assert (await client.call("named")).text == "named"
 
@@ -200,11 +200,11 @@ def test_visible_wrong_predicate_is_refused():
     registry = Registry()
     for wrong in (slow, partial(slow)):
         with pytest.raises(
-            RegistrationError, match="tool 't': visible= is asked for each list and each use, so"
+            RegistrationError, match="tool 't': visible= must not be async, as the server calls it"
         ):
             registry.tool(name="t", visible=wrong)(lambda: "")  # type: ignore[arg-type]  # as authors would
     with pytest.raises(
-        RegistrationError, match='visible= needs a function of the principal, such as lambda who: "'
+        RegistrationError, match='visible= must be a function of a Principal, such as lambda who: "'
     ):
         registry.resource("data://x", visible={"admin"})(lambda: "")  # type: ignore[typeddict-item]  # as authors would
 

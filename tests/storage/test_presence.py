@@ -78,7 +78,7 @@ async def test_failing_store_reports_no_process_as_gone_and_is_logged_once(
     tasks = [asyncio.create_task(each.run()) for each in (here, there)]
     await until(lambda: here.count() == there.count() == 2)
     store.fails = True
-    await until(lambda: "nobody knows which processes serve" in caplog.text)
+    await until(lambda: "cannot see which other processes are running" in caplog.text)
     await over(tasks[1])
     looks = here._looks
     await asyncio.sleep(0.02)
@@ -138,7 +138,7 @@ class Lasting(Memory):
 def test_server_with_a_lasting_engine_requires_a_secret(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MCPKIT_SECRET", raising=False)
     with pytest.raises(
-        ValueError, match=r"Lasting\(\.\.\.\) outlives this process.* set MCPKIT_SECRET or write"
+        ValueError, match=r"Lasting\(\.\.\.\) keeps encrypted data.*Set MCPKIT_SECRET or write"
     ):
         Server("s", shared=Lasting())
     if secret == "environment":
@@ -155,6 +155,6 @@ def test_server_names_the_missing_methods_of_an_engine() -> None:
 
     with pytest.raises(
         TypeError,
-        match=r"shared lacks erase, spend, listening, items: mcpkit\.Shared says what an engine has",
+        match=r"shared lacks erase, spend, listening, items\. Implement all members of mcpkit\.Shared",
     ):
         Server("s", shared=Half(), secret=SECRET)  # type: ignore[arg-type]  # the mistake

@@ -72,7 +72,7 @@ async def test_get_of_a_record_that_does_not_decrypt_fails_and_keeps_it(store: M
         "server": sealed_with(store, NEW, name="other"),
     }.get(name, records)
     before = await stored_values(store)
-    with pytest.raises(UnreadableRecordError, match="none of the secrets opens the record") as error:
+    with pytest.raises(UnreadableRecordError, match="cannot be decrypted with the given secrets") as error:
         await reader.get("b" if name == "key" else "a")
     assert not isinstance(error.value, NewerRecordError)
     assert await stored_values(store) == before
@@ -104,7 +104,7 @@ async def test_get_of_a_later_format_fails_and_keeps_the_record(
     monkeypatch.undo()
     before = await stored_values(store)
     with pytest.raises(
-        NewerRecordError, match=r"'notes/sealed/grants/a' was written by a later version.*update mcpkit"
+        NewerRecordError, match=r"'notes/sealed/grants/a' was written by a later version.*Update mcpkit"
     ):
         await sealed_with(store, NEW, OLD).get("a")
     assert await sealed_with(store, NEW).put("a", {}, version=None, ttl=60) is None
@@ -130,7 +130,7 @@ async def test_server_start_logs_unreadable_records_once(
             await until(lambda: len(caplog.records) == 2)
             await asyncio.gather(*(each.store.get("a") for each in servers))
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
-    assert "none of the secrets opens 3 records of Sqlite(" in caplog.text
+    assert "cannot decrypt 3 records of Sqlite(" in caplog.text
     assert "Server(secret=[new, old])" in caplog.text
     assert "1 records of Sqlite(" in caplog.text
     assert "later version of mcpkit" in caplog.text

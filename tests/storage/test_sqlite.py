@@ -49,7 +49,7 @@ async def test_file_open_to_others_is_logged_once(
         for _ in range(2):
             await shared.write("a", {"x": "1"}, 60)
             shared.close()
-    lines = f"{path} is open to all users of this machine (mode {mode:04o}): chmod 600"
+    lines = f"{path} can be accessed by other users of this machine (mode {mode:04o}). Run chmod 600 on it"
     assert caplog.messages == [lines] * warnings
 
 
@@ -165,13 +165,13 @@ def make_newer(path: Path) -> None:
 UNUSABLE = {
     "garbage": (
         lambda path: path.write_bytes(b"garbage! " * 1000),
-        "is damaged, or no database: move it away",
+        "is damaged or not an SQLite database (",
     ),
-    "folder": (lambda path: path.mkdir(), "cannot be opened: is there the folder"),
-    "foreign": (make_foreign, "is the database of another program: name another file"),
+    "folder": (lambda path: path.mkdir(), "cannot be opened ("),
+    "foreign": (make_foreign, "is the database of another program. Use another file"),
     "newer": (
         make_newer,
-        "was written by a later version of mcpkit (its format is 99, the latest known here is",
+        "was written by a later version of mcpkit (format 99; this version supports up to",
     ),
 }
 
@@ -231,7 +231,7 @@ def test_file_on_a_network_disk_is_refused(network_disk: Path) -> None:
     with closing(Sqlite(network_disk / "shared.db")) as shared:
         for use in (shared.claim("a", 60), shared.read("a"), shared.listening()):
             with pytest.raises(
-                OSError, match=r"of the network \(nfs4\).*: name a file on a disk of this machine"
+                OSError, match=r"on a network file system \(nfs4\).*Use a file on a local disk"
             ):
                 done(use)
         assert shared.home == ""
@@ -246,6 +246,6 @@ def test_file_on_a_network_disk_is_refused(network_disk: Path) -> None:
 @pytest.mark.parametrize("name", ["", ":memory:"])
 def test_name_without_a_file_is_refused(name: str) -> None:
     with pytest.raises(
-        ValueError, match=r"has no file that others could open: name one, or write Memory\(\)"
+        ValueError, match=r"names no file that other processes can open\. Name a file, or use Memory\(\)"
     ):
         Sqlite(name)
