@@ -161,7 +161,7 @@ class Attending:
         try:
             held = await self._service.ledger.look(self._id)
         except (OSError, UnreadableTaskError) as error:
-            logger.debug("a task cannot be looked at: %s", error)
+            logger.debug("the state of a task cannot be read; mcpkit tries again: %s", error)
             asyncio.get_running_loop().call_later(_PAUSE, self._news.set)
             return False
         if held is None:
@@ -231,7 +231,7 @@ class Attending:
                 why = str(error)
                 await self._surely(lambda: self._service.refuse(held, key, why))
         except BusyError as error:
-            logger.debug("a task cannot ask its client: %s", error)
+            logger.debug("a task cannot send a request to its client: %s", error)
         else:
             await self._surely(lambda: self._service.answer(held, {key: answer}))
 
@@ -241,7 +241,7 @@ class Attending:
             try:
                 await write()
             except MalformedError as error:
-                logger.debug("an answer to a task cannot be taken: %s", error)
+                logger.debug("the response of the client to a request of a task is invalid: %s", error)
                 return
             except BusyError:
                 await asyncio.sleep(_PAUSE)

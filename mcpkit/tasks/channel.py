@@ -62,7 +62,7 @@ class TaskChannel:
                     self._latest = None
                 await asyncio.sleep(INTERVAL)
         except (OSError, TooLargeError) as error:
-            logger.debug("the progress of a task was not written: %s", error)
+            logger.debug("the progress of a task was not saved: %s", error)
         except LostError:
             return
         finally:

@@ -112,8 +112,8 @@ class TaskDialogue(Dialogue):
         """End the run all the same where the handler has returned in spite of a question of its own."""
         if self._asked:
             logger.warning(
-                "the task %r has returned although its client has still to answer; it is asked all the same. Let "
-                "InputRequired pass, and await what asks",
+                "the tool %r returned a result although a request to the client is still open; mcpkit "
+                "sends the request. Do not catch InputRequired, and await every request to the client",
                 self._pen.record.tool,
             )
             raise InputRequired
@@ -255,7 +255,7 @@ class TaskDialogue(Dialogue):
         finally:
             self._ends.pop(waiting, None)
             self._prolong()
-        assert answers is not None, "they are there, or one is known to be missing"
+        assert answers is not None, "all answers must be there, or one must be known to be missing"
         return answers
 
     def _has_all(self, names: Sequence[str]) -> bool:
@@ -265,7 +265,7 @@ class TaskDialogue(Dialogue):
     def _prolong(self) -> None:
         """Have the lease last until the last question is over, or else the time of the function."""
         until = max(self._ends.values(), default=self._timed.deadline)
-        assert until is not None, "a task has a timeout"
+        assert until is not None, "a task must have a timeout"
         self._lease(max(0.0, until - time.monotonic()))
 
     async def _heard(self, seconds: float) -> None:
@@ -287,7 +287,9 @@ class TaskDialogue(Dialogue):
         try:
             await self._pen.refresh()
         except OSError as error:
-            logger.debug("an answer to a task cannot be looked for: %s", error)
+            logger.debug(
+                "the task record cannot be read for answers of the client; mcpkit tries again: %s", error
+            )
             self._loop.call_later(_AGAIN, self._changed.set)
         if len(self._ends) > 1 and self._pen.record != before:  # what the others wait for may be in it
             self._changed.set()

@@ -79,7 +79,9 @@ class TasksOfBoth(TaskService):
         if tool.task is not None:
             return await super().call(call, tool, arguments)
         if call.revision == TASKS_IN_CORE:
-            raise ProtocolError(METHOD_NOT_FOUND, f"{tool.key} cannot be called as a task")
+            raise ProtocolError(
+                METHOD_NOT_FOUND, f"{tool.key} does not support calls as a task. Call it without `task`"
+            )
         result: Json = await tool.call(arguments, call)  # to which the wish for a task means nothing
         return result
 
@@ -87,10 +89,12 @@ class TasksOfBoth(TaskService):
         """Make a task of a call, where its client wants that (2025-11-25) or can have it (2026-07-28)."""
         if call.era == "stateless":
             return await super().begin(call, tool, arguments)
-        assert tool.task is not None, "it is one that its author has said so of"
+        assert tool.task is not None, "the tool must have task="
         if call.revision != TASKS_IN_CORE or "task" not in call.params:
             if tool.task.required:
-                raise ProtocolError(METHOD_NOT_FOUND, f"{tool.name} is called as a task alone")
+                raise ProtocolError(
+                    METHOD_NOT_FOUND, f"{tool.name} only supports calls as a task. Call it with `task`"
+                )
             return None
         ttl = _wished(call.params["task"])
         keep = tool.task.keep if ttl is None else min(tool.task.keep, max(_SHORTEST, ttl))
@@ -130,7 +134,9 @@ class TasksOfBoth(TaskService):
         owner = owner_of_call(call)
         if not owner:
             raise ProtocolError(
-                METHOD_NOT_FOUND, "Method not found: tasks/list (here nobody can be told from others)"
+                METHOD_NOT_FOUND,
+                "Method not found: tasks/list (this server does not authenticate clients, so it cannot "
+                "list the tasks of one client)",
             )
         cursor: object = call.params.get("cursor")
         if cursor is not None and not (isinstance(cursor, str) and is_of(self.runtime.keys, owner, cursor)):
@@ -161,7 +167,7 @@ class TasksOfBoth(TaskService):
                 return held
         status = task_2025(held.record)["status"]
         raise ProtocolError(
-            INVALID_PARAMS, f"Cannot cancel task: it has ended already, with status {status!r}"
+            INVALID_PARAMS, f"Cannot cancel task: it has already ended with status {status!r}"
         )
 
     def _outcome(self, call: Call, record: Record) -> Json:
@@ -173,7 +179,7 @@ class TasksOfBoth(TaskService):
         if record.error is not None:
             raise ProtocolError(record.error["code"], record.error["message"], record.error.get("data"))
         if record.result is None:
-            raise ProtocolError(INVALID_PARAMS, "The task was cancelled: there is no result")
+            raise ProtocolError(INVALID_PARAMS, "The task was cancelled and has no result")
         result = {name: value for name, value in record.result.items() if name != "resultType"}
         if record.revision > call.revision:
             tool = self.registry.tools.get(record.tool)
@@ -295,9 +301,9 @@ def _wished(task: object) -> float | None:
     if ttl is None:
         return None
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not ttl >= 0:
-        raise MalformedError("task.ttl: expected a number of milliseconds from 0")
+        raise MalformedError("task.ttl: expected a number of milliseconds, 0 or more")
     return min(ttl, _LONGEST) / 1000
 
 
 def _bad_cursor() -> MalformedError:
-    return MalformedError("Invalid cursor: pass the nextCursor of a previous page, or none")
+    return MalformedError("Invalid cursor. Send the nextCursor of a previous page, or no cursor")

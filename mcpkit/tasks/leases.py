@@ -114,8 +114,8 @@ class Leases:
         self._changed: asyncio.Event | None = None
         self._is_closed = False
         self._trouble = Trouble(
-            "the leases of what runs here cannot be prolonged, which is tried again",
-            "the leases of what runs here are prolonged again",
+            "the leases of running tasks cannot be renewed; mcpkit tries again",
+            "the leases of running tasks are renewed again",
         )
 
     def hold(self, job: Job, since: float, lose: Callable[[], None]) -> Hold:
@@ -177,7 +177,11 @@ class Leases:
                 holds = tuple(self._holds.values())
             for hold in holds:
                 if hold.is_lost:
-                    logger.warning("the lease of %s is over, so that others may work on it", hold.key)
+                    logger.warning(
+                        "the lease of task %s expired before it was renewed; this run is cancelled, and "
+                        "another process may run the task",
+                        hold.key,
+                    )
                     self._lose(hold)
             lost_at = min((hold.lost_at for hold in holds if not hold.is_lost), default=math.inf)
             timer = loop.call_later(max(0.0, lost_at - time.monotonic()), changed.set)

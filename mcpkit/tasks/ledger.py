@@ -188,19 +188,25 @@ class Ledger:
         if value[:1] == _PLAIN:
             data: bytes | None = value[1:]
         elif value[:1] != bytes([FORMAT]):
-            raise UnreadableTaskError(f"the task {job.key!r} was written by another version of mcpkit")
+            raise UnreadableTaskError(
+                f"the task {job.key!r} was written by another version of mcpkit. Run the same version in all "
+                "processes"
+            )
         else:
             data = self._keys.decrypt(_PURPOSE, value[1:], _place(job.key))
         if data is None:
-            raise UnreadableTaskError(f"none of the secrets opens the task {job.key!r}")
+            raise UnreadableTaskError(
+                f"the task {job.key!r} cannot be decrypted with the given secrets. Add the secret that was "
+                "used to write it, Server(secret=[new, old])"
+            )
         return Held(Record.load(data), job.version, job.fence)
 
     def _closed(self, key: str, record: Record) -> bytes:
         data = record.dump()
         if len(data) > MAX_RECORD:
             raise TooLargeError(
-                f"its record would have {len(data):,} bytes, arguments, answers and result together; at most "
-                f"{MAX_RECORD:,} are kept: keep what is large elsewhere, and return where it is"
+                f"the task record would have {len(data):,} bytes (arguments, answers and result together), "
+                f"but the limit is {MAX_RECORD:,}. Store large data elsewhere and return a link to it"
             )
         if not self._is_sealed:
             return _PLAIN + data
@@ -224,4 +230,4 @@ def _place(key: str) -> bytes:
 
 def unreachable() -> BusyError:
     """Return what a client is told where the engine does not answer."""
-    return BusyError("Tasks cannot be reached; try again later")
+    return BusyError("The state of tasks is not available. Try again later")

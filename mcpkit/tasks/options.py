@@ -41,7 +41,7 @@ def options_of(tasks: object) -> Tasks:
     if not isinstance(tasks, Tasks):
         raise TypeError(f'tasks must be "workers", "replicas" or Tasks(...), got {tasks!r}')
     if tasks.by not in {"replicas", "workers"}:
-        raise ValueError(f'Tasks(by=...) is "replicas" or "workers", got {tasks.by!r}')
+        raise ValueError(f'Tasks(by=...) must be "replicas" or "workers", got {tasks.by!r}')
     check_count("Tasks(slots=...)", tasks.slots)
     check_seconds("Tasks(lease=...)", tasks.lease)
     check_count("Tasks(per_owner=...)", tasks.per_owner)

@@ -72,8 +72,8 @@ class Orphans:
     async def keep_looking(self) -> None:
         """Look now and then, until it is cancelled."""
         trouble = Trouble(
-            "nobody can look for jobs that nobody takes, which is tried again",
-            "jobs that nobody takes are found again",
+            "the queue cannot be checked for tasks that no worker runs; mcpkit tries again",
+            "the queue is checked again for tasks that no worker runs",
         )
         while True:
             pause = min(_INTERVAL, self._work.patience / 2)

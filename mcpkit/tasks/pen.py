@@ -84,7 +84,7 @@ class Pen:
                     return await self._write(change, mark, due)
                 except OSError as error:
                     if tries == 0:
-                        logger.error("what has become of a task waits until it can be written: %s", error)  # noqa: TRY400
+                        logger.error("the task record cannot be written; mcpkit tries again: %s", error)  # noqa: TRY400
                     await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
                     tries += 1
 

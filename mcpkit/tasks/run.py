@@ -43,7 +43,10 @@ logger = logging.getLogger("mcpkit")
 _BUSY_PAUSE = 1.0
 """Seconds for which a task waits that came while the server had no place for another call."""
 
-_GONE = "Its process has ended before it was done: whether its work was done cannot be told"
+_GONE = (
+    "The process that ran the task ended before the task was done. Check whether its work was done before you "
+    "call it again"
+)
 
 
 class Serving(Protocol):
@@ -121,7 +124,9 @@ class Runs:
         """End a task whose tool nobody has any more."""
         try:
             pen = Pen(self._ledger, self._ledger.opened(job), now)
-            await _give_up(pen, f"Nothing that runs tasks has this version of {pen.record.tool!r}")
+            await _give_up(
+                pen, f"No running worker or server has this version of the tool {pen.record.tool!r}"
+            )
         except (LostError, UnreadableTaskError):
             return
 
@@ -146,10 +151,13 @@ class Runs:
                     await self._hand_back(pen, has_begun=has_begun)
             raise
         except LostError:
-            logger.info("a run of the task %s has lost it to another one", held.record.id)
+            logger.info(
+                "this run of the task %s was stopped: another run has taken it over, or the task has ended",
+                held.record.id,
+            )
         except TooLargeError as error:
             with suppress(LostError):
-                await pen.fail(INTERNAL_ERROR, f"The task cannot go on: {error}")
+                await pen.fail(INTERNAL_ERROR, f"The task failed: {error}")
 
     async def _begin(self, pen: Pen, held: Held) -> bool:
         """Write down that a run begins, or what has become of the one before; say whether it begins.
@@ -168,7 +176,9 @@ class Runs:
                 await _give_up(pen, "The task timed out")
                 return False
             if runs >= record.attempts:
-                await _give_up(pen, f"Its process has ended {runs} times before it was done")
+                await _give_up(
+                    pen, f"The process that ran the task ended before the task was done, {runs} times"
+                )
                 return False
         else:
             left, runs = record.left, record.runs
@@ -265,7 +275,7 @@ async def _give_up(pen: Pen, why: str) -> None:
     """Have a task failed whose function has not said what became of it."""
     await pen.fail(INTERNAL_ERROR, why)
     record = pen.record  # whose id may be all that it takes to ask for it
-    logger.warning("a task of %r (call_id %s) has failed: %s", record.tool, record.call_id, why)
+    logger.warning("a task of the tool %r (call_id %s) has failed: %s", record.tool, record.call_id, why)
 
 
 async def _surely(pen: Pen, call: Call, change: Callable[[Record], None], due: float | None) -> None:

@@ -157,7 +157,9 @@ class _Running:
         self._changed = asyncio.Event()
         self._is_due = True  # there may be something to take
         self._draining: asyncio.Task[None] | None = None
-        self._trouble = Trouble("no jobs can be taken, which is tried again", "jobs are taken again")
+        self._trouble = Trouble(
+            "tasks cannot be taken from the queue; mcpkit tries again", "tasks are taken from the queue again"
+        )
         self._taking = asyncio.create_task(self._keep_taking(), name="mcpkit-taking")
         orphans = Orphans(queue, work, lease)
         self._giving_up = asyncio.create_task(orphans.keep_looking(), name="mcpkit-orphans")
@@ -188,7 +190,7 @@ class _Running:
 
     async def ended(self) -> None:
         """Wait until it is drained; whoever is cancelled meanwhile waits no longer for what runs."""
-        assert self._draining is not None, "it is being drained"
+        assert self._draining is not None, "drain() must be called first"
         try:
             await asyncio.shield(self._draining)
         except asyncio.CancelledError:
@@ -201,7 +203,9 @@ class _Running:
             await asyncio.wait(waited, timeout=None if grace is None else max(grace, _LEAVE))
             if self._runs:
                 logger.warning(
-                    "%d jobs have not ended within %g s: others will take them", len(self._runs), grace
+                    "%d tasks did not end within %g s; another process can run them when their leases expire",
+                    len(self._runs),
+                    grace,
                 )
         finally:
             self._taking.cancel()
@@ -259,7 +263,12 @@ class _Running:
         try:
             await self._queue.change(job.key, job.value, version=job.version, fence=job.fence, due=0.0)
         except OSError:  # then they take it when the lease is over
-            logger.warning("%s could not be handed back", job.key, exc_info=True)
+            logger.warning(
+                "the task %s could not be returned to the queue; another process can run it when its lease "
+                "expires",
+                job.key,
+                exc_info=True,
+            )
 
     # Running
 
@@ -293,5 +302,7 @@ class _Running:
         self._changed.set()
         if not run.task.cancelled() and (error := run.task.exception()) is not None:
             logger.error(
-                "the work on %s failed; it is left to the end of its lease", run.job.key, exc_info=error
+                "running the task %s failed; another process can run it when its lease expires",
+                run.job.key,
+                exc_info=error,
             )

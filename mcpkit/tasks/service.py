@@ -134,7 +134,7 @@ class TaskService:
 
     async def call(self, call: Call, tool: AnyTool, arguments: Json) -> Json | bytes:
         """Make a task of a call, where its client knows tasks, or call its tool; see `TaskKeeper`."""
-        assert isinstance(tool, Tool), "it is one that its author has said so of"
+        assert isinstance(tool, Tool), "the tool must be a Tool"
         if isinstance(call.dialogue, TaskDialogue):
             return await call.dialogue.run(tool, arguments)
         begun = await self.begin(call, tool, arguments)
@@ -146,7 +146,7 @@ class TaskService:
         Raises:
             Exception: See `TaskKeeper.call`.
         """
-        assert tool.task is not None, "it is one that its author has said so of"
+        assert tool.task is not None, "the tool must have task="
         if not call.client.supports(_CAPABILITY):
             if tool.task.required:
                 raise MissingCapabilityError([_CAPABILITY], tree([_CAPABILITY]))
@@ -169,7 +169,7 @@ class TaskService:
             MalformedError: The idempotency key is none, or the arguments are too large.
         """
         task = tool.task
-        assert task is not None, "it may be a task"
+        assert task is not None, "the tool must have task="
         owner = owner_of_call(call)
         whose = owner or _stranger(call)
         keys = self.runtime.keys
@@ -214,11 +214,11 @@ class TaskService:
             raise unreachable_by(error) from None
         if added == "owner_full":
             raise BusyError(
-                f"You have {self.options.per_owner:,} tasks open; wait until one has ended, or cancel one",
+                f"You have {self.options.per_owner:,} open tasks, the limit. Wait until one ends, or cancel one",
                 retry_after=10,
             )
         if added == "full":
-            raise BusyError("Too many tasks are open; try again later", retry_after=10)
+            raise BusyError("The server has too many open tasks. Try again later", retry_after=10)
         return record
 
     # What is asked of them
@@ -357,7 +357,7 @@ class TaskService:
                 held = seen
         except (OSError, UnreadableTaskError) as error:
             raise unreachable_by(error) from None
-        raise BusyError("The task changes too often to be changed; try again")
+        raise BusyError("The task was changed by other requests at the same time. Try again")
 
     def _accepted(self, keys: list[str], ctx: Context) -> list[str]:
         """Return the ids that are whoever listens'; they are told at once how those tasks are."""
@@ -383,14 +383,14 @@ _PROTOCOL = "io.modelcontextprotocol/"
 def _engine(runtime: Runtime) -> Engine:
     engine: object = runtime.shared
     if not isinstance(engine, Engine):
-        raise TypeError(f"tasks need an engine that has all of mcpkit.Queue, and {engine!r} has not")
+        raise TypeError(f"tasks need an engine with all methods of mcpkit.Queue, got {engine!r}")
     if engine.is_lasting:
         from ..state.keys import aes_gcm
 
         try:
             aes_gcm()
         except ImportError as error:
-            raise ImportError(f"tasks that outlive the process are encrypted, and {error}") from None
+            raise ImportError(f"tasks in {type(engine).__name__}(...) are encrypted: {error}") from None
     return engine
 
 
@@ -440,10 +440,10 @@ def _due_when_answered(record: Record) -> float | None:
 
 def unknown(id_: str) -> MalformedError:
     """Return what is raised where there is no such task of whoever asks."""
-    return MalformedError(f"Unknown task: {id_[:100]}. There is none of yours, or it has expired")
+    return MalformedError(f"Unknown task: {id_[:100]}. It has expired, or it is not a task of this client")
 
 
 def unreachable_by(error: Exception) -> BusyError:
     """Log why tasks cannot be reached, and return what a client is told."""
-    logger.error("tasks cannot be reached: %s", error)
+    logger.error("the state of tasks is not available: %s", error)
     return unreachable()

@@ -72,7 +72,7 @@ class Telling:
         """Call a function in the running event loop whenever a task may have changed; return what ends that."""
         here = self._here.get(asyncio.get_running_loop())
         if here is None:
-            raise RuntimeError("tasks are not served in this event loop: enter server.running() first")
+            raise RuntimeError("this event loop does not serve tasks. Enter server.running() in it first")
         return here.watch(id_, changed)
 
 
@@ -117,7 +117,8 @@ class _Here:
             id_, status = str(told["id"]), str(told["status"])
         except (ValueError, KeyError, TypeError):
             logger.warning(
-                "the shared store brought something else than what became of a task: %.200r", message
+                "the shared store delivered a message that is not a task status; it is ignored: %.200r",
+                message,
             )
             return
         self._in_loop(partial(self._tell, id_, status))
@@ -169,13 +170,16 @@ class _Here:
                     is_failing = False
                 except OSError as error:
                     if not is_failing:
-                        logger.error("what became of tasks is told later: %s", error)  # noqa: TRY400
+                        logger.error("clients are notified of task changes later: %s", error)  # noqa: TRY400
                     is_failing = True
                     self._due[id_] = None
                     await asyncio.sleep(_PAUSE)
                     continue
                 except UnreadableTaskError as error:
-                    logger.warning("what became of a task cannot be told: %s", error)
+                    logger.warning(
+                        "clients are not notified of a task change, as the task record cannot be read: %s",
+                        error,
+                    )
                     continue
                 if held is not None:
                     audience = _audience(self._needs(held.record))

@@ -32,7 +32,7 @@ async def retry(client: Client, method: str, params: dict[str, Any]) -> dict[str
     try:
         return await client.request(method, params)
     except ProtocolError as error:
-        if (error.code, error.message) != (-32603, "Tasks cannot be reached; try again later"):
+        if (error.code, error.message) != (-32603, "The state of tasks is not available. Try again later"):
             raise
     return await client.request(method, params)
 

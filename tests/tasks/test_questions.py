@@ -131,7 +131,7 @@ async def test_task_that_must_not_rerun_fails_after_a_restart() -> None:
         await eventually(lambda: runs)
     async with connect(server, capabilities=KNOWS_TASKS) as client:
         failed = await until(client, task, "failed")
-    assert "whether its work was done cannot be told" in failed["error"]["message"]
+    assert "Check whether its work was done before you call it again" in failed["error"]["message"]
     assert runs == [1]
 
 
@@ -149,4 +149,4 @@ async def test_task_whose_record_is_full_fails(monkeypatch: pytest.MonkeyPatch) 
             with suppress(ProtocolError):
                 task = await begin(client, "work", {"text": "a" * size})
         failed = await until(client, task, "failed")
-        assert "at most 4,000 are kept: keep what is large elsewhere" in failed["error"]["message"]
+        assert "the limit is 4,000. Store large data elsewhere" in failed["error"]["message"]

@@ -202,7 +202,10 @@ async def test_failing_take_is_logged_and_retried(engine: Memory, caplog: pytest
         queue.fail_take = None
         await until(lambda: work.running == 3)
     messages = [record.message for record in caplog.records if record.module == "trouble"]
-    assert messages == ["no jobs can be taken, which is tried again: it is away", "jobs are taken again"]
+    assert messages == [
+        "tasks cannot be taken from the queue; mcpkit tries again: it is away",
+        "tasks are taken from the queue again",
+    ]
     assert "it is away" in caplog.text
 
 
@@ -238,7 +241,7 @@ async def test_job_that_does_not_end_is_abandoned_after_the_grace(
     async with make_runner(engine, work, lease=0.5, grace=0.2).running():
         await until(lambda: work.jobs)
     assert time.monotonic() - began >= 0.2
-    assert "1 jobs have not ended within 0.2 s" in caplog.text
+    assert "1 tasks did not end within 0.2 s" in caplog.text
     assert not ended.is_set()
     with CompetingTaker(engine) as rival:
         await until(lambda: rival.jobs)
@@ -294,8 +297,12 @@ async def test_lease_that_cannot_be_renewed_is_lost_before_others_take_the_job(
     assert all(seen[0])
     assert sorted(work.cancelled) == [("a", "lost"), ("b", "lost")]
     assert [job.fence for job in rival.jobs] == [2, 2]
-    assert caplog.text.count("cannot be prolonged") == 1
-    assert caplog.text.count("the lease of a is over") == caplog.text.count("the lease of b is over") == 1
+    assert caplog.text.count("cannot be renewed") == 1
+    assert (
+        caplog.text.count("the lease of task a expired")
+        == caplog.text.count("the lease of task b expired")
+        == 1
+    )
 
 
 # Orphans

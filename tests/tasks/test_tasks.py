@@ -206,11 +206,11 @@ async def test_open_tasks_are_limited_per_owner_and_in_total() -> None:
     server = make_server(Memory(), tasks=Tasks(per_owner=2, most=3))
     async with connect(server, capabilities=KNOWS_TASKS, principal=Principal("ada")) as ada:
         tasks = [await begin(ada, "slow", {"label": "a"}) for _ in range(2)]
-        with pytest.raises(ProtocolError, match="You have 2 tasks open"):
+        with pytest.raises(ProtocolError, match="You have 2 open tasks"):
             await begin(ada, "slow", {"label": "a"})
         async with connect(server, capabilities=KNOWS_TASKS, principal=Principal("bob")) as bob:
             await begin(bob, "slow", {"label": "b"})
-            with pytest.raises(ProtocolError, match="Too many tasks are open"):
+            with pytest.raises(ProtocolError, match="The server has too many open tasks"):
                 await begin(bob, "slow", {"label": "b"})
             await ada.request("tasks/cancel", {"taskId": tasks[0]["taskId"]})
             await begin(bob, "slow", {"label": "b"})

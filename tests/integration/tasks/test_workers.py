@@ -47,7 +47,7 @@ async def test_worker_runs_tasks_of_replicas(lab: TaskProcesses) -> None:
             assert (await result(client, task))["process"] == worker.pid
     status, output = await lab.stop(worker)
     assert status == 0
-    assert "a worker of lab has ended" in output
+    assert "the worker of lab has stopped" in output
     mine = [line for line in lab.lines() if line.startswith(f"{worker.pid} ")]
     assert mine == [f"{worker.pid} enters", f"{worker.pid} leaves"]
 
@@ -82,7 +82,7 @@ async def test_worker_ends_tasks_that_do_not_stop_after_the_grace(
         await begin(client, tool, {"label": "a"})
         await lab.wait_for_line("a begins 1")
         ended, output = await lab.stop(worker)
-    assert (ended, "something still runs 1 s after SIGTERM" in output) == (status, status == 143)
+    assert (ended, "did not stop within 1 s after SIGTERM" in output) == (status, status == 143)
     assert "Traceback" not in output
 
 
@@ -94,8 +94,8 @@ alone.tool(lambda: None, name="tool", task=True)
 """
 
 REFUSED = {
-    "apps:alone": (1, "alone keeps its tasks in its own process"),
-    "apps.py:idle": (1, "idle has no tool that may be a task: write @server.tool(task=True)"),
+    "apps:alone": (1, "alone keeps its tasks in the memory of its own process"),
+    "apps.py:idle": (1, "idle has no tool that can run as a task. Write @server.tool(task=True)"),
 }
 
 
