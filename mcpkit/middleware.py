@@ -375,7 +375,8 @@ class Middlewares:
         """
         if hook is None:
             raise RegistrationError(
-                'write @server.middleware without parentheses, or name a method in them, such as "tools/call"'
+                "write @server.middleware without parentheses, or with a method name, such as "
+                '@server.middleware("tools/call")'
             )
         if not isinstance(hook, str):
             self._add(None, hook)
@@ -383,7 +384,7 @@ class Middlewares:
         wrapped = [*METHODS.keys() - UNWRAPPED, *(method.key for method in self._methods)]
         if hook not in wrapped:
             raise RegistrationError(
-                f"no middleware can wrap {hook!r}; there are {', '.join(sorted(wrapped))}"
+                f"unknown method {hook!r} for a middleware. Supported are {', '.join(sorted(wrapped))}"
             )
 
         def register(function: T) -> T:
@@ -394,9 +395,9 @@ class Middlewares:
 
     def _add(self, method: str | None, hook: Any) -> None:
         if not _is_hook(hook):
-            instead = f"; write {hook.__name__}(...)" if isinstance(hook, type) else ""
+            instead = f". Write {hook.__name__}(...)" if isinstance(hook, type) else ""
             raise RegistrationError(
-                f"a middleware is an async function of a request and call_next, got {hook!r}{instead}"
+                f"a middleware must be an async function of a request and call_next, got {hook!r}{instead}"
             )
         self.hooks = (*self.hooks, (method, hook))
         self._on_change()

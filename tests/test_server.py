@@ -53,12 +53,12 @@ def test_shared_that_is_no_engine_is_refused(shared: Any) -> None:
         (
             {"port": 9000},
             ValueError,
-            'run("stdio") has no port; with clients that connect to a port, write run("http", port=...)',
+            'run("stdio") has no option \'port\'. To serve over HTTP, write run("http", port=...)',
         ),
         (
             {"prot": 9000},
             ValueError,
-            'run("stdio") has no prot; it takes grace (seconds), max_line (bytes) and principal',
+            "run(\"stdio\") has no option 'prot'. Its options are grace (seconds), max_line (bytes) and principal",
         ),
         ({"grace": "3"}, TypeError, "grace must be a number of seconds from 0, got '3'"),
         ({"grace": -1}, ValueError, "grace must be a number of seconds from 0, got -1"),

@@ -26,17 +26,17 @@ class AuthorizationMeter(Meter):
         self._verifications = meter.create_histogram(
             "mcpkit.auth.verification.duration",
             unit="s",
-            description="How long access tokens took to verify that were not known yet.",
+            description="Duration of the verification of access tokens that were not cached.",
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )
         self._fetches = meter.create_histogram(
             "mcpkit.auth.fetch.duration",
             unit="s",
-            description="How long it took to fetch something of an authorization server.",
+            description="Duration of requests to an authorization server.",
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )
         self._refusals = meter.create_counter(
-            "mcpkit.auth.refusals", unit="{request}", description="Requests that were refused."
+            "mcpkit.auth.refusals", unit="{request}", description="Requests that were rejected."
         )
         self._known: list[Callable[[], int]] = []
 

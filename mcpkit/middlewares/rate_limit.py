@@ -38,7 +38,7 @@ class RateLimitError(BusyError):
         often = f"{rate:g} a second" if rate >= 1 else f"one every {1 / rate:g} seconds"
         unit = "second" if wait == 1 else "seconds"
         super().__init__(
-            f"Rate limit exceeded ({often}); try again in {wait} {unit}",
+            f"Rate limit exceeded ({often}). Try again in {wait} {unit}",
             retry_after=wait,
         )
         self.data = {"retryAfterSeconds": wait}
@@ -80,7 +80,7 @@ class RateLimit:
         most_clients: int = 10_000,
     ) -> None:
         if not 0 < rate < float("inf"):
-            raise ValueError(f"rate must be a number of requests a second above 0, got {rate!r}")
+            raise ValueError(f"rate must be a finite number of requests per second above 0, got {rate!r}")
         if burst < 1:
             raise ValueError(f"burst must be at least 1, got {burst!r}")
         if most_clients < 1:
@@ -88,7 +88,8 @@ class RateLimit:
         counted = [method for method in METHODS if method not in UNWRAPPED]
         if unknown := set(methods or ()).difference(counted):
             raise ValueError(
-                f"methods: {min(unknown)!r} cannot be counted; write a list of {', '.join(counted)}"
+                f"methods: {min(unknown)!r} is not a method that can be limited. Supported are "
+                f"{', '.join(counted)}"
             )
         self.rate = rate
         self.burst = burst
@@ -125,8 +126,8 @@ class RateLimit:
             if self._key is not _client and not self._has_warned:
                 self._has_warned = True
                 logger.warning(
-                    "RateLimit(key=) has returned %r, of which other processes cannot tell that it is the same, so "
-                    "that each counts for itself: return text, a number, or a tuple of these",
+                    "RateLimit(key=) returned %r, which processes cannot share, so each process limits "
+                    "this client separately. Return a string, a number or a tuple of these",
                     key,
                 )
             return self._here.take(key)

@@ -98,8 +98,8 @@ class SharedBuckets:
         if self._is_away:
             return
         logger.warning(
-            "the shared store does not answer (%s): until it does, each of %d processes takes %g requests a second "
-            "of a client, in place of %g of all",
+            "the shared store does not answer (%s): until it does, each of %d processes allows each "
+            "client %g requests per second instead of a common limit of %g",
             error,
             share,
             self._rate / share,
@@ -118,4 +118,4 @@ class SharedBuckets:
             return
         if self._is_away:
             self._is_away = False
-            logger.warning("the shared store answers again: limits are those of all processes together")
+            logger.warning("the shared store answers again: rate limits apply to all processes together")

@@ -43,15 +43,17 @@ class SizeLimit:
         if result.type != "complete":  # a task's handle, or an extension's, which a program reads
             return result
         advice = self._advice if self._advice is not None else _advice(request)
-        raise ToolError(f"The result is too large: {size:,} bytes, of at most {self.most:,}. {advice}")
+        raise ToolError(
+            f"The result is too large: it has {size:,} bytes, and the limit is {self.most:,}. {advice}"
+        )
 
 
 def _advice(request: Request) -> str:
     tool = request.ctx.server.tools.get(str(request.target))
     if tool is None:  # a provider's
-        return "Ask for less."
+        return "Request less data."
     properties: Mapping[str, Any] = tool.schemas(request.ctx.revision)[0].get("properties", {})
     if not properties:
-        return "The tool has no arguments to ask for less with, so do without it."
+        return "The tool has no arguments to limit its result. Do without it."
     names = ", ".join(list(properties)[:_MOST_NAMES])
-    return f"Ask for less, with its arguments: {names}"
+    return f"Request less data with its arguments: {names}"

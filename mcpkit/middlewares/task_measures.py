@@ -35,19 +35,19 @@ class TaskMeasures(TaskMeter):
         self._waits = meter.create_histogram(
             "mcpkit.task.wait.duration",
             unit="s",
-            description="How long tasks waited for their runs.",
+            description="Time that tasks waited for their runs.",
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )
         self._runs = meter.create_histogram(
             "mcpkit.task.run.duration",
             unit="s",
-            description="How long runs of tasks took.",
+            description="Duration of runs of tasks.",
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )
         self._attempts = meter.create_histogram(
             "mcpkit.task.attempts",
             unit="{run}",
-            description="How many runs it took until tasks had ended.",
+            description="Number of runs of a task until it ended.",
             explicit_bucket_boundaries_advisory=(1, 2, 3, 4, 5, 10, 20),
         )
 
@@ -58,17 +58,17 @@ class TaskMeasures(TaskMeter):
             return
         self._is_observed = True
         seen: list[tuple[str, str, str, Callable[[Waiting], float]]] = [
-            ("ready", "{task}", "Tasks that somebody may run now.", lambda each: each.ready),
+            ("ready", "{task}", "Tasks that are ready to run.", lambda each: each.ready),
             (
                 "held",
                 "{task}",
-                "Tasks that are run, wait for an answer, or may be run later.",
+                "Tasks that are running, wait for an answer, or are scheduled for later.",
                 lambda each: each.held,
             ),
             (
                 "age",
                 "s",
-                "How long the first of those has waited that somebody may run.",
+                "Time that the oldest task has been ready to run.",
                 lambda each: each.oldest,
             ),
         ]

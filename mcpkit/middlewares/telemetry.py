@@ -79,7 +79,7 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
         self._duration = meter.create_histogram(
             "mcp.server.operation.duration",
             unit="s",
-            description="How long requests take.",
+            description="Duration of requests.",
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )
 

@@ -233,7 +233,9 @@ class Link:
                 "user; ACL LOG lists the denied commands"
             )
         if isinstance(error, errors.AuthenticationError):
-            return PermissionError(f"{self.shown} rejected the user name or password of the URL, or the URL has none")
+            return PermissionError(
+                f"{self.shown} rejected the user name or password of the URL, or the URL has none"
+            )
         if isinstance(error, errors.ConnectionError | OSError):
             return ConnectionError(f"{self.shown} cannot be reached: {error}")
         return OSError(f"{self.shown} returned an error: {error}")

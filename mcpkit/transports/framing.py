@@ -127,5 +127,5 @@ class Framing:
         before = b"" if partial is None else bytes(partial.getbuffer()[-_ENDING:])
         beginning = (begun + piece[: _BEGINNING - len(begun)]).lstrip(_JSON_WHITESPACE)
         beginning = beginning.removeprefix(BYTE_ORDER_MARK).lstrip(_JSON_WHITESPACE)
-        message = f"Message too long: a line has at most {self._max_line} bytes"
+        message = f"Message too long: the limit is {self._max_line} bytes per line"
         return TooLongError(message, beginning, (before + piece)[-_ENDING:])

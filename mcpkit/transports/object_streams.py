@@ -155,12 +155,12 @@ async def _receive(
     try:
         async for item in read:
             if isinstance(item, Exception):
-                logger.warning("a message that could not be read is passed over: %s", item)
+                logger.warning("ignored a message from the client that could not be read: %s", item)
                 continue
             try:
                 line = _line(dump(item))
             except Exception:
-                logger.exception("a message is no JSON-RPC, and is passed over: %.200r", item)
+                logger.exception("ignored a message from the client that is not JSON-RPC: %.200r", item)
                 continue
             connection.receive(line)
             await output.room()
@@ -224,7 +224,7 @@ class _Output(Generic[Sent]):
         try:
             item = self._make(from_json(message))
         except Exception:
-            logger.exception("a message cannot be said to the client: %.200r", message)
+            logger.exception("a message could not be sent to the client: %.200r", message)
         else:
             await self._write.send(item)
         self._size -= len(message)

@@ -81,7 +81,7 @@ class PipeInput(ABC):
         except BlockingIOError:
             raise
         except OSError as error:  # a terminal that was closed (EIO), a socket whose host died (ECONNRESET)
-            logger.info("The input has ended: %s", error)
+            logger.info("reading standard input failed, so it is treated as closed: %s", error)
             return b""
 
 

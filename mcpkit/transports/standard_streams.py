@@ -56,20 +56,21 @@ def hold_standard_descriptors() -> Generator[None]:
     """
     if _is_forked:
         raise RuntimeError(
-            "this process was forked from one that serves over stdio, and has no standard input or output of its own: "
-            'start a process of its own, for example by subprocess.run([sys.executable, "server.py"])'
+            "this process was forked from one that serves over stdio, and has no standard input or output "
+            "of its own. Start a new process instead, for example with subprocess.run([sys.executable, "
+            '"server.py"])'
         )
     for descriptor, stream in enumerate((sys.__stdin__, sys.__stdout__)):
         name = ("stdin", "stdout")[descriptor]
         if not is_open(descriptor):
             raise RuntimeError(
-                f"standard {name[3:]}put is closed: start the server with a pipe, a socket or a file there, and do "
-                f"not close sys.{name} before run()"
+                f"standard {name[3:]}put is closed. Start the server with a pipe, a socket or a file "
+                f"there, and do not close sys.{name} before run()"
             )
         if is_closed(stream) and not os.get_inheritable(descriptor):
             raise RuntimeError(
-                f"sys.{name} was closed before run(), and a file that was opened since has its descriptor "
-                f"{descriptor}: do not close sys.{name}"
+                f"sys.{name} was closed before run(), and its descriptor {descriptor} now belongs to "
+                f"another file. Do not close sys.{name}"
             )
     with _hold_stderr():
         yield

@@ -42,15 +42,15 @@ def check_taken(names: Iterable[str]) -> None:
     """
     for name in names:
         if name not in _TAKEN:
-            raise ValueError(f'run("stdio") has no {name}; {_instead(name)}')
+            raise ValueError(f'run("stdio") has no option {name!r}. {_instead(name)}')
 
 
 def _instead(name: str) -> str:
     from .http.options import OPTIONS
 
     if name in OPTIONS or name in {"host", "port", "uvicorn"}:
-        return f'with clients that connect to a port, write run("http", {name}=...)'
-    return "it takes grace (seconds), max_line (bytes) and principal"
+        return f'To serve over HTTP, write run("http", {name}=...)'
+    return "Its options are grace (seconds), max_line (bytes) and principal"
 
 
 def _check(grace: float, max_line: int, principal: Principal) -> None:
@@ -88,15 +88,15 @@ def run_stdio(
     _check(grace, max_line, principal)
     refuse_loop(
         "run() starts an event loop",
-        "call run() from code that is not async, or write `await serve_stdio(server)` (from mcpkit.transports.stdio) "
-        "in its place",
+        "call run() from code that is not async, or write `await serve_stdio(server)` (from "
+        "mcpkit.transports.stdio) instead",
     )
     if principal == ANYONE and (scopes := server.engine.runtime.scopes.table):
         import logging
 
         logging.getLogger("mcpkit").warning(
-            "Whoever has started %s is asked for no token and has no scopes: "
-            'grant them by server.run(principal=Principal("me", %r))',
+            "The client of %s sends no access token over stdio, and has no scopes. Grant them with "
+            'server.run(principal=Principal("me", %r))',
             server.engine.runtime.name,
             [*scopes],
         )

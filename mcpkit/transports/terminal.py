@@ -31,7 +31,7 @@ def heading(engine: Engine) -> str:
     from ..common.version import __version__
 
     what = f"{engine.runtime.name} {engine.version}, an MCP server (mcpkit {__version__})"
-    return f"{what}, waits for a host on standard input.\n"
+    return f"{what}, is waiting for an MCP host on standard input.\n"
 
 
 def offer(engine: Engine) -> str:
@@ -46,16 +46,16 @@ def offer(engine: Engine) -> str:
         entry = {"mcpServers": {engine.runtime.name: {"command": command[0], "args": command[1:]}}}
         written = json.dumps(entry, indent=2, ensure_ascii=False)
         lines += [
-            "A host starts it by itself, once its configuration has this:",
+            "An MCP host starts this server if its configuration contains:",
             "",
             textwrap.indent(written, "  "),
             "",
-            "To try it by hand, in a browser:",
+            "To try the server in a browser:",
             "",
             f"  npx @modelcontextprotocol/inspector {shlex.join(command)}",
             "",
         ]
-    return "\n".join([*lines, "Ctrl+C ends it.", ""])
+    return "\n".join([*lines, "Press Ctrl+C to stop.", ""])
 
 
 def _offers(registry: Registry) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _offers(registry: Registry) -> Iterator[str]:
     }
     names = {kind: [each.key for each in offered if each.is_enabled] for kind, offered in kinds.items()}
     if not any(names.values()) and not registry.providers:
-        yield "It offers nothing so far."
+        yield "The server has no tools, resources or prompts yet."
     for kind, found in names.items():
         if found:
             told = ", ".join(found[:_MOST])

@@ -140,7 +140,10 @@ class Watchdog:
 
     def _end_process(self) -> None:
         cause = "the end of input" if self.signal is None else signal.Signals(self.signal).name
-        notice = f"mcpkit: something still runs {self.grace:g} s after {cause}, so the process is ended\n"
+        notice = (
+            f"mcpkit: the server did not stop within {self.grace:g} s after {cause}; the process is "
+            "terminated\n"
+        )
         try:
             _write_unless_blocked(2, notice.encode())
         finally:

@@ -43,11 +43,12 @@ def run_worker(server: Served, *, slots: int | None = None, grace: float = 10.0)
     runtime = engine.runtime
     if not runtime.shared.is_lasting:
         raise NoWorkError(
-            f"{runtime.name} keeps its tasks in its own process, where no other sees them: "
-            f'give it an engine that processes share, such as Server("{runtime.name}", shared=Sqlite("tasks.db"))'
+            f"{runtime.name} keeps its tasks in the memory of its own process, so a worker cannot reach "
+            f'them. Use an engine that processes share, such as Server("{runtime.name}", '
+            'shared=Sqlite("tasks.db"))'
         )
     tasks = engine.methods.tasks
-    assert isinstance(tasks, TaskService), "all servers have this one"
+    assert isinstance(tasks, TaskService), "the task service must be a TaskService"
     tasks.work_here(slots)
     with Watchdog(grace, is_hasty=True) as watchdog:
         asyncio.run(_work(engine, tasks.slots, grace * _SHARE_OF_TASKS, watchdog))
@@ -60,7 +61,7 @@ def check_options(slots: int | None, grace: float) -> None:
         TypeError: One of them is of another type.
         ValueError: One of them is out of range.
     """
-    check_count("slots", slots, none="as many as the server says")
+    check_count("slots", slots, none="the number that the server sets")
     check_seconds("grace", grace, may_be_zero=True)
 
 
@@ -80,11 +81,13 @@ async def _work(engine: Engine, slots: int, grace: float, watchdog: Watchdog) ->
             if entering.done():
                 entering.result()
                 if not engine.declared.has("tasks"):
-                    raise NoWorkError(f"{name} has no tool that may be a task: write @server.tool(task=True)")
+                    raise NoWorkError(
+                        f"{name} has no tool that can run as a task. Write @server.tool(task=True)"
+                    )
                 logger.info("a worker of %s is ready: %d slots, %r", name, slots, engine.runtime.shared)
                 await waiting
         finally:
             entering.cancel()
             waiting.cancel()
             engine.drain(grace)
-    logger.info("a worker of %s has ended", name)
+    logger.info("the worker of %s has stopped", name)

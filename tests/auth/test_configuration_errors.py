@@ -67,14 +67,14 @@ def with_tool(**options: Any) -> None:
         # where
         (lambda: make_server(Jwt(ISSUER)).asgi(), r'server\.asgi\(public_url="https://example\.com/mcp"\)'),
         (lambda: make_server(Jwt(ISSUER)).run("http", host="0.0.0.0"), r'server\.run\("http", public_url='),
-        (lambda: make_server(Jwt(ISSUER)).asgi(public_url=""), "write it like 'https://example.com/mcp'"),
+        (lambda: make_server(Jwt(ISSUER)).asgi(public_url=""), "Write it like 'https://example.com/mcp'"),
         (
             lambda: make_server(Jwt(ISSUER)).asgi(public_url="example.com/mcp"),
-            "write it like 'https://example",
+            "Write it like 'https://example",
         ),
         (
             lambda: make_server(Jwt(ISSUER)).asgi(public_url="https://example.com"),
-            "make both alike, or set sse=F",
+            "Let both end alike, or set sse=F",
         ),
         (lambda: Server("notes").asgi(auth=Jwt(ISSUER)), r"it is the server's: Server\(auth=\.\.\.\)"),
         # scopes

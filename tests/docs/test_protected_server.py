@@ -91,7 +91,7 @@ def test_protected_server_login_prints_what_the_page_shows(tmp_path: Path) -> No
         refused = httpx2.post(f"{origin}/mcp").headers["WWW-Authenticate"]
         assert f"www-authenticate: {refused}\n" == shown("curl -si").replace(HERE, origin)
 
-        server.wait_for("Its clients reach it at")
+        server.wait_for("Public URL: ")
         lines = [
             line.replace(HERE, origin) for line in shown("python server.py").splitlines() if line != "..."
         ]

@@ -35,7 +35,7 @@ PATIENCE = 30.0
 _GLANCE = 0.005
 
 
-_ADDRESS = re.compile(r"(?:Uvicorn running on|MCP is served at) (http://127\.0\.0\.1:\d+)")
+_ADDRESS = re.compile(r"(?:Uvicorn running on|MCP endpoint:) (http://127\.0\.0\.1:\d+)")
 
 
 class Prompt(uvicorn.Server):

@@ -129,12 +129,14 @@ async def without_call_next(request: Request) -> Result: ...  # type: ignore[emp
 @pytest.mark.parametrize("hook", [plain, without_call_next, 7])
 def test_middleware_wrong_function_is_refused(server: Server, hook: Any) -> None:
     with pytest.raises(
-        RegistrationError, match="a middleware is an async function of a request and call_next"
+        RegistrationError, match="a middleware must be an async function of a request and call_next"
     ):
         server.middleware(hook)
 
 
 @pytest.mark.parametrize("method", ["ping", "subscriptions/listen", "tools"])
 def test_a_method_that_cannot_be_wrapped_is_refused(server: Server, method: str) -> None:
-    with pytest.raises(RegistrationError, match=f"no middleware can wrap '{method}'; there are .*initialize"):
+    with pytest.raises(
+        RegistrationError, match=f"unknown method '{method}' for a middleware. Supported are .*initialize"
+    ):
         server.middleware(method)

@@ -67,7 +67,7 @@ async def test_rate_limit_error_has_the_rate_and_retry_after(clock: Clock) -> No
         with pytest.raises(ProtocolError) as refused:
             await client.call("work")
     assert refused.value.code == -32603
-    assert refused.value.message == "Rate limit exceeded (one every 10 seconds); try again in 8 seconds"
+    assert refused.value.message == "Rate limit exceeded (one every 10 seconds). Try again in 8 seconds"
     assert refused.value.data == {"retryAfterSeconds": 8}
 
 
@@ -121,10 +121,18 @@ async def test_over_http_the_refusal_has_the_status_and_the_header_for_it(
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((0,), {}, "rate must be a number of requests a second above 0, got 0"),
+        ((0,), {}, "rate must be a finite number of requests per second above 0, got 0"),
         ((1,), {"burst": 0}, "burst must be at least 1, got 0"),
-        ((1,), {"methods": ["tools/cal"]}, "'tools/cal' cannot be counted; write a list of initialize"),
-        ((1,), {"methods": ["subscriptions/listen"]}, "methods: 'subscriptions/listen' cannot be counted"),
+        (
+            (1,),
+            {"methods": ["tools/cal"]},
+            "'tools/cal' is not a method that can be limited. Supported are initialize",
+        ),
+        (
+            (1,),
+            {"methods": ["subscriptions/listen"]},
+            "methods: 'subscriptions/listen' is not a method that can be limited",
+        ),
     ],
 )
 def test_rate_limit_wrong_option_is_refused(arguments: Any, options: Any, message: str) -> None:

@@ -193,4 +193,4 @@ async def test_client_unknown_to_other_processes_is_counted_by_each_with_one_war
             assert await allowed(client, 6) == 4
     said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(said) == REPLICAS
-    assert all("return text, a number, or a tuple of these" in each for each in said)
+    assert all("Return a string, a number or a tuple of these" in each for each in said)

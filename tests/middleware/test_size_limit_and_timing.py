@@ -37,8 +37,10 @@ async def test_result_above_the_size_limit_is_an_error_with_advice(revision: str
         large = await client.call("repeat", {"times": 10_000})
     assert (small.is_error, small.text) == (False, "x" * 1000)
     assert large.is_error
-    assert large.text.startswith("The result is too large: 10,")
-    assert large.text.endswith(" bytes, of at most 2,000. Ask for less, with its arguments: times, word")
+    assert large.text.startswith("The result is too large: it has 10,")
+    assert large.text.endswith(
+        " bytes, and the limit is 2,000. Request less data with its arguments: times, word"
+    )
 
 
 async def test_size_limit_counts_the_whole_result() -> None:
@@ -47,7 +49,7 @@ async def test_size_limit_counts_the_whole_result() -> None:
         frame = len(b'{"content":[{"type":"text","text":""}]}')
         assert not (await client.call("repeat", {"times": 10_000 - frame})).is_error
         refused = await client.call("repeat", {"times": 10_001 - frame})
-    assert refused.text.startswith("The result is too large: 10,001 bytes, of at most 10,000. ")
+    assert refused.text.startswith("The result is too large: it has 10,001 bytes, and the limit is 10,000. ")
 
 
 async def test_other_results_pass() -> None:

@@ -288,5 +288,5 @@ async def test_unreadable_items_are_logged_and_skipped(lab: Lab, caplog: pytest.
         assert "error" in await peer.next()
         assert (await peer.begin())["id"] == 0
     logged = [record.getMessage() for record in caplog.records]
-    assert logged[0] == "a message that could not be read is passed over: no JSON"
+    assert logged[0] == "ignored a message from the client that could not be read: no JSON"
     assert "no item" in logged[-1]

@@ -16,6 +16,6 @@ def installed(name: str) -> ModuleType:
         return import_module(name)
     except ModuleNotFoundError as error:
         raise ImportError(
-            f"what as_sdk_server() returns talks to agent SDKs in objects of the package mcp, and {error.name} cannot"
-            " be imported: install the SDK of the agent, which brings it, or mcp>=1.23"
+            f"as_sdk_server() needs the package mcp, but {error.name} cannot be imported. Install the "
+            "agent SDK, which includes it, or mcp>=1.23"
         ) from error

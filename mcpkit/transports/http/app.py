@@ -72,8 +72,8 @@ class HttpApp:
         is_open = self._engine.auth is None and self.settings.principal is None
         if is_open and self._engine.registry.includes_protected:
             raise ValueError(
-                "a server that is included here has auth=, and this one has none, so that anybody could use what that "
-                "one protects: give this server auth= as well, or say by asgi(principal=) who asks"
+                "an included server has auth=, but this server has none, so its protected components "
+                "would be public. Give this server auth= too, or identify clients with asgi(principal=)"
             )
 
     @property
@@ -92,7 +92,9 @@ class HttpApp:
             RegistrationError: The path does not begin with a slash.
         """
         if not path.startswith("/"):
-            raise RegistrationError(f"an app is mounted at a path such as '/other', got {path!r}")
+            raise RegistrationError(
+                f"path of a mounted app must begin with a slash, such as '/other', got {path!r}"
+            )
         self._mounts.append((path, app))
 
     def around(self, parent: ASGIApp) -> ASGIApp:

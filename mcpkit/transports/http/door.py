@@ -54,7 +54,7 @@ _READ = frozenset(
 """
 
 _VERSION = b"mcp-protocol-version"
-_TWICE = "the header {} came more than once"
+_TWICE = "the header {} was sent more than once"
 
 _Endpoint = Callable[[Service, Scope, Exchange], Awaitable[None]]
 
@@ -166,7 +166,7 @@ class Door:
         except BusyError as error:
             await refuse(send, 503, error.message, ((b"retry-after", b"%d" % error.retry_after),))
         except OSError:  # of the channel: nobody is there to be answered
-            logger.debug("the client has gone", exc_info=True)
+            logger.debug("the client closed the connection", exc_info=True)
 
     # The endpoints
 
@@ -204,17 +204,19 @@ class Door:
                 await exchange.respond()
                 return
             allowed = b"GET, POST, DELETE" if has_sessions else b"POST"
-            raise RefusedError(405, f"{method} means nothing here", ((b"allow", allowed),))
+            raise RefusedError(405, f"{method} is not supported at this URL", ((b"allow", allowed),))
         if method == "DELETE":
             await serve_delete(service, exchange)
         elif accepts_events(headers):
             await serve_get(service, exchange)
         else:
-            raise RefusedError(406, "a GET is answered with an event stream: accept text/event-stream")
+            raise RefusedError(
+                406, "a GET request opens an event stream. Send the header Accept: text/event-stream"
+            )
 
     async def _sse(self, service: Service, scope: Scope, exchange: Exchange) -> None:
         if scope["method"] != "GET":
-            raise UnreadError(405, "the event stream is opened with a GET", ((b"allow", b"GET"),))
+            raise UnreadError(405, "use GET to open the event stream", ((b"allow", b"GET"),))
         pipe = Pipe(service.environment, service.pipes, exchange, mount_point(scope) + MESSAGES_PATH)
         try:
             await service.serve(exchange)
@@ -223,14 +225,18 @@ class Door:
 
     async def _messages(self, service: Service, scope: Scope, exchange: Exchange) -> None:
         if scope["method"] != "POST":
-            raise RefusedError(405, "messages are sent with a POST", ((b"allow", b"POST"),))
+            raise RefusedError(405, "use POST to send a message", ((b"allow", b"POST"),))
         check_content(exchange.request_headers)
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         pipe = service.pipes.get(query.get("session_id", [""])[0])
         if pipe is None or owner_of(pipe.principal) != owner_of(exchange.principal):
-            raise UnreadError(404, "there is no such session: open /sse again")
+            raise UnreadError(404, "unknown session. Open a new event stream at /sse")
         if pipe.is_behind:
-            raise UnreadError(503, "too much waits on the stream: read it, then send this again", _BUSY)
+            raise UnreadError(
+                503,
+                "too many messages wait on the event stream. Read it, then send this message again",
+                _BUSY,
+            )
         pipe.connection.receive(await service.bodies.read(exchange), exchange.principal)
         pipe.renew(exchange)
         exchange.answer(None, 202)
@@ -270,7 +276,7 @@ class Door:
         try:
             await service.start()
         except Exception:
-            logger.exception("the server cannot start")
+            logger.exception("the server cannot start: its lifespan raised an exception")
             raise UnreadError(503, "the server cannot start", _BUSY) from None
         if not service.is_open:
             raise UnreadError(503, "the server is shutting down", _BUSY)

@@ -143,8 +143,8 @@ class Environment:
         if not (self.is_shared or self._has_met_strange_answer):
             self._has_met_strange_answer = True
             logger.warning(
-                "an answer has come to a question that another process has asked, or this one before it was started "
-                "again, so it is lost; where several processes serve, %s",
+                "received the answer to a request that another process sent, or this one before it "
+                "restarted; the answer is lost. If several processes serve clients, %s",
                 CURE,
             )
 

@@ -36,7 +36,8 @@ class Listener(Source):
     ) -> None:
         if not exchange.may_stream:
             raise MalformedError(
-                "subscriptions/listen is answered with an event stream: accept text/event-stream"
+                "the response to subscriptions/listen is an event stream. Send the header Accept: "
+                "text/event-stream"
             )
         environment.check_room(exchange.caller)
         self._environment = environment
@@ -75,7 +76,7 @@ class Listener(Source):
         elif self._pending.add(change):
             self._exchange.wake()
         else:
-            self._drop("too many changes wait to be read")
+            self._drop("the client does not read its stream fast enough")
 
     def _drop(self, reason: str) -> None:
         self._exchange.push(event(self._listen.cancelled(reason)))

@@ -199,7 +199,7 @@ class Routes:
         if scope["type"] != "http" or self._settings.path != DEFAULT_PATH:  # one of their own may be a secret
             await self._elsewhere(scope, receive, send)
             return
-        text = f"Not Found: the MCP endpoint is at {mount_point(scope)}{DEFAULT_PATH}"
+        text = f"Not Found. The MCP endpoint is at {mount_point(scope)}{DEFAULT_PATH}"
         await PlainTextResponse(text, 404)(scope, receive, send)
 
     async def _readiness(self, request: Request) -> JSONResponse:

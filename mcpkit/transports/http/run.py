@@ -79,22 +79,22 @@ def run_app(
     """
     refuse_loop(
         "run() starts an event loop",
-        "call run() from code that is not async, or write `await uvicorn.Server(uvicorn.Config(server.asgi())).serve()`"
-        " in its place",
+        "call run() from code that is not async, or write `await "
+        "uvicorn.Server(uvicorn.Config(server.asgi())).serve()` instead",
     )
     workers = options.get("workers") or 1
     if workers != 1 or options.get("reload"):
         flag = "--reload" if options.get("reload") else f"--workers {workers}"
         raise ValueError(
-            'run("http") serves in this process alone, without reloading. '
-            f"Write `app = server.asgi()` in a module, and start `uvicorn module:app {flag}`"
+            'run("http") serves in a single process without reloading. Write `app = server.asgi()` in a '
+            f"module, and run `uvicorn module:app {flag}`"
         )
     config: Json = {**defaults(settings), "workers": 1, "host": host, "port": port, **options}
     server = _Server(uvicorn.Config(app, **config), settings)
     if (wanted := os.environ.get("WEB_CONCURRENCY", "1")) != "1" and "workers" not in options:
         logger.warning(
-            'WEB_CONCURRENCY=%s is not used: run("http") serves in this process alone. Write `app = server.asgi()` '
-            "in a module, and start `uvicorn module:app`, which does",
+            'WEB_CONCURRENCY=%s is ignored: run("http") serves in a single process. For several processes '
+            "write `app = server.asgi()` in a module, and run `uvicorn module:app`",
             wanted,
         )
     with (
@@ -129,14 +129,14 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         for server in self.servers:
             for listening in server.sockets:
-                logger.info("MCP is served at %s", self._where(listening.getsockname()))
+                logger.info("MCP endpoint: %s", self._where(listening.getsockname()))
         if (public := self._settings.public_url) is not None:
-            logger.info("Its clients reach it at %s", public)
+            logger.info("Public URL: %s", public)
 
     def _where(self, address: Any) -> str:
         path = self._settings.path
         if not isinstance(address, tuple):  # a Unix socket
-            return f"{path}, on the socket {address}"
+            return f"{path}, on the Unix socket {address}"
         host, port = cast("tuple[str, int]", address)[:2]
         host = _REACHED.get(host, host)
         scheme = "https" if self.config.is_ssl else "http"

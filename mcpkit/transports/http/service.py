@@ -270,7 +270,7 @@ class Service(Source):
         try:
             await self.engine.ready()
         except Exception:
-            logger.exception("the lifespan could not be entered")
+            logger.exception("the server is not ready: its lifespan raised an exception")
         else:
             self._enter(READY)
 
@@ -297,7 +297,7 @@ class Service(Source):
         try:
             await verifier.aclose()
         except Exception:
-            logger.exception("what verifies access tokens could not be closed")
+            logger.exception("closing the token verifier failed")
 
     async def _within(
         self, seconds: float | None, work: Coroutine[Any, Any, object], *, in_haste: float = 0

@@ -79,7 +79,11 @@ def _serve(service: Service, message: Any, exchange: Exchange) -> Awaitable[None
     elif isinstance(request, Refusal) and is_object(message) and "method" in message:
         _refuse(exchange, request.id, request.problem)
     else:
-        _refuse(exchange, None, invalid("expected a request with a method, and one in a POST"))
+        _refuse(
+            exchange,
+            None,
+            invalid("the body of a POST must be a JSON-RPC request or notification with a method"),
+        )
     return service.send(exchange)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 logger = logging.getLogger("mcpkit")
 
 CURE = (
-    "run one process, have a proxy keep each session at one process (sticky sessions), "
-    'or let them share one engine, such as Server(shared=Sqlite("notes.db"))'
+    "run one process, use a proxy with sticky sessions, or share one engine, such as "
+    'Server(shared=Sqlite("notes.db"))'
 )
 
 _saying = threading.Lock()
@@ -38,8 +38,9 @@ def warn_of_workers(*, is_shared: bool, is_stateless: bool) -> None:
             return
         _is_said = True
     logger.warning(
-        "%d workers serve, and share nothing: the answer to a question may reach another worker than the one that "
-        "asked, and changes, subscriptions and ends of sessions are heard of in one alone; %s",
+        "%d worker processes serve clients without a shared engine. Answers of clients can reach a "
+        "process that did not send the request, and changes, subscriptions and ends of sessions are only "
+        "known to one process. To avoid this, %s",
         count,
         CURE,
     )

@@ -214,12 +214,18 @@ async def test_tls_requires_a_trusted_certificate(tmp_path: Path) -> None:
             "is for TLS, which redis:// does not use. Leave it out, or write rediss://",
         ),
         ("rediss://h/0?ssl_cert_req=none", "does not know the option ssl_cert_req in .*Write ssl_cert_reqs"),
-        ("rediss://h/0?ssl_min_version=TLSv1.2", "rejects the value of the option ssl_min_version .*771 for TLS 1.2"),
+        (
+            "rediss://h/0?ssl_min_version=TLSv1.2",
+            "rejects the value of the option ssl_min_version .*771 for TLS 1.2",
+        ),
         (
             "rediss://h/0?ssl_cert_reqs=no",
             "rejects the value of the option ssl_cert_reqs .*none, optional or required",
         ),
-        ("rediss://h/0?ssl_check_hostname=off", "rejects the value of the option ssl_check_hostname .*true or false"),
+        (
+            "rediss://h/0?ssl_check_hostname=off",
+            "rejects the value of the option ssl_check_hostname .*true or false",
+        ),
         ("rediss://h/0?ssl_ca_certs=", "the option ssl_ca_certs in the Redis URL has no value"),
         ("redis://h?db=1&db=2", "has the option db twice"),
     ],

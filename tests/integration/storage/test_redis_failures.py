@@ -227,5 +227,8 @@ async def test_failover_with_lost_messages_is_a_gap(
 
 
 async def test_write_to_a_replica_is_refused(replica: RedisServer) -> None:
-    with closing(Redis(replica.url)) as engine, pytest.raises(OSError, match=r"returned an error: .*read only replica"):
+    with (
+        closing(Redis(replica.url)) as engine,
+        pytest.raises(OSError, match=r"returned an error: .*read only replica"),
+    ):
         await engine.claim("a", 600)

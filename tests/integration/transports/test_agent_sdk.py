@@ -38,7 +38,7 @@ except ImportError as error:
         [sys.executable, "-c", script], capture_output=True, encoding="utf-8", timeout=60
     )
     assert finished.returncode == 0, finished.stderr
-    assert finished.stdout.count("install the SDK of the agent, which brings it, or mcp>=1.23") == 1
+    assert finished.stdout.count("Install the agent SDK, which includes it, or mcp>=1.23") == 1
 
 
 async def test_official_client_uses_the_instance() -> None:

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.long,
 ]
 
-WARNING = "workers serve, and share nothing"
+WARNING = "worker processes serve clients without a shared engine"
 
 
 UNSHARED_PROGRAM = """

@@ -201,7 +201,7 @@ def test_repeated_protocol_header_is_refused(parser: str) -> None:
             name, value = header
             message, headers = call_message("who")
             first = [] if name in dict(headers) else [header]
-            text = f"the header {name.lower()} came more than once\n"
+            text = f"the header {name.lower()} was sent more than once\n"
             answers = [post(url, message, [*headers, *first, header])]
             if parser == "httptools":
                 answers.append(post(url, message, [*headers, *first], [(name, value)]))

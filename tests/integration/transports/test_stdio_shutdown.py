@@ -94,7 +94,7 @@ def test_signal_ends_the_process_after_grace(
 ) -> None:
     with Host(GRACE=0.5) as host:
         interrupt(host, tool, arguments, number)
-        assert f"{number.name}, so the process is ended" in host.read_notes()
+        assert f"{number.name}; the process is terminated" in host.read_notes()
 
 
 def test_second_sigint_ends_the_process_at_once() -> None:

@@ -68,7 +68,9 @@ def test_invalid_option_is_refused_with_advice() -> None:
 @pytest.mark.parametrize("secret", ["", "short"])
 def test_secret_in_environment_is_checked(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCPKIT_SECRET", secret)
-    with pytest.raises(ValueError, match="MCPKIT_SECRET must have at least 16 bytes, got .*generate one with"):
+    with pytest.raises(
+        ValueError, match=r"MCPKIT_SECRET must have at least 16 bytes, got .*generate one with"
+    ):
         Server("s").asgi()
 
 
@@ -269,8 +271,8 @@ def test_run_warns_that_web_concurrency_is_ignored(
     logging.getLogger("uvicorn.error").addHandler(caplog.handler)
     Server("one").run("http", uvicorn={"log_config": None})
     logging.getLogger("uvicorn.error").removeHandler(caplog.handler)
-    assert "WEB_CONCURRENCY=3 is not used" in caplog.text
-    assert "`uvicorn module:app`, which does" in caplog.text
+    assert "WEB_CONCURRENCY=3 is ignored" in caplog.text
+    assert "and run `uvicorn module:app`" in caplog.text
     assert [config.workers for config in uvicorn_configs] == [1]
 
 

@@ -55,7 +55,7 @@ async def read_body(
 
 async def test_body_of_disconnected_client_is_refused() -> None:
     for parts in ([b"{"], []):
-        with pytest.raises(RefusedError, match="ended before its body"):
+        with pytest.raises(RefusedError, match="before the end of the request body"):
             await read_body(*parts, is_cut=True)
 
 
@@ -72,7 +72,7 @@ async def test_body_reader_propagates_cancellation() -> None:
 async def test_announced_empty_body_is_refused_with_cause(
     headers: dict[bytes, bytes], parts: list[bytes]
 ) -> None:
-    with pytest.raises(RefusedError, match=r"although its headers announce one\. Send one") as refusal:
+    with pytest.raises(RefusedError, match=r"although the headers announce one\. Send a body") as refusal:
         await read_body(*parts, headers=headers)
     assert refusal.value.status == 400
     with pytest.raises(RefusedError, match="uvicorn with --http h11"):

@@ -80,9 +80,9 @@ def client(app, base_url="http://localhost:8000", **options) -> TestClient:
 def test_site_root_names_endpoint():
     app = Server("travel").asgi()
     actual = client(app).post("/", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
-    assert (actual.status_code, actual.text) == (404, "Not Found: the MCP endpoint is at /mcp")
+    assert (actual.status_code, actual.text) == (404, "Not Found. The MCP endpoint is at /mcp")
     below = client(Starlette(routes=[Mount("/travel", app)])).get("/travel/")
-    assert below.text == "Not Found: the MCP endpoint is at /travel/mcp"
+    assert below.text == "Not Found. The MCP endpoint is at /travel/mcp"
     hidden = client(Server("travel").asgi(path="/hard-to-guess")).get("/")
     assert (hidden.status_code, hidden.text) == (404, "Not Found")
 

@@ -94,7 +94,7 @@ async def test_bodies_above_max_body_total_get_503(is_chunked: bool, server: Ser
         await settle()
         answer = await begin().feed(body[cut:]).whole()
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
-        assert answer.body == b"too many bytes are on their way (16384); try again later\n"
+        assert answer.body == b"the server is receiving too many bytes (16384). Try again later\n"
         assert (await client.ask("tools/list").whole()).status == 200, "a whole body needs no reservation"
         for each in pending:
             assert "result" in (await each.feed(body[cut:]).whole()).json()
@@ -117,7 +117,7 @@ def test_framing_line_above_max_line_is_one_error(size: int, step: int) -> None:
         assert line == b"x" * size
     else:
         assert isinstance(line, ProtocolError)
-        assert (line.code, line.message) == (-32600, "Message too long: a line has at most 64 bytes")
+        assert (line.code, line.message) == (-32600, "Message too long: the limit is 64 bytes per line")
 
 
 NESTED = "Parse error: recursion limit exceeded"

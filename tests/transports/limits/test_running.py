@@ -128,7 +128,7 @@ async def test_worker_start_above_limit_fails_and_frees_its_place(
 @limit("tasks that are open")
 @pytest.mark.parametrize(
     ("tasks", "error"),
-    [(Tasks(per_owner=3), "You have 3 tasks open"), (Tasks(most=3), "Too many tasks are open")],
+    [(Tasks(per_owner=3), "You have 3 open tasks"), (Tasks(most=3), "The server has too many open tasks")],
 )
 async def test_open_tasks_above_limit_get_error(tasks: Tasks, error: str, gate: Gate) -> None:
     server = Server("lab", tasks=tasks)

@@ -37,7 +37,7 @@ async def test_sessions_above_max_sessions_get_503(server: Server, serve: Serve)
         sessions = [await client.initialize() for _ in range(4)]
         answer = await client.post(initialize()).whole()
         assert (answer.status, answer.error()["code"]) == (503, -32603)
-        assert answer.error()["message"] == "Too many sessions are open (4); try again later"
+        assert answer.error()["message"] == "Too many sessions are open (4). Try again later"
         assert int(answer.headers["retry-after"]) <= 60
         for session in sessions:
             assert (await session.ask("ping").whole()).status == 200

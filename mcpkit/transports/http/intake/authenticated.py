@@ -40,8 +40,10 @@ async def find_principal(scope: Scope, find: FindPrincipal) -> Principal:
     except ChallengeError as error:
         raise UnreadError(error.status, readable(error.message), headers_of(error)) from None
     except Exception:
-        logger.exception("principal= cannot say who sends a request")
-        raise UnreadError(500, "the server cannot tell who sends this request") from None
+        logger.exception("the function given as principal= failed; the request is answered with 500")
+        raise UnreadError(
+            500, "the server could not authenticate this request because of an internal error"
+        ) from None
     return found
 
 

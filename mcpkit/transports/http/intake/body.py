@@ -97,7 +97,9 @@ class Bodies:
             parts = self._read_parts(message, reading, length, exchange)
             return await within(self._seconds, parts)
         except TimeoutError:
-            raise UnreadError(408, f"the body did not arrive within {self._seconds:g} seconds") from None
+            raise UnreadError(
+                408, f"the request body did not arrive within {self._seconds:g} seconds"
+            ) from None
         except asyncio.CancelledError:
             if not self._is_closed or uncancel(task) > 0:
                 raise
@@ -121,7 +123,9 @@ class Bodies:
                 if message is None:
                     message = await reading
                 if message["type"] == "http.disconnect":
-                    raise RefusedError(400, "the request has ended before its body")
+                    raise RefusedError(
+                        400, "the client closed the connection before the end of the request body"
+                    )
                 has_more = message.get("more_body", False)
                 size += body.write(message.get("body", b""))
                 if size > self._limit:
@@ -139,7 +143,9 @@ class Bodies:
     def _count(self, caller: str | None, amount: int, *, is_alone: bool) -> None:
         if not is_alone and not self._shares.has_room(self._total, caller, amount):
             excess = self._shares.excess(self._total, caller, amount)
-            raise UnreadError(503, f"too many bytes are on their way {excess}; try again later", _LATER)
+            raise UnreadError(
+                503, f"the server is receiving too many bytes {excess}. Try again later", _LATER
+            )
         self._shares.take(caller, amount)
 
 
@@ -152,15 +158,15 @@ def _check_lost(headers: Mapping[bytes, bytes]) -> None:
     length = headers.get(b"content-length", b"0")
     if b"transfer-encoding" not in headers and not length.strip(b"0 \t"):
         return
-    found = "the body of the request is empty, although its headers announce one"
+    found = "the request body is empty, although the headers announce one"
     if b"upgrade" in headers:
         raise RefusedError(
             400,
-            f"{found}: uvicorn with httptools drops the body of a request that offers an upgrade of the protocol, "
-            "as this one does. Start uvicorn with --http h11",
+            f"{found}: uvicorn with httptools drops the body of a request with an Upgrade header. Start "
+            "uvicorn with --http h11",
         )
-    raise RefusedError(400, f"{found}. Send one, or let no middleware before the app read it")
+    raise RefusedError(400, f"{found}. Send a body, and check that no middleware before the app reads it")
 
 
 def _too_long(limit: int) -> str:
-    return f"a message has at most {limit} bytes; server.asgi(max_body=...) sets the limit"
+    return f"the message is too large: the limit is {limit} bytes. Raise it with server.asgi(max_body=...)"

@@ -151,9 +151,9 @@ def _host_entry(text: str) -> tuple[str, _Ports]:
     parsed = None if found is None else _parsed_entry(found)
     if found is None or parsed is None or found["scheme"] is not None or found["name"] == "*":
         raise ValueError(
-            f"allowed_hosts: {text!r} is not a host; write it like 'example.com' or '[2001:db8::1]' (a name with other "
-            "letters as 'xn--...'), with a port other than 80 and 443 or with ':*' for any port, '*.example.com' for "
-            "all subdomains, or '*' for all hosts"
+            f"allowed_hosts: {text!r} is not a host. Write it like 'example.com' or '[2001:db8::1]' (a "
+            "name with non-ASCII letters as 'xn--...'), with a port other than 80 and 443 or with ':*' "
+            "for any port, '*.example.com' for all subdomains, or '*' for all hosts"
         )
     name, port = parsed
     return name, _DEFAULT_PORTS if port in _DEFAULT_PORTS else frozenset({port})
@@ -165,16 +165,16 @@ def _origin_entry(text: str) -> tuple[tuple[str, str], _Ports]:
     if found is not None and found["name"] == "*" and found["port"] is None and found["scheme"] is not None:
         if found["scheme"] in _WEB:
             raise ValueError(
-                f"allowed_origins: {text!r} stands for the pages of all sites; name a domain, as in "
+                f"allowed_origins: {text!r} would allow the pages of all sites. Name a domain, as in "
                 "'https://*.example.com', or write '*' for all origins"
             )
         return (found["scheme"], "*"), frozenset({None})
     parsed = None if found is None else _parsed_entry(found)
     if found is None or parsed is None or found["scheme"] is None or found["name"] == "*":
         raise ValueError(
-            f"allowed_origins: {text!r} is not an origin; write it like 'https://example.com', without a path, with "
-            "':*' for any port, 'https://*.example.com' for all subdomains, 'moz-extension://*' for all extensions, "
-            "or '*' for all origins"
+            f"allowed_origins: {text!r} is not an origin. Write it like 'https://example.com', without a "
+            "path, with ':*' for any port, 'https://*.example.com' for all subdomains, "
+            "'moz-extension://*' for all extensions, or '*' for all origins"
         )
     name, port = parsed
     if port is not _ANY and (read := header_fields.origin(f"{found['scheme']}://{name}:{port or ''}")):
@@ -205,23 +205,19 @@ def _public_origin(url: str) -> str:
         or not _parsed_entry(entry)
     ):
         raise ValueError(
-            f"public_url: {url!r} is not where clients can reach a server; "
-            "write it like 'https://example.com/mcp'"
+            f"public_url: {url!r} is not the URL of a server. Write it like 'https://example.com/mcp'"
         )
     return found[0].lower()
 
 
 def _misdirected(host: bytes | None) -> str:
     if host is None:
-        return (
-            "The request has no Host header, so it cannot be checked. If it may come without one: "
-            'server.asgi(allowed_hosts=["*"])'
-        )
+        return 'The request has no Host header. To allow such requests: server.asgi(allowed_hosts=["*"])'
     text = _text(host).lower()
     found = re.fullmatch(_ENTRY, text) if len(text) <= 255 else None
     named = text if found is not None and found["scheme"] is None and "*" not in text else "example.com"
     return (
-        f"This server does not answer to the host that the request names. If {named} is the server: "
+        f"This server does not accept the Host header of this request. If {named} is its host: "
         f'server.asgi(allowed_hosts=["{named}"])'
     )
 
@@ -232,6 +228,6 @@ def _foreign(origin: bytes) -> str:
     is_plausible = found is not None and found["scheme"] is not None and "*" not in text
     named = text if is_plausible or text in _BARE_ORIGINS else "https://example.com"
     return (
-        f"This server does not answer web pages of the origin that the request names. If pages of {named} "
-        f'may use it: server.asgi(allowed_origins=["{named}"])'
+        f"This server does not accept the Origin header of this request. To allow web pages of {named}: "
+        f'server.asgi(allowed_origins=["{named}"])'
     )

@@ -36,7 +36,7 @@ def may_stream(headers: Mapping[bytes, bytes]) -> bool:
         return known
     text = accept.decode("latin-1")
     if not header_fields.accepts(text, "application/json"):
-        raise UnreadError(406, "an answer is application/json or text/event-stream: accept both")
+        raise UnreadError(406, "the Accept header must include application/json and text/event-stream")
     is_streamable = header_fields.accepts(text, "text/event-stream")
     if len(_known) < _MANY and len(accept) <= _LONG:
         _known[accept] = is_streamable
@@ -55,7 +55,9 @@ def check_content(headers: Mapping[bytes, bytes]) -> None:
         UnreadError: 415.
     """
     if header_fields.media_type(headers.get(b"content-type", b"").decode("latin-1")) != "application/json":
-        raise UnreadError(415, "a message is sent as Content-Type: application/json")
+        raise UnreadError(415, "the Content-Type header must be application/json")
     codings = headers.get(b"content-encoding", b"").lower().split(b",")
     if not {coding.strip(b" \t") for coding in codings} <= {b"", b"identity"}:
-        raise UnreadError(415, "a message is sent without Content-Encoding")
+        raise UnreadError(
+            415, "compressed request bodies are not supported. Send the message without Content-Encoding"
+        )

@@ -39,20 +39,21 @@ def announce(
         mounts: Where other apps are served.
     """
     told = logging.getLogger("uvicorn.error") if logging.getLogger("uvicorn").handlers else logger
-    whose = f" of {_listed(issuers)}" if issuers else ""
-    told.info("Access tokens%s are taken at %s", whose, _listed(urls))
+    whose = f" issued by {_listed(issuers)}" if issuers else ""
+    told.info("Access tokens%s are accepted at %s", whose, _listed(urls))
     for notice in notices:
         told.info("%s", notice)
     parts = urlsplit(urls[0])
     if parts.scheme != "https" and not is_loopback(parts.hostname):
         logger.warning(
-            "public_url=%r is not encrypted: whoever is on the way reads the access tokens; serve it by https",
+            "public_url=%r does not use TLS, so access tokens can be read on the network. Serve it over "
+            "https",
             urls[0],
         )
     open_routes = [f"route {route.path}" for route in routes if route.scopes is None]
     open_routes += [f"app mounted at {path}" for path in mounts]
     if open_routes:
-        told.info("Open to anybody, as no scopes= are there: %s", _listed(open_routes))
+        told.info("Open without an access token, as they have no scopes=: %s", _listed(open_routes))
     anonymous = [
         f"{each.kind} {each.key}"
         for part in registry.parts
@@ -61,8 +62,9 @@ def announce(
     ]
     if anonymous:
         logger.warning(
-            "Open to anybody, as anonymous=True is there: %s. Clients get in without a token, so that hosts which log "
-            "in only when `initialize` is refused (401) will not log in: give them an endpoint without such components",
+            "Open without an access token, as they have anonymous=True: %s. Hosts that only log in when "
+            "`initialize` is rejected (401) will not log in here. Serve such hosts at an endpoint without "
+            "these components",
             _listed(anonymous),
         )
 

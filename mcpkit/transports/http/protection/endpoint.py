@@ -110,12 +110,12 @@ class Endpoint:
         try:
             token = None if header is None else bearer_token(header)
         except MalformedAuthorizationError:
-            raise self.malformed("the Authorization header is no Bearer token", caller) from None
+            raise self.malformed("the Authorization header does not contain a Bearer token", caller) from None
         if header is None or token is None:
             if header is None and may_be_anybody and self._is_open():
                 return _ANYBODY
             self._tell(401, "no_token", None, caller)
-            raise self._unread(self._asking(self._scopes.defaults, "this server takes an access token"))
+            raise self._unread(self._asking(self._scopes.defaults, "this server requires an access token"))
         header = b"Bearer " + token.encode()  # with more spaces, or in lower case, it is no other token
         if (kept := self._kept(header)) is not None:
             return kept
@@ -172,12 +172,12 @@ class Endpoint:
         """
         if principal.id is None:
             self._tell(401, "no_token", None, scopes=scopes)
-            return self._asking(scopes or self._scopes.defaults, "this takes an access token")
+            return self._asking(scopes or self._scopes.defaults, "this request requires an access token")
         self._tell(403, "insufficient_scope", None, principal=principal, scopes=scopes)
         named = scopes
         if revision in HANDSHAKE:
             named = self._scopes.reduced((*(set(self._scopes.table) & principal.scopes), *scopes))
-        message = f"this needs more than has been granted: {', '.join(scopes)}"
+        message = f"this request requires scopes that the access token does not have: {', '.join(scopes)}"
         return self._asking(named, message, status=403, error="insufficient_scope")
 
     def dismissal(self) -> ChallengeError:

@@ -66,7 +66,7 @@ class Leases:
             A function to be called when it has ended.
         """
         endpoint, grant = exchange.challenger, exchange.grant
-        assert endpoint is not None, "whoever asks has an access token"
+        assert endpoint is not None, "the request must have an access token"
         assert grant is not None
         key = endpoint, _digest(exchange.request_headers)
         token = self._tokens.get(key)
@@ -154,7 +154,7 @@ class Leases:
             elif now < token.fresh_until + GRACE:
                 self._wake(token, (now + AGAIN,))
             else:
-                logger.warning("streams end, as nobody can tell any more whether their access token holds")
+                logger.warning("closing event streams, as their access token could not be verified again")
                 token.end()
         else:
             before, now_ = token.grant.principal, grant.principal

@@ -65,5 +65,5 @@ class Document:
         elif request.method in {"GET", "HEAD"}:
             answer = Response(self._body, media_type="application/json", headers=_HEADERS)
         else:
-            answer = PlainTextResponse("read it with a GET", 405, {"Allow": _METHODS})
+            answer = PlainTextResponse("use GET to read this document", 405, {"Allow": _METHODS})
         await answer(scope, receive, send)

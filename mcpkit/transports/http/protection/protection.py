@@ -65,7 +65,7 @@ class Public(NamedTuple):
         parts = urlsplit(public_url)
         if parts.query or parts.fragment or parts.username is not None:
             raise ValueError(
-                f"public_url: {public_url!r} has more than scheme, host and path: write it like "
+                f"public_url: {public_url!r} must only have a scheme, a host and a path. Write it like "
                 "'https://example.com/mcp'"
             )
         origin = urlunsplit((parts.scheme.lower(), parts.netloc.lower(), "", "", ""))
@@ -73,8 +73,8 @@ class Public(NamedTuple):
         prefix = path.removesuffix(own) if path.endswith(own) else None
         if prefix is None and settings.sse:
             raise ValueError(
-                f"public_url={public_url!r} does not end with path={settings.path!r}, so that nobody knows where "
-                "/sse is reached, which takes access tokens of its own: make both alike, or set sse=False"
+                f"public_url={public_url!r} does not end with path={settings.path!r}, so the public URL of "
+                "/sse is unknown. Let both end alike, or set sse=False"
             )
         return cls(
             origin,
@@ -105,11 +105,13 @@ def enter(engine: Engine, verifier: TokenVerifier, settings: Settings) -> Public
     """
     if settings.public_url is None:
         raise ValueError(
-            "a server with auth= must know where its clients reach it, as access tokens are issued for that URL: "
-            'server.asgi(public_url="https://example.com/mcp"), or server.run("http", public_url=...)'
+            "auth= needs the public URL of the server, as access tokens are issued for it. Write "
+            'server.asgi(public_url="https://example.com/mcp") or server.run("http", public_url=...)'
         )
     if settings.principal is not None:
-        raise ValueError("auth= and principal= both say who sends a request: leave one of them out")
+        raise ValueError(
+            "auth= and principal= cannot be combined, as both identify the client. Remove one of them"
+        )
     public = Public.of(settings, settings.public_url)
     resources = (public.mcp.url,) if public.sse is None else (public.mcp.url, public.sse.url)
     runtime = engine.runtime

@@ -94,7 +94,7 @@ class Verification:
         try:
             found = await self._verifier.verify(token, url)
             if found.principal.id is None:
-                raise TypeError("verify() has returned a grant of nobody: a principal has an id there")
+                raise TypeError("verify() returned a principal without an id. Set the id of the principal")
             await self._check_revoked(found, url, caller)
             outcome = "verified"
         except InvalidTokenError as error:
@@ -110,19 +110,21 @@ class Verification:
         except VerifierUnavailableError as error:
             outcome = "unavailable"
             if self._is_new(error.description):
-                logger.warning("an access token cannot be verified: %s", error.description)
+                logger.warning("access tokens cannot be verified at the moment: %s", error.description)
             self._tell(503, "unavailable", error.description, url, caller)
             raise _later(
-                503, "access tokens cannot be verified now; try again later", error.retry_after
+                503, "access tokens cannot be verified at the moment. Try again later", error.retry_after
             ) from None
         except Exception as error:  # noqa: BLE001 - of an author, it may be any
             outcome = "failed"
             if self._is_new(repr(type(error))):
                 # Its own text may have the token, as that of a KeyError has.
                 told = "".join(traceback.format_exception(error)).replace(token, "...")
-                logger.error("an access token cannot be verified:\n%s", told)  # noqa: TRY400 - it is told
-            self._tell(500, "failed", "the verifier has failed", url, caller)
-            raise UnreadError(500, "the server cannot tell who sends this request") from None
+                logger.error("the token verifier raised an exception:\n%s", told)  # noqa: TRY400 - it is told
+            self._tell(500, "failed", "the token verifier raised an exception", url, caller)
+            raise UnreadError(
+                500, "the server could not verify the access token because of an internal error"
+            ) from None
         finally:
             self._running.give_back(caller)
             for meter in meters:
@@ -148,9 +150,11 @@ class Verification:
             is_revoked = await self._revocations.covers(grant.principal, grant.issued)
         except OSError:
             if self._is_new("the shared store does not answer"):
-                logger.exception("the shared store does not answer")
+                logger.exception(
+                    "the shared store does not answer, so revocations of access tokens cannot be checked"
+                )
             self._tell(503, "unavailable", "the shared store does not answer", url, caller)
-            text = "whether access tokens have been revoked cannot be told now; try again later"
+            text = "revocations of access tokens cannot be checked at the moment. Try again later"
             raise _later(503, text, 1) from None
         if is_revoked:
             raise InvalidTokenError(REVOKED)
@@ -159,13 +163,13 @@ class Verification:
         if caller is not None and self._bad.get(caller, 0) >= MOST_BAD:
             seconds = self._window - self._clock()
             if seconds > 0:
-                text = f"too many access tokens that are not valid have come from {caller}; try again later"
-                self._tell(429, "too_many", "too many bad tokens", url, caller)
+                text = f"too many invalid access tokens were sent from {caller}. Try again later"
+                self._tell(429, "too_many", "too many invalid access tokens", url, caller)
                 raise _later(429, text, int(seconds) + 1)
         if not self._running.has_room(MOST_AT_ONCE, caller):
             excess = self._running.excess(MOST_AT_ONCE, caller)
-            self._tell(503, "too_many", "too many tokens are being verified", url, caller)
-            raise _later(503, f"too many access tokens are being verified {excess}; try again later", 1)
+            self._tell(503, "too_many", "too many access tokens are being verified", url, caller)
+            raise _later(503, f"too many access tokens are being verified {excess}. Try again later", 1)
 
     def _is_new(self, problem: str) -> bool:
         """Say whether a problem has not been logged in this window; whoever sends tokens decides how often it comes."""
@@ -187,7 +191,7 @@ class Verification:
         ):
             self._advised.add(error.advice)
             logger.warning(
-                "An access token for %s was refused, %s: %s. It is said once; the audit tells of others",
+                "rejected an access token for %s, %s: %s. This is logged once; the audit has every rejection",
                 url,
                 error.description,
                 error.advice,

@@ -47,7 +47,9 @@ class Checks:
             await self._record.tell(CHECK, number)
             await within(_PATIENCE, checked)
         except TimeoutError:
-            logger.debug("the process that tells what changes does not say that it knows of a subscription")
+            logger.debug(
+                "the process that sends the changes of a session did not confirm a subscription in time"
+            )
         finally:
             del self._open[number]
 

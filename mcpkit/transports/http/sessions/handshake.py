@@ -145,11 +145,11 @@ async def _find_session(service: Service, exchange: Exchange) -> Session | None:
         return session
     if _SESSION not in exchange.request_headers:
         problem = invalid(
-            "there is no Mcp-Session-Id header: send initialize first, and the id that it returns"
+            "the Mcp-Session-Id header is missing. Send initialize first, then the id that it returns"
         )
         exchange.reply(jsonrpc.error(None, problem), problem)
     else:
-        problem = ProtocolError(INVALID_REQUEST, "Session not found: it has ended; send initialize again")
+        problem = ProtocolError(INVALID_REQUEST, "Session not found: it has ended. Send initialize again")
         exchange.answer(jsonrpc.error(None, problem), 404)
     await exchange.respond()
     return None
@@ -297,7 +297,7 @@ class Newcomer(Guest, Source):
 
     def _mint(self) -> Minted:
         if self._minted is None:
-            assert self.session is not None, "it has been negotiated"
+            assert self.session is not None, "the session must be negotiated"
             may_come = self._engine.entrance.is_waiting  # what a lifespan registers is declared by the answer
             self._minted = self._service.sessions.mint(self.session, self._exchange, may_come=may_come)
         return self._minted

@@ -223,7 +223,11 @@ class Journal:
         except ImportError as error:
             self._is_off = True
             self._dirty.clear()
-            logger.warning("clients come back to the process that they left, and to no other: %s", error)
+            logger.warning(
+                "events are not stored for other processes, so clients can only resume a stream at the "
+                "process that served it: %s",
+                error,
+            )
         finally:
             self._task = None
         if self._dirty or self._removed:
@@ -237,7 +241,8 @@ class Journal:
         except OSError:
             if not self._is_failing:
                 logger.exception(
-                    "the shared store does not answer: other processes do not know what streams have said"
+                    "the shared store does not answer: events are stored later, and until then other "
+                    "processes cannot resume the streams of this one"
                 )
             self._is_failing = True
             if not stream.entry.is_lost:
@@ -256,7 +261,7 @@ class Journal:
                 if found is not None and not await self._records.delete(
                     f"{key}/{part.first}", version=found[1]
                 ):
-                    logger.debug("a part of a stream is written by two")
+                    logger.debug("a part of a stream was written by two processes")
                 raise ConnectionError("a part of a stream was written twice")
             entry.parts[part] = version
             kept = []
@@ -281,7 +286,7 @@ class Journal:
                 self._open.pop(stream, None)
                 return
             entry.version = None if found is None else found[1]  # the answer to an earlier one was lost
-        raise ConnectionError("what a stream says cannot be put in the place of what it has said")
+        raise ConnectionError("the record of a stream could not be replaced")
 
     async def _erase(self, stream: Written) -> None:
         entry, key = stream.entry, f"{stream.session}/{stream.name}"
@@ -291,7 +296,7 @@ class Journal:
             if entry.version is not None:
                 await self._records.delete(key, version=entry.version)
         except OSError:  # then it expires
-            logger.debug("what a stream has said could not be removed", exc_info=True)
+            logger.debug("the events of a stream could not be deleted", exc_info=True)
 
     # Reading
 
@@ -361,7 +366,7 @@ class Journal:
         try:
             return await self._records.get(key)
         except (UnreadableRecordError, ImportError) as error:
-            logger.warning("what a stream of another process has said cannot be read: %s", error)
+            logger.warning("the events of a stream of another process cannot be read: %s", error)
             return None
 
 

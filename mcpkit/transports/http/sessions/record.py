@@ -180,7 +180,7 @@ class Record:
             number = await self._remote.tell(self.token.id, verb)
         except OSError:  # others know from its next request on
             logger.exception(
-                "the shared store does not answer: others do not hear of what happened to a session"
+                "the shared store does not answer: other processes were not notified of a change of a session"
             )
         else:
             await self._remote.told(number)
@@ -205,5 +205,5 @@ async def _reach(asked: Awaitable[T]) -> T:
 
 def unreachable() -> BusyError:
     """Log that the shared store does not answer, and return what a client is told."""
-    logger.exception("the shared store does not answer")
-    return BusyError("The state of sessions cannot be reached; try again later")
+    logger.exception("the shared store does not answer, so the state of a session cannot be read or written")
+    return BusyError("The state of sessions is not available. Try again later")

@@ -131,7 +131,7 @@ class Sessions:
         """
         id_, text = minted
         token = read(self._keys, text, -math.inf)
-        assert token is not None, "it has just been signed"
+        assert token is not None, "the token must be valid, as it was just signed"
         caller = client.caller
         self._make_room(caller)
         self._shares.take(caller)
@@ -171,9 +171,7 @@ class Sessions:
                 else:
                     fields = await in_time(record.look())
             except OSError:
-                logger.exception(
-                    "the shared store does not answer: what is known of sessions is used meanwhile"
-                )
+                logger.exception("the shared store does not answer: using the last known state of a session")
                 fields = session.fields
                 if freshness is not None:
                     freshness.fail()
@@ -354,7 +352,7 @@ class Sessions:
             BusyError: All of them have been in use lately, or the server ends.
         """
         if self._is_over:
-            raise BusyError("The server is shutting down; try again later")
+            raise BusyError("The server is shutting down. Try again later")
         limit = self._settings.max_sessions
         if self._shares.has_room(limit, caller):
             return
@@ -374,7 +372,7 @@ class Sessions:
                     return
                 break
         raise BusyError(
-            f"Too many sessions are open {self._shares.excess(limit, caller)}; try again later",
+            f"Too many sessions are open {self._shares.excess(limit, caller)}. Try again later",
             retry_after=max(1, math.ceil(left)),
         )
 

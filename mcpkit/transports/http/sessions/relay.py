@@ -125,7 +125,7 @@ class Relay(Source):
                 page = await self._read()
         except OSError:
             self._forget()
-            raise BusyError("What the stream has said cannot be reached; try again later") from None
+            raise BusyError("The events of the stream are not available. Try again later") from None
         except BaseException:
             self._forget()
             raise
@@ -170,7 +170,7 @@ class Relay(Source):
         try:
             await within(seconds, self._news.wait())
         except TimeoutError:
-            logger.debug("nobody has told of more of a stream of another process")
+            logger.debug("no notification of new events from the process of a stream")
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -180,7 +180,8 @@ class Relay(Source):
                 is_over = await self._go_on(loop.time() - began)
             except OSError:
                 logger.exception(
-                    "the shared store does not answer: a client waits for what another process says"
+                    "the shared store does not answer: a client waits for the events of a stream of "
+                    "another process"
                 )
                 is_over = False
             if is_over:
@@ -189,7 +190,7 @@ class Relay(Source):
             try:
                 self._page = await self._read() or self._page
             except OSError:
-                logger.debug("the shared store does not answer yet")
+                logger.debug("the shared store still does not answer")
         self._forget()
         if self._seen.is_for_call:
             self._exchange.finish()
@@ -210,7 +211,7 @@ class Relay(Source):
                 self._say(number, message)
             if page.is_over:
                 if seen.is_for_call and self._number < page.sent and page.id is not None:
-                    self._say(page.sent, _error(page, "is not kept any more"))
+                    self._say(page.sent, _error(page, "is no longer stored"))
                 return True
         presence = self._environment.presence
         is_lost = seen.process == self._environment.process  # it was here before the session made room
@@ -222,7 +223,7 @@ class Relay(Source):
         if seen.is_for_call and page.id is not None:
             if not is_gone:
                 return False
-            problem = _error(page, "is not known, as the process that served it has ended")
+            problem = _error(page, "is lost, as the process that served the request has ended")
         elif not is_gone and seconds < _PATIENCE:
             return False
         if await self._journal.end(id_, name, page, problem, self._environment.process) is None:
@@ -239,9 +240,9 @@ class Relay(Source):
 
 
 def _error(page: Page, what: str) -> bytes:
-    assert page.id is not None, "it answers a request"
+    assert page.id is not None, "the stream must answer a request"
     problem = ProtocolError(
         INTERNAL_ERROR,
-        f"The response {what}: what was asked for may or may not have happened; look before you repeat it",
+        f"The response {what}. The request may or may not have been executed: check before you repeat it",
     )
     return jsonrpc.error(page.id, problem)

@@ -134,7 +134,7 @@ class Remote:
             try:
                 await within(_PATIENCE, echo)
             except TimeoutError:
-                logger.debug("what happens to a session is not heard in time")
+                logger.debug("a change of a session was not received back from the shared store in time")
             finally:
                 self._echoes.pop(number, None)
 
@@ -157,16 +157,18 @@ class Remote:
                 self._loop.call_soon_threadsafe(self._hear, id_, verb, text)
         except ValueError:
             logger.warning(
-                "the shared store brought something else than what happens to a session: %.200r", message
+                "the shared store delivered a message that is not a change of a session; it is ignored: "
+                "%.200r",
+                message,
             )
         except RuntimeError:
-            logger.debug("a session has changed after the end of the event loop that it lived in")
+            logger.debug("ignored a change of a session, as its event loop is closed")
 
     def _missed(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._hear_of_gap)
         except RuntimeError:
-            logger.debug("something was missed after the end of the event loop that would have heard it")
+            logger.debug("ignored a gap in the messages of other processes, as the event loop is closed")
 
     # In the event loop
 
@@ -223,6 +225,8 @@ class Refreshing:
                 self._is_behind = False
                 await self._refresh()
         except OSError:
-            logger.exception("the shared store does not answer: what others do to a session is not heard of")
+            logger.exception(
+                "the shared store does not answer: changes of a session by other processes are not received"
+            )
         finally:
             self._task = None

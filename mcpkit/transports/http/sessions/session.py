@@ -42,7 +42,8 @@ _ASKED_ELSEWHERE = re.compile(r"[0-9a-f]{8}-\d+")
 """The id of a question of a process."""
 
 _PERHAPS_ELSEWHERE = (
-    "; where several processes serve, its answer may have reached another one, whose log says what to do"
+    ". If several processes serve clients, its answer may have reached another process; see the log of "
+    "that process"
 )
 
 _PAUSE = 1.0
@@ -279,7 +280,7 @@ class Session(Peer):
     def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
         """Return what was negotiated; a session is initialized once."""
         if method == "initialize":
-            raise invalid("this session is initialized already")
+            raise invalid("this session is already initialized")
         return self.negotiated
 
     # What other processes have a part in
@@ -417,7 +418,9 @@ class Session(Peer):
             When all of it has been.
         """
         self._stop()
-        self.questions.close("The client cannot be asked any more: it has said who it is")
+        self.questions.close(
+            "The client cannot receive requests in this session any more, as it has authenticated"
+        )
         try:
             await self.drain()
         finally:

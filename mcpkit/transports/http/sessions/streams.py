@@ -222,8 +222,9 @@ class Stream(Source):
         if not streams.keep(self.name, self.sent, message) and id_ is not None:
             problem = ProtocolError(
                 INTERNAL_ERROR,
-                "The response is too large to be kept for a client that has lost its connection "
-                f"({len(message):,} bytes, of at most {streams.most:,}): send the request again",
+                "The response could not be delivered: the connection was lost, and the response is too "
+                f"large to be stored ({len(message):,} bytes, the limit is {streams.most:,}). Send the "
+                "request again",
             )
             streams.keep(self.name, self.sent, jsonrpc.error(id_, problem))
         streams.note(self)
@@ -268,5 +269,6 @@ def read_event_id(text: str) -> EventId:
 def not_kept() -> ProtocolError:
     """Return what a client is told that comes back for what is not kept."""
     return invalid(
-        "the stream of this Last-Event-ID is not kept any more; send the request again, unless its answer has come"
+        "the stream of this Last-Event-ID is no longer stored. Send the request again, unless its "
+        "response has arrived"
     )

@@ -159,7 +159,7 @@ class Telling:
 
     def _subscribed_as(self, change: Change) -> list[Change]:
         uri = change.uri
-        assert uri is not None, "for lists there is always room"
+        assert uri is not None, "changes of lists always fit"
         subscriptions = self._session.negotiated.subscriptions
         if uri in subscriptions:
             return [change]

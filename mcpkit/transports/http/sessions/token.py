@@ -151,7 +151,9 @@ def _said(signed: bytes, now: float) -> SessionToken | None:
 def _payload(token: SessionToken) -> bytes:
     head = [token.id, token.home, token.revision, sorted(token.lists), token.expires, token.principal]
     if len(to_json(head)) > _HEAD:
-        raise ValueError("home and principal do not fit a session id: about 300 bytes of UTF-8 together")
+        raise ValueError(
+            "the session id would be too long: home and principal together may have about 300 bytes of UTF-8"
+        )
     info, capabilities = token.client.info, token.client.capabilities
     name, version = info["name"], info["version"]
     identity = {"name": name, "version": version}

@@ -76,7 +76,7 @@ async def test_audit_refusal_with_reason(
             **caller,
             "status": 400,
             "reason": "invalid_request",
-            "detail": "the Authorization header is no Bearer token",
+            "detail": "the Authorization header does not contain a Bearer token",
         },
         {**caller, "status": 503, "reason": "unavailable", "detail": "the table is locked"},
     ]
@@ -148,7 +148,7 @@ async def test_startup_warns_of_unencrypted_url(
     async with serve(server, public_url=url) as client:
         await client.call("whoami").whole()
     assert (
-        any(level == "WARNING" and "is not encrypted" in text for level, text in startup_messages())
+        any(level == "WARNING" and "does not use TLS" in text for level, text in startup_messages())
         is is_warned
     )
 
@@ -228,9 +228,9 @@ async def test_route_scopes_require_token(routed: Server, serve: Serve) -> None:
 
 
 def test_run_elsewhere_requires_public_url(server: Server) -> None:
-    with pytest.raises(ValueError, match="must know where its clients reach it"):
+    with pytest.raises(ValueError, match="needs the public URL of the server"):
         server.run("http", host="0.0.0.0")
-    with pytest.raises(ValueError, match="must know where its clients reach it"):
+    with pytest.raises(ValueError, match="needs the public URL of the server"):
         server.run("http", uvicorn={"ssl_certfile": "x"})
 
 
@@ -249,8 +249,11 @@ async def test_startup_lists_open_routes_and_apps(
     await client.open("POST").whole()
     await client.aclose()
     assert startup_messages() == [
-        ("INFO", f"Access tokens of {ISSUER} are taken at {URL}"),
-        ("INFO", "Open to anybody, as no scopes= are there: route /open, route /hook, app mounted at /other"),
+        ("INFO", f"Access tokens issued by {ISSUER} are accepted at {URL}"),
+        (
+            "INFO",
+            "Open without an access token, as they have no scopes=: route /open, route /hook, app mounted at /other",
+        ),
     ]
 
 

@@ -21,7 +21,8 @@ READER, WRITER, ADMIN = ("ada", ["notes:read"]), ("ada", ["notes:write"]), ("ada
 
 
 def challenge_for(scopes: str, needs: str) -> str:
-    texts = f'error="insufficient_scope", error_description="this needs more than has been granted: {needs}"'
+    description = f"this request requires scopes that the access token does not have: {needs}"
+    texts = f'error="insufficient_scope", error_description="{description}"'
     return f'Bearer {texts}, {DOCUMENT}, scope="{scopes}"'
 
 

@@ -146,7 +146,7 @@ async def test_discarded_stream_is_refused(client: Client) -> None:
     for seen in (first, last):
         answer = await session.listen(after=seen.id).whole()
         assert answer.status == 400
-        assert "send the request again, unless its answer has come" in answer.error()["message"]
+        assert "Send the request again, unless its response has arrived" in answer.error()["message"]
 
 
 async def test_close_stream_ends_connection(client: Client, steps: Steps) -> None:
@@ -327,7 +327,7 @@ async def test_call_of_dead_process_is_error(engine: Memory, serve: Serve, steps
         last = await back.message()
         assert (last["id"], last["error"]["code"]) == ("lost", -32603)
         assert "has ended" in last["error"]["message"]
-        assert "may or may not have happened" in last["error"]["message"]
+        assert "may or may not have been executed" in last["error"]["message"]
         assert await back.message() is None
         assert [last] == (await processes.third.listen(after=first.id).messages())[1:], "wherever one asks"
         await steps.take("two", "end")  # the process lives after all: its word comes too late

@@ -265,7 +265,7 @@ async def test_failing_store_is_503(
             answer = await session.at(other).ask("ping").whole()
         assert answer.status == 503
         assert int(answer.headers["retry-after"]) >= 1
-        assert b"cannot be reached" in answer.body
+        assert b"is not available" in answer.body
         assert b"the store is down" not in answer.body
         assert "the shared store does not answer" in caplog.text
         broker.refuses = False
@@ -338,7 +338,7 @@ async def test_unpublished_change_is_read_with_next_request(
         publish, broker.publish = broker.publish, refuse  # type: ignore[method-assign]  # it fails
         await subscribe(there, "oslo")
         broker.publish = publish  # type: ignore[method-assign]  # as it was
-        assert "others do not hear" in caplog.text
+        assert "other processes were not notified" in caplog.text
         await here.ask("ping").whole()
         server.resource_updated("towns://oslo")
         assert uri_of(await stream.message()) == "oslo"
