@@ -9,18 +9,18 @@ logger = logging.getLogger("mcpkit")
 
 _CONSEQUENCES: Final = {
     "accept_tokens_for_any_audience": (
-        "tokens that %s issues for other APIs are taken as well, and those APIs can use the tokens that are sent here"
+        "the server accepts tokens that %s issued for other APIs, and those APIs can use the tokens sent here"
     ),
     "accept_plain_http": (
-        "requests to %s may be unencrypted, so that everything between can read secrets and replace keys and answers; "
-        "use it in a private network alone"
+        "requests to %s may be unencrypted, and others on the network can read secrets and replace keys and responses. "
+        "Use it only in a private network"
     ),
     "accept_id_tokens": (
-        "ID tokens of %s are taken, which say who has logged in, and were issued to a client for itself"
+        "the server accepts ID tokens of %s, which are issued to clients and not for access to APIs"
     ),
     "accept_unannounced_pkce": (
-        "users log in at %s although its metadata does not say that it knows PKCE; if it does not, others can redeem a "
-        "code that they steal"
+        "the client logs in at %s even if its metadata does not announce PKCE. Without PKCE, an attacker can redeem a "
+        "stolen authorization code"
     ),
 }
 """What each setting leads to; the issuer, or whatever stands for it, goes into the text."""

@@ -65,18 +65,18 @@ class AudienceCheck:
         named = audiences_of(claims.get("aud"))
         if named is None or not is_for(named, self._accepted or (audience,)):
             advice = (
-                f"its `aud` must have {' or '.join(self._accepted or (audience,))}: see whether public_url= is what "
-                "clients call, and whether the issuer heeds `resource`, or names this server otherwise (audience=)"
+                f"its `aud` must contain {' or '.join(self._accepted or (audience,))}. Check that public_url= is the"
+                " URL that clients call. If the issuer ignores `resource`, set audience= to the value that it sends"
             )
-            raise InvalidTokenError("the token is for another audience", advice=advice)
+            raise InvalidTokenError("the token has another audience (aud)", advice=advice)
 
 
 def _checked(audience: object) -> tuple[str, ...]:
     texts = (
-        (audience,) if isinstance(audience, str) else texts_in("audience", audience, or_else="a text, or ")
+        (audience,) if isinstance(audience, str) else texts_in("audience", audience, or_else="a string, or ")
     )
     if not texts or "" in texts:
-        raise ValueError("audience must not be empty; None stands for the URL of the endpoint")
+        raise ValueError("audience must not be empty. Pass None for the URL of the endpoint")
     return texts
 
 

@@ -13,7 +13,7 @@ from .texts import texts_in
 from .verifier import InvalidTokenError
 
 MAX_NAME = 1_000
-"""Characters of what a token calls somebody."""
+"""Characters of a subject or client ID in a token."""
 MAX_CLAIM = 1_024
 """Characters that a claim may have as JSON to be kept without being asked for."""
 MOST_SCOPES = 1_000
@@ -30,12 +30,12 @@ _OWN: Final = frozenset(
 
 EXPIRED: Final = "the token has expired"
 NOT_YET: Final = "the token is not valid yet"
-TIMES: Final = "the times of the token are not as they must be (exp, nbf, iat)"
-ISSUER: Final = "the token is of another issuer"
-ISSUER_ADVICE: Final = "its `iss` must be %s, to the byte, as auth= says"
-ID_TOKEN: Final = "the token is an ID token, and no access token"
-NOBODY: Final = "the token does not say whose it is (sub, client_id)"
-SCOPES: Final = "the scopes of the token are not as they must be"
+TIMES: Final = "exp, nbf or iat of the token is missing or not a valid time"
+ISSUER: Final = "the token has another issuer (iss)"
+ISSUER_ADVICE: Final = "its `iss` must equal %s byte for byte, as configured in auth="
+ID_TOKEN: Final = "the token is an ID token, not an access token"
+NOBODY: Final = "the token has neither sub nor client_id"
+SCOPES: Final = "the scopes of the token are malformed"
 
 
 def times_of(claims: Mapping[str, object], now: float, leeway: float) -> tuple[float | None, float | None]:
@@ -55,7 +55,10 @@ def times_of(claims: Mapping[str, object], now: float, leeway: float) -> tuple[f
         if now >= expires:
             raise InvalidTokenError(EXPIRED)
     if any(begins is not None and now < begins - leeway for begins in (not_before, issued)):
-        advice = f"the clocks of this machine and of the issuer differ by more than {leeway:g} s (leeway=)"
+        advice = (
+            f"the clocks of this machine and the issuer differ by more than {leeway:g} s."
+            " Correct them, or raise leeway="
+        )
         raise InvalidTokenError(NOT_YET, advice=advice)
     return expires, issued
 
@@ -136,7 +139,7 @@ def checked_requirements(required: object) -> Mapping[str, object]:
     for name in texts_in("required", required, or_else="a mapping of claims to values, or "):
         if not _NAME.fullmatch(name):
             raise ValueError(
-                f"required names claims in visible ASCII without quotes and backslashes, got {name!r}"
+                f"required: claim names must be visible ASCII without quotes and backslashes, got {name!r}"
             )
         found[name] = required[name] if isinstance(required, Mapping) else None
     return found
@@ -161,7 +164,7 @@ def check_required(claims: Mapping[str, object], required: Mapping[str, object])
             for other in several_of(wanted)
         )
         if value is None or not (is_met or wanted is None):
-            raise InvalidTokenError(f"the token does not say what this server requires ({name})")
+            raise InvalidTokenError(f"the claim {name} is missing or lacks a value that this server requires")
 
 
 def _time(claims: Mapping[str, object], name: str) -> float | None:

@@ -59,7 +59,9 @@ def check_text(name: str, value: object) -> None:
         TypeError: It is.
     """
     if not isinstance(value, str) or not value:
-        raise TypeError(f"{name} must be a text, and not an empty one: what the issuer has given this server")
+        raise TypeError(
+            f"{name} must be a non-empty string. Pass the value that the issuer has assigned to this server"
+        )
 
 
 def check_authentication(authentication: object) -> None:

@@ -114,7 +114,7 @@ class Connections:
                 self._patiently(method, url, what, sent, content, is_repeatable), self._timeout
             )
         except asyncio.TimeoutError:
-            raise FetchError(f"{what}: {url} has not answered within {self._timeout:g} s") from None
+            raise FetchError(f"{what}: {url} did not respond within {self._timeout:g} s") from None
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
@@ -135,7 +135,7 @@ class Connections:
 
         client = self._http_client or self._own_client(url, keeps_connections=is_repeatable)
         if client.is_closed:
-            raise FetchError(f"{what}: the http_client that was given has been closed")
+            raise FetchError(f"{what}: http_client= is closed")
         for is_last in (False, True) if is_repeatable else (True,):
             try:
                 async with client.stream(

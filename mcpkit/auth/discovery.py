@@ -45,10 +45,10 @@ def authorization_server_urls(issuer: str, *, accepts_http: bool | None = None) 
     """
     parts = urlsplit(check_url(issuer, "the issuer", accepts_http=accepts_http))
     if parts.query:
-        raise MetadataError(f"the issuer has a query, which no issuer has: {shortened(issuer)}")
+        raise MetadataError(f"the issuer must not have a query: {shortened(issuer)}")
     if parts.path.endswith((AUTHORIZATION_SERVER, OPENID_CONFIGURATION)):
         raise MetadataError(
-            f"the issuer is what its metadata calls `issuer`, and not where that is: {shortened(issuer)}"
+            f"the issuer {shortened(issuer)} is the URL of a metadata document. Use the value of its `issuer` member"
         )
     base = f"{parts.scheme}://{parts.netloc}"
     path = parts.path.rstrip("/")
@@ -102,19 +102,18 @@ class ResourceMetadata:
         members = _object(document, what)
         resource = members.get("resource")
         if not isinstance(resource, str):
-            raise MetadataError(f"{what} does not say which resource it is about (resource)")
+            raise MetadataError(f"{what} has no `resource` string")
         try:
             is_covered = covers(resource, url)
         except MetadataError:
             is_covered = False
         if not is_covered or "#" in resource:
             raise MetadataError(
-                f"{what} is about another resource, {shortened(resource)}: tokens for that one are nothing for this "
-                "server (RFC 9728, 3.3)"
+                f"{what} has another `resource`, {shortened(resource)}. Clients must reject it (RFC 9728, 3.3)"
             )
         issuers = _strings(members, "authorization_servers", what)
         if not issuers:
-            raise MetadataError(f"{what} names no authorization server (authorization_servers)")
+            raise MetadataError(f"{what} has no `authorization_servers`")
         return cls(resource, issuers, _strings(members, "scopes_supported", what), members)
 
 
@@ -151,12 +150,12 @@ class AuthorizationServerMetadata:
         members = _object(document, what)
         issuer = members.get("issuer")
         if not isinstance(issuer, str):
-            raise MetadataError(f"{what} does not say who the issuer is (issuer)")
+            raise MetadataError(f"{what} has no `issuer` string")
         if issuer not in issuers:
-            slash = "; they differ in the / at the end alone" if _bare(issuer) == _bare(issuers[0]) else ""
+            slash = ". They differ only in the trailing slash" if _bare(issuer) == _bare(issuers[0]) else ""
             raise MetadataError(
-                f"{what} is of another issuer, {shortened(issuer)}, and must be of the same to the byte{slash} "
-                "(RFC 8414, 3.3)"
+                f"{what} has another `issuer`, {shortened(issuer)}; it must be equal byte for byte (RFC 8414,"
+                f" 3.3){slash}"
             )
         return cls(issuer, members, accepts_http)
 
@@ -237,14 +236,13 @@ class AuthorizationServerMetadata:
         issuer = shortened(self.issuer)
         if methods is not None:
             raise MetadataError(
-                f"the authorization server {issuer} knows PKCE by {', '.join(map(shortened, methods)) or 'nothing'} "
-                "alone, and not by S256, without which nobody may log in there"
+                f"the authorization server {issuer} does not support PKCE with S256, which clients require; its"
+                f" metadata lists {', '.join(map(shortened, methods)) or 'no method'}"
             )
         raise MetadataError(
-            f"the authorization server {issuer} does not say in its metadata that it knows PKCE "
-            "(code_challenge_methods_supported), and clients must not log in there; where it knows PKCE all the same, "
-            "as Microsoft Entra ID and Amazon Cognito do, the MCP server has to name an authorization server whose "
-            "metadata says so, such as a proxy of its own, or this client is made with accept_unannounced_pkce=True"
+            f"the metadata of the authorization server {issuer} has no code_challenge_methods_supported, so clients"
+            " must not log in there. If it supports PKCE, as Microsoft Entra ID and Amazon Cognito do, put an OAuth"
+            " proxy in front of it, or set accept_unannounced_pkce=True on this client"
         )
 
 
@@ -255,7 +253,7 @@ def _bare(url: str) -> str:
 def _object(document: object, what: str) -> Mapping[str, object]:
     members = members_in(document)
     if members is None:
-        raise MetadataError(f"{what} is no JSON object")
+        raise MetadataError(f"{what} is not a JSON object")
     return members
 
 
@@ -265,8 +263,8 @@ def _strings(members: Mapping[str, object], name: str, what: str) -> tuple[str, 
         return None
     items = items_in(value)
     if items is None:
-        raise MetadataError(f"{what} has in {name} no list of strings")
+        raise MetadataError(f"{what}: `{name}` is not a list of strings")
     texts = tuple(each for each in items if isinstance(each, str))
     if len(texts) != len(items):
-        raise MetadataError(f"{what} has in {name} something that is no string")
+        raise MetadataError(f"{what}: `{name}` contains an item that is not a string")
     return texts

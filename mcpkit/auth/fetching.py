@@ -95,7 +95,7 @@ async def fetch_document(
     try:
         return await asyncio.wait_for(_fetched(url, what, http_client, is_typed), patience)
     except asyncio.TimeoutError:
-        raise FetchError(f"{what}: {url} has not answered within {patience:g} s") from None
+        raise FetchError(f"{what}: {url} did not respond within {patience:g} s") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         unreachable = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError))
         raise FetchError(f"{what}: {failure(error, url)}", is_unreachable=unreachable) from error
@@ -133,7 +133,7 @@ async def body_of(response: httpx2.Response, url: str, what: str) -> bytes:
     """
     if response.headers.get("content-encoding", "").strip().lower() not in _CODINGS:
         raise FetchError(
-            f"{what}: {url} has compressed its answer in a way that was not asked for", may_pass=False
+            f"{what}: {url} sent a response with a Content-Encoding that was not requested", may_pass=False
         )
     parts: list[bytes] = []
     size = 0
@@ -141,7 +141,7 @@ async def body_of(response: httpx2.Response, url: str, what: str) -> bytes:
         size += len(part)
         if size > MAX_DOCUMENT:
             raise FetchError(
-                f"{what}: {url} has sent more than {MAX_DOCUMENT:,} bytes, the most that is read",
+                f"{what}: {url} sent more than the maximum of {MAX_DOCUMENT:,} bytes",
                 may_pass=False,
             )
         parts.append(part)
@@ -159,7 +159,9 @@ def members_of(response: httpx2.Response, body: bytes, url: str, what: str) -> d
     except ValueError as error:
         media_type = _media_type(response) or "no media type"
         sent = "" if media_type == "application/json" else f" ({media_type[:60]})"
-        raise FetchError(f"{what}: {url} has answered with {error}{sent}", may_pass=False) from None
+        raise FetchError(
+            f"{what}: the response of {url} is not usable: {error}{sent}", may_pass=False
+        ) from None
 
 
 def _media_type(response: httpx2.Response) -> str | None:
@@ -173,24 +175,24 @@ def failure(error: Exception, url: str) -> str:
 
     place = origin(url)
     if isinstance(error, (httpx2.ConnectTimeout, httpx2.ReadTimeout, httpx2.WriteTimeout)):
-        return f"{place} has not answered in time"
+        return f"{place} did not respond in time"
     if isinstance(error, httpx2.PoolTimeout):
-        return "the http_client that was given has no connection free: allow it more (limits=)"
+        return "http_client= has no free connection. Allow it more connections (limits=)"
     if isinstance(error, httpx2.ProxyError):
-        return f"the proxy on the way to {place} refuses"
+        return f"the HTTP proxy refused the connection to {place}"
     if isinstance(error, (httpx2.ConnectError, httpx2.UnsupportedProtocol)):
         # The latter is of a proxy that cannot be used, and says which.
         reason = str(error) if isinstance(error, httpx2.UnsupportedProtocol) else _reason(error)
         return f"cannot connect to {place}" + (f": {reason}" if reason else "")
     if isinstance(error, httpx2.DecodingError):
-        return f"{place} has sent what cannot be decompressed"
-    return f"the connection to {place} broke before the answer was there"
+        return f"{place} sent a response that cannot be decompressed"
+    return f"the connection to {place} broke before the response was complete"
 
 
 async def _fetched(url: str, what: str, http_client: httpx2.AsyncClient | None, is_typed: bool) -> Document:
     if http_client is not None:
         if http_client.is_closed:
-            raise FetchError(f"{what}: the http_client that was given has been closed")
+            raise FetchError(f"{what}: http_client= is closed")
         return await _asked(url, what, http_client, is_typed)
     client = own_client(url)
     try:
@@ -205,22 +207,21 @@ async def _asked(url: str, what: str, client: httpx2.AsyncClient, is_typed: bool
         status = response.status_code
         if 300 <= status < 400:
             raise FetchError(
-                f"{what}: {url} redirects ({status}), which is not followed: give the URL of the document itself",
+                f"{what}: {url} redirects (HTTP {status}), and redirects are not followed. Use the document's final"
+                " URL",
                 status=status,
                 may_pass=False,
             )
         if status != 200:
             may_pass = status >= 500 or status in {408, 425, 429}
-            raise FetchError(f"{what}: {url} has answered {status}", status=status, may_pass=may_pass)
+            raise FetchError(f"{what}: {url} responded with HTTP {status}", status=status, may_pass=may_pass)
         media_type = _media_type(response)
         if (
             is_typed
             and media_type not in {None, "application/json"}
             and not str(media_type).endswith("+json")
         ):
-            raise FetchError(
-                f"{what}: {url} has answered with {media_type}, and not with application/json", may_pass=False
-            )
+            raise FetchError(f"{what}: {url} sent {media_type} instead of application/json", may_pass=False)
         members = members_of(response, await body_of(response, url, what), url, what)
         return Document(members, max_age_of(response.headers))
 
@@ -262,7 +263,7 @@ def _reason(error: BaseException | None) -> str | None:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             return "its certificate is not trusted"
         if "WRONG_VERSION_NUMBER" in str(error):
-            return "it does not speak https"
+            return "it does not support TLS on this port"
         if isinstance(error, OSError) and error.errno and error.errno > 0:
             return os.strerror(error.errno)
         error = error.__cause__ or error.__context__

@@ -20,7 +20,8 @@ def verifier_of(auth: TokenVerifier | Sequence[TokenVerifier]) -> TokenVerifier:
     for each in given:
         if not isinstance(each, TokenVerifier):
             raise TypeError(
-                f"auth must be what verifies access tokens, such as {_meant(each)} of mcpkit.auth, got {each!r}"
+                f"auth must be a TokenVerifier or a list of them, got {each!r}. Pass for example {_meant(each)} of"
+                " mcpkit.auth"
             )
     if len(several) == 1:
         return several[0]

@@ -44,7 +44,7 @@ FRESH = 30.0
 
 _TOKEN = re.compile(r"[\x21-\x7E]+")
 _INACTIVE: Final = "the token is not active"
-_KIND: Final = "the token is no bearer token (token_type)"
+_KIND: Final = "the token is not a bearer token (token_type)"
 
 logger = logging.getLogger("mcpkit")
 
@@ -202,13 +202,13 @@ class Introspection(TokenVerifier):
                 self._metadata.forget()
             raise self._failed(str(error)) from None
         if self._failure is not None:
-            logger.info("%s answers again", self.issuer)
+            logger.info("introspection at %s works again", self.issuer)
             self._failure = None
         return claims
 
     def _failed(self, message: str) -> VerifierUnavailableError:
         if message != self._failure:
-            logger.warning("Cannot ask about tokens, and none can be verified: %s", message)
+            logger.warning("Token introspection failed, so no token can be verified: %s", message)
         self._failure = message
         return VerifierUnavailableError(message)
 
@@ -227,10 +227,10 @@ class Introspection(TokenVerifier):
         answer = await self.connections.post(url, what, form, self._client.in_headers(self._authentication))
         if answer.status in {400, 401, 403}:
             raise FetchError(
-                f"{what}: {url} has answered {answer.status}: look at client_id, client_secret and authentication, and "
-                "whether the issuer lets this client ask",
+                f"{what}: {url} responded with HTTP {answer.status}. Check client_id, client_secret and authentication,"
+                " and whether the issuer allows introspection to this client",
                 status=answer.status,
             )
         if answer.status != 200:
-            raise FetchError(f"{what}: {url} has answered {answer.status}", status=answer.status)
+            raise FetchError(f"{what}: {url} responded with HTTP {answer.status}", status=answer.status)
         return answer.members()

@@ -36,7 +36,7 @@ class Issuers(TokenVerifier):
 
     def __init__(self, verifiers: Sequence[TokenVerifier]) -> None:
         if not verifiers:
-            raise ValueError("auth=[] verifies nothing: leave auth out to serve everybody")
+            raise ValueError("auth=[] has no verifier. Omit auth= to serve without authentication")
         self._verifiers = tuple(verifiers)
         self._sort()
 
@@ -46,14 +46,14 @@ class Issuers(TokenVerifier):
         if len(set(self.issuers)) < len(self.issuers):
             twice = next(each for each in self.issuers if self.issuers.count(each) > 1)
             raise ValueError(
-                f"auth: two verifiers are for one issuer, {twice}, so that nobody knows which holds; two OAuthProxy at "
-                f'one origin have an issuer= each, below a path, such as "{origin(twice)}/github"'
+                f"auth: two verifiers have the same issuer {twice}. Two OAuthProxy at one origin each need an issuer= "
+                f'with a path, such as "{origin(twice)}/github"'
             )
         self._by_provider = {name: each for each in self._verifiers for name in each.providers}
         self.providers = tuple(chain.from_iterable(each.providers for each in self._verifiers))
         if len(self._by_provider) < len(self.providers):
             twice = next(each for each in self.providers if self.providers.count(each) > 1)
-            raise ValueError(f"auth: two providers are called {twice!r}; give one of them another name=")
+            raise ValueError(f"auth: two providers have the name {twice!r}. Give one of them another name=")
         self._by_issuer = {issuer: (each,) for each in self._verifiers for issuer in each.issuers}
         self._without_issuer = tuple(each for each in self._verifiers if not each.issuers)
         asking = (each for each in self._verifiers if each.issuers and not isinstance(each, Jwt))
@@ -64,7 +64,7 @@ class Issuers(TokenVerifier):
         named = _issuer_of(token)
         asked = self._of_opaque if named is None else self._by_issuer.get(named, self._without_issuer)
         advice = ISSUER_ADVICE % " or ".join(self.issuers) if self.issuers else None
-        refusal = InvalidTokenError("the token is of no issuer that is trusted here", advice=advice)
+        refusal = InvalidTokenError("the issuer of the token is not trusted by this server", advice=advice)
         for verifier in asked:
             try:
                 return await verifier.verify(token, audience)

@@ -13,11 +13,11 @@ MAX_TOKEN = 16 * 1024
 MAX_KEY_ID = 512
 """Characters of the name of a key."""
 
-_NO_TOKEN = "the token is no signed JWT"
+_NO_TOKEN = "the token is not a signed JWT"
 _TOO_LONG = "the token is too long"
-_ENCRYPTED = "the token is encrypted, and only signed ones are taken"
-_CRITICAL = "the token has a header that is critical, and unknown here (crit)"
-_HEADER = "the header of the token is not as it must be (alg, kid, typ)"
+_ENCRYPTED = "the token is encrypted, but only signed tokens are accepted"
+_CRITICAL = "the token has an unknown critical header (crit)"
+_HEADER = "the header of the token is malformed (alg, kid, typ)"
 
 
 class Jws(NamedTuple):

@@ -43,9 +43,9 @@ LEEWAY = 5.0
 COOLDOWN = 10.0
 """Seconds in which keys are fetched at most once for tokens that name an unknown one."""
 
-_ALGORITHM = "the token is signed in a way that is not taken here (alg)"
-_SIGNATURE = "the signature of the token is by none of the keys of the issuer"
-_TYPE = "the token is of a type that is not taken here (typ)"
+_ALGORITHM = "the signature algorithm of the token is not accepted (alg)"
+_SIGNATURE = "no key of the issuer verifies the signature of the token"
+_TYPE = "the type of the token is not accepted (typ)"
 
 
 Audience: TypeAlias = "str | Collection[str] | None"
@@ -162,7 +162,7 @@ class Jwt(TokenVerifier):
         self.published: PublishedKeys | None = None
         if keys is not None:
             if jwks_uri is not None:
-                raise ValueError("keys= and jwks_uri= both say what the keys are: give one of them")
+                raise ValueError("keys= and jwks_uri= exclude each other. Pass one of them")
             self._given = given_keys(keys)
         else:
             http_library()

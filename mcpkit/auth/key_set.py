@@ -108,13 +108,13 @@ def read_keys(document: Mapping[str, object]) -> list[PublicKey]:
     """
     listed = items_in(document.get("keys"))
     if listed is None:
-        raise ValueError("no list of keys (keys)")
+        raise ValueError("no `keys` list")
     if len(listed) > MOST_KEYS:
         raise ValueError(f"more than {MOST_KEYS} keys")
     read = (_read(each) for each in map(members_in, listed) if each is not None)
     keys = [each for each in read if each is not None]
     if not keys:
-        raise ValueError("no key that could verify a signature")
+        raise ValueError("no key that can verify a signature")
     return keys
 
 
@@ -134,16 +134,14 @@ def given_keys(given: object) -> KeySet:
             several = members.get("keys", [members])
             for one in items_in(several) or ():
                 if not _PRIVATE.isdisjoint(members_in(one) or ()):
-                    raise ValueError(
-                        "keys= holds a private or secret key: give the public one, as the issuer signs"
-                    )
+                    raise ValueError("keys= contains a private or secret key. Pass the issuer's public key")
             keys += read_keys({"keys": several})
         else:
             raise TypeError(
-                f"keys= is a JWK Set, a JWK, a PEM, or a list of those, got {type(each).__name__}"
+                f"keys= must be a JWK Set, a JWK, a PEM string, or a list of those, got {type(each).__name__}"
             )
     if not keys:
-        raise ValueError("keys= holds no key")
+        raise ValueError("keys= contains no key")
     return KeySet(keys)
 
 
@@ -158,10 +156,8 @@ def check_algorithms(algorithms: Collection[str]) -> frozenset[str]:
         raise TypeError(f'algorithms must be a list such as ["RS256"], got {algorithms!r}')
     others = [each for each in algorithms if each not in ALGORITHMS]
     if others or not algorithms:
-        wrong = f", not {others[0]!r}" if others else ""
-        raise ValueError(
-            f"algorithms are among {', '.join(ALGORITHMS)}{wrong}: a key that verifies must not sign"
-        )
+        wrong = f"{others[0]!r} is not supported" if others else "the list is empty"
+        raise ValueError(f"algorithms: {wrong}. Choose asymmetric ones among {', '.join(ALGORITHMS)}")
     return frozenset(algorithms)
 
 
@@ -216,13 +212,13 @@ def _from_pem(pem: str | bytes) -> PublicKey:
         except (JoseError, ValueError, TypeError):
             continue
         if key.is_private:
-            raise ValueError("keys= holds a private key: give the public one")
+            raise ValueError("keys= contains a private key. Pass the public key")
         found = _of(key, None, None) if _is_strong(dict(key.as_dict())) else None
         if found is not None:
             return found
     raise ValueError(
-        "keys= holds a text that is no public key as PEM: -----BEGIN PUBLIC KEY-----, of RSA with 2,048 bits or more, "
-        "P-256, P-384, P-521 or Ed25519"
+        "keys= contains a string that is not a PEM public key (-----BEGIN PUBLIC KEY-----). Supported are RSA with at "
+        "least 2,048 bits, P-256, P-384, P-521 and Ed25519"
     )
 
 

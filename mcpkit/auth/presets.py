@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mcpkit")
 
 _NO_PKCE = (
-    "%s: the metadata of %s does not say that it knows PKCE (code_challenge_methods_supported), so that clients that "
-    "follow the specification do not log in there; put an authorization server before it that says so"
+    "%s: the metadata of %s does not announce PKCE (code_challenge_methods_supported), so clients that follow the "
+    "specification do not log in there. Put an OAuth proxy in front of it"
 )
 
 
@@ -38,7 +38,7 @@ class _Preset(Jwt):
     """A provider, and what an operator has to know of it."""
 
     hides_pkce: ClassVar[bool] = False
-    """Whether its metadata does not say that it knows PKCE, though it does."""
+    """Whether it supports PKCE without announcing that in its metadata."""
 
     def enter(self, site: Site) -> None:
         """Say in the log which clients will fail."""
@@ -140,7 +140,7 @@ class Cognito(_Preset):
         **options: Unpack[JwtOptions],
     ) -> None:
         if isinstance(client_ids, str):
-            raise TypeError("client_ids must be a list of app clients")
+            raise TypeError("client_ids must be a list of strings, not a string")
         super().__init__(
             cognito_issuer(user_pool_id),
             audience=audience,
@@ -151,7 +151,7 @@ class Cognito(_Preset):
     def check(self, claims: Mapping[str, object]) -> None:
         """Refuse what is no access token (`token_use`)."""
         if claims.get("token_use") != "access":
-            raise InvalidTokenError("the token is no access token (token_use)")
+            raise InvalidTokenError("the token is not an access token (token_use)")
         super().check(claims)
 
     def check_audience(self, claims: Mapping[str, object], audience: str) -> None:
@@ -268,7 +268,7 @@ class Okta(_Preset):
     def __init__(self, issuer: str, *, audience: Audience = None, **options: Unpack[JwtOptions]) -> None:
         if "/oauth2/" not in issuer:
             raise ValueError(
-                "Okta takes the issuer of an authorization server, such as https://example.okta.com/oauth2/default, "
+                "issuer must be that of an Okta authorization server, such as https://example.okta.com/oauth2/default, "
                 f"got {issuer!r}"
             )
         super().__init__(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .jws import Jws
 
 SHORTEST = 300.0
-"""Seconds for which keys are kept at least, whatever their headers say."""
+"""Minimum seconds for which keys are kept, regardless of their headers."""
 LONGEST = 86_400.0
 """Seconds for which they are kept at most before they are renewed."""
 STALE = 86_400.0
@@ -196,7 +196,7 @@ class PublishedKeys:
             self._next_look = -math.inf  # that was no flood of names that nobody knows
         self._kept = _Kept(keys, now + fresh * _AHEAD, now + fresh, now + fresh + STALE)
         if self._failure is not None:
-            logger.info("The keys of %s are there again", self._issuer)
+            logger.info("The keys of %s can be fetched again", self._issuer)
         self._failure = None
         self._failed_until = -math.inf
         return keys
@@ -207,9 +207,7 @@ class PublishedKeys:
         now = self._clock()
         if message != self._failure:
             kept = self._kept
-            consequence = (
-                "those that are there stay in use" if kept is not None else "no token can be verified"
-            )
+            consequence = "the cached ones stay in use" if kept is not None else "no token can be verified"
             logger.warning("Cannot fetch keys, %s: %s", consequence, message)
         self._failure = message
         self._failed_until = now + RETRY

@@ -45,12 +45,17 @@ class StaticTokens(TokenVerifier):
 
     def __init__(self, tokens: Mapping[str, Principal | str | tuple[str, Collection[str]]]) -> None:
         if not isinstance(tokens, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-            raise TypeError("StaticTokens takes a mapping of tokens to principals, or to their ids")
+            raise TypeError(
+                "StaticTokens: tokens must be a mapping of tokens to principals or their ids, not"
+                f" {type(tokens).__name__}"
+            )
         if not tokens:
-            raise ValueError(f"StaticTokens({{}}) takes no token at all; make one with: {_MAKE}")
+            raise ValueError(f"StaticTokens({{}}) has no token. Make one with: {_MAKE}")
         grants = [(_digest_of(token), Grant(_principal(given))) for token, given in tokens.items()]
         if len({digest for digest, _ in grants}) < len(grants):
-            raise ValueError("StaticTokens: a token stands there twice, in plain and as its hash")
+            raise ValueError(
+                "StaticTokens: a token occurs twice, in plain text and as its hash. Remove one of them"
+            )
         self._grants = tuple(grants)
 
     @staticmethod
@@ -71,13 +76,13 @@ class StaticTokens(TokenVerifier):
             if hmac.compare_digest(each, digest):
                 found = grant
         if found is None:
-            raise InvalidTokenError("the token is none that this server has given out")
+            raise InvalidTokenError("the token is not one of the static tokens of this server")
         return found
 
     def enter(self, site: Site) -> None:
         """Say in the log that nobody can log in by themselves."""
         logger.warning(
-            "%s takes %d static token%s at %s: no client can log in there by itself",
+            "%s accepts %d static token%s at %s: clients cannot log in there and need a token from the operator",
             site.name,
             len(self._grants),
             "" if len(self._grants) == 1 else "s",
@@ -87,20 +92,22 @@ class StaticTokens(TokenVerifier):
 
 def _digest_of(token: object) -> bytes:
     if not isinstance(token, str):
-        raise TypeError("StaticTokens: a token is a text")
+        raise TypeError(f"StaticTokens: a token must be a string, not {type(token).__name__}")
     hashed = _HASH.fullmatch(token)
     if hashed is not None:
         return bytes.fromhex(hashed[1])
     if token.startswith("sha256:"):
         raise ValueError(
-            f"StaticTokens: a hash is sha256: and 64 digits in lower case; make one with: {_MAKE}"
+            f"StaticTokens: a hash must be sha256: and 64 lower-case hexadecimal digits. Make one with: {_MAKE}"
         )
     if not _TOKEN.fullmatch(token):
-        raise ValueError(f"StaticTokens: a token holds what no header can carry; make one with: {_MAKE}")
+        raise ValueError(
+            f"StaticTokens: a token contains characters that a bearer token cannot have. Make one with: {_MAKE}"
+        )
     bits = next((bits for alphabet, bits in _ALPHABETS if not set(token) - set(alphabet)), 6.0)
     if len(token) * bits < _BITS or len(set(token)) < _FEWEST:
         raise ValueError(
-            f"StaticTokens: a token is shorter than {_BITS} random bits, and could be guessed; make one with: {_MAKE}"
+            f"StaticTokens: a token has fewer than {_BITS} random bits and could be guessed. Make one with: {_MAKE}"
         )
     return hashlib.sha256(token.encode()).digest()
 
@@ -115,8 +122,9 @@ def _principal(given: Principal | str | tuple[str, Collection[str]]) -> Principa
             given = Principal(given[0], texts_in("the scopes of a static token", given[1]))
         case _:
             raise TypeError(
-                'StaticTokens: a token is of a Principal, of an id such as "backup", or of ("backup", ["notes:read"])'
+                'StaticTokens: the value of a token must be a Principal, an id such as "backup", or a tuple such as'
+                ' ("backup", ["notes:read"])'
             )
     if given.id is None:
-        raise ValueError("StaticTokens: a token is of nobody; give its principal an id")
+        raise ValueError("StaticTokens: the principal of a token has no id. Give it an id")
     return given

@@ -25,10 +25,10 @@ def read_object(data: bytes) -> dict[str, object]:
         value = decode(data)
         json.loads(data, object_pairs_hook=_once)
     except (ProtocolError, ValueError, RecursionError):
-        raise ValueError("no JSON object that can be read in one way alone") from None
+        raise ValueError("not a valid JSON object") from None
     members = members_in(value)
     if members is None:
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     return members
 
 
@@ -51,4 +51,4 @@ def several_of(value: object) -> list[object]:
 
 def _once(members: list[tuple[str, object]]) -> None:
     if len({name for name, _ in members}) < len(members):
-        raise ValueError("a member stands there twice")
+        raise ValueError("duplicate member")

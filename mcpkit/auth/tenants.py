@@ -17,7 +17,7 @@ def entra_issuer(tenant_id: str, authority: str = "https://login.microsoftonline
     """
     if not re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", tenant_id):
         raise ValueError(
-            f"Entra takes the ID of one tenant, a GUID, got {tenant_id!r}; for several, give auth= a list"
+            f"tenant_id must be the GUID of one Entra tenant, got {tenant_id!r}. For several tenants, pass auth= a list"
         )
     return f"{authority}/{tenant_id.lower()}/v2.0"
 
@@ -31,7 +31,7 @@ def cognito_issuer(user_pool_id: str) -> str:
     region = re.fullmatch(r"([a-z]{2}(?:-[a-z]+)+-\d+)_[0-9A-Za-z]+", user_pool_id)
     if region is None or region[1].startswith("cn-"):
         raise ValueError(
-            f"Cognito takes the ID of a user pool, such as eu-west-1_abcdefghi, got {user_pool_id!r}"
+            f"user_pool_id must be the ID of a Cognito user pool, such as eu-west-1_abcdefghi, got {user_pool_id!r}"
         )
     return f"https://cognito-idp.{region[1]}.amazonaws.com/{user_pool_id}"
 
@@ -43,5 +43,7 @@ def auth0_issuer(domain: str) -> str:
         ValueError: It is no domain.
     """
     if not re.fullmatch(r"[0-9A-Za-z.-]+", domain):
-        raise ValueError(f"Auth0 takes the domain of a tenant, such as example.eu.auth0.com, got {domain!r}")
+        raise ValueError(
+            f"domain must be that of an Auth0 tenant, such as example.eu.auth0.com, got {domain!r}"
+        )
     return f"https://{domain.lower()}/"

@@ -8,7 +8,7 @@ from typing import Final
 
 _UNSAYABLE: Final = re.compile(r"[^\x20\x21\x23-\x5B\x5D-\x7E]")
 _SHORTEST_SECRET: Final = 6
-"""Characters of a value that is left out of what somebody says; shorter ones are words."""
+"""Characters of a secret that is removed from messages; shorter ones may be ordinary words."""
 
 
 def texts_in(option: str, given: object, *, or_else: str = "") -> tuple[str, ...]:
@@ -22,7 +22,7 @@ def texts_in(option: str, given: object, *, or_else: str = "") -> tuple[str, ...
     Raises:
         TypeError: It is no list, or holds anything else.
     """
-    wrong = TypeError(f"{option} must be {or_else}a list of texts, got {given!r}")
+    wrong = TypeError(f"{option} must be {or_else}a list of strings, got {given!r}")
     if isinstance(given, str) or not isinstance(given, Collection):
         raise wrong
     items: Collection[object] = given  # pyright: ignore[reportUnknownVariableType]  # it is of objects

@@ -59,19 +59,19 @@ def check_url(url: object, what: str, *, accepts_http: bool | None = None) -> st
         MetadataError: It is none, is not encrypted, or has a user, a password or a fragment.
     """
     if not isinstance(url, str):
-        raise MetadataError(f"{what} is no URL: {shortened(repr(url))}")
+        raise MetadataError(f"{what} must be a string, got {shortened(repr(url))}")
     shown = shortened(url)
     parts = split_url(url)
     if parts is None or not parts.hostname or parts.scheme not in _PORTS:
-        raise MetadataError(f"{what} is no URL of https: {shown}")
+        raise MetadataError(f"{what} is not a valid https URL: {shown}")
     if parts.username is not None or parts.password is not None:
-        raise MetadataError(f"{what} has a user or a password in it, which no URL that is asked may have")
+        raise MetadataError(f"{what} must not contain a user name or password")
     if "#" in url:
-        raise MetadataError(f"{what} has a fragment, which no URL that is asked may have: {shown}")
+        raise MetadataError(f"{what} must not have a fragment: {shown}")
     if parts.scheme == "http" and not accepts_http and not is_loopback(parts.hostname):
         way_out = "" if accepts_http is None else ". In a private network, set accept_plain_http=True"
         raise MetadataError(
-            f"{what} is not encrypted: {shown}; only this machine may be asked by http, others by https{way_out}"
+            f"{what} is not encrypted: {shown}. Use https; http is only allowed to loopback addresses{way_out}"
         )
     return url
 
@@ -87,7 +87,7 @@ def canonical(url: str) -> str:
     parts = split_url(url)
     if parts is None or not parts.hostname or parts.scheme not in _PORTS:
         raise MetadataError(
-            f"the URL of a server begins with https:// and names a host, not {shortened(url)}"
+            f"the URL of a server must be an https or http URL with a host, got {shortened(url)}"
         )
     path = "" if parts.path == "/" and not parts.query else parts.path
     return urlunsplit((parts.scheme, _netloc(parts), path, parts.query, ""))

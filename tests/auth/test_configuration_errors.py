@@ -38,31 +38,31 @@ def with_tool(**options: Any) -> None:
         # whose tokens
         (
             lambda: make_server("https://id.example.com"),
-            r"such as Jwt\('https://id.example.com'\) of mcpkit.auth",
+            r"for example Jwt\('https://id.example.com'\) of mcpkit.auth",
         ),
-        (lambda: make_server("oauth"), r"such as Jwt\(.https://id.example.com.\) of mcpkit.auth"),
-        (lambda: make_server(Jwt), r'such as Jwt\("https://id.example.com"\)'),
-        (lambda: make_server(OAuth()), r'such as Jwt\("https://id.example.com"\)'),
+        (lambda: make_server("oauth"), r"for example Jwt\(.https://id.example.com.\) of mcpkit.auth"),
+        (lambda: make_server(Jwt), r'for example Jwt\("https://id.example.com"\)'),
+        (lambda: make_server(OAuth()), r'for example Jwt\("https://id.example.com"\)'),
         (
             lambda: make_server(Upstream.github("ID", "a secret")),
-            r"such as OAuthProxy\(Upstream\.github\(CLIENT_ID",
+            r"for example OAuthProxy\(Upstream\.github\(CLIENT_ID",
         ),
-        (lambda: make_server([Jwt(ISSUER), Jwt(ISSUER)]), "two verifiers are for one issuer"),
-        (lambda: Jwt(None), "the issuer is no URL: 'None'"),  # type: ignore[arg-type]
-        (lambda: Jwt("id.example.com"), "the issuer is no URL of https: 'id.example.com'"),
-        (lambda: Jwt("http://id.example.com"), "the issuer is not encrypted: .*others by https"),
+        (lambda: make_server([Jwt(ISSUER), Jwt(ISSUER)]), "two verifiers have the same issuer"),
+        (lambda: Jwt(None), "the issuer must be a string, got 'None'"),  # type: ignore[arg-type]
+        (lambda: Jwt("id.example.com"), "the issuer is not a valid https URL: 'id.example.com'"),
+        (lambda: Jwt("http://id.example.com"), "the issuer is not encrypted: .*Use https"),
         (
             lambda: Jwt("https://id.example.com/.well-known/openid-configuration"),
-            "the issuer is what its metadata calls `issuer`, and not where that is",
+            "the URL of a metadata document. Use the value of its `issuer`",
         ),
         (
             lambda: Jwt("https://id.example.com/.well-known/oauth-authorization-server"),
-            "the issuer is what its metadata calls `issuer`",
+            "the URL of a metadata document. Use the value of its `issuer`",
         ),
-        (lambda: Jwt(ISSUER, algorithms=["HS256"]), "not 'HS256': a key that verifies must not sign"),
+        (lambda: Jwt(ISSUER, algorithms=["HS256"]), "'HS256' is not supported. Choose asymmetric ones"),
         (
             lambda: StaticTokens({"let me in": "ada"}),
-            r'make one with: python -c "from mcpkit\.auth import Sta',
+            r'Make one with: python -c "from mcpkit\.auth import Sta',
         ),
         # where
         (lambda: make_server(Jwt(ISSUER)).asgi(), r'server\.asgi\(public_url="https://example\.com/mcp"\)'),
@@ -93,9 +93,12 @@ def with_tool(**options: Any) -> None:
         # development
         (
             lambda: make_server(DevAuth()).asgi(public_url="https://example.com/mcp"),
-            r"use a real .*auth=Jwt\(",
+            r"Use a real .*auth=Jwt\(",
         ),
-        (lambda: DevAuth(users={"ada": "secret of ada's"}), r'DevUser\("bob", password="\.\.\."\)\], and no'),  # type: ignore[arg-type]
+        (
+            lambda: DevAuth(users={"ada": "secret of ada's"}),
+            r'DevUser\("bob", password="\.\.\."\)\], not dict',
+        ),  # type: ignore[arg-type]
         (
             lambda: make_server(DevAuth(users=[DevUser("ada", scopes=["notes:raed"])])).asgi(public_url=URL),
             "DevUser 'ada' may grant 'notes:raed', .*did you mean 'notes:read'",

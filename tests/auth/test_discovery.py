@@ -67,16 +67,16 @@ def test_resource_metadata_is_read():
 @each_row(
     ("document", "wrong"),
     [
-        ([], "no JSON object"),
-        (resource(resource=None), "does not say which resource"),
-        (resource(resource="https://evil.example/mcp"), "another resource, 'https://evil.example/mcp'"),
-        (resource(resource="urn:a"), "another resource"),
-        (resource(resource="https://a.example/mcp#x"), "another resource"),
-        (resource(authorization_servers=[]), "names no authorization server"),
-        (resource(authorization_servers=None), "names no authorization server"),
-        (resource(authorization_servers=ISSUER), "no list of strings"),
-        (resource(authorization_servers=[1]), "no string"),
-        (resource(scopes_supported="a b"), "no list of strings"),
+        ([], "JSON object"),
+        (resource(resource=None), "has no `resource` string"),
+        (resource(resource="https://evil.example/mcp"), "another `resource`, 'https://evil.example/mcp'"),
+        (resource(resource="urn:a"), "another `resource`"),
+        (resource(resource="https://a.example/mcp#x"), "another `resource`"),
+        (resource(authorization_servers=[]), "has no `authorization_servers`"),
+        (resource(authorization_servers=None), "has no `authorization_servers`"),
+        (resource(authorization_servers=ISSUER), "not a list of strings"),
+        (resource(authorization_servers=[1]), "not a string"),
+        (resource(scopes_supported="a b"), "not a list of strings"),
     ],
 )
 def test_resource_metadata_invalid_raises(document, wrong):
@@ -107,10 +107,10 @@ def test_server_metadata_is_read():
 @pytest.mark.parametrize(
     ("issuer", "wrong"),
     [
-        (None, "does not say who the issuer is"),
-        ("https://honest.example", "another issuer, 'https://honest.example'"),
-        (ISSUER + "/", "differ in the / at the end alone"),
-        (ISSUER.upper(), "another issuer"),
+        (None, "has no `issuer` string"),
+        ("https://honest.example", "another `issuer`, 'https://honest.example'"),
+        (ISSUER + "/", "differ only in the trailing slash"),
+        (ISSUER.upper(), "another `issuer`"),
     ],
 )
 def test_server_metadata_issuer_must_match_exactly(issuer, wrong):
@@ -126,7 +126,7 @@ def test_server_metadata_endpoint_missing_or_plain_raises():
         read.endpoint("token_endpoint")
     with pytest.raises(MetadataError, match="has no registration_endpoint"):
         read.endpoint("registration_endpoint")
-    with pytest.raises(MetadataError, match=r"jwks_uri .* is no URL"):
+    with pytest.raises(MetadataError, match=r"jwks_uri .* must be a string"):
         read.endpoint("jwks_uri")
 
 
@@ -134,8 +134,8 @@ def test_server_metadata_endpoint_missing_or_plain_raises():
     ("methods", "wrong"),
     [
         (None, "Microsoft Entra ID and Amazon Cognito"),
-        (["plain"], "by 'plain' alone"),
-        ([], "by nothing alone"),
+        (["plain"], "its metadata lists 'plain'"),
+        ([], "its metadata lists no method"),
     ],
 )
 def test_server_metadata_without_pkce_raises(methods, wrong):
@@ -152,18 +152,18 @@ def test_is_loopback_rejects_other_hosts(host):
 @each_row(
     ("url", "wrong"),
     [
-        (None, "the endpoint is no URL"),
+        (None, "the endpoint must be a string"),
         ("http://id.example.com/token", "not encrypted"),
-        ("javascript:alert(1)", "no URL of https"),
-        ("file:///etc/passwd", "no URL of https"),
-        ("https://", "no URL of https"),
-        ("https://id.example.com:99999/", "no URL of https"),
-        ("https://id.example.com/a b", "no URL of https"),
-        ("https://id.example.com/\n", "no URL of https"),
-        ("https://[bad/", "no URL of https"),
-        ("https://a..example/", "no URL of https"),
-        ("https://.example/", "no URL of https"),
-        (f"https://{'a' * 64}.example/", "no URL of https"),
+        ("javascript:alert(1)", "not a valid https URL"),
+        ("file:///etc/passwd", "not a valid https URL"),
+        ("https://", "not a valid https URL"),
+        ("https://id.example.com:99999/", "not a valid https URL"),
+        ("https://id.example.com/a b", "not a valid https URL"),
+        ("https://id.example.com/\n", "not a valid https URL"),
+        ("https://[bad/", "not a valid https URL"),
+        ("https://a..example/", "not a valid https URL"),
+        ("https://.example/", "not a valid https URL"),
+        (f"https://{'a' * 64}.example/", "not a valid https URL"),
         ("https://id.example.com/#x", "fragment"),
         ("https://id.example.com/#", "fragment"),
     ],

@@ -24,7 +24,7 @@ SIGNERS = [Signer("RS256", "one"), Signer("ES256", "two"), Signer("EdDSA", "thre
 KEYS = {"keys": [each.public() for each in SIGNERS]}
 
 
-FIXED = re.compile(r"the (token|signature|header|times|scopes) [a-zA-Z ,_()]+")
+FIXED = re.compile(r"(the (token|signature|header|type|scopes)|no key|exp,) [a-zA-Z ,_()]+")
 
 
 SEED = 20_261_122

@@ -127,28 +127,28 @@ async def test_upstream_preset_requests(create, name, issuer, scopes, more, auth
 @each_row(
     ("make", "error", "problem"),
     [
-        (lambda: Upstream.entra("common", "id", "secret"), ValueError, "the ID of one tenant"),
-        (lambda: Upstream.entra("organizations", "id", "secret"), ValueError, "the ID of one tenant"),
+        (lambda: Upstream.entra("common", "id", "secret"), ValueError, "the GUID of one Entra tenant"),
+        (lambda: Upstream.entra("organizations", "id", "secret"), ValueError, "the GUID of one Entra tenant"),
         (
             lambda: Upstream.entra(TENANT, "id", "secret", authority="http://login.example.com"),
             ValueError,
             "not encrypted",
         ),
-        (lambda: Upstream.cognito("abcdefghi", "id", "secret"), ValueError, "the ID of a user pool"),
-        (lambda: Upstream.auth0("https://example.auth0.com", "id", "secret"), ValueError, "the domain"),
+        (lambda: Upstream.cognito("abcdefghi", "id", "secret"), ValueError, "the ID of a Cognito user pool"),
+        (lambda: Upstream.auth0("https://example.auth0.com", "id", "secret"), ValueError, "domain must be"),
         (lambda: Upstream.okta("http://example.okta.com", "id", "secret"), ValueError, "not encrypted"),
-        (lambda: Upstream.google("id", ""), TypeError, "client_secret must be a text"),
-        (lambda: Upstream.google("", "secret"), TypeError, "client_id must be a text"),
-        (lambda: Upstream.openid("id.example.com", "id", "secret"), ValueError, "no URL"),
+        (lambda: Upstream.google("id", ""), TypeError, "client_secret must be a non-empty string"),
+        (lambda: Upstream.google("", "secret"), TypeError, "client_id must be a non-empty string"),
+        (lambda: Upstream.openid("id.example.com", "id", "secret"), ValueError, "not a valid https URL"),
         (lambda: openid_with(scopes="openid"), TypeError, "scopes must be"),
         (lambda: openid_with(scopes=["a b"]), ValueError, "visible ASCII"),
-        (lambda: openid_with(parameters={"state": "a"}), ValueError, "cannot say state"),
-        (lambda: openid_with(parameters={"a": 1}), TypeError, "texts to texts"),
+        (lambda: openid_with(parameters={"state": "a"}), ValueError, "must not contain state"),
+        (lambda: openid_with(parameters={"a": 1}), TypeError, "strings to strings"),
         (lambda: openid_with(authentication="none"), ValueError, "authentication must be"),
         (lambda: openid_with(timeout=0), ValueError, "timeout"),
         (lambda: openid_with(leeway=-1), ValueError, "leeway"),
-        (lambda: openid_with(name=""), ValueError, "name has 1 to"),
-        (lambda: openid_with(title=7), TypeError, "title must be a text"),
+        (lambda: openid_with(name=""), ValueError, "name must have 1 to"),
+        (lambda: openid_with(title=7), TypeError, "title must be a string"),
         (lambda: openid_with(claims="email"), TypeError, "claims must be"),
     ],
 )
@@ -166,12 +166,12 @@ def openid_with(**options: Any) -> Upstream:
     [
         ("scope", "did you mean scopes"),
         ("titel", "did you mean title"),
-        ("audience", "there are name, title"),
+        ("audience", "its options are name, title"),
     ],
 )
 def test_upstream_unknown_option_raises(option, hint):
     wrong: Any = {option: "repo"}
-    with pytest.raises(TypeError, match=rf"GitHub takes no {option}=; {hint}"):
+    with pytest.raises(TypeError, match=rf"GitHub has no option {option}=; {hint}"):
         Upstream.github("id", "secret", **wrong)
 
 

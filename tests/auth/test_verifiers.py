@@ -48,31 +48,31 @@ async def test_static_tokens_return_configured_principal(key, value, principal):
 
 @each_row("sent", ["", "x", TOKEN[:-1], TOKEN + "A", TOKEN.swapcase(), HASH, "\ud800", "x" * 100_000])
 async def test_static_tokens_unknown_are_rejected(sent):
-    with pytest.raises(InvalidTokenError, match="none that this server has given out"):
+    with pytest.raises(InvalidTokenError, match="not one of the static tokens"):
         await StaticTokens({TOKEN: "backup"}).verify(sent, AUDIENCE)
 
 
 @each_row(
     ("tokens", "error", "problem"),
     [
-        ({}, ValueError, "takes no token at all"),
-        ({"secret": "a"}, ValueError, "shorter than 128 random bits"),
-        ({"a" * 64: "a"}, ValueError, "shorter than 128 random bits"),
-        ({"0123456789abcdef0123456789abcde": "a"}, ValueError, "shorter than 128 random bits"),
-        ({"01234567890123456789012345678901234567": "a"}, ValueError, "shorter than 128 random bits"),
-        ({TOKEN[:21]: "a"}, ValueError, "shorter than 128 random bits"),
-        ({"": "a"}, ValueError, "no header can carry"),
-        ({TOKEN + "\n": "a"}, ValueError, "no header can carry"),
-        ({TOKEN + " x": "a"}, ValueError, "no header can carry"),
-        ({HASH.upper(): "a"}, ValueError, "no header can carry"),
-        ({HASH[:-1]: "a"}, ValueError, "64 digits"),
-        ({TOKEN: "a", HASH: "b"}, ValueError, "there twice"),
-        ({TOKEN: Principal(None)}, ValueError, "is of nobody"),
+        ({}, ValueError, "has no token"),
+        ({"secret": "a"}, ValueError, "fewer than 128 random bits"),
+        ({"a" * 64: "a"}, ValueError, "fewer than 128 random bits"),
+        ({"0123456789abcdef0123456789abcde": "a"}, ValueError, "fewer than 128 random bits"),
+        ({"01234567890123456789012345678901234567": "a"}, ValueError, "fewer than 128 random bits"),
+        ({TOKEN[:21]: "a"}, ValueError, "fewer than 128 random bits"),
+        ({"": "a"}, ValueError, "a bearer token cannot have"),
+        ({TOKEN + "\n": "a"}, ValueError, "a bearer token cannot have"),
+        ({TOKEN + " x": "a"}, ValueError, "a bearer token cannot have"),
+        ({HASH.upper(): "a"}, ValueError, "a bearer token cannot have"),
+        ({HASH[:-1]: "a"}, ValueError, "64 lower-case hexadecimal digits"),
+        ({TOKEN: "a", HASH: "b"}, ValueError, "occurs twice"),
+        ({TOKEN: Principal(None)}, ValueError, "has no id"),
         ({TOKEN: ""}, ValueError, "must not be empty"),
-        ({TOKEN: 7}, TypeError, "of a Principal, of an id"),
-        ({TOKEN: ("a", "b")}, TypeError, "must be a list of texts"),
-        ({7: "a"}, TypeError, "is a text"),
-        ([TOKEN], TypeError, "takes a mapping"),
+        ({TOKEN: 7}, TypeError, "must be a Principal, an id"),
+        ({TOKEN: ("a", "b")}, TypeError, "must be a list of strings"),
+        ({7: "a"}, TypeError, "must be a string"),
+        ([TOKEN], TypeError, "must be a mapping"),
     ],
 )
 def test_static_tokens_weak_or_invalid_raise(tokens, error, problem):
@@ -95,8 +95,8 @@ def test_static_tokens_start_logs_warning_and_challenge_has_no_metadata(caplog):
     assert (known.status_code, unknown.status_code) == (400, 401)  # a ping outside of a session, and nobody's
     assert "resource_metadata" not in unknown.headers["www-authenticate"]
     assert (
-        "notes takes 1 static token at https://mcp.example.com/mcp: no client can log in there by itself"
-        in caplog.messages
+        "notes accepts 1 static token at https://mcp.example.com/mcp: clients cannot log in there"
+        " and need a token from the operator" in caplog.messages
     )
 
 
@@ -144,12 +144,12 @@ async def test_issuers_route_token_by_iss():
 @pytest.mark.parametrize(
     ("token", "problem"),
     [
-        (SIGNERS[ONE].token(iss=TWO), "by none of the keys"),
-        (SIGNERS[ONE].token(iss="https://three.example.com"), "of no issuer that is trusted"),
-        (SIGNERS[ONE].token(iss=[ONE]), "of no issuer that is trusted"),
-        ("opaque", "of no issuer that is trusted"),
-        ("a.b.c", "of no issuer that is trusted"),
-        ("\ud800.\u00e9.x", "of no issuer that is trusted"),
+        (SIGNERS[ONE].token(iss=TWO), "no key of the issuer verifies"),
+        (SIGNERS[ONE].token(iss="https://three.example.com"), "is not trusted by this server"),
+        (SIGNERS[ONE].token(iss=[ONE]), "is not trusted by this server"),
+        ("opaque", "is not trusted by this server"),
+        ("a.b.c", "is not trusted by this server"),
+        ("\ud800.\u00e9.x", "is not trusted by this server"),
     ],
     ids=["foreign key", "unknown issuer", "list of issuers", "opaque", "no JWT", "not ASCII"],
 )

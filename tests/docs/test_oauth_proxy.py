@@ -113,6 +113,6 @@ async def test_user_that_the_page_does_not_name_is_rejected(
         answer = await journey.come_back()
     assert (answer["error"], answer["error_description"]) == (
         "access_denied",
-        "this server does not let the user in",
+        "the user has no access to this server",
     )
     assert site.revoked, "nobody keeps the token of somebody who may not come in"

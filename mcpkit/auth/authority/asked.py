@@ -22,7 +22,7 @@ ID_LENGTH = 35
 
 _PURPOSE = "OAuth authorization request"
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
-_EXPIRED = "this page is too old, or none of ours; go back to the client and begin anew"
+_EXPIRED = "this form has expired or is not valid; start the login again in the client"
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,14 @@ def asked_by(
         raise OAuthError("invalid_request", "response_mode must be query")
     for name in ("request", "request_uri"):
         if parameters.get(name) is not None:
-            raise OAuthError(f"{name}_not_supported", f"{name} is not known here")
+            raise OAuthError(f"{name}_not_supported", f"{name} is not supported")
     challenge = parameters.get("code_challenge")
     if challenge is None or parameters.get("code_challenge_method") != "S256":
         raise OAuthError(
-            "invalid_request", "PKCE is needed: code_challenge, and S256 as code_challenge_method"
+            "invalid_request", "PKCE is required: code_challenge with code_challenge_method S256"
         )
     if not _CHALLENGE.fullmatch(challenge):
-        raise OAuthError("invalid_request", "code_challenge is no SHA-256 hash in base64url")
+        raise OAuthError("invalid_request", "code_challenge must be a SHA-256 hash in base64url")
     return Asked(
         dated_id(),
         client.id,

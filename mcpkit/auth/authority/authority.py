@@ -113,11 +113,11 @@ class Authority:
         """
         claims = self.parts.tokens.read(token)
         if audience not in (audiences_of(claims["aud"]) or ()):
-            raise InvalidTokenError("the token is for another resource")
+            raise InvalidTokenError("the token has another audience (aud)")
         try:
             record = await self.parts.grants.find(str(claims["grant"]))
         except (OSError, UnreadableRecordError):
-            raise VerifierUnavailableError("what the authorization server keeps cannot be read") from None
+            raise VerifierUnavailableError("the authorization server cannot read its stored grants") from None
         if record is None:
             raise InvalidTokenError("the token has been revoked")
         principal = self.parts.principal(record, str(claims["scope"]).split(), {**record.claims, **claims})
@@ -131,7 +131,9 @@ class Authority:
             OAuthError: It has been answered before.
         """
         if not await self.parts.grants.claim(asked.id, 2 * LIFETIME):  # a login may take as long as the page
-            raise OAuthError("invalid_request", "this has been answered before; begin anew in the client")
+            raise OAuthError(
+                "invalid_request", "this request was already answered; start the login again in the client"
+            )
 
     async def allowed(
         self,
@@ -242,7 +244,7 @@ class Authority:
                 record = None
         if record is not None:
             if record.client_id != client.id:
-                raise OAuthError("invalid_grant", "the token is another client's")
+                raise OAuthError("invalid_grant", "the token was issued to another client")
             await self.parts.end(record)
         return Response(status_code=200, headers=NOT_KEPT)
 
@@ -256,7 +258,7 @@ class Authority:
                 self.failed(request, str(error), error.status)
                 return self._page(error.description, error.status)
             except (OSError, UnreadableRecordError):
-                return self._page("the server cannot look up what it needs just now; try again", 503)
+                return self._page("the server cannot read its store now; try again later", 503)
 
         return answer
 
@@ -270,7 +272,7 @@ class Authority:
                 self.failed(request, str(error), error.status)
                 return error.answer()
             except (OSError, UnreadableRecordError):
-                description = "the server cannot look up what it needs just now"
+                description = "the server cannot read its store now; try again later"
                 return OAuthError(
                     "temporarily_unavailable", description, status=503, headers={"Retry-After": "5"}
                 ).answer()

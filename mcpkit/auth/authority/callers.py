@@ -15,7 +15,7 @@ _INSIDE = tuple(
         ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7", "fe80::/10"),
     )
 )
-"""Networks in which a proxy stands, and nobody from the internet (RFC 1918, 6598, 4193)."""
+"""Private networks, from which proxies send requests and internet clients do not (RFC 1918, 6598, 4193)."""
 _FORWARDING = ("x-forwarded-for", "forwarded")
 
 

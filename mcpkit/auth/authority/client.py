@@ -44,8 +44,11 @@ class Client(NamedTuple):
         """
         if given is None:
             if len(self.redirect_uris) != 1:
-                raise OAuthError("invalid_request", "redirect_uri is missing")
+                raise OAuthError(
+                    "invalid_request",
+                    "redirect_uri is missing: it is required unless the client has registered exactly one",
+                )
             return self.redirect_uris[0]
         if not is_registered(given, self.redirect_uris):
-            raise OAuthError("invalid_request", "redirect_uri is none that the client has registered")
+            raise OAuthError("invalid_request", "redirect_uri is not one that the client has registered")
         return given

@@ -25,9 +25,12 @@ async def authenticated(request: Request, form: Parameters, clients: Clients) ->
     client_id, secret = (None, None) if header is None else _basic(header)
     named, sent = form.get("client_id"), form.get("client_secret")
     if secret is not None and sent is not None:
-        raise OAuthError("invalid_request", "the client authenticates itself in two ways")
+        raise OAuthError(
+            "invalid_request",
+            "the client uses two authentication methods: the Authorization header and client_secret",
+        )
     if client_id is not None and named not in {None, client_id}:
-        raise OAuthError("invalid_request", "client_id is not the one in the header Authorization")
+        raise OAuthError("invalid_request", "client_id differs from the one in the Authorization header")
     client_id = client_id or named
     if client_id is None:
         raise OAuthError("invalid_client", "client_id is missing", status=401)
@@ -35,9 +38,9 @@ async def authenticated(request: Request, form: Parameters, clients: Clients) ->
     try:
         client = await clients.find(client_id, caller_of(request.scope))
         if client.method == "none" and secret is not None:
-            raise _refused("this client has no secret: it authenticates itself by none")
+            raise _refused("this client has no secret: its token_endpoint_auth_method is none")
         if client.method != "none" and (secret is None or not clients.has_secret(client, secret)):
-            raise _refused("the client's secret is missing or wrong")
+            raise _refused("the client secret is missing or wrong")
     except OAuthError as error:
         if error.status == 401 and header is not None:
             raise OAuthError(
@@ -64,7 +67,7 @@ def _basic(header: str) -> tuple[str, str]:
     except ValueError:
         raise OAuthError(
             "invalid_client",
-            "the header Authorization must be Basic, with the client's id and secret",
+            "the Authorization header must be Basic with the client_id and the client secret",
             status=401,
             headers={"WWW-Authenticate": 'Basic realm="OAuth"'},
         ) from None

@@ -21,7 +21,7 @@ _PATIENCE = 5.0
 """Seconds in which a document must have come; a user waits for it."""
 _UNSAID = 300.0
 _LONGEST = 24 * 3600.0
-"""Seconds for which a document is kept whose headers say nothing, and at most (draft, section 4.2)."""
+"""Seconds for which a document without cache headers is kept, and the maximum (draft, section 4.2)."""
 _MOST_KEPT = 256
 _MOST_FETCHED = 16
 _MOST_OF_ONE = 4
@@ -71,14 +71,16 @@ class ClientDocuments:
             fetched_for = list(self._fetching.values())
             has_room = caller is None or fetched_for.count(caller) < _MOST_OF_ONE
             if len(fetched_for) >= _MOST_FETCHED or not has_room:
-                raise _later("too many clients are looked up just now")
+                raise _later("too many client metadata documents are being fetched; try again later")
             self._fetching[client_id] = caller
             fetch = self._fetches.begin(client_id, lambda: self._looked_up(client_id))
             fetch.add_done_callback(lambda _: self._fetching.pop(client_id, None))
         try:
             return await self._fetches.outcome(client_id, fetch)
         except AbandonedError:
-            raise _later("the client cannot be looked up now") from None
+            raise _later(
+                "the fetch of the client metadata document was interrupted; try again later"
+            ) from None
 
     async def aclose(self) -> None:
         """Stop fetching in the running event loop."""
@@ -97,7 +99,7 @@ class ClientDocuments:
             async with http_client:
                 document = await fetch_document(
                     url,
-                    "the client's metadata document",
+                    "the client metadata document",
                     http_client=http_client,
                     patience=_PATIENCE,
                     is_typed=True,
@@ -138,21 +140,21 @@ def check_client_url(client_id: str) -> None:
         or {".", ".."} & set(parts.path.lower().replace("%2e", ".").split("/"))
     ):
         raise _refused(
-            "a client_id that is a URL begins with https://, names a host and a path, "
-            "and has no user, no fragment and no dots for segments"
+            "a client_id that is a URL must begin with https:// and have a host and a path, "
+            "without user, fragment or dot segments"
         )
 
 
 def _client(url: str, members: Mapping[str, object]) -> Client:
     members = said_in(members)
     if members.get("client_id") != url:
-        raise _refused("the client_id in the client's metadata document is not the URL of the document")
+        raise _refused("the client_id in the client metadata document is not the URL of the document")
     if not members.get("client_name"):
-        raise _refused("the client's metadata document has no client_name")
+        raise _refused("the client metadata document has no client_name")
     if any(name in members for name in _SECRETS):
-        raise _refused("the client's metadata document has a secret, which everybody can read there")
+        raise _refused("the client metadata document contains a client secret, but the document is public")
     if members.get("token_endpoint_auth_method", "none") != "none":
-        raise _refused("the token_endpoint_auth_method in the client's metadata document is not none")
+        raise _refused("token_endpoint_auth_method in the client metadata document must be none")
     refreshes = is_refreshing(grant_types_of(members))
     return Client(url, client_name(members), redirect_uris_of(members), is_refreshing=refreshes)
 

@@ -31,11 +31,11 @@ DENY = "Do not allow it"
 
 _MOST = 10
 """Pages of a browser that can be answered; a site could open them until no header holds their cookies."""
-_ELSEWHERE = "Whoever runs that site will be able to act in your name"
+_ELSEWHERE = "The operator of that site will be able to act in your name"
 _HERE = "A program on this device"
 _WARNING = (
     '<p class="note"><strong>Have you just started this yourself?</strong> Any program on this device may pretend to '
-    "be another one. If you came here by a link, or do not know why, do not allow it.</p>"
+    "be another one. If you came here by a link, or do not know why you are here, do not allow it.</p>"
 )
 
 
@@ -134,7 +134,7 @@ class Consent:
         )
         if not is_local(asked.redirect_uri):
             return f"{said}<small>{_ELSEWHERE}</small></dd></div></dl>{self._wanted(asked)}"
-        where = f"Whatever opens {host} links on this device"
+        where = f"The program that opens {host} links on this device"
         return (
             f"{said}<small>{_HERE if is_web(asked.redirect_uri) else where}</small></dd></div></dl>"
             f"{self._wanted(asked)}{_WARNING}"
@@ -158,5 +158,5 @@ def _voucher(client_id: str) -> str:
     if client_id.startswith("https:"):
         return f"<b>{escape(host_of(client_id))}</b> vouches for that name"
     if is_registration(client_id):
-        return "That is the name it gives itself; nobody has checked it"
-    return "Whoever runs this server vouches for that name"
+        return "The application chose this name; it is not verified"
+    return "The operator of this server vouches for that name"

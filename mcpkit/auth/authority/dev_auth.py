@@ -70,12 +70,14 @@ class DevAuth(TokenVerifier):
         for client in self._clients:
             if not isinstance(client, DevClient):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
                 raise TypeError(
-                    f'a client is a DevClient, such as DevClient("ci", secret="..."), got {client!r}'
+                    f'clients must be a list of DevClient, such as DevClient("ci", secret="..."), got {client!r}'
                 )
             if client.client.id in self._users:
-                raise ValueError(f"{client.client.id!r} is both a user and a client")
+                raise ValueError(
+                    f"{client.client.id!r} is the name of a user and of a client. Rename one of them"
+                )
         if not 0 < token_lifetime < math.inf:
-            raise ValueError(f"token_lifetime must be a number of seconds above 0, got {token_lifetime!r}")
+            raise ValueError(f"token_lifetime must be a positive number of seconds, got {token_lifetime!r}")
         self._issuer = issuer
         self._lifetime = token_lifetime
         self._documents = ClientDocuments() if client_documents else None
@@ -92,24 +94,31 @@ class DevAuth(TokenVerifier):
         for url in (site.public_url, *site.resources, self._issuer or site.public_url):
             if not is_loopback(urlsplit(url).hostname):
                 raise ValueError(
-                    f"DevAuth believes whoever opens its page, so that it serves under a loopback URL alone, "
-                    f"such as http://127.0.0.1:8000/mcp, and not under {url}: "
-                    'use a real authorization server there, Server(auth=Jwt("https://id.example.com"))'
+                    f"DevAuth does not authenticate users, so it only serves loopback URLs such as "
+                    f"http://127.0.0.1:8000/mcp, not {url}. "
+                    'Use a real authorization server there, Server(auth=Jwt("https://id.example.com"))'
                 )
         issuer = self._issuer or origin(site.public_url)
         if origin(issuer) != origin(site.public_url):
             raise ValueError(
-                f"DevAuth answers at the origin of public_url, {origin(site.public_url)}, and its issuer is {issuer}"
+                f"the issuer {issuer} of DevAuth must be on the origin of public_url, {origin(site.public_url)}"
             )
         if self.issuers not in {(), (issuer,)}:
-            raise ValueError(f"this DevAuth serves {self.issuers[0]} already; make another one for {issuer}")
+            raise ValueError(
+                f"this DevAuth already serves {self.issuers[0]}. Create another one for {issuer}"
+            )
         for user in self._users.values():
             site.scopes.check(f"DevUser {user.name!r} may grant", user.scopes or ())
         for known in self._clients:
             site.scopes.check(f"DevClient {known.client.id!r} may have", known.client.scopes or ())
         if not self.issuers:
             who = ", ".join(self._users)
-            logger.warning("%s: whoever opens %s on this machine may log in as %s", site.name, issuer, who)
+            logger.warning(
+                "%s: DevAuth does not authenticate users: any process on this machine can log in at %s as %s",
+                site.name,
+                issuer,
+                who,
+            )
         self.issuers = (issuer,)
         self._authority = made(issuer, site, self._users, self._clients, self._lifetime, self._documents)
         self._authority.parts.tokens.key_set()  # what is not installed is missed now, and not at the first login
@@ -141,7 +150,7 @@ class DevAuth(TokenVerifier):
 
     def _entered(self) -> Authority:
         if self._authority is None:
-            raise RuntimeError("DevAuth does not know yet where it serves: enter(site) comes first")
+            raise RuntimeError("DevAuth is not part of a server yet. Call enter(site) first")
         return self._authority
 
 
@@ -187,15 +196,16 @@ def _by_name(users: Iterable[str | DevUser]) -> dict[str, DevUser]:
         given, str | DevUser | Mapping
     ):  # a mapping's values, passwords perhaps, would be passed over
         raise TypeError(
-            'users must be a list such as ["ada", DevUser("bob", password="...")], and no text or mapping'
+            'users must be a list such as ["ada", DevUser("bob", password="...")], not'
+            f" {type(given).__name__}"
         )
     found: dict[str, DevUser] = {}
     for user in users:
         one = DevUser(user) if isinstance(user, str) else user
         if not isinstance(one, DevUser):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-            raise TypeError(f'a user is a name, or DevUser("ada", ...), got {user!r}')
+            raise TypeError(f'users: each must be a name or a DevUser("ada", ...), got {user!r}')
         if one.name in found:
-            raise ValueError(f"there are two users {one.name!r}")
+            raise ValueError(f"users contains two users with the name {one.name!r}")
         found[one.name] = one
     if not found:
         raise ValueError("DevAuth needs at least one user")

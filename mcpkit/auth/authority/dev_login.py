@@ -41,14 +41,14 @@ class DevLogin(Login):
         """
         asked, form = await self._consent.answered(request)
         if form.get("answer") == "deny":
-            return ending.refused(asked, "access_denied", "the user has said no")
+            return ending.refused(asked, "access_denied", "the user denied the request")
         user = self._users.get(form.require("user"))
         if user is None:
-            raise OAuthError("invalid_request", "there is no user of that name")
+            raise OAuthError("invalid_request", "there is no user with that name")
         given = form.get("password") or ""
         if user.password is not None and not hmac.compare_digest(given.encode(), user.password.encode()):
-            ending.failed(request, "a wrong password")
-            wrong = f'<p class="note" role="alert">That is not the password of {escape(user.name)}.</p>'
+            ending.failed(request, "wrong password")
+            wrong = f'<p class="note" role="alert">Wrong password for {escape(user.name)}.</p>'
             return self._consent.page(asked, wrong + self._forms(asked), request, status=403)
         self._consent.tell(asked, "allowed")
         await ending.claim(asked)

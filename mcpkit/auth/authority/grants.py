@@ -26,7 +26,7 @@ GRACE = 10.0
 """Seconds in which what has been used may come again and ends nothing: it was sent twice, or its answer was lost."""
 
 LINGERING = 60.0
-"""Seconds for which a grant is kept whose code nobody has redeemed, for whoever looks after what it holds."""
+"""Seconds for which a grant with an unredeemed code is kept, so that its upstream tokens can be revoked."""
 
 _VERSION = 2
 """What this version writes. It reads that, and what is one less, of which nothing was held."""
@@ -166,20 +166,20 @@ class Grants:
                 break
             record, version = kept
             if redirect_uri is not None and redirect_uri != record.redirect_uri:
-                raise _invalid("redirect_uri is not the one to which the code was sent")
+                raise _invalid("redirect_uri differs from the one in the authorization request")
             if not _is_verified(verifier, record.challenge):
-                raise _invalid("code_verifier does not fit the code_challenge")
+                raise _invalid("code_verifier does not match code_challenge")
             if record.generation == 1 and self._clock() - record.rotated <= GRACE:
-                raise _invalid("the code has just been redeemed")
+                raise _invalid("the code was already redeemed")
             if record.generation:
-                raise UsedAgainError("the code has been redeemed before; what it gave is revoked", record)
+                raise UsedAgainError("the code was already redeemed; its tokens are revoked", record)
             if self._clock() >= record.code_expires:
                 break
             check(record)
             redeemed = replace(record, generation=1, rotated=self._clock())
             if await self._keep(redeemed, version, REFRESH_LIFETIME):
                 return redeemed
-        raise _invalid("the code is none of this client, or has expired")
+        raise _invalid("the code was not issued to this client, or it has expired")
 
     async def refreshable(
         self, token: str, client_id: str, check: Callable[[GrantRecord], object]
@@ -219,12 +219,12 @@ class Grants:
         found = self._handed_out(_REFRESH, token)
         kept = None if found is None else await self._kept(found[0])
         if found is None or kept is None or kept[0].client_id != client_id:
-            raise _invalid("the refresh token is none of this client, has expired, or has been revoked")
+            raise _invalid("the refresh token was not issued to this client, has expired, or was revoked")
         (_, generation), (record, version) = found, kept
         check(record)
         is_repeated = generation == record.generation - 1 and self._clock() - record.rotated <= GRACE
         if generation != record.generation and not is_repeated:
-            raise UsedAgainError("the refresh token has been used before; what it gave is revoked", record)
+            raise UsedAgainError("the refresh token was already used; its tokens are revoked", record)
         return record, version, is_repeated
 
     async def change(
@@ -315,7 +315,7 @@ class Grants:
 def _record(members: Json) -> GrantRecord:
     """Return a grant as it was kept."""
     if members.pop("version") not in {_VERSION - 1, _VERSION}:
-        raise NewerRecordError("a grant was written by a later version of mcpkit: update mcpkit")
+        raise NewerRecordError("a stored grant was written by a later version of mcpkit. Upgrade mcpkit")
     for name in ("scopes", "resources"):
         members[name] = tuple(members[name])
     return GrantRecord(**members)

@@ -43,9 +43,9 @@ def look_of(title: str, picture: Path | str | bytes | None) -> Look:
         OSError: The picture cannot be read.
     """
     if not isinstance(title, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-        raise TypeError(f"title must be text, got {title!r}")
+        raise TypeError(f"title must be a string, got {title!r}")
     if len(title) > 100 or not title.isprintable() or not title.strip():
-        raise ValueError(f"title must be a text of 1 to 100 characters that can be shown, got {title!r}")
+        raise ValueError(f"title must have 1 to 100 printable characters, got {title!r}")
     return Look(title, None if picture is None else _url(picture))
 
 
@@ -53,8 +53,8 @@ def _url(picture: Path | str | bytes) -> str:
     data = picture if isinstance(picture, bytes) else Path(picture).read_bytes()
     if len(data) > MAX_PICTURE:
         raise ValueError(
-            f"picture has {len(data):,} bytes, and at most {MAX_PICTURE:,} stand in a page: make it smaller, "
-            "as it is shown 48 pixels high"
+            f"picture has {len(data):,} bytes, but the maximum is {MAX_PICTURE:,}. Make it smaller; "
+            "it is shown 48 pixels high"
         )
     kind = next((each for begin, each in _TYPES if data.startswith(begin)), None)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":

@@ -15,9 +15,9 @@ _FORWARDING = frozenset(
     | {b"x-rewrite-url", b"client-ip", b"true-client-ip", b"fastly-client-ip", b"fly-client-ip", b"cdn-loop"}
 )
 _FORWARDING_PREFIXES = (b"x-forwarded", b"x-original-", b"x-envoy-", b"x-azure-", b"cf-")
-"""Headers that proxies and tunnels add: whoever asks is elsewhere."""
+"""Headers that proxies and tunnels add, for clients on other machines."""
 
-_BEGIN = "DevAuth is for this machine alone: "
+_BEGIN = "DevAuth only serves this machine: "
 
 
 def refusal(headers: Mapping[bytes, bytes]) -> str | None:
@@ -28,12 +28,12 @@ def refusal(headers: Mapping[bytes, bytes]) -> str | None:
     """
     host = header_fields.host(headers.get(b"host", b"").decode("latin-1"))
     if host is None or not is_loopback(host.name.strip("[]")):
-        return f"{_BEGIN}the request is for another host than localhost, 127.0.0.1 or [::1]"
+        return f"{_BEGIN}the Host header is not localhost, 127.0.0.1 or [::1]. Use one of these in the URL"
     for header in headers:
         if header in _FORWARDING or header.startswith(_FORWARDING_PREFIXES):
             return (
-                f"{_BEGIN}the request has {header.decode('latin-1')}, so that a proxy or a tunnel has forwarded it; "
-                "ask it without one, or use a real authorization server"
+                f"{_BEGIN}the request has the header {header.decode('latin-1')}, so a proxy or tunnel forwarded it. "
+                "Connect without one, or use a real authorization server"
             )
     return None
 
@@ -53,10 +53,13 @@ class Nearby:
         reason = refusal(dict(scope["headers"]))
         peer = scope.get("client")
         if reason is None and peer is not None and not is_loopback(peer[0]):
-            reason = f"{_BEGIN}the request comes from another one"
+            reason = f"{_BEGIN}the request comes from another machine. Use a real authorization server for it"
         if reason is None and scope.get("http_version") == "1.0":
             # nginx adds no header unless it is told to, names this machine as the host, and speaks HTTP/1.0.
-            reason = f"{_BEGIN}the request is of HTTP/1.0, as no client's is, but those that nginx passes on"
+            reason = (
+                f"{_BEGIN}this request came through a proxy (HTTP/1.0). "
+                "Use a real authorization server behind a proxy"
+            )
         if reason is None:
             await self._app(scope, receive, send)
         else:

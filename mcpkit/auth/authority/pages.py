@@ -110,9 +110,9 @@ def error_page(
     link = ""
     if back is not None:
         url, host = map(escape, back)
-        link = f'<p>If you know it, go on to <a href="{url}" rel="noreferrer">{host}</a>, which asked for this.</p>'
+        link = f'<p>If you trust it, return to <a href="{url}" rel="noreferrer">{host}</a>, which began this login.</p>'
     said = description[:1].upper() + description[1:]
-    return page("You cannot log in this way", f"<p>{escape(said)}.</p>{link}", status, look=look)
+    return page("The login failed", f"<p>{escape(said)}.</p>{link}", status, look=look)
 
 
 def quoted(name: str) -> str:

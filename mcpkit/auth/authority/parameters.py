@@ -39,7 +39,7 @@ class Parameters:
         if values is None:
             return None
         if len(values) > 1:
-            raise OAuthError("invalid_request", f"{name} is there more than once")
+            raise OAuthError("invalid_request", f"{name} occurs more than once")
         return values[0]
 
     def require(self, name: str) -> str:
@@ -90,7 +90,7 @@ async def of_form(request: Request) -> Parameters:
     """
     expected = "application/x-www-form-urlencoded"
     if _media_type(request) != expected:
-        raise OAuthError("invalid_request", f"the body must be a form ({expected})")
+        raise OAuthError("invalid_request", f"the Content-Type must be {expected}")
     return _parsed(await body_of(request))
 
 
@@ -109,7 +109,7 @@ async def body_of(request: Request, error: str = "invalid_request") -> bytes:
                 raise OAuthError(error, f"the body is longer than {MAX_SIZE} bytes", status=413)
             parts.append(part)
     except ClientDisconnect:
-        raise OAuthError(error, "the body has not come whole") from None
+        raise OAuthError(error, "the client disconnected before the body was complete") from None
     return b"".join(parts)
 
 
@@ -128,5 +128,5 @@ def _parsed(data: bytes) -> Parameters:
     try:
         pairs = parse_qsl(data.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError:  # also of what is no UTF-8
-        raise OAuthError("invalid_request", "the parameters are no form of UTF-8 that can be read") from None
+        raise OAuthError("invalid_request", "the parameters are not valid form data in UTF-8") from None
     return Parameters(pairs)

@@ -119,10 +119,12 @@ class Parts(NamedTuple):
             try:
                 check_name(name)
             except ValueError:
-                raise OAuthError("invalid_scope", "scope is no list of scopes") from None
+                raise OAuthError("invalid_scope", "scope must be a space-separated list of scopes") from None
             if table and name not in table:
                 known = " ".join(table)
-                raise OAuthError("invalid_scope", f"{name[:100]} is none of the scopes, which are: {known}")
+                raise OAuthError(
+                    "invalid_scope", f"{name[:100]} is not a scope of this server. Its scopes are: {known}"
+                )
         return tuple(names)
 
     def resources_of(self, given: Iterable[str], among: tuple[str, ...]) -> tuple[str, ...]:
@@ -168,5 +170,5 @@ class Parts(NamedTuple):
         """
         named = self._named(text)
         if not self.scopes.expanded(granted).issuperset(named):
-            raise OAuthError("invalid_scope", "scope has what was not granted")
+            raise OAuthError("invalid_scope", "scope contains a scope that was not granted")
         return named or granted

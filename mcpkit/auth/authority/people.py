@@ -39,15 +39,15 @@ class DevUser:
         scopes: Collection[str] | None = None,
         claims: Mapping[str, object] = _NOTHING,
     ) -> None:
-        _check_texts("a user has a name, and a password or None", name, password)
+        _check_texts("the name of a DevUser", name, "password", password)
         if not name or not name.isprintable() or len(name) > 200:
-            raise ValueError(
-                f"a user's name is a text of 1 to 200 characters that can be shown, got {name!r}"
-            )
+            raise ValueError(f"the name of a DevUser must have 1 to 200 printable characters, got {name!r}")
         if password == "":
-            raise ValueError(f"the password of {name!r} is empty; None lets them log in by a click")
+            raise ValueError(f"the password of {name!r} is empty. Pass None for a login without password")
         if taken := RESERVED.intersection(claims):
-            raise ValueError(f"claims of {name!r}: tokens have {', '.join(sorted(taken))} anyway")
+            raise ValueError(
+                f"claims of {name!r} must not contain {', '.join(sorted(taken))}: DevAuth sets these claims itself"
+            )
         self.name = name
         self.password = password
         self.scopes = None if scopes is None else scope_names(f"scopes of {name!r}", scopes)
@@ -84,11 +84,17 @@ class DevClient:
         redirect_uris: Iterable[str] = (),
         scopes: Collection[str] | None = None,
     ) -> None:
-        _check_texts("a client has an id, and a secret or None", id, secret)
+        _check_texts("the id of a DevClient", id, "secret", secret)
         if not _VISIBLE.fullmatch(id) or id.startswith(("https:", "http:")):
-            raise ValueError(f"a client's id is 1 to 200 visible ASCII characters, and no URL; got {id!r}")
-        if secret == "" or (secret is None and scopes is not None):
-            raise ValueError(f"{id!r} needs a secret to ask for itself (scopes=), and no secret is empty")
+            raise ValueError(
+                f"the id of a DevClient must have 1 to 200 visible ASCII characters and not be a URL, got {id!r}"
+            )
+        if secret == "":
+            raise ValueError(f"the secret of DevClient {id!r} is empty. Pass None for a public client")
+        if secret is None and scopes is not None:
+            raise ValueError(
+                f"DevClient {id!r} has scopes= for the client credentials grant. Set secret= as well"
+            )
         if isinstance(redirect_uris, str):
             raise TypeError(f"redirect_uris of {id!r} must be a list of URIs, got {redirect_uris!r}")
         try:
@@ -109,7 +115,9 @@ class DevClient:
         return f"DevClient({self.client.id!r})"
 
 
-def _check_texts(what: str, name: object, secret: object) -> None:
+def _check_texts(what: str, name: object, kind: str, secret: object) -> None:
     """Refuse a name or a secret that is no text; the secret is not shown."""
-    if not isinstance(name, str) or not isinstance(secret, str | None):
-        raise TypeError(f"{what}, both texts; got {name!r}")
+    if not isinstance(name, str):
+        raise TypeError(f"{what} must be a string, got {name!r}")
+    if not isinstance(secret, str | None):
+        raise TypeError(f"the {kind} of {name!r} must be a string or None, not {type(secret).__name__}")

@@ -57,12 +57,12 @@ class PublicTransport(httpx2.AsyncBaseTransport):
         """
         url = request.url
         if url.scheme != "https":
-            raise FetchError(f"{url.host} is not asked without https", may_pass=False)
+            raise FetchError(f"{url.host} is only fetched over https", may_pass=False)
         try:
             addresses = await self._resolve(url.host, url.port or 443)
         except OSError as error:
             if error.errno == socket.EAI_AGAIN:
-                raise FetchError(f"{url.host} cannot be looked up now") from None
+                raise FetchError(f"the name {url.host} cannot be resolved now") from None
             addresses = ()
         # One text for both, so that nobody learns by it which names there are in the network of this machine.
         if not addresses or not all(map(self._is_allowed, addresses)):
@@ -110,7 +110,7 @@ async def addresses_of(host: str, port: int) -> Sequence[str]:
     loop = asyncio.get_running_loop()
     found: asyncio.Future[Sequence[str]] = loop.create_future()
     if not _LOOKUPS.acquire(blocking=False):
-        raise socket.gaierror(socket.EAI_AGAIN, "too many names are looked up")
+        raise socket.gaierror(socket.EAI_AGAIN, "too many DNS lookups are running")
 
     def tell(addresses: Sequence[str], error: OSError | None) -> None:
         if not found.done():
@@ -123,7 +123,7 @@ async def addresses_of(host: str, port: int) -> Sequence[str]:
             each = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             addresses = tuple(dict.fromkeys(str(one[4][0]) for one in each))
         except (OSError, ValueError) as error:
-            failed = error if isinstance(error, OSError) else OSError("the name cannot be looked up")
+            failed = error if isinstance(error, OSError) else OSError("the name cannot be resolved")
         finally:
             _LOOKUPS.release()
         with suppress(RuntimeError):  # the event loop may have ended
@@ -133,7 +133,7 @@ async def addresses_of(host: str, port: int) -> Sequence[str]:
         threading.Thread(target=look_up, name="mcpkit-lookup", daemon=True).start()
     except RuntimeError:  # the system gives no more threads
         _LOOKUPS.release()
-        raise socket.gaierror(socket.EAI_AGAIN, "no more names can be looked up") from None
+        raise socket.gaierror(socket.EAI_AGAIN, "no thread is available for a DNS lookup") from None
     return await found
 
 

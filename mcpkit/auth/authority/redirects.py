@@ -35,26 +35,28 @@ def check_redirect_uri(uri: object) -> str:
         ValueError: It is none; the message says why.
     """
     if not isinstance(uri, str) or len(uri) > MAX_LENGTH or not _VISIBLE.fullmatch(uri):
-        raise ValueError(f"a redirect URI is a text of at most {MAX_LENGTH} visible ASCII characters")
+        raise ValueError(f"a redirect URI must be a string of at most {MAX_LENGTH} visible ASCII characters")
     parts = split_url(uri)
     if parts is None or not _SCHEME.fullmatch(parts.scheme):
-        raise ValueError("a redirect URI is an absolute URI")
+        raise ValueError("a redirect URI must be an absolute URI")
     if "#" in uri:
-        raise ValueError("a redirect URI has no fragment")
+        raise ValueError("a redirect URI must not have a fragment")
     if "\\" in uri or parts.username is not None or parts.password is not None:
-        raise ValueError("a redirect URI has no user, no password and no backslash")
+        raise ValueError("a redirect URI must not contain a user name, a password or a backslash")
     if parts.scheme in _FORBIDDEN or parts.scheme.startswith(_FORBIDDEN_BEGINNINGS):
-        raise ValueError(f"the scheme {parts.scheme} is none that a client listens on")
+        raise ValueError(f"the scheme {parts.scheme} is not allowed in a redirect URI")
     if parts.scheme in {"http", "https"}:
         if not parts.hostname:
-            raise ValueError("a redirect URI names a host")
+            raise ValueError("a redirect URI must have a host")
         if not _HOST.fullmatch(parts.hostname):
-            raise ValueError("the host of a redirect URI is a name, letters of other alphabets as xn--")
+            raise ValueError(
+                "the host of a redirect URI must be an ASCII name; write others in Punycode (xn--)"
+            )
         if parts.scheme == "http" and not is_loopback(parts.hostname):
-            raise ValueError("only this machine may be reached by http; others need https")
+            raise ValueError("a redirect URI with http must have a loopback host; use https for other hosts")
     elif not uri[len(parts.scheme) + 1 :].startswith("/"):
         raise ValueError(
-            "a redirect URI with a private scheme goes on with a slash, as app.example:/callback"
+            "a redirect URI with a private-use scheme must have a slash after the colon, as app.example:/callback"
         )
     return uri
 

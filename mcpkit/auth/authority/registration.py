@@ -87,7 +87,7 @@ class Registration:
         if data is None:
             raise OAuthError(
                 "invalid_client",
-                "no client has this client_id, or the server has another secret since: let the client register anew",
+                "client_id is unknown, or the secret of the server has changed. Register the client again",
                 status=401,
             )
         held = json.loads(zlib.decompress(data))
@@ -148,7 +148,7 @@ def client_name(metadata: Mapping[str, object]) -> str:
     """
     name = metadata.get("client_name", "")
     if not isinstance(name, str) or len(name) > _MAX_NAME:
-        raise _refused(f"client_name must be a text of at most {_MAX_NAME} characters")
+        raise _refused(f"client_name must be a string of at most {_MAX_NAME} characters")
     return " ".join(_shown(name).split()) or "A client without a name"
 
 
@@ -173,7 +173,7 @@ def _application_type(metadata: Mapping[str, object], redirect_uris: tuple[str, 
     if kind == "web" and leads_here:
         raise OAuthError(
             "invalid_redirect_uri",
-            "a client with redirect URIs on the machine of its user has the application_type native",
+            "application_type must be native for a client with loopback or private-use redirect URIs",
         )
     return str(kind)
 
@@ -182,7 +182,7 @@ def _chosen(metadata: Mapping[str, object], name: str, known: tuple[str, ...], n
     """Return what of a list is known here (RFC 7591, section 2: the server may take less than it was asked for)."""
     given = metadata.get(name, [needed])
     if not is_array(given) or needed not in given:
-        raise _refused(f"{name} must be a list with {needed}")
+        raise _refused(f"{name} must be a list that contains {needed}")
     return [each for each in known if each in given]
 
 

@@ -77,7 +77,7 @@ class TokenEndpoint:
         at_most = None if may is True else self._parts.granted(record.scopes, may or ())
         if may is False or (record.scopes and at_most == ()):
             await self._parts.end(record)
-            raise OAuthError("invalid_grant", "the user may not go on")
+            raise OAuthError("invalid_grant", "the user no longer has access; log in again")
         self._wanted(record, form, at_most)
         record = await grants.refresh(token, client.id, check)
         self._parts.audit.tell("refresh", self._parts.principal(record, record.scopes))
@@ -85,7 +85,7 @@ class TokenEndpoint:
 
     async def _client(self, client: Client, form: Parameters) -> Response:
         if client.scopes is None:
-            raise OAuthError("unauthorized_client", "this client may not ask for itself")
+            raise OAuthError("unauthorized_client", "this client may not use the client_credentials grant")
         record = GrantRecord("", client.id, None, client.scopes, self._parts.resources)
         principal = self._parts.principal(record, record.scopes)
         record = replace(record, id=self._parts.grants.new_id(principal))
@@ -133,5 +133,5 @@ class TokenEndpoint:
         named = self._parts.narrowed(form.get("scope"), record.scopes)
         scopes = named if at_most is None else self._parts.granted(named, at_most)
         if named and not scopes:
-            raise OAuthError("invalid_scope", "the user has none of these scopes any more")
+            raise OAuthError("invalid_scope", "the user no longer has any of these scopes")
         return scopes, self._parts.resources_of(form.all("resource"), record.resources)

@@ -16,7 +16,7 @@ from ..verifier import InThread
 logger = logging.getLogger("mcpkit")
 
 Allow = Callable[[Principal], "bool | Collection[str] | Awaitable[bool | Collection[str]]"]
-"""Says whether a user may come in, or which scopes they may have; async or not."""
+"""Decides whether a user may log in, or which scopes they may have; async or not."""
 
 
 _PATIENCE = 30.0
@@ -55,13 +55,13 @@ class Admission:
         try:
             said = await asyncio.wait_for(self._asked(self._allow, principal), _PATIENCE)
         except asyncio.TimeoutError as error:
-            raise TimeoutError(f"allow= has not answered within {_PATIENCE:g} s") from error
+            raise TimeoutError(f"allow= did not return within {_PATIENCE:g} s") from error
         if isinstance(said, bool):
             return said
         kind = type(said).__name__
         if said is None or isinstance(said, Mapping):
-            raise TypeError(f"allow= returns True, False or the scopes that a user may have, got {kind}")
-        names = scope_names("what allow= returns", said)
+            raise TypeError(f"allow= must return True, False or the scopes that a user may have, got {kind}")
+        names = scope_names("the result of allow=", said)
         try:
             self._scopes.check("allow= returns", names)
         except RegistrationError as error:
@@ -84,6 +84,6 @@ def check_allow(allow: object) -> None:
     """
     if allow is not None and not callable(allow):
         raise TypeError(
-            "allow= is a function of the principal that returns True, False or the scopes they may have, such as "
+            "allow= must be a function of the principal that returns True, False or the scopes they may have, such as "
             f'lambda who: who.claims["login"] == "ada"; got {allow!r}'
         )

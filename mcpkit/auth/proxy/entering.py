@@ -61,7 +61,7 @@ class Entered(NamedTuple):
     def notice(self) -> str:
         """Return with whom users log in, and what has to be registered there."""
         name, callback = self.authority.parts.name, self.authority.parts.url(CALLBACK)
-        return f"{name}: users log in with {self.upstream.title}, where the callback {callback} has to be registered"
+        return f"{name}: users log in with {self.upstream.title}. Register the redirect URI {callback} there"
 
     def announce(self, site: Site, *, is_open: bool) -> None:
         """Warn an operator of what they may not want.
@@ -72,14 +72,14 @@ class Entered(NamedTuple):
         """
         if is_open and self.upstream.is_public:
             logger.warning(
-                "%s: anybody may have an account at %s, and so may log in here: say who may by OAuthProxy(allow=...)",
+                "%s: every user with an account at %s can log in. Restrict the users with OAuthProxy(allow=...)",
                 site.name,
                 self.upstream.title,
             )
         if not site.shared.is_lasting:
             logger.warning(
-                "%s: logins end with this process, and other processes know none of them: keep them, as in "
-                'Server(shared=Sqlite("notes.db"), secret=...)',
+                "%s: logins are kept in memory, so they end with this process and other processes do not know them. "
+                'Store them, as in Server(shared=Sqlite("notes.db"), secret=...)',
                 site.name,
             )
 
@@ -99,8 +99,8 @@ def issuer_at(site: Site, given: str | None) -> str:
         check_url(url, what)
     if origin(issuer) != origin(site.public_url) or urlsplit(issuer).query:
         raise ValueError(
-            f"OAuthProxy answers at the origin of public_url, {origin(site.public_url)}, perhaps below a path there, "
-            f"and its issuer is {issuer}"
+            f"the issuer {issuer} of OAuthProxy must be on the origin of public_url, {origin(site.public_url)}, "
+            "with or without a path, and have no query"
         )
     return issuer
 

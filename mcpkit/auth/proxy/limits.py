@@ -81,23 +81,23 @@ class Limits:
         if not wait:
             return None
         self._audit.tell(
-            "refusal", status=429, reason="too_many", detail=f"too many requests of {what}", caller=caller
+            "refusal", status=429, reason="too_many", detail=f"too many requests to {what}", caller=caller
         )
         return self._refused(math.ceil(wait), is_page=is_page)
 
     def _warn(self, scope: Scope) -> None:
-        """Say once that a proxy is not believed, so that nobody is counted who comes by it."""
+        """Log once that requests through an untrusted proxy are not rate limited."""
         if not self._has_warned and is_unbelieved_proxy(scope):
             self._has_warned = True
             logger.warning(
-                "%s: a proxy at %s says whose requests it passes on, and the ASGI server does not believe it, so that "
-                "nobody's are counted: name the proxy to the server, as in uvicorn --forwarded-allow-ips",
+                "%s: rate limits are off for requests through the proxy %s, as the ASGI server does not trust its"
+                " forwarding headers. Add the proxy to the trusted ones, as in uvicorn --forwarded-allow-ips",
                 self._name,
                 scope["client"][0],
             )
 
     def _refused(self, seconds: int, *, is_page: bool) -> Response:
-        text = f"Too many requests have come from your address; try again in {seconds} s"
+        text = f"Too many requests from your address; try again in {seconds} s"
         if is_page:
             response: Response = page("Please wait", f"<p>{text}.</p>", 429, look=self._look)
         else:

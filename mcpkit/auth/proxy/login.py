@@ -31,7 +31,7 @@ logger = logging.getLogger("mcpkit")
 _ANSWER = 30.0
 """Seconds in which the provider has to answer, whatever its client waits for."""
 _REFUSALS = frozenset({"access_denied", "temporarily_unavailable"})
-"""What a client is told as the provider says it; all else is something between the provider and this server."""
+"""Errors of the provider that a client gets unchanged; all others become `server_error`."""
 
 _KEEP = (
     f'<label class="check"><input type="checkbox" name="{FIELD}" value="yes"> '
@@ -80,7 +80,7 @@ class ProxyLogin(Login):
             self._consent.tell(asked, "remembered")
             return await self._forward(ending, asked, request, whose)
         may_be_kept = remembered is not None and remembered.may_be(asked)
-        more = f"<p>Next, you log in with <b>{escape(title)}</b>.</p>{_KEEP if may_be_kept else ''}"
+        more = f"<p>Next, you will log in with <b>{escape(title)}</b>.</p>{_KEEP if may_be_kept else ''}"
         return self._consent.page(asked, self._consent.choice(asked, "Allow it", more), request)
 
     async def answer(self, ending: Ending, request: Request) -> Response:
@@ -92,7 +92,7 @@ class ProxyLogin(Login):
         asked, form = await self._consent.answered(request)
         is_kept = False
         if form.require("answer") != "allow":
-            response = ending.refused(asked, "access_denied", "the user has said no")
+            response = ending.refused(asked, "access_denied", "the user denied the request")
         else:
             is_kept = form.get(FIELD) is not None
             response = await self._forward(ending, asked, request, is_kept=is_kept)
@@ -133,8 +133,8 @@ class ProxyLogin(Login):
         try:
             return await self._admission.of(self._principal(record, record.scopes))
         except Exception:
-            logger.exception("allow= has failed")
-            raise _later("whether the user may go on cannot be said") from None
+            logger.exception("allow= raised an exception")
+            raise _later("the server could not check the access of the user; try again later") from None
 
     async def _forward(
         self,
@@ -181,10 +181,10 @@ class ProxyLogin(Login):
                 _ANSWER,
             )
         except UpstreamRefusedError as error:
-            logger.warning("%s refuses a login: %r", self._upstream.title, str(error))
-            ending.failed(request, "the provider at which users log in says no")
+            logger.warning("%s refused a login: %r", self._upstream.title, str(error))
+            ending.failed(request, "the identity provider refused the login")
             code = error.error if error.error in _REFUSALS else "server_error"
-            return ending.refused(asked, code, "the provider at which users log in says no")
+            return ending.refused(asked, code, "the identity provider refused the login")
         except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
             return self._failed(ending, asked, error)
         return await self._let_in(ending, transaction, identity, tokens, request)
@@ -204,7 +204,7 @@ class ProxyLogin(Login):
         )
         if transaction.whose is not None and not await self._holds(transaction.whose, identity.subject):
             await self._logins.let_go(record)
-            said = "the user who has logged in has to be asked anew; try again"
+            said = "the remembered consent is not valid for this user; try again"
             response = ending.refused(asked, "access_denied", said)
             if remembered is not None:
                 remembered.forget(asked.client_id, request, response)
@@ -212,20 +212,20 @@ class ProxyLogin(Login):
         try:
             scopes = await self._admission.of(self._principal(record, asked.scopes))
         except Exception:
-            logger.exception("allow= has failed")
+            logger.exception("allow= raised an exception")
             await self._logins.let_go(record)
-            return ending.refused(asked, "server_error", "whether the user may come in cannot be said")
+            return ending.refused(asked, "server_error", "the server could not check the access of the user")
         if scopes is False:
             await self._logins.let_go(record)
             whose = self._principal(record, asked.scopes)
-            ending.failed(request, "allow= does not let them in", principal=whose)
-            return ending.refused(asked, "access_denied", "this server does not let the user in")
+            ending.failed(request, "allow= denied access to the user", principal=whose)
+            return ending.refused(asked, "access_denied", "the user has no access to this server")
         try:
             at_most = None if scopes is True else scopes
             response = await ending.allowed(asked, identity.subject, at_most, identity.claims, held)
         except OSError:
-            logger.exception("the shared store does not answer")
-            return ending.refused(asked, "temporarily_unavailable", "the server cannot keep the login now")
+            logger.exception("the shared store failed, so a login could not be stored")
+            return ending.refused(asked, "temporarily_unavailable", "the server cannot store the login now")
         if remembered is not None and transaction.is_kept:
             remembered.remember(asked, identity.subject, request, response)
         return response
@@ -235,16 +235,16 @@ class ProxyLogin(Login):
         try:
             return self._remembered is not None and await self._remembered.holds(whose, subject)
         except OSError:
-            logger.exception("the shared store does not answer")
+            logger.exception("the shared store failed, so a remembered consent could not be read")
             return False
 
     def _failed(self, ending: Ending, asked: Asked, error: Exception) -> Response:
-        said = str(error) or "it does not answer in time"
-        logger.warning("%s: nobody can log in: %r", self._upstream.title, said)
+        said = str(error) or "it did not respond in time"
+        logger.warning("%s: a login failed: %r", self._upstream.title, said)
         return ending.refused(
             asked,
             "temporarily_unavailable",
-            "nobody can log in at the provider now; the log of the server says why",
+            "the identity provider is not available now; the cause is in the log of the server",
         )
 
     def _principal(self, record: GrantRecord, scopes: Collection[str]) -> Principal:

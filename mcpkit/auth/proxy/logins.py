@@ -22,9 +22,9 @@ logger = logging.getLogger("mcpkit")
 LOOKED_AGAIN = 600.0
 """Seconds after which the provider is asked who a user is, when the client refreshes."""
 ABANDONED = CODE_LIFETIME + 1.0
-"""Seconds after which a code is looked for that nobody has redeemed."""
+"""Seconds after which the login of an unredeemed code is ended."""
 LEASE = 30.0
-"""Seconds that a refresh may take; then whoever began it is taken for killed, and somebody else begins."""
+"""Seconds that a refresh may take; after that its process counts as dead, and another one may begin."""
 PATIENCE = LEASE + 10.0
 """Seconds for which others wait for it."""
 
@@ -128,7 +128,7 @@ class Logins:
         try:
             return await self._running.wait(("who", record.id), lambda: self._looked_at(record))
         except AbandonedError:
-            raise _unavailable("to say who a user is") from None
+            raise _unavailable("to look up a user") from None
 
     async def _looked_at(self, record: GrantRecord) -> GrantRecord:
         """Return a grant with what the provider says now of who its user is."""
@@ -144,10 +144,13 @@ class Logins:
                 record = await self._refreshed(record, held.tokens)
         except (UpstreamUnavailableError, asyncio.TimeoutError):
             if held.tokens.refresh_token is None:
-                raise _unavailable("to say who a user is") from None
+                raise _unavailable("to look up a user") from None
             return record  # it has said by a refresh that they may go on; who they are is asked the next time
         if identity is not None and identity.subject != record.subject:
-            logger.error("%s: the tokens of a user have become somebody else's", self._upstream.title)
+            logger.error(
+                "%s: the provider returned another user for the tokens of a login; the login is ended",
+                self._upstream.title,
+            )
             await self.end(record.id)
             raise LoginEndedError
         return await self._changed(record.id, lambda record: _noted(record, identity, now))
@@ -174,7 +177,7 @@ class Logins:
             ended = await self._grants.end_abandoned(record.id)
         except OSError as error:
             logger.warning(
-                "%s: a login that no client has fetched cannot be ended: %r", self._upstream.title, str(error)
+                "%s: cannot end a login with an unredeemed code: %r", self._upstream.title, str(error)
             )
             return record
         if ended is not None:
@@ -237,7 +240,7 @@ class Logins:
                 if (now.times, now.tokens) == (held.times, held.tokens):  # nobody has been faster
                     return await self._replaced(record, begun)
             await asyncio.sleep(_GLANCE)
-        raise _unavailable("to refresh tokens, for which another process has asked it")
+        raise _unavailable("to refresh tokens (requested by another process)")
 
     def _is_wanted(self, held: Held, worthless: UpstreamTokens | None) -> bool:
         return held.tokens == worthless or held.is_due(self._clock())
@@ -251,7 +254,7 @@ class Logins:
             if isinstance(error, UpstreamRefusedError) and error.error == "invalid_grant":
                 await self.end(grant_id)
                 raise LoginEndedError from None
-            logger.warning("%s: tokens cannot be refreshed: %r", self._upstream.title, _said(error))
+            logger.warning("%s: token refresh failed: %r", self._upstream.title, _said(error))
             await self._changed(
                 grant_id, lambda now: replace(Held.of(now), times=held.times + 1).put_into(now)
             )
@@ -290,7 +293,7 @@ class Logins:
             await asyncio.wait_for(self._upstream.provider.revoke(tokens), _FAREWELL)
         except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.TimeoutError) as error:
             logger.warning(
-                "%s: tokens that nobody holds any more cannot be revoked: %r",
+                "%s: cannot revoke the tokens of an ended login: %r",
                 self._upstream.title,
                 _said(error),
             )
@@ -303,8 +306,8 @@ def _noted(record: GrantRecord, identity: Identity | None, now: float) -> GrantR
 
 
 def _said(error: Exception) -> str:
-    return str(error) or "it does not answer in time"
+    return str(error) or "it did not respond in time"
 
 
 def _unavailable(why: str) -> UpstreamUnavailableError:
-    return UpstreamUnavailableError(f"the provider does not answer when it is asked {why}")
+    return UpstreamUnavailableError(f"the identity provider did not respond to a request {why}")

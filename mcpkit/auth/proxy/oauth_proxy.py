@@ -75,7 +75,8 @@ class OAuthProxy(TokenVerifier):
     ) -> None:
         if not isinstance(upstream, Upstream):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise TypeError(
-                f"OAuthProxy takes an Upstream, such as Upstream.github(CLIENT_ID, CLIENT_SECRET), got {type(upstream)}"
+                "upstream must be an Upstream, such as Upstream.github(CLIENT_ID, CLIENT_SECRET), got"
+                f" {type(upstream).__name__}"
             )
         check_allow(allow)
         check_seconds("token_lifetime", token_lifetime)
@@ -106,9 +107,8 @@ class OAuthProxy(TokenVerifier):
         here = f"{site.name} at {site.public_url}"
         if self._serves not in {None, here}:
             raise ValueError(
-                f"this OAuthProxy serves {self._serves} already, and would serve {here}: give one server the same "
-                "public_url= everywhere, and another server another OAuthProxy, which at the same origin has an "
-                "issuer= of its own"
+                f"this OAuthProxy already serves {self._serves} and cannot serve {here}. Use one public_url= for a"
+                " server, and a separate OAuthProxy for each server. Two of them at one origin need different issuer="
             )
         is_new, self._serves, self.issuers = self._serves is None, here, (issuer,)
         self._entered = entered(
@@ -190,7 +190,7 @@ class OAuthProxy(TokenVerifier):
 
     def _serving(self) -> Entered:
         if self._entered is None:
-            raise RuntimeError("OAuthProxy does not know yet where it serves: enter(site) comes first")
+            raise RuntimeError("OAuthProxy is not part of a server yet. Call enter(site) first")
         return self._entered
 
 

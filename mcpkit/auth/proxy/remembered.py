@@ -37,7 +37,7 @@ from ..authority.registration import is_registration
 from ..base64url import decode, encode
 
 FIELD = "remember"
-"""The field of the page's form by which users say that they need not be asked again."""
+"""The form field that remembers the consent of a user."""
 LIFETIME = 30 * 24 * 3600.0
 """Seconds for which it holds, from the page on; what is not asked prolongs nothing."""
 
@@ -46,7 +46,7 @@ _MOST = 8
 _LONGEST = 3800
 """Consents in a browser, and characters of their cookie; the oldest is forgotten."""
 _OPENED = {"sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
-"""What a browser says of a request that no page has made, and whose answer its user sees."""
+"""Fetch metadata headers of a top-level navigation that no page has caused."""
 _BEFOREHAND = ("sec-purpose", "purpose")
 """Headers of what is fetched before a user wants it."""
 

@@ -24,7 +24,7 @@ _PURPOSE = "OAuth login at a provider"
 _MOST = 4
 """Logins that may be under way in one browser."""
 _NOT_THERE = (
-    "this login began in another browser, or is over: go back to the client and begin anew, in one browser"
+    "this login was started in another browser, or it is over; start it again in the client, in one browser"
 )
 
 
@@ -104,7 +104,7 @@ class Transactions:
             self._keys.encrypt(_PURPOSE, zlib.compress(text.encode(), 9), self._place(transaction.id))
         )
         if len(sealed) > MOST:
-            raise OAuthError("invalid_request", "the state, or the redirect_uri, is too long")
+            raise OAuthError("invalid_request", "state or redirect_uri is too long")
         self._cookies.keep(transaction.id, sealed, request, response)
 
     def find(self, request: Request, state: str) -> Transaction:

@@ -101,7 +101,9 @@ class GitHubProvider(OAuthProvider):
             json.dumps({"access_token": tokens.access_token}).encode(),
         )
         if answer.status not in {204, 404, 422}:  # the latter two: there is no such token any more
-            raise UpstreamUnavailableError(f"{answer.what} ({answer.url}) has answered {answer.status}")
+            raise UpstreamUnavailableError(
+                f"{answer.what} ({answer.url}) responded with HTTP {answer.status}"
+            )
 
 
 def _api_of(url: str) -> str:

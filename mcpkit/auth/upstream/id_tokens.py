@@ -62,16 +62,16 @@ class IdTokens:
         """
         try:
             if not isinstance(token, str):
-                raise InvalidTokenError("there is none")
+                raise InvalidTokenError("the response has no id_token string")
             read = read_token(token)
             self._check(read, access_token, nonce)
             if not await self._keys.has_signed(read):
-                raise InvalidTokenError("its signature is by none of the provider's keys")
+                raise InvalidTokenError("no key of the provider verifies its signature")
         except InvalidTokenError as error:
             is_late = str(error) in {EXPIRED, NOT_YET}
-            hint = ", though it has just been made: look at the clock of this machine" if is_late else ""
+            hint = ", although it was just issued. Check the clock of this machine" if is_late else ""
             raise UpstreamUnavailableError(
-                f"the ID token of {self._issuer} cannot be taken: {error}{hint}"
+                f"the ID token of {self._issuer} is invalid: {error}{hint}"
             ) from None
         except VerifierUnavailableError as error:
             raise UpstreamUnavailableError(str(error)) from None
@@ -86,25 +86,25 @@ class IdTokens:
         claims = token.claims
         if token.algorithm not in ALGORITHMS:
             raise InvalidTokenError(
-                "it is signed in a way that is not taken here (alg); RS256 is what all know"
+                "its signature algorithm is not accepted (alg). Use RS256 at the provider"
             )
         if token.type not in {None, "jwt"}:
-            raise InvalidTokenError("it is of another type (typ)")
+            raise InvalidTokenError("it has another type than JWT (typ)")
         if claims.get("iss") != self._issuer:
-            raise InvalidTokenError("it is of another issuer (iss)")
+            raise InvalidTokenError("it has another issuer (iss)")
         audiences = audiences_of(claims.get("aud")) or []
         party = claims.get("azp")
         if self._client_id not in audiences or (len(audiences) > 1 and party is None):
-            raise InvalidTokenError("it is for another client (aud)")
+            raise InvalidTokenError("it was issued to another client (aud)")
         if party is not None and party != self._client_id:
-            raise InvalidTokenError("it is for another client (azp)")
+            raise InvalidTokenError("it was issued to another client (azp)")
         expires, issued = times_of(claims, self._clock(), self._leeway)
         if expires is None or issued is None:
             raise InvalidTokenError(TIMES)
         if nonce is not None and not _is_same(claims.get("nonce"), nonce):
-            raise InvalidTokenError("it is of another login (nonce)")
+            raise InvalidTokenError("it belongs to another login (nonce)")
         if "at_hash" in claims and not _is_same(claims["at_hash"], _half_hash(token.algorithm, access_token)):
-            raise InvalidTokenError("it is of another access token (at_hash)")
+            raise InvalidTokenError("it belongs to another access token (at_hash)")
 
 
 def _half_hash(algorithm: str, access_token: str) -> str:

@@ -95,12 +95,14 @@ class OpenIdProvider(Provider):
             verified = await asyncio.wait_for(self._id_tokens.verify(token, tokens.access_token), SAID_AGAIN)
             said = self._kept(verified)
         except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
-            why = str(error) or "the provider's keys do not come in time"
-            logger.warning("After a refresh holds on what was known of a user: %s", why)
+            why = str(error) or "the keys of the provider could not be fetched in time"
+            logger.warning(
+                "The ID token of a refresh was ignored, and the known claims of the user stay in use: %s", why
+            )
             return before
         if said["sub"] != before.get("sub"):
             raise UpstreamRefusedError(
-                "invalid_grant", "the provider has refreshed the login of another user"
+                "invalid_grant", "the provider returned tokens of another user at a refresh"
             )
         return said
 
@@ -112,7 +114,9 @@ class OpenIdProvider(Provider):
         if endpoints.userinfo is not None:
             told = await self.userinfo(endpoints, tokens)
             if told.get("sub") != subject:  # OpenID Connect Core 1.0, 5.3.2
-                raise UpstreamUnavailableError(f"userinfo of {self.settings.title} is of another user (sub)")
+                raise UpstreamUnavailableError(
+                    f"the userinfo response of {self.settings.title} is for another user (sub)"
+                )
         return self.identity_of(subject, {**tokens.said, **told})
 
     async def aclose(self) -> None:

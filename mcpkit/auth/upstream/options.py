@@ -37,7 +37,7 @@ _OURS: Final = frozenset(
         "state",
     }
 )
-"""Parameters of an authorization request that are nobody else's to say."""
+"""Parameters of an authorization request that `parameters=` must not set."""
 
 
 class UpstreamOptions(TypedDict, total=False):
@@ -103,15 +103,15 @@ class Settings:
         check_url(self.issuer, "the issuer")
         for option, text in (("name", self.name), ("title", self.title)):
             if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-                raise TypeError(f"{option} must be a text, got {text!r}")
+                raise TypeError(f"{option} must be a string, got {text!r}")
             if not 0 < len(text) <= MAX_NAME:
-                raise ValueError(f"{option} has 1 to {MAX_NAME:,} characters")
+                raise ValueError(f"{option} must have 1 to {MAX_NAME:,} characters, got {len(text):,}")
         for scope in self.scopes:
             check_text(scope)
         if not all(isinstance(each, str) for pair in self.parameters.items() for each in pair):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-            raise TypeError("parameters must be a mapping of texts to texts")
+            raise TypeError("parameters must be a mapping of strings to strings")
         if said := _OURS.intersection(self.parameters):
-            raise ValueError(f"parameters cannot say {min(said)}, which each login says itself")
+            raise ValueError(f"parameters must not contain {min(said)}, which is set for each login")
         if self.authentication is not None:
             check_authentication(self.authentication)
         check_seconds("timeout", self.timeout)
@@ -150,11 +150,11 @@ def settings_of(
             hint = (
                 f"did you mean {guess}?"
                 if guess
-                else f"there are {', '.join(UpstreamOptions.__annotations__)}"
+                else f"its options are {', '.join(UpstreamOptions.__annotations__)}"
             )
-            raise TypeError(f"{title} takes no {option}=; {hint}")
+            raise TypeError(f"{title} has no option {option}=; {hint}")
     if not isinstance(options.get("parameters", {}), Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-        raise TypeError("parameters must be a mapping of texts to texts")
+        raise TypeError("parameters must be a mapping of strings to strings")
     said: UpstreamOptions = {**usual, **options}
     return Settings(
         said.get("name", name),

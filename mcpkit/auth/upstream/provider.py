@@ -38,7 +38,7 @@ _LOGIN_IS_OVER: Final = frozenset(
 """Errors of a refresh after which a user has to log in again, beside `invalid_grant`."""
 _NOTHING_TO_REVOKE: Final = frozenset({"invalid_token", "invalid_request", "unsupported_token_type"})
 _OF_PROTOCOL: Final = OF_ID_TOKENS | {"azp", "jti", "sid", "sub"}
-"""Claims of a login itself, and of nobody's person."""
+"""Claims about the login, not about the user."""
 
 
 class Provider(ABC):
@@ -109,12 +109,14 @@ class Provider(ABC):
         endpoints = await self.endpoints()
         named = answer.get("iss")
         if named != self.settings.issuer and (named is not None or endpoints.says_issuer):
-            raise UpstreamRefusedError("invalid_request", "the answer is of another issuer (iss)")
+            raise UpstreamRefusedError(
+                "invalid_request", "the authorization response has another issuer (iss)"
+            )
         if answer.get("error"):
             raise refusal_in(answer, (verifier, nonce))
         code = answer.get("code", "")
         if not 0 < len(code) <= MAX_CODE:
-            raise UpstreamRefusedError("invalid_request", "the answer has no code that could be one")
+            raise UpstreamRefusedError("invalid_request", "the authorization response has no valid code")
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -141,7 +143,7 @@ class Provider(ABC):
             UpstreamUnavailableError: It does not answer, or not as it must.
         """
         if tokens.refresh_token is None:
-            raise UpstreamRefusedError("invalid_grant", "the provider has given no refresh token")
+            raise UpstreamRefusedError("invalid_grant", "the provider issued no refresh token")
         form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token}
         try:
             members = await self._asked_for_tokens(await self.endpoints(), form)
@@ -174,7 +176,9 @@ class Provider(ABC):
             form = {"token": token, "token_type_hint": kind}
             answer = await self._post(url, "revocation", form, endpoints.authentication)
             if answer.status != 200 and _error_in(answer) not in _NOTHING_TO_REVOKE:
-                raise UpstreamUnavailableError(f"{answer.what} ({answer.url}) has answered {answer.status}")
+                raise UpstreamUnavailableError(
+                    f"{answer.what} ({answer.url}) responded with HTTP {answer.status}"
+                )
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
@@ -259,17 +263,17 @@ class Provider(ABC):
             UpstreamUnavailableError: It does not answer, or not as it must.
         """
         if endpoints.userinfo is None:
-            raise UpstreamUnavailableError(f"{self.settings.title} has no userinfo_endpoint")
+            raise UpstreamUnavailableError(f"the metadata of {self.settings.title} has no userinfo_endpoint")
         sent = {"Authorization": f"Bearer {tokens.access_token}", **(headers or {})}
         answer = await self.ask("GET", endpoints.userinfo, "userinfo", sent)
         if answer.status == 401:
-            raise UpstreamRefusedError("invalid_token", "the provider takes the access token no more")
+            raise UpstreamRefusedError("invalid_token", "the provider no longer accepts the access token")
         try:
             if answer.status == 200:
                 return answer.members()
         except FetchError as error:
             raise UpstreamUnavailableError(str(error)) from None
-        raise UpstreamUnavailableError(f"{answer.what} ({answer.url}) has answered {answer.status}")
+        raise UpstreamUnavailableError(f"{answer.what} ({answer.url}) responded with HTTP {answer.status}")
 
     async def ask(
         self, method: str, url: str, what: str, headers: Mapping[str, str], content: bytes | None = None
@@ -294,11 +298,13 @@ class Provider(ABC):
         """
         title = self.settings.title
         if not isinstance(subject, str) or not 0 < len(subject) <= MAX_NAME or not subject.isprintable():
-            raise UpstreamUnavailableError(f"{title} does not say who has logged in")
+            raise UpstreamUnavailableError(f"{title} returned no valid user ID")
         personal = {name: value for name, value in claims.items() if name not in _OF_PROTOCOL}
         kept = kept_claims(personal, self.settings.claims)
         if len(json.dumps(kept)) > MAX_CLAIMS:
-            raise UpstreamUnavailableError(f"{title} says more than {MAX_CLAIMS:,} characters of a user")
+            raise UpstreamUnavailableError(
+                f"{title} returned more than {MAX_CLAIMS:,} characters of user claims. Name fewer in claims="
+            )
         return Identity(subject, kept)
 
     async def _asked_for_tokens(self, endpoints: Endpoints, form: Mapping[str, str]) -> Mapping[str, object]:

@@ -16,7 +16,7 @@ from .errors import UpstreamRefusedError, UpstreamUnavailableError
 from .tokens import UpstreamTokens
 
 MOST_SAID: Final = 300
-"""Characters that are kept of what a provider says of an error."""
+"""Characters that are kept of an error description of a provider."""
 
 _TOKEN: Final = re.compile(r"[!-~]+")
 _ADDRESS: Final = re.compile(r"[^\s'\"<>]+@[^\s'\"<>]+")
@@ -46,7 +46,7 @@ def members_of_tokens(answer: Answer, secrets: Iterable[str]) -> Mapping[str, ob
     """
     who = f"{answer.what} ({answer.url})"
     if answer.status >= 500 or answer.status in {408, 425, 429}:
-        raise UpstreamUnavailableError(f"{who} has answered {answer.status}")
+        raise UpstreamUnavailableError(f"{who} responded with HTTP {answer.status}")
     try:
         members = answer.members()
     except FetchError as error:
@@ -55,7 +55,7 @@ def members_of_tokens(answer: Answer, secrets: Iterable[str]) -> Mapping[str, ob
     if members.get("error") is not None:
         _refuse(members, who, secrets)
     if answer.status != 200:
-        raise UpstreamUnavailableError(f"{who} has answered {answer.status}")
+        raise UpstreamUnavailableError(f"{who} responded with HTTP {answer.status}")
     return members
 
 
@@ -88,12 +88,12 @@ def tokens_in(
     """
     kind = members.get("token_type", "Bearer")  # some leave it out, though it is required
     if not isinstance(kind, str) or kind.lower() != "bearer":
-        _wrong(who, "a token that is no bearer token (token_type)")
+        _wrong(who, "a token that is not a bearer token (token_type)")
     refresh_token = members.get("refresh_token")
     seconds = members.get("expires_in")
     lifetime = lifetime_of(seconds)
     if lifetime is None and seconds is not None:
-        _wrong(who, "a lifetime that is none (expires_in)")
+        _wrong(who, "an invalid lifetime (expires_in)")
     return UpstreamTokens(
         _token(members.get("access_token"), who, "access_token"),
         None if refresh_token is None else _token(refresh_token, who, "refresh_token"),
@@ -114,17 +114,17 @@ def _refuse(members: Mapping[str, object], who: str, secrets: Iterable[str]) -> 
     refusal = refusal_in(members, secrets)
     if refusal.error in _OF_THIS_CLIENT:
         raise UpstreamUnavailableError(
-            f"{who} refuses this client ({refusal}): look at client_id, client_secret and authentication, and at what "
-            "the provider lets this client do"
+            f"{who} rejected this client ({refusal}). Check client_id, client_secret and authentication, and the "
+            "settings of the client at the provider"
         )
     if refusal.error in _MAY_PASS:
-        raise UpstreamUnavailableError(f"{who} refuses for now ({refusal})")
+        raise UpstreamUnavailableError(f"{who} is temporarily unavailable ({refusal})")
     raise refusal
 
 
 def _token(value: object, who: str, name: str) -> str:
     if not isinstance(value, str) or not _TOKEN.fullmatch(value) or len(value) > MAX_TOKEN:
-        _wrong(who, f"no token that could be one ({name})")
+        _wrong(who, f"a missing or invalid token ({name})")
     return value
 
 
@@ -133,9 +133,9 @@ def _scopes(value: object, who: str, asked: Iterable[str], separators: str) -> t
         return tuple(asked)
     names = re.split(f"[{separators}]", value) if isinstance(value, str) else None
     if names is None or len(names) > MOST_SCOPES or not all(_SCOPE.fullmatch(each) for each in names if each):
-        _wrong(who, "scopes that are none (scope)")
+        _wrong(who, "invalid scopes (scope)")
     return tuple(dict.fromkeys(filter(None, names)))
 
 
 def _wrong(who: str, what: str) -> NoReturn:
-    raise UpstreamUnavailableError(f"{who} has answered with {what}")
+    raise UpstreamUnavailableError(f"{who} responded with {what}")

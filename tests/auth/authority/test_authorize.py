@@ -226,9 +226,9 @@ async def test_consent_page_cleans_client_name(name, expected):
 
 
 async def test_consent_page_shows_registration_of_client():
-    assert "nobody has checked it" in await page_of_client(AuthServer())
+    assert "it is not verified" in await page_of_client(AuthServer())
     by_hand = AuthServer(clients=[DevClient("ci", redirect_uris=[CALLBACK])])
-    assert "Whoever runs this server vouches" in await open_page(by_hand, Login("ci"))
+    assert "The operator of this server vouches" in await open_page(by_hand, Login("ci"))
     url = "https://cIient.example/client.json"
     document = {"client_id": url, "client_name": "Cursor", "redirect_uris": [CALLBACK]}
     web = httpx2.MockTransport(lambda _: httpx2.Response(200, json=document))
@@ -287,7 +287,7 @@ def test_page_picture_is_data_url_by_format(data, kind, tmp_path):
 @pytest.mark.limit("picture on the pages of `OAuthProxy`")
 def test_page_picture_size_limit():
     look_of("Notes", PNG.ljust(256 * 1024, b"x"))
-    with pytest.raises(ValueError, match="make it smaller"):
+    with pytest.raises(ValueError, match="Make it smaller"):
         look_of("Notes", PNG.ljust(256 * 1024 + 1, b"x"))
 
 

@@ -64,9 +64,9 @@ async def test_dev_auth_logs_in_a_user():
     ],
 )  # fmt: skip
 async def test_dev_auth_requires_loopback_url(origin):
-    with pytest.raises(ValueError, match=r"loopback URL alone.*Jwt\("):
+    with pytest.raises(ValueError, match=r"only serves loopback URLs.*Jwt\("):
         DevAuth().enter(site(origin=origin))
-    with pytest.raises(ValueError, match="loopback URL alone"):
+    with pytest.raises(ValueError, match="only serves loopback URLs"):
         DevAuth(issuer=origin).enter(site())
 
 
@@ -76,7 +76,7 @@ async def test_dev_auth_serves_one_site():
         auth.routes()
     auth.enter(site())
     auth.enter(site())
-    with pytest.raises(ValueError, match="make another one"):
+    with pytest.raises(ValueError, match="Create another one"):
         auth.enter(site(origin="http://127.0.0.1:9000"))
 
 
@@ -204,7 +204,7 @@ async def test_audit_wrong_password_is_refusal():
     async with server.browser() as browser:
         await submit_login(browser, login, "ada", "a guess")
     [event] = events
-    assert (event.name, event.status, event.detail) == ("refusal", 403, "a wrong password")
+    assert (event.name, event.status, event.detail) == ("refusal", 403, "wrong password")
 
 
 async def test_dev_auth_start_logs_users(caplog):
@@ -212,7 +212,9 @@ async def test_dev_auth_start_logs_users(caplog):
     for _ in range(2):
         auth.enter(AuthServer().site)
     [record] = caplog.records
-    assert record.getMessage() == (f"notes: whoever opens {ORIGIN} on this machine may log in as ada, bob")
+    assert record.getMessage() == (
+        f"notes: DevAuth does not authenticate users: any process on this machine can log in at {ORIGIN} as ada, bob"
+    )
 
 
 async def test_store_file_is_useless_without_secret(tmp_path):

@@ -143,7 +143,7 @@ async def test_token_of_another_server_is_rejected(world):
         tokens = await world.tokens(login.form(answer(await logged_in(world, victim, login))["code"]))
     assert tokens is not None
     assert await world.whose(tokens["access_token"]) == "ada"
-    with pytest.raises(InvalidTokenError, match="another resource"):
+    with pytest.raises(InvalidTokenError, match="another audience"):
         await world.auth.verify(tokens["access_token"], "https://mcp.example.com/other")
     other = World(shared=world.shared, origin="https://other.example.com")
     with pytest.raises(InvalidTokenError):

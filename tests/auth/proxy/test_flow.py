@@ -77,10 +77,10 @@ def make_proxy(**options: Any) -> OAuthProxy:
     [
         ("http://mcp.example.com", None, "public_url is not encrypted"),
         (PROXY_ORIGIN, "http://mcp.example.com", "the issuer of OAuthProxy is not encrypted"),
-        (PROXY_ORIGIN, "https://id.example.com", "at the origin of public_url"),
-        (PROXY_ORIGIN, f"{PROXY_ORIGIN}/login?tenant=1", "at the origin of public_url"),
+        (PROXY_ORIGIN, "https://id.example.com", "on the origin of public_url"),
+        (PROXY_ORIGIN, f"{PROXY_ORIGIN}/login?tenant=1", "on the origin of public_url"),
         (PROXY_ORIGIN, f"{PROXY_ORIGIN}/login#x", "fragment"),
-        (PROXY_ORIGIN, "mcp.example.com", "no URL"),
+        (PROXY_ORIGIN, "mcp.example.com", "not a valid https URL"),
     ],
 )
 def test_proxy_url_or_issuer_invalid_raises(origin, issuer, problem):
@@ -91,7 +91,7 @@ def test_proxy_url_or_issuer_invalid_raises(origin, issuer, problem):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"allow": {"ada"}}, "allow= is a function"),
+        ({"allow": {"ada"}}, "allow= must be a function"),
         ({"token_lifetime": 0}, "above 0"),
         ({"token_lifetime": "1h"}, "a number of seconds above 0, got '1h'"),
         ({"title": ""}, "title"),
@@ -110,10 +110,10 @@ async def test_proxy_serves_one_site():
     one.enter(site(origin=PROXY_ORIGIN))
     one.enter(site(origin=PROXY_ORIGIN))
     for other in (site(origin="https://other.example.com"), site(origin=PROXY_ORIGIN)._replace(name="tasks")):
-        with pytest.raises(ValueError, match=f"serves notes at {PROXY_ORIGIN}/mcp already"):
+        with pytest.raises(ValueError, match=f"already serves notes at {PROXY_ORIGIN}/mcp"):
             one.enter(other)
     moved = site(origin=PROXY_ORIGIN)._replace(public_url=f"{PROXY_ORIGIN}/notes/mcp")
-    with pytest.raises(ValueError, match=f"would serve notes at {PROXY_ORIGIN}/notes/mcp"):
+    with pytest.raises(ValueError, match=f"cannot serve notes at {PROXY_ORIGIN}/notes/mcp"):
         one.enter(moved)
 
 

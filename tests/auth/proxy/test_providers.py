@@ -167,10 +167,10 @@ async def test_provider_wrong_secret_is_logged(kind, code, caplog, monkeypatch):
         answer = await journey.come_back()
     assert answer["error"] == "temporarily_unavailable"
     assert code not in str(journey.seen)
-    assert "refuses this client" in caplog.text
+    assert "rejected this client" in caplog.text
     assert code in caplog.text
     assert CLIENT_SECRET not in caplog.text
     page = (ROOT / "docs" / "how-to" / f"oauth-proxy-{NAMES[kind]}.md").read_text()
-    assert f'the client: `temporarily_unavailable`, the log: "refuses this client", {code}' in page.replace(
+    assert f'the client: `temporarily_unavailable`, the log: "rejected this client", {code}' in page.replace(
         "`" + code + "`", code
     )

@@ -114,7 +114,7 @@ async def attack_client() -> tuple[str | None, list[dict[str, str]], Exception]:
 async def test_client_rejects_code_of_another_issuer(monkeypatch):
     found, received, error = await attack_client()
     assert (found, received) == (None, [])
-    assert "(iss)" in str(error)
+    assert "`iss`" in str(error)
 
     def unchecked_code(self: AuthorizationRequest, answer: Mapping[str, str]) -> str:
         return answer["code"]

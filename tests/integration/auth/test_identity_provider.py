@@ -63,7 +63,7 @@ async def test_jwt_of_real_issuer_with_key_rotation_and_downtime():
         provider.rotate(keeps_old=False)
         new = provider.token("bob", "", RESOURCE)
         assert identity_of(await jwt.verify(new, RESOURCE))[0] == "bob"
-        assert "by none of the keys" in await rejection(jwt, old)
+        assert "no key of the issuer verifies" in await rejection(jwt, old)
 
         for how in ("refusing", "failing", "hanging"):
             clock.now += HOUR
@@ -170,7 +170,7 @@ async def test_check_authorization_of_mcpkit_server(identity_provider):
     assert [each.code for each in findings if each.severity == "error"] == []
     assert {each.code for each in findings} <= {"march-foreign-issuer", "cors"}
     # Of web pages it is the provider alone that keeps them out: pages register nowhere there.
-    assert [each.why.partition("read: ")[2] for each in findings if each.code == "cors"] == [
+    assert [each.why.partition(" at: ")[2] for each in findings if each.code == "cors"] == [
         "the registration_endpoint."
     ]
 

@@ -93,13 +93,13 @@ async def test_introspection_client_authentication(issuer):
         ({"iss": "https://other.example.com"}, "another issuer"),
         ({"aud": None}, "another audience"),
         ({"aud": "https://other.example.com"}, "another audience"),
-        ({"token_type": "DPoP"}, "no bearer token"),
-        ({"token_type": ["Bearer"]}, "no bearer token"),
+        ({"token_type": "DPoP"}, "not a bearer token"),
+        ({"token_type": ["Bearer"]}, "not a bearer token"),
         ({"exp": NOW - 5}, "has expired"),
         ({"nbf": NOW + 6}, "not valid yet"),
-        ({"exp": "soon"}, "times of the token"),
-        ({"sub": None, "client_id": None}, "whose it is"),
-        ({"sub": 7}, "whose it is"),
+        ({"exp": "soon"}, "exp, nbf or iat of the token"),
+        ({"sub": None, "client_id": None}, "neither sub nor client_id"),
+        ({"sub": 7}, "neither sub nor client_id"),
         ({"scope": 7}, "scopes of the token"),
     ],
 )
@@ -121,13 +121,13 @@ async def test_introspection_malformed_token_sends_no_request(issuer, token):
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (Response(status_code=503), "has answered 503"),
-        (Response(status_code=401), "look at client_id, client_secret and authentication"),
-        (Response(status_code=400), "look at client_id, client_secret and authentication"),
-        (Response(status_code=302, headers={"Location": "/"}), "has answered 302"),
-        (PlainTextResponse("active"), "in one way alone (text/plain)"),
-        (JSONResponse(["active"]), "no JSON object"),
-        (Response('{"active": true, "active": false}', media_type="application/json"), "no JSON object"),
+        (Response(status_code=503), "responded with HTTP 503"),
+        (Response(status_code=401), "Check client_id, client_secret and authentication"),
+        (Response(status_code=400), "Check client_id, client_secret and authentication"),
+        (Response(status_code=302, headers={"Location": "/"}), "responded with HTTP 302"),
+        (PlainTextResponse("active"), "not a valid JSON object (text/plain)"),
+        (JSONResponse(["active"]), "JSON object"),
+        (Response('{"active": true, "active": false}', media_type="application/json"), "JSON object"),
     ],
 )
 async def test_introspection_error_response_is_unavailable(issuer, answer, problem, caplog):
@@ -145,7 +145,7 @@ async def test_introspection_error_response_is_unavailable(issuer, answer, probl
 
     ours = [record.getMessage() for record in caplog.records if record.name == "mcpkit"]
     assert len(ours) == 2, "the same is said once"
-    assert ours[1].endswith("answers again")
+    assert ours[1].endswith("works again")
     for secret in (TOKEN, SECRET, "secret%3A"):
         assert secret not in caplog.text
 
@@ -154,7 +154,7 @@ async def test_introspection_timeout_and_connection_error():
     with serve_keys() as issuer:
         verifier = introspection(issuer, timeout=0.1, endpoint=issuer.url + INTROSPECTION)
         issuer.is_open.clear()
-        with pytest.raises(VerifierUnavailableError, match=r"has not answered within 0\.1 s"):
+        with pytest.raises(VerifierUnavailableError, match=r"did not respond within 0\.1 s"):
             await verifier.verify(TOKEN, AUDIENCE)
     with pytest.raises(VerifierUnavailableError, match="cannot connect"):
         await verifier.verify(TOKEN, AUDIENCE)
@@ -164,8 +164,8 @@ async def test_introspection_timeout_and_connection_error():
 @each_row(
     ("options", "error", "problem"),
     [
-        ({"client_id": ""}, TypeError, "client_id must be a text"),
-        ({"client_secret": None}, TypeError, "client_secret must be a text"),
+        ({"client_id": ""}, TypeError, "client_id must be a non-empty string"),
+        ({"client_secret": None}, TypeError, "client_secret must be a non-empty string"),
         ({"authentication": "none"}, ValueError, "authentication must be"),
         ({"endpoint": "http://id.example.com/introspect"}, ValueError, "not encrypted"),
         ({"fresh": 0}, ValueError, "fresh"),

@@ -109,15 +109,15 @@ async def test_keys_are_used_while_issuer_is_down_until_stale(issuer, jwt, clock
 
         error = await unavailable(jwt, token(issuer))
         assert error.retry_after == 5
-        assert "has answered 503" in error.description
+        assert "responded with HTTP 503" in error.description
 
         issuer.mend()
         clock.now += RETRY
         assert await is_verified(jwt, token(issuer))
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2, "each message is logged once"
-    assert "those that are there stay in use" in messages[0]
-    assert messages[1].endswith("are there again")
+    assert "the cached ones stay in use" in messages[0]
+    assert messages[1].endswith("can be fetched again")
 
 
 async def test_issuer_down_without_keys_is_unavailable_and_recovers(issuer, jwt, clock):
@@ -137,7 +137,7 @@ async def test_issuer_unreachable_is_unavailable(clock):
     with serve_keys(OLD) as issuer:
         issuer.is_open.clear()
         error = await unavailable(Jwt(issuer.url, timeout=0.1, clock=clock), token(issuer))
-        assert "has not answered within 0.1 s" in error.description
+        assert "did not respond within 0.1 s" in error.description
     error = await unavailable(Jwt(issuer.url, clock=clock), token(issuer))
     assert "cannot connect to http://127.0.0.1:" in error.description
 
@@ -145,16 +145,16 @@ async def test_issuer_unreachable_is_unavailable(clock):
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (JSONResponse({}), "no list of keys"),
-        (JSONResponse({"keys": {}}), "no list of keys"),
-        (JSONResponse({"keys": []}), "no key that could verify"),
-        (JSONResponse({"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "old"}]}), "no key that could verify"),
+        (JSONResponse({}), "no `keys` list"),
+        (JSONResponse({"keys": {}}), "no `keys` list"),
+        (JSONResponse({"keys": []}), "no key that can verify"),
+        (JSONResponse({"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "old"}]}), "no key that can verify"),
         (JSONResponse({"keys": [{}] * 101}), "more than 100 keys"),
-        (JSONResponse([]), "no JSON object"),
-        (PlainTextResponse("{"), "in one way alone (text/plain)"),
+        (JSONResponse([]), "JSON object"),
+        (PlainTextResponse("{"), "not a valid JSON object (text/plain)"),
         (RedirectResponse("/other"), "redirects"),
-        (Response(status_code=404), "has answered 404"),
-        (JSONResponse({"keys": ["x" * 600_000]}), "has sent more than"),
+        (Response(status_code=404), "responded with HTTP 404"),
+        (JSONResponse({"keys": ["x" * 600_000]}), "sent more than"),
     ],
 )
 async def test_invalid_keys_do_not_replace_valid_keys(issuer, jwt, clock, answer, problem, caplog):

@@ -172,5 +172,5 @@ async def test_token_for_without_proxy_is_logged(caplog):
 
 
 async def test_two_providers_of_one_name_raise():
-    with pytest.raises(ValueError, match="two providers are called 'example'"):
+    with pytest.raises(ValueError, match="two providers have the name 'example'"):
         make_server([OAuthProxy(FakeUpstream(time.time)), OAuthProxy(FakeUpstream(time.time))])

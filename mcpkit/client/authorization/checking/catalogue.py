@@ -278,14 +278,14 @@ CATALOGUE: Final[Mapping[str, Known]] = {
     "issuer-mismatch": Known(
         "error",
         (NEWEST,),
-        "The metadata of {issuer} has issuer {says}. The two must be equal byte for byte, or one server could"
+        "The metadata of {issuer} has issuer {named}. The two must be equal byte for byte, or one server could"
         " impersonate the other.",
         "list the issuer in authorization_servers exactly as its metadata has it",
     ),
     "issuer-slash": Known(
         "error",
         (NEWEST,),
-        "The MCP server names the issuer {issuer}, but the issuer's metadata has {says}. They differ in the trailing"
+        "The MCP server names the issuer {issuer}, but the issuer's metadata has {named}. They differ in the trailing"
         " slash and must be equal byte for byte.",
         "list the issuer in authorization_servers exactly as its metadata has it",
     ),

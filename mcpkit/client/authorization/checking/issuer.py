@@ -99,7 +99,7 @@ class Issuer:
         says = str((self._document or {}).get("issuer"))
         if says != self._issuer:
             is_slash = says.rstrip("/") == self._issuer.rstrip("/")
-            yield self._found("issuer-slash" if is_slash else "issuer-mismatch", says=shortened(says))
+            yield self._found("issuer-slash" if is_slash else "issuer-mismatch", named=shortened(says))
 
     def _of_endpoints(self) -> Iterator[Finding]:
         metadata = AuthorizationServerMetadata(self._issuer, self._document or {})
