@@ -119,9 +119,12 @@ def with_tool(**options: Any) -> None:
             r"such as Memory\(\) or Sqlite\('notes.db'\)",
         ),
         # clients
-        (lambda: Client("https://example.com/mcp", auth="oath"), 'auth= is "oauth", an object such as OAuth'),  # type: ignore[arg-type]
+        (
+            lambda: Client("https://example.com/mcp", auth="oath"),
+            'auth= must be "oauth", an object such as OAuth',
+        ),  # type: ignore[arg-type]
         (lambda: Client("https://example.com/mcp", auth=Jwt(ISSUER)), "an object such as OAuth"),  # type: ignore[arg-type]
-        (lambda: Client("https://example.com/mcp", auth="oauth", token="t"), "give one of them"),
+        (lambda: Client("https://example.com/mcp", auth="oauth", token="t"), "pass only one of"),
     ],
 )
 def test_configuration_errors_name_the_change(monkeypatch, configure, message):

@@ -143,7 +143,7 @@ async def test_asgi_exception_before_response_is_transport_error() -> None:
     async with client_of(app) as client:
         with pytest.raises(TransportError) as reported:
             await client.get("/")
-    assert str(reported.value) == "the app has raised ValueError: no such table, without a response"
+    assert str(reported.value) == "the app raised ValueError: no such table, without sending a response"
     assert isinstance(reported.value.__cause__, ValueError)
     assert reported.value.may_have_begun
 

@@ -32,11 +32,11 @@ def silent() -> ScriptedTransport:
 async def test_call_timeout_cancels_request() -> None:
     transport = silent()
     async with Client(transport) as client:
-        with pytest.raises(TimeoutError, match="tools/call has not been answered in time"):
+        with pytest.raises(TimeoutError, match="the server did not answer tools/call in time"):
             await client.call("bake", timeout=0.01)
         await until(lambda: transport.methods()[-1] == "notifications/cancelled")
         given_up = transport.sent[-1]["params"]
-        assert given_up == {"requestId": transport.sent[-2]["id"], "reason": "the time for it is over"}
+        assert given_up == {"requestId": transport.sent[-2]["id"], "reason": "the request timed out"}
 
 
 async def test_call_progress_extends_timeout_up_to_maximum() -> None:
@@ -207,13 +207,13 @@ async def test_client_exit_cancels_pending_calls() -> None:
         call = asyncio.ensure_future(client.call("wait"))
         await until(lambda: transport.methods()[-1] == "tools/call")
     assert transport.methods()[-1] == "notifications/cancelled"
-    with pytest.raises(ConnectionError, match="has been closed"):
+    with pytest.raises(ConnectionError, match="the client is closed"):
         await call
     async with Client(slow) as client:
         call = asyncio.ensure_future(client.call("wait"))
         await begun.wait()
     assert ended == ["cancelled"]
-    with pytest.raises(ConnectionError, match="has been closed"):
+    with pytest.raises(ConnectionError, match="the client is closed"):
         await call
 
 

@@ -341,7 +341,7 @@ async def test_input_required_malformed_is_protocol_error(answer: Message, probl
     ({"message": "Sure?"}, "requestedSchema: expected an object"),
     ({"message": "Sure?", "requestedSchema": {"type": "object"}}, "requestedSchema: expected an object"),
     ({"message": "?", "requestedSchema": {"type": "object", "properties": {"a": {"type": "strng"}}}},
-     "requestedSchema: there is no type 'strng'"),
+     "requestedSchema: unknown type 'strng'"),
     ({"message": "Sure?", "mode": "url", "url": "https://example.com"}, "elicitation in the mode 'url'"),
     ({"message": "Sure?", "mode": 5}, "elicitation in the mode 5"),
 ])  # fmt: skip

@@ -200,7 +200,7 @@ async def test_call_whose_stream_finds_the_session_expired_has_an_unknown_outcom
         scripted(greeting(script, stream=stream)) as server,
         Client(HttpTransport(server.url), revision="2025-11-25") as client,
     ):
-        with pytest.raises(OutcomeUnknownError, match="knows the session no more"):
+        with pytest.raises(OutcomeUnknownError, match="no longer has the session"):
             await client.call("bake")
     assert calls == 1
 

@@ -38,7 +38,7 @@ def discover_answers(to_discover: Any) -> ScriptedTransport:
 async def test_revision_requested_is_used(revision: str) -> None:
     async with Client(Server("bakery", version="7"), revision=revision) as client:
         assert client.revision == revision
-        assert client.revision_reason == "as asked for"
+        assert client.revision_reason == "as requested"
         assert client.server_info == {"name": "bakery", "version": "7"}
 
 
@@ -50,20 +50,20 @@ async def test_revision_default_is_latest() -> None:
 
 
 def test_revision_unknown_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown revision '2027-01-01': there are 2024-11-05"):
+    with pytest.raises(ValueError, match="unknown revision '2027-01-01'\\. Supported are 2024-11-05"):
         Client(Server("bakery"), revision="2027-01-01")
 
 
 @pytest.mark.parametrize(("to_discover", "reason"), [
-    ({"error": {"code": -32601, "message": "no"}}, "answered with error -32601"),
-    ({"error": {"code": -32602, "message": "no"}}, "answered with error -32602"),
-    ({"error": {"code": -32000, "message": "no"}}, "answered with error -32000"),
-    ({"error": {"code": 0, "message": "no"}}, "answered with error 0"),
+    ({"error": {"code": -32601, "message": "no"}}, "server/discover with error -32601"),
+    ({"error": {"code": -32602, "message": "no"}}, "server/discover with error -32602"),
+    ({"error": {"code": -32000, "message": "no"}}, "server/discover with error -32000"),
+    ({"error": {"code": 0, "message": "no"}}, "server/discover with error 0"),
     ({"result": {}}, "without supportedVersions"),
     ({"result": {"supportedVersions": "2026-07-28"}}, "without supportedVersions"),
-    ({"result": {"supportedVersions": ["2025-11-25"]}}, "the server knows 2025-11-25"),
+    ({"result": {"supportedVersions": ["2025-11-25"]}}, "the server supports 2025-11-25"),
     ({"error": {"code": -32022, "message": "no", "data": {"supported": ["2025-06-18"]}}},
-     "the server knows 2025-06-18"),
+     "the server supports 2025-06-18"),
 ])  # fmt: skip
 async def test_discover_refused_falls_back_to_initialize(to_discover: Any, reason: str) -> None:
     transport = discover_answers(to_discover)
@@ -104,7 +104,7 @@ async def test_initialize_unknown_counter_offer_is_refused(agreed: Any) -> None:
         return legacy_server(transport, message)
 
     transport = ScriptedTransport(script)
-    with pytest.raises(ProtocolError, match="there is no revision that both know"):
+    with pytest.raises(ProtocolError, match="client and server have no revision in common"):
         async with Client(transport):
             pass
     assert "notifications/initialized" not in transport.methods()
@@ -118,7 +118,7 @@ async def test_discover_ignored_falls_back_to_initialize(monkeypatch: pytest.Mon
 
     async with Client(ScriptedTransport(script)) as client:
         assert client.revision == "2025-11-25"
-        assert "was not answered within" in client.revision_reason
+        assert "did not answer server/discover within" in client.revision_reason
 
 
 async def test_discover_late_answer_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,6 +165,6 @@ async def test_max_timeout_limits_opening_and_retries() -> None:
 
 
 async def test_connect_timeout_limits_opening() -> None:
-    with pytest.raises(TimeoutError, match=r"has not answered within 0\.05 s"):
+    with pytest.raises(TimeoutError, match=r"did not answer within 0\.05 s"):
         async with Client(ScriptedTransport(lambda transport, message: []), connect_timeout=0.05):
             pass

@@ -215,7 +215,7 @@ async def test_result_with_one_reading_is_read(result: Message, text: str, value
     ({"structuredContent": {"code": "QUOTA"}}, '{"code": "QUOTA"}'),
     ({"content": "no flour"}, "no flour"),
     ({"content": [{"type": "image", "mimeType": "image/png", "data": "AA=="}]}, '"data": "AA=="'),
-    ({}, "the tool failed, and the server sent no reason"),
+    ({}, "the tool failed, and the server sent no error text"),
 ])  # fmt: skip
 async def test_tool_error_text_comes_from_server(result: Message, output: str) -> None:
     listed = {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}]}

@@ -92,7 +92,7 @@ async def test_call_with_unknown_outcome_is_not_retried(fault: Fault, name: str)
     server = Failing("tools/call", fault)
     async with Client(server) as client:
         await client.list_tools()
-        with pytest.raises(OutcomeUnknownError, match="may or may not have been done"):
+        with pytest.raises(OutcomeUnknownError, match="the server may have executed"):
             await client.call(name)
         assert server.done["tools/call"] == 1
         assert (await client.call(name)).text == "ok"  # the next one finds the server as it is now

@@ -36,7 +36,7 @@ def test_sync_client_has_operations_of_client(revision: str) -> None:
     steps: list[float] = []
     with SyncClient(server, revision=revision) as client:
         assert client.revision == revision
-        assert client.revision_reason == "as asked for"
+        assert client.revision_reason == "as requested"
         assert client.server_info["name"] == "bakery"
         assert "tools" in client.server_capabilities
         assert client.instructions == "Ask for bread."

@@ -199,7 +199,7 @@ async def test_structured_content_is_checked_against_output_schema(era: str, is_
             await client.call("it")
     assert (
         str(raised.value)
-        == 'what it has answered does not fit its outputSchema:\nx: expected an integer, got "one"'
+        == 'the result of it does not match its outputSchema:\nx: expected an integer, got "one"'
     )
     assert raised.value.result.structured == {"x": "one"}
 
@@ -209,7 +209,7 @@ async def test_structured_content_missing_is_error_unless_tool_failed(era: str) 
     transport = Answering(POINT, {"content": [{"type": "text", "text": "one"}]}, era)
     async with Client(transport, revision=era) as client:
         await client.list_tools()
-        with pytest.raises(InvalidResultError, match="it has no structured content"):
+        with pytest.raises(InvalidResultError, match="structured content is missing"):
             await client.call("it")
         transport.answer = {"isError": True}
         assert (await client.call("it")).is_error
@@ -277,14 +277,14 @@ def test_server_schema_reports_mismatch(schema: Any, fitting: Any, other: Any, r
 
 
 @each_row(("schema", "why"), [
-    (5, "a schema is an object"),
-    ({"type": "strng"}, "no type 'strng'"),
-    ({"type": [5]}, "no type 5"),
-    ({"type": "object", "properties": []}, "`properties` is an object"),
+    (5, "a schema must be an object"),
+    ({"type": "strng"}, "unknown type 'strng'"),
+    ({"type": [5]}, "unknown type 5"),
+    ({"type": "object", "properties": []}, "`properties` must be an object"),
     ({"type": "object", "required": "a"}, "`required` an array"),
-    ({"anyOf": {}}, "`anyOf` is an array"),
-    ({"enum": "a"}, "`enum` is an array"),
-    ({"$ref": 5}, "`\\$ref` is a string"),
+    ({"anyOf": {}}, "`anyOf` must be an array"),
+    ({"enum": "a"}, "`enum` must be an array"),
+    ({"$ref": 5}, "`\\$ref` must be a string"),
     ({"$ref": "#"}, "more than 1000 schemas"),
     ({"anyOf": [{"type": "string"}, {"$ref": "#"}]}, "more than 1000 schemas"),
     ({"allOf": [{}] * 30_000}, "more than 20000 schemas"),

@@ -207,7 +207,7 @@ async def test_watch_unsupported_changes_raise_protocol_error(revision: str) -> 
     server.tool(name="a")(_nothing)
     async with Client(server, revision=revision) as client:
         with pytest.raises(
-            ProtocolError, match=r"changes of the list of resources, x://a; ask for what it tells of"
+            ProtocolError, match=r"about the list of resources, x://a\. Watch only what it notifies"
         ):
             async with client.watch(tools=True, resources="x://a", resource_list=True):
                 pass

@@ -301,7 +301,7 @@ async def test_watch_of_several_servers_yields_changes_of_each(
 async def test_watch_missing_acknowledgement_times_out() -> None:
     transport = stateless(lambda *_: None)
     async with Client(transport, timeout=0.01) as client:
-        with pytest.raises(TimeoutError, match="not been acknowledged within"):
+        with pytest.raises(TimeoutError, match="did not acknowledge subscriptions/listen within"):
             async with client.watch(tools=True):
                 pass
         await until(lambda: transport.methods()[-1] == "notifications/cancelled")

@@ -80,13 +80,13 @@ class Wanted:
                 named.append(resources)
         uris = [uri for uri in named if isinstance(uri, str)]
         if len(uris) < len(named):
-            raise TypeError(f"watch(resources=) takes True, a URI, or URIs, not {resources!r}")
+            raise TypeError(f"watch(resources=) must be True, a URI or a list of URIs, got {resources!r}")
         flags = {"tools": tools, "prompts": prompts, "resources": resource_list or resources is True}
         lists: list[ListName] = [name for name in LIST_NAMES if flags[name]]
         if not lists and not uris:
             if resources is not False:
                 raise ValueError(
-                    "watch(resources=) has no URI: name one, or say True for the list of resources"
+                    "watch(resources=) is an empty list. Name a URI, or pass True for the list of resources"
                 )
             return cls(LIST_NAMES, is_whatever_there_is=True)
         return cls(lists, uris)
@@ -206,7 +206,7 @@ class Watch:
         self._listen = listen
         self._pending: Pending | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._home = Home("the watch", "make another one there, by client.watch()")
+        self._home = Home("the watch", "create another one there with client.watch()")
 
     async def _begin(self) -> Pending:
         """Listen, and return once the server has said that it tells of changes from now on."""

@@ -33,7 +33,7 @@ _LASTING: Final = 5.0
 _LONGEST_WAIT: Final = 300.0
 """Seconds for which a server that says when to come back is left alone at most."""
 
-_NO_STREAM: Final = "the server declares that it tells of changes, and has no stream by which it could"
+_NO_STREAM: Final = "the server declares notifications of changes, but provides no stream to receive them"
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _UPDATED: Final = "notifications/resources/updated"
 _LISTS: Final[dict[str, ListName]] = {
@@ -147,10 +147,10 @@ class Listening:
                 self._join()
             elif not asking.done():
                 raise TimeoutError(
-                    f"subscriptions/listen has not been acknowledged within {self._timeout:g} s"
+                    f"the server did not acknowledge subscriptions/listen within {self._timeout:g} s"
                 )
             await asking
-            return TransportError("the server has ended the subscription", may_have_begun=False)
+            return TransportError("the server closed the subscription", may_have_begun=False)
         finally:
             ignore()
             asking.cancel()
@@ -271,8 +271,8 @@ def untold(missing: Sequence[str]) -> ProtocolError:
     """Say that a server does not tell of changes of something."""
     return ProtocolError(
         METHOD_NOT_FOUND,
-        f"the server does not tell of changes of {', '.join(missing)}; ask for what it tells of: watch() hears of "
-        "every list that may change",
+        f"the server does not send notifications about {', '.join(missing)}. Watch only what it notifies; "
+        "watch() without arguments watches all lists that may change",
     )
 
 

@@ -138,7 +138,7 @@ class Awaited:
 
     def too_late(self) -> TimeoutError:
         """Say that the time is over."""
-        return TimeoutError(f"{self._method} has not been answered in time, and was given up")
+        return TimeoutError(f"the server did not answer {self._method} in time; the request was cancelled")
 
     def stop(self) -> None:
         """Interrupt nobody any more."""
@@ -166,6 +166,6 @@ async def opened(opening: Awaitable[object], seconds: float | None, method: str)
         await within(seconds, opening)
     except TimeoutError:
         raise TimeoutError(
-            f"the connection was not open within {seconds:g} s, the time of {method}"
+            f"the connection for {method} was not open within {seconds:g} s, the timeout of the request"
         ) from None
     return max(ends - loop.time(), 1e-3)

@@ -195,7 +195,7 @@ class _Reader:
         kind = self._text(block.get("type") or _kind(block), f"{place}.type", "a text")
         if kind == "text":
             if "text" not in block and block.keys() - {"type", "annotations", "_meta"}:
-                raise malformed(self._method, f"a text as {place}.text")
+                raise malformed(self._method, f"a string as {place}.text")
             blocks = self._texts(block.get("text"), {**block, "type": kind})
         elif kind in ("image", "audio"):
             data, mime_type = self._base64(block.get("data"), f"{place}.data")

@@ -10,10 +10,10 @@ from ...protocol.types import Json
 if TYPE_CHECKING:
     from .results import CallResult
 
-CLOSED: Final = "the client has been closed"
+CLOSED: Final = "the client is closed"
 NOT_OPEN: Final = "the client is not open: write `async with Client(...) as client:`"
 FOR_OTHERS: Final = "or use SyncClient in a thread, which needs no event loop"
-FOR_EACH_LOOP: Final = "give each loop a client of its own, or use SyncClient, which all threads may use"
+FOR_EACH_LOOP: Final = "use one client for each event loop, or SyncClient, which all threads may use"
 
 
 class TransportError(ConnectionError):

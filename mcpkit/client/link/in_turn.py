@@ -37,7 +37,10 @@ class InTurn:
         if len(self._waiting) >= MOST_WAITING:
             if not self._has_warned:
                 self._has_warned = True
-                logger.warning("A handler is too slow for what the server says, of which some is left out")
+                logger.warning(
+                    "a notification handler is too slow; further notifications of the server are dropped "
+                    "until it catches up"
+                )
             return
         told = handler(*args)
         if inspect.isawaitable(told):

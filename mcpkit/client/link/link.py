@@ -157,7 +157,7 @@ class Link:
         Raises:
             TransportError: There is no server to talk to.
         """
-        self._fail(TransportError("the connection is opened anew", may_have_begun=True))
+        self._fail(TransportError("the connection is reopened", may_have_begun=True))
         await self.transport.close()
         self.transport = transport
         self._loss = None
@@ -210,7 +210,7 @@ class Link:
     def _given_up(self) -> list[Outgoing]:
         """Give up all that waits, and return what tells the server so."""
         pending = list(self.wire.pending) if self.is_open else []
-        return list(filter(None, (self.wire.cancel(id_, "the client leaves") for id_ in pending)))
+        return list(filter(None, (self.wire.cancel(id_, "the client is closing") for id_ in pending)))
 
     # What is asked
 
@@ -307,7 +307,7 @@ class Link:
 
     def _give_up(self, request: Request, *, is_late: bool) -> None:
         """Tell the server that nobody waits for the answer of a request."""
-        why = "the time for it is over" if is_late else "nobody waits for the answer any more"
+        why = "the request timed out" if is_late else "the result is no longer needed"
         if (given_up := self.wire.cancel(request.id, why)) is not None:
             self.send_soon(given_up)
 
@@ -352,7 +352,7 @@ class Link:
             try:
                 look(direction, line)
             except Exception:
-                logger.exception("What looks at the messages has failed")
+                logger.exception("the function that receives frames raised an exception")
 
     # What comes
 
@@ -392,22 +392,20 @@ class Link:
         elif isinstance(event, Misasked):
             self.send_soon(self.wire.refuse(event.id, event.code, event.message))
         elif isinstance(event, Unreadable):
-            logger.warning(
-                "The client ignores a message of the server that cannot be read: %s", event.problem
-            )
+            logger.warning("ignored an invalid message from the server: %s", event.problem)
         else:
             if event.method == "notifications/cancelled" and event.params is not None:
                 self._withdraw(event.params.get("requestId"), event.params.get("reason"))
             try:
                 self.listeners.tell(event.method, event.params)
             except Exception:
-                logger.exception("What listens to notifications has failed")
+                logger.exception("a notification listener raised an exception")
 
     def _withdraw(self, id_: object, reason: object) -> None:
         """Answer a question no more, or, in the stateless era, give up what the server has dropped."""
         if is_id(id_) and self.wire.pending.get(id_) == "subscriptions/listen":
             self.wire.cancel(id_, "")  # the server knows
-            why = f"the server has dropped the subscription: {str(reason)[:200]}"
+            why = f"the server cancelled the subscription: {str(reason)[:200]}"
             self.fail(id_, TransportError(why, may_have_begun=True))
         elif is_id(id_) and (asked := self._asked.get(id_)) is not None:
             asked.cancel()
@@ -422,7 +420,7 @@ class Link:
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - an assertion of a test's, say: the calls that wait raise it
-            reply = self.wire.refuse(asked.id, INTERNAL_ERROR, "the client's handler has failed")
+            reply = self.wire.refuse(asked.id, INTERNAL_ERROR, "the client's handler raised an exception")
             for id_ in self._waiting:
                 self.fail(id_, error)
         await self._send_if_possible(reply)

@@ -44,7 +44,7 @@ class Negotiation:
 
     def __init__(self, revision: str | None, timeout: float | None) -> None:
         if revision is not None and revision not in ALL:
-            raise ValueError(f"unknown revision {revision!r}: there are {', '.join(ALL)}")
+            raise ValueError(f"unknown revision {revision!r}. Supported are {', '.join(ALL)}")
         check_seconds("connect_timeout", timeout, may_be_none=True)
         self._revision = revision
         self._timeout = timeout
@@ -66,8 +66,8 @@ class Negotiation:
         except TimeoutError:
             self._known = None  # the server may have become another one
             raise TimeoutError(
-                f"the server has not answered within {self._timeout:g} s, the time that it has to agree upon a "
-                "revision (connect_timeout=)"
+                f"the server did not answer within {self._timeout:g} s while negotiating the revision. "
+                "Raise connect_timeout= if the server starts slowly"
             ) from None
 
     async def _first_way(self, link: Link) -> Negotiated:
@@ -88,16 +88,16 @@ class Negotiation:
                     raise
                 if is_last:
                     assert first is not None
-                    message = f"{first}; nor does it serve the transport of 2024-11-05: {error}"
+                    message = f"{first}. The transport of 2024-11-05 (HTTP+SSE) failed too: {error}"
                     raise StatusError(message, first.status, may_have_begun=False) from error
                 first = first or error
-        raise AssertionError("a link has at least one transport")
+        raise AssertionError("a link must have at least one transport")
 
     async def _by(self, link: Link, transport: Transport) -> Negotiated:
         await link.use(transport)
         known = self._known
         if self._revision is not None:
-            agreed = await _pinned(link, self._revision, "as asked for")
+            agreed = await _pinned(link, self._revision, "as requested")
         elif known is not None and known.revision in HANDSHAKE:
             try:
                 agreed = await _initialize(link, known.revision, known.reason)
@@ -120,12 +120,12 @@ class Negotiation:
         except StatusError as error:
             if error.status not in _NOT_HERE:
                 raise
-            reason = f"server/discover was answered with HTTP {error.status}"
+            reason = f"the server answered server/discover with HTTP {error.status}"
         except TransportError as error:
             if getattr(link.transport, "is_http", False):
                 raise
             await link.use(link.transport)
-            reason = f"server/discover ended the server: {error}"
+            reason = f"the server ended after server/discover: {error}"
         return await _initialize(link, LATEST_HANDSHAKE, reason)
 
 
@@ -143,7 +143,7 @@ async def _pinned(link: Link, revision: str, reason: str) -> Negotiated:
     try:
         return await _discover(link, revision, reason)
     except _HandshakeWantedError as wanted:
-        message = f"the server does not speak {revision}: {wanted}"
+        message = f"the server does not support {revision}: {wanted}"
         raise ProtocolError(UNSUPPORTED_PROTOCOL_VERSION, message) from wanted.__cause__
 
 
@@ -155,7 +155,9 @@ async def _discover(link: Link, revision: str, reason: str, *, is_again: bool = 
         if error.code != UNSUPPORTED_PROTOCOL_VERSION:
             if error.code in _ANSWERS:
                 raise
-            raise _HandshakeWantedError(f"server/discover was answered with error {error.code}") from error
+            raise _HandshakeWantedError(
+                f"the server answered server/discover with error {error.code}"
+            ) from error
         supported = error.data.get("supported") if is_object(error.data) else None
         common = _newest(supported)
         # Where it is the revision that was refused, the server is taken at its word: it is tried once more.
@@ -164,7 +166,7 @@ async def _discover(link: Link, revision: str, reason: str, *, is_again: bool = 
     else:
         supported = result.get("supportedVersions")
         if not is_array(supported):
-            raise _HandshakeWantedError("server/discover was answered without supportedVersions")
+            raise _HandshakeWantedError("the server answered server/discover without supportedVersions")
         if revision in supported:
             meta = result.get("_meta")
             info = meta.get(SERVER_INFO) if is_object(meta) else None
@@ -173,9 +175,9 @@ async def _discover(link: Link, revision: str, reason: str, *, is_again: bool = 
         if common is None or common == revision:
             raise _no_common("supportedVersions", supported, ALL)
     if common in STATELESS:
-        reason = reason if common == revision else "the newest that the server knows, too"
+        reason = reason if common == revision else "the newest revision that the server supports"
         return await _discover(link, common, reason, is_again=True)
-    raise _HandshakeWantedError(f"the server knows {', '.join(map(str, supported or ()))}")
+    raise _HandshakeWantedError(f"the server supports {', '.join(map(str, supported or ()))}")
 
 
 def _newest(supported: object) -> str | None:
@@ -184,8 +186,10 @@ def _newest(supported: object) -> str | None:
 
 
 def _no_common(member: str, offered: object, known: Sequence[str]) -> ProtocolError:
-    offer = f"the server offers {offered!r:.200} as {member}, and this client {', '.join(known)}"
-    return ProtocolError(UNSUPPORTED_PROTOCOL_VERSION, f"there is no revision that both know: {offer}")
+    offer = f"the server sent {offered!r:.200} as {member}, and this client supports {', '.join(known)}"
+    return ProtocolError(
+        UNSUPPORTED_PROTOCOL_VERSION, f"client and server have no revision in common: {offer}"
+    )
 
 
 async def _discover_or_initialize(link: Link, seconds: float) -> Negotiated:
@@ -198,14 +202,16 @@ async def _discover_or_initialize(link: Link, seconds: float) -> Negotiated:
         link: The link to the server.
         seconds: How long to wait for the answer to `server/discover` alone.
     """
-    discovering = asyncio.ensure_future(_discover(link, LATEST, "the newest that both know"))
+    discovering = asyncio.ensure_future(
+        _discover(link, LATEST, "the newest revision that client and server support")
+    )
     initializing: asyncio.Task[Negotiated] | None = None
     try:
         done, _ = await asyncio.wait((discovering,), timeout=seconds)
         while not done and is_authorizing(link.transport):  # the server has not been asked yet
             done, _ = await asyncio.wait((discovering,), timeout=seconds)
         if not done:
-            reason = f"server/discover was not answered within {seconds:g} s"
+            reason = f"the server did not answer server/discover within {seconds:g} s"
             initializing = asyncio.ensure_future(_initialize(link, LATEST_HANDSHAKE, reason))
             await asyncio.wait((discovering, initializing), return_when=asyncio.FIRST_COMPLETED)
             if not discovering.done() and (problem := initializing.exception()) is not None:
@@ -238,7 +244,7 @@ async def _initialize(link: Link, revision: str, reason: str) -> Negotiated:
     except AuthorizationError:
         raise
     except StatusError as error:  # the transport is the right one, so that no other is tried
-        message = f"the server answered initialize, and refused notifications/initialized: {error}"
+        message = f"the server answered initialize, but rejected notifications/initialized: {error}"
         raise TransportError(message, may_have_begun=False, may_pass=error.may_pass) from error
     if agreed != revision:
         reason = f"{reason}; the server answered initialize with {agreed}"

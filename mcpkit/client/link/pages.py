@@ -85,9 +85,9 @@ async def _with_the_rest(
                 if cursor in asked
                 else f"has more than {MAX_PAGES:,} pages"
             )
-            text = f"the server's answer to {method} {what}, so that the list has no end"
+            text = f"the server's answer to {method} {what}. The client stopped reading the list"
             raise IncompleteListError(
-                f"{text}; the {len(items):,} items that came are in `items`", items, cursor
+                f"{text}; the {len(items):,} items received so far are in `items`", items, cursor
             )
         asked.add(cursor)
         page = await ask({"cursor": cursor})

@@ -37,7 +37,7 @@ class CallResult:
     def __init__(self, result: Json, *, may_be_null: bool = True) -> None:
         kind: object = result.get("resultType")
         if not isinstance(kind, str | None):
-            raise malformed("tools/call", "a text as resultType")
+            raise malformed("tools/call", "a string as resultType")
         self.type: str = kind or "complete"
         is_complete = self.type == "complete"
         self.data = tool_result(result, may_be_null=may_be_null) if is_complete else result
@@ -68,7 +68,7 @@ class CallResult:
             return text
         if others := [block for block in self.content if block["type"] != "text"]:
             return json.dumps(others, ensure_ascii=False)
-        return "the tool failed, and the server sent no reason"
+        return "the tool failed, and the server sent no error text"
 
     def __repr__(self) -> str:
         """Show the text."""

@@ -76,9 +76,9 @@ class Retrying:
         may_repeat = method in WITHOUT_EFFECTS if retry is None else retry
         for tried in range(1, self._tries + 1):
             if error.may_have_begun and not may_repeat:
-                way_out = "; pass retry=True where that does no harm" if error.may_pass else ""
+                way_out = " (pass retry=True if repeating it does no harm)" if error.may_pass else ""
                 raise OutcomeUnknownError(
-                    f"{method} may or may not have been done, and is not repeated, as that might do it twice{way_out}: "
+                    f"the server may have executed {method}, so the client does not repeat it{way_out}: "
                     f"{error}"
                 ) from error
             if tried == self._tries or not error.may_pass or (error.retry_after or 0) > self._longest_wait:

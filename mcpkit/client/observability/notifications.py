@@ -46,4 +46,4 @@ def turns_of(link: Link) -> InTurn:
 
 
 def _has_failed(error: Exception) -> None:
-    logger.error("What is told of notifications has failed", exc_info=error)
+    logger.error("a notification handler raised an exception", exc_info=error)

@@ -35,7 +35,9 @@ class Recorder:
     def __init__(self, path: str | os.PathLike[str], mask: Mask) -> None:
         self._path = Path(path)
         if not self._path.parent.is_dir():
-            raise FileNotFoundError(f"there is no folder {self._path.parent.absolute()} to record to")
+            raise FileNotFoundError(
+                f"the folder {self._path.parent.absolute()} for the recording does not exist. Create it"
+            )
         self._mask = mask
         self._file: TextIO | None = None
 
@@ -92,7 +94,8 @@ class Replay:
         alike = [number for number, exchange in enumerate(self._recorded) if exchange.key == key]
         if not alike:
             raise TransportError(
-                f"{self._path} has no {key}: record it anew, with Client(..., record=...)",
+                f"the recording {self._path} does not contain {key}. Record again with Client(..., "
+                "record=...)",
                 may_have_begun=False,
                 may_pass=False,
             )
@@ -142,7 +145,7 @@ def _exchanges(path: Path) -> Iterator[_Exchange]:
         except ValueError:
             entry = None
         if not is_object(entry) or len(entry) != 1:
-            raise ValueError(f"{path}, line {number}: this is no recording of a client's")
+            raise ValueError(f"{path}, line {number}: not a line of a recording of Client(..., record=...)")
         if is_request(message := entry.get("sent")):
             exchange = _Exchange(_key(message["method"], message.get("params", {})), message["id"])
             waiting.append(exchange)

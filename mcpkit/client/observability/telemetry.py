@@ -57,7 +57,7 @@ class ClientTelemetry:
         self._duration = metrics.get_meter("mcpkit", meter_provider=meter_provider).create_histogram(
             "mcp.client.operation.duration",
             unit="s",
-            description="How long requests take, seen by the client.",
+            description="Duration of requests as seen by the client.",
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )
 

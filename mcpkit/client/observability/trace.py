@@ -43,7 +43,13 @@ def look_at_frames(
         TypeError: What is to be told is no function.
     """
     if not isinstance(trace, bool):
-        check_function("trace", trace, "`sent` or `came`, and a text", or_else="or True", may_be_async=False)
+        check_function(
+            "trace",
+            trace,
+            "a direction (`sent` or `came`) and a string",
+            or_else="or True",
+            may_be_async=False,
+        )
     mask = Mask.of(options, lambda: secrets_of(link.transport))
     if trace:
         link.frames.append(Tracer(to_standard_error if trace is True else trace, mask))

@@ -54,12 +54,12 @@ def read_into(result: CallResult, into: Any, name: str) -> Any:
         except ValidationError as error:
             refused.setdefault(is_wrapped, (value, error))
     if not refused:
-        raise InvalidResultError(f"{name} has answered with neither structured content nor text", result)
+        raise InvalidResultError(f"the result of {name} contains neither structured content nor text", result)
     value, first = refused[False]
     found = problems(schema, value) or from_validator(first, value, schema)
     is_class = isinstance(into, type) and get_origin(into) is None
     shown = into.__name__ if is_class else str(into).replace("typing.", "")
-    lines = [f"what {name} has answered is no {shown}:", str(ArgumentsError(found))]
+    lines = [f"the result of {name} cannot be read as {shown}:", str(ArgumentsError(found))]
     raise InvalidResultError("\n".join(lines), result)
 
 

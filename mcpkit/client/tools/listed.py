@@ -98,7 +98,7 @@ class ListedTools:
         for tool in tools:
             name, mirrored = str(tool.get("name")), mirrored_by(tool)
             if isinstance(mirrored, RegistrationError):
-                self._warn(name, f"it is left out: {mirrored}")
+                self._warn(name, f"the client leaves it out of the list: {mirrored}")
             else:
                 valid.append(tool)
                 listed[name] = ListedTool(tool, mirrored)
@@ -164,15 +164,13 @@ class ListedTools:
         # It may have changed since, and nobody has heard of it.
         found = self._problems(name, await self._found_later(name, fresh=True), result)
         if found:
-            lines = f"what {name} has answered does not fit its outputSchema:\n{found}"
+            lines = f"the result of {name} does not match its outputSchema:\n{found}"
             raise InvalidResultError(lines, result)
 
     def _problems(self, name: str, tool: ListedTool, result: CallResult) -> str:
         output = tool.output
         if isinstance(output, ValueError):
-            self._warn(
-                name, f"what it answers is not held against its outputSchema, as that is none: {output}"
-            )
+            self._warn(name, f"its results are not checked, as its outputSchema is invalid: {output}")
             return ""
         problems = None if output is None else output.problems(result.data)
         return str(ArgumentsError(problems)) if problems else ""
@@ -182,7 +180,7 @@ class ListedTools:
         try:
             return await self._find(name, fresh=fresh)
         except (ProtocolError, OSError) as error:
-            logger.debug("the tools cannot be listed, and a result of %s was not checked: %s", name, error)
+            logger.debug("tools/list failed, so a result of %s was not checked: %s", name, error)
             return _UNKNOWN
 
     async def _find(self, name: str, *, fresh: bool = False) -> ListedTool:
@@ -199,7 +197,7 @@ class ListedTools:
         try:
             await self._list_tools(fresh=fresh)
         except ProtocolError as error:
-            logger.debug("the tools cannot be listed: %s", error)
+            logger.debug("tools/list failed: %s", error)
         if name not in self._tools and len(self._unlisted) < _MOST_UNKNOWN:
             self._unlisted.add(name)
 
@@ -207,6 +205,4 @@ class ListedTools:
         """Say what is wrong with a tool, once."""
         if name not in self._told and len(self._told) < _MOST_UNKNOWN:
             self._told.add(name)
-            logger.warning(
-                "The tool %s of the server is not as the specification wants it: %s", name[:100], why
-            )
+            logger.warning("the server's tool %s does not follow the specification: %s", name[:100], why)

@@ -55,8 +55,8 @@ def headers_of(repeated: Sequence[MirroredParameter], arguments: Mapping[str, An
         elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
             if abs(value) > _LARGEST:
                 raise ValueError(
-                    f"the argument {'.'.join(each.path)} is repeated in a header, which carries integers from "
-                    f"-(2**53 - 1) to 2**53 - 1, not {value}"
+                    f"the argument {'.'.join(each.path)} is also sent in a header, which only allows "
+                    f"integers from -(2**53 - 1) to 2**53 - 1, got {value}"
                 )
             headers[header] = str(int(value))
         elif isinstance(value, str):

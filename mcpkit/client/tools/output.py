@@ -36,7 +36,7 @@ class Output:
             result: All members of the result.
         """
         if "structuredContent" not in result:
-            return [Problem("", "it has no structured content")]
+            return [Problem("", "structured content is missing")]
         return self._schema.problems(result["structuredContent"])
 
 

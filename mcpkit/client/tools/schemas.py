@@ -79,9 +79,9 @@ class ServerSchema:
         if self._is_valid is None or not self._is_valid(value):
             found = problems(self._schema, value)
             if found or self._is_valid is not None:
-                return found or [Problem("", "it does not fit the schema")]
+                return found or [Problem("", "the value does not match the schema")]
         if self._is_wholly_valid is not None and not self._is_wholly_valid(value):
-            return [Problem("", "it does not fit the schema")]
+            return [Problem("", "the value does not match the schema")]
         return []
 
 
@@ -133,11 +133,11 @@ class _Reading:
     def _schema(self, schema: object) -> Json:
         self._left -= 1
         if self._left < 0:
-            raise UnusableSchemaError(f"it is made of more than {_MOST_PARTS} schemas")
+            raise UnusableSchemaError(f"it consists of more than {_MOST_PARTS} schemas")
         if isinstance(schema, bool):
             return {} if schema else {"enum": []}
         if not is_object(schema):
-            raise UnusableSchemaError(f"a schema is an object, not {schema!r:.50}")
+            raise UnusableSchemaError(f"a schema must be an object or a boolean, got {schema!r:.50}")
         if not _OTHERS.isdisjoint(schema):
             self.is_whole = False
         self.parts.append(_together(list(self._demands(schema))))
@@ -154,7 +154,7 @@ class _Reading:
         if "enum" in schema or "const" in schema:
             choices: object = schema.get("enum", [schema.get("const")])
             if not is_array(choices):
-                raise UnusableSchemaError(f"`enum` is an array, not {choices!r:.50}")
+                raise UnusableSchemaError(f"`enum` must be an array, got {choices!r:.50}")
             yield {"enum": choices}
             if all(any(KINDS[kind](choice) for kind in kinds) for choice in choices):
                 return
@@ -167,13 +167,13 @@ class _Reading:
 
     def _each(self, keyword: str, schemas: object) -> list[Json]:
         if not is_array(schemas):
-            raise UnusableSchemaError(f"`{keyword}` is an array, not {schemas!r:.50}")
+            raise UnusableSchemaError(f"`{keyword}` must be an array, got {schemas!r:.50}")
         return [self._schema(each) for each in schemas]
 
     def _name(self, reference: object) -> str | None:
         """Return the name of the definition that a reference leads to; None where it leads out of the schema."""
         if not isinstance(reference, str):
-            raise UnusableSchemaError(f"`$ref` is a string, not {reference!r:.50}")
+            raise UnusableSchemaError(f"`$ref` must be a string, got {reference!r:.50}")
         if reference not in self._names:
             try:
                 target = resolved(reference, self._root)
@@ -224,7 +224,7 @@ class _Reading:
     def _object(self, schema: Json) -> Json:
         properties, required = schema.get("properties", {}), schema.get("required", [])
         if not is_object(properties) or not is_array(required):
-            raise UnusableSchemaError("`properties` is an object, and `required` an array")
+            raise UnusableSchemaError("`properties` must be an object, and `required` an array")
         said: Json = {"properties": {name: self._schema(inner) for name, inner in properties.items()}}
         additional: object = schema.get("additionalProperties", True)
         if "patternProperties" in schema:
@@ -253,7 +253,7 @@ def _kinds(schema: Json) -> list[str]:
     named = kinds if is_array(kinds) else [kinds]
     for kind in named:
         if not isinstance(kind, str) or kind not in KINDS:
-            raise UnusableSchemaError(f"there is no type {kind!r:.50}")
+            raise UnusableSchemaError(f"unknown type {kind!r:.50}")
     return list(map(str, named))
 
 
@@ -290,7 +290,9 @@ def _refuse_endless(root: Json, parts: list[Json]) -> None:
     sizes: dict[int, float] = {}
     for part in parts:
         if _size(part, root, _alternatives, sizes) > _MOST_ALTERNATIVES:
-            raise UnusableSchemaError(f"a value in it is held against more than {_MOST_ALTERNATIVES} schemas")
+            raise UnusableSchemaError(
+                f"a value would have to be checked against more than {_MOST_ALTERNATIVES} schemas"
+            )
 
 
 def _alternatives(schema: Json, root: object) -> Iterator[object]:

@@ -181,7 +181,9 @@ def test_inspect_prints_report_and_tokens(mcpkit: Run, url: str) -> None:
     assert costs["tools"]["add"] == tokens(json.dumps(handed, separators=(",", ":")))
     assert costs["total"] == sum(costs["tools"].values()) + costs["instructions"]
     _, out, _ = mcpkit("inspect", url)
-    assert out.startswith("workbench 1.0.0\nrevision 2026-07-28: the newest that both know\n")
+    assert out.startswith(
+        "workbench 1.0.0\nrevision 2026-07-28: the newest revision that client and server support\n"
+    )
     assert f"about {costs['total']:,} tokens in total including the instructions (an estimate" in out
 
 

@@ -62,7 +62,7 @@ async def test_stdio_answer_too_long_fails_its_request_only(order: str) -> None:
         assert isinstance(error, TransportError)
         assert error.may_have_begun
         assert not error.may_pass
-        assert "has answered with more than 100,000 bytes, the most that is read" in str(error)
+        assert "sent a message of more than 100,000 bytes, the limit" in str(error)
         assert (await ask(transport, received, 1, order=order, size=50_000))["id"] == 9
     await transport.close()
     assert received.error is None
@@ -132,7 +132,7 @@ async def test_stdio_client_restarts_server_after_death(revision: str | None, tm
     note = tmp_path / "note"
     async with Client(stdio_transport(stderr=lambda line: None), revision=revision) as client:
         with pytest.raises(
-            OutcomeUnknownError, match="exit code 7; its last words on standard error:\ngoodbye"
+            OutcomeUnknownError, match="exit code 7; the last lines on standard error:\ngoodbye"
         ):
             await client.call("die", {"note": str(note)})
         assert (await client.call("add", {"a": 1, "b": 2})).text == "3"
@@ -201,8 +201,8 @@ async def run(code: str, stderr: Stderr = None, grace: float = 2.0) -> Transport
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 async def test_stderr_last_lines_are_in_error(capfd: pytest.CaptureFixture[str]) -> None:
     assert str(await run(SAY + "sys.exit(1)", subprocess.DEVNULL)) == (
-        f"The server ({Path(sys.executable).name}) has ended with exit code 1;"
-        " its last words on standard error:\nindented \n café\n\ufffd half"
+        f"The server ({Path(sys.executable).name}) ended with exit code 1;"
+        " the last lines on standard error:\nindented \n café\n\ufffd half"
     )
     assert capfd.readouterr().err == ""
 

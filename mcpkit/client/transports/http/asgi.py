@@ -149,9 +149,9 @@ class _Exchange(httpx2.AsyncByteStream):
             if self._is_complete:
                 return
             if self._is_gone:
-                raise httpx2.ReadError("the response has been closed")
+                raise httpx2.ReadError("the response was closed")
             if self.task.done():
-                raise httpx2.RemoteProtocolError(f"{self._end} in the middle of its response")
+                raise httpx2.RemoteProtocolError(f"{self._end} before its response was complete")
             self._readable.clear()
             await self._readable.wait()
 
@@ -169,7 +169,7 @@ class _Exchange(httpx2.AsyncByteStream):
         if not self.begun.done():
             self.begun.set_exception(
                 TransportError(
-                    "the client was closed before the app has answered", may_have_begun=True, may_pass=False
+                    "the client was closed before the app answered", may_have_begun=True, may_pass=False
                 )
             )
 
@@ -187,14 +187,17 @@ class _Exchange(httpx2.AsyncByteStream):
 
     async def _send(self, message: Message) -> None:
         if self._is_gone or self.begun.cancelled():
-            raise ConnectionResetError("the client has closed the response")
+            raise ConnectionResetError("the client closed the response")
         kind = message["type"]
         if kind == "http.response.start" and not self.begun.done():
             self.begun.set_result((message["status"], list(message.get("headers", ()))))
         elif kind == "http.response.body" and self.begun.done() and not self._is_complete:
             await self._take(message.get("body", b""), is_last=not message.get("more_body", False))
         else:
-            raise RuntimeError(f"{kind!r} may not be sent here: a response has a start, and then its body")
+            raise RuntimeError(
+                f"unexpected ASGI message {kind!r}. An app must send http.response.start once, then "
+                "http.response.body"
+            )
 
     async def _take(self, chunk: bytes, *, is_last: bool) -> None:
         """Take a part of the body, and wait until there is room for the next one."""
@@ -211,18 +214,22 @@ class _Exchange(httpx2.AsyncByteStream):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         failure = asyncio.CancelledError() if task.cancelled() else task.exception()
-        self._end = "the app has returned"
+        self._end = "the app returned"
         if failure is not None:
-            self._end = f"the app has raised {type(failure).__name__}: {failure},"
+            self._end = f"the app raised {type(failure).__name__}: {failure},"
         self._readable.set()
         if not self.begun.done():
-            error = TransportError(f"{self._end} without a response", may_have_begun=True, may_pass=False)
+            error = TransportError(
+                f"{self._end} without sending a response", may_have_begun=True, may_pass=False
+            )
             error.__cause__ = failure
             self.begun.set_exception(error)
         elif failure is not None:
             is_late = self._is_gone and not self._is_complete
             level = logging.DEBUG if is_late else logging.ERROR
-            logger.log(level, "the app has failed after its response had begun", exc_info=failure)
+            logger.log(
+                level, "the app raised an exception after it had started its response", exc_info=failure
+            )
 
 
 def _scope(request: httpx2.Request, state: Json) -> Scope:

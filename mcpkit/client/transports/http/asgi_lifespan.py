@@ -56,7 +56,7 @@ class AppLifespan:
         """
         if self._stay is None:
             self._stay = self._lifespans.enter(asyncio.get_running_loop())
-            assert self._stay is not None, "each app has one, though it may know nothing of it"
+            assert self._stay is not None, "each app must have a lifespan"
         state: Json = await self._stay.ready()
         return state
 
@@ -86,7 +86,7 @@ async def _running(app: ASGIApp) -> AsyncGenerator[Json]:
             await within(_PATIENCE, life.tell("shutdown"))
         except TimeoutError:
             raise TransportError(
-                f"the app has not shut down within {_PATIENCE:g} s, and was cancelled",
+                f"the shutdown of the app took longer than {_PATIENCE:g} s and was cancelled",
                 may_have_begun=False,
                 may_pass=False,
             ) from None
@@ -155,7 +155,10 @@ class _Life:
         if step == "shutdown":
             raise _failed(step, "", error)
         if self._is_heard:
-            logger.warning("the app's lifespan has failed; the app is used without it", exc_info=error)
+            logger.warning(
+                "the lifespan of the app raised an exception; the app is used without a lifespan",
+                exc_info=error,
+            )
 
     def _error(self) -> BaseException | None:
         return self._task.exception() if self._task.done() and not self._task.cancelled() else None
@@ -176,7 +179,7 @@ def _failed(step: str, message: str, error: BaseException | None) -> TransportEr
     told = f"{type(error).__name__}: {error}" if error is not None else message.strip().rpartition("\n")[2]
     action = "start" if step == "startup" else "shut down"
     failure = TransportError(
-        f"the app could not {action}: {told or 'it has not said why'}", may_have_begun=False
+        f"the app could not {action}: {told or 'it sent no reason'}", may_have_begun=False
     )
     failure.__cause__ = error
     return failure

@@ -135,8 +135,8 @@ def authorizes(auth: object) -> GivesAuthorizers | None:
     is_of_httpx2 = isinstance(auth, tuple) or callable(auth) or hasattr(auth, "auth_flow")
     if auth is not None and (isinstance(auth, type) or not is_of_httpx2):
         raise TypeError(
-            'auth= is "oauth", an object such as OAuth() or ClientCredentials(...), or a user and a password; '
-            "a bearer token is given by token="
+            'auth= must be "oauth", an object such as OAuth() or ClientCredentials(...), or a tuple of '
+            "user and password. Pass a bearer token as token="
         )
     return None
 

@@ -118,7 +118,7 @@ class EventStream:
 
     def _check_size(self) -> None:
         if self._size + self._unfinished_size > self._most:
-            raise TooLargeEventError(f"an event of more than {self._most:,} bytes")
+            raise TooLargeEventError(f"an event has more than {self._most:,} bytes")
 
     def _complete(self) -> Event | None:
         self._is_first_line = False

@@ -23,24 +23,26 @@ def failure(
 
     text = str(error) or type(error).__name__
     if isinstance(error, httpx2.ConnectTimeout):
-        message = f"{origin} has not taken the connection within {connect_timeout:g} s"
+        message = f"{origin} did not accept the connection within {connect_timeout:g} s"
     elif isinstance(error, httpx2.PoolTimeout):
-        message = "the http_client that was given has no connection free: allow it more (limits=)"
+        message = "the http_client has no free connection. Allow more connections (limits=)"
     elif isinstance(error, httpx2.ProxyError):
-        message = f"the proxy on the way to {origin} refuses: {text}"
+        message = f"the proxy for {origin} rejected the connection: {text}"
     elif isinstance(error, httpx2.UnsupportedProtocol):  # such as a proxy that cannot be used
         message = f"cannot connect to {origin}: {text}"
         return TransportError(message, may_have_begun=False, may_pass=False)
     elif isinstance(error, (httpx2.ConnectError, httpx2.LocalProtocolError)):
         message = f"cannot connect to {origin}{by_proxy()}: {_reason(error) or text}"
         if "CERTIFICATE_VERIFY_FAILED" in text:
-            message += " (verify= names the authorities that are trusted)"
+            message += ". Pass the certificate authorities of the server as verify="
         elif "WRONG_VERSION_NUMBER" in text:
-            message += " (it may speak http://, and not https://)"
+            message += ". The server may only support http://"
     elif isinstance(error, httpx2.DecodingError):
-        return TransportError(f"{origin} has sent what cannot be decompressed: {text}", may_have_begun=True)
+        return TransportError(
+            f"{origin} sent a response that cannot be decompressed: {text}", may_have_begun=True
+        )
     else:
-        message = f"the connection to {origin} broke before the answer was there: {text}"
+        message = f"the connection to {origin} was lost before the response was complete: {text}"
         return TransportError(message, may_have_begun=True)
     return TransportError(message, may_have_begun=False)
 

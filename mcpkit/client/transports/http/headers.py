@@ -33,14 +33,15 @@ def checked(headers: Mapping[str, object]) -> Pairs:
     pairs: Pairs = []
     for name, value in headers.items():
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a header")
+            raise ValueError(f"{name!r} is not a valid header name")
         if name.lower() in _OURS:
-            raise ValueError(f"the header {name} is set by the transport")
+            raise ValueError(f"the header {name} is set by the transport. Leave it out")
         if not isinstance(value, str):
-            raise TypeError(f"the value of the header {name} must be a string")
+            raise TypeError(f"the value of the header {name} must be a string, got {type(value).__name__}")
         if not _VALUE.fullmatch(value):
             raise ValueError(
-                f"the value of {name} has characters, or blanks around it, that no header can have"
+                f"the value of the header {name} contains characters, or leading or trailing blanks, that "
+                "are not allowed in a header"
             )
         pairs.append((name.encode("ascii"), value.encode("latin-1")))
     return pairs
@@ -53,7 +54,9 @@ def bearer(token: str) -> tuple[bytes, bytes]:
         ValueError: It cannot be sent.
     """
     if not _VALUE.fullmatch(token):
-        raise ValueError("the token has characters, or blanks around it, that no header can have")
+        raise ValueError(
+            "the token contains characters, or leading or trailing blanks, that are not allowed in a header"
+        )
     return b"Authorization", b"Bearer " + token.encode("latin-1")
 
 

@@ -48,7 +48,7 @@ time, before that the thousandfold, which is 64 MiB."""
 
 _PROXIES = frozenset({"http", "https", "socks5", "socks5h"})
 _NO_URL = (
-    "the URL of a server begins with http:// or https://, and names a host, and perhaps a port up to 65535"
+    "the URL of a server must begin with http:// or https:// and have a host; a port must be at most 65535"
 )
 
 
@@ -114,12 +114,16 @@ class HttpClient:
         if (http_client, app) != (None, None) and (
             proxy is not None or cert is not None or verify is not True
         ):
-            raise ValueError("verify=, cert= and proxy= are for connections that the transport makes itself")
+            raise ValueError(
+                "verify=, cert= and proxy= cannot be combined with http_client= or app=. Configure that "
+                "client instead"
+            )
         if http_client is not None and app is not None:
-            raise ValueError("http_client= and app= both say who is asked: give one of them")
+            raise ValueError("http_client= and app= cannot be combined. Pass one of them")
         if proxy is not None and urlsplit(str(proxy)).scheme not in _PROXIES:
             raise ValueError(
-                "proxy= is the URL of a proxy: http://, https://, socks5:// or socks5h://, and its host"
+                "proxy= must be a URL that begins with http://, https://, socks5:// or socks5h:// and has "
+                "a host"
             )
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         netloc = host + port
@@ -136,13 +140,11 @@ class HttpClient:
         ways = [auth, token, *(name for name, _ in self._headers if name.lower() == b"authorization")]
         self.has_credentials = any(way is not None for way in ways)
         if sum(way is not None for way in ways) > 1:
-            raise ValueError(
-                "token=, auth=, a user in the URL and the header Authorization: give one of them"
-            )
+            raise ValueError("pass only one of token=, auth=, a user in the URL and the header Authorization")
         if http_client is not None and not hasattr(http_client, "is_closed"):
             raise TypeError(f"http_client must be an httpx2.AsyncClient, got {http_client!r}")
         if not isinstance(token, str):
-            check_function("token", token, "nothing that returns it", or_else="or a string")
+            check_function("token", token, "no arguments that returns the token", or_else="or a string")
         self._token = token if callable(token) else None
         if isinstance(token, str):
             self._headers.append(bearer(token))
@@ -171,7 +173,7 @@ class HttpClient:
             import httpx2
         except ImportError as error:
             raise ImportError(
-                f"servers at a URL need httpx2. Run: {install_command('client')}", name=error.name
+                f"connecting to a URL needs httpx2. Run: {install_command('client')}", name=error.name
             ) from error
         self._httpx2 = httpx2
         if self._authorization is not None:
@@ -184,7 +186,7 @@ class HttpClient:
             raise ValueError(_NO_URL) from None
         if self._given is not None:
             if self._given.is_closed:
-                raise TransportError("the http_client that was given has been closed", may_have_begun=False)
+                raise TransportError("the http_client is closed. Pass an open one", may_have_begun=False)
             self._client = self._given
         elif self._app is not None:
             from .asgi import AsgiTransport
@@ -313,7 +315,7 @@ class HttpClient:
             finally:
                 await response.aclose()
             url = target
-        raise TransportError(f"{self.origin} redirects in circles", may_have_begun=False, may_pass=False)
+        raise TransportError(f"{self.origin} redirects in a loop", may_have_begun=False, may_pass=False)
 
     async def _send(
         self, client: httpx2.AsyncClient, method: str, url: httpx2.URL, headers: Pairs, content: bytes
@@ -371,7 +373,7 @@ class HttpClient:
         if self._given is not None or self._app is not None:
             return ""
         if self._proxy is not None:
-            return " by the proxy that proxy= names"
+            return " through the proxy given as proxy="
         from urllib.request import getproxies, proxy_bypass
 
         scheme, proxies = self._target.scheme, getproxies() if self._trust_env else {}
@@ -380,7 +382,7 @@ class HttpClient:
         from ....common.proxies import proxy_variable
 
         variable = proxy_variable(scheme if proxies.get(scheme) else "all")
-        return f" by the proxy that the environment names ({variable}; trust_env=False goes without)"
+        return f" through the proxy of the environment variable {variable} (trust_env=False ignores it)"
 
     def check_coding(self, response: httpx2.Response) -> None:
         """Refuse a body that httpx2 might not read in bounded pieces.
@@ -392,7 +394,8 @@ class HttpClient:
         if coding not in _CODINGS:
             shown = coding[:60].decode("ascii", "backslashreplace")
             raise TransportError(
-                f"{self.origin} has compressed its answer by {shown!r}, which was not asked for",
+                f"{self.origin} sent a response with the content coding {shown!r}, which the client did "
+                "not accept",
                 may_have_begun=True,
                 may_pass=False,
             )
@@ -420,8 +423,8 @@ class HttpClient:
     def too_large(self) -> TransportError:
         """Say that a message is larger than it may be."""
         return TransportError(
-            f"{self.origin} has sent a message of more than {self.max_answer:,} bytes, the most that is read"
-            " (max_answer=)",
+            f"{self.origin} sent a message of more than {self.max_answer:,} bytes, the limit. Raise "
+            "max_answer=",
             may_have_begun=True,
             may_pass=False,
         )

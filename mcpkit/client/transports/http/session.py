@@ -74,9 +74,7 @@ class HttpSession:
         """
         id_ = header(response, b"mcp-session-id")
         if id_ and not _SESSION_ID.fullmatch(id_):
-            message = (
-                f"{self._http.origin} has given the session an id that is not of visible ASCII characters"
-            )
+            message = f"{self._http.origin} sent an Mcp-Session-Id with characters other than visible ASCII"
             raise TransportError(message, may_have_begun=True, may_pass=False)
         self.id = id_ or None
         self._headers = self.headers(None)
@@ -119,7 +117,7 @@ class HttpSession:
         while True:
             try:
                 broken = await unhurt(stream.join)
-                assert broken is not None, "it answers no request"
+                assert broken is not None, "the stream must not answer a request"
             except TransportError as error:
                 if not stream.connections:
                     return  # the server has no such stream
@@ -130,7 +128,10 @@ class HttpSession:
                 stream.events.last_id = None  # there may be one, if not from there on
                 broken = error
             except Exception:
-                logger.exception("What says who asks has failed; what the server says unasked is not heard")
+                logger.exception(
+                    "authentication failed with an exception; the client no longer receives notifications and "
+                    "requests of the server"
+                )
                 return
             if not stream.connections and stream.failures >= MOST_FAILURES:
                 return

@@ -74,7 +74,7 @@ class SseTransport(Authorized):
         except BaseException as error:
             await self.close()
             if isinstance(error, TimeoutError):
-                message = f"{self._http.origin} has not said within {seconds:g} s where it takes messages"
+                message = f"{self._http.origin} did not send the endpoint for messages within {seconds:g} s"
                 raise TransportError(message, may_have_begun=False) from None
             raise
 
@@ -164,7 +164,7 @@ class SseTransport(Authorized):
             endpoint.set_exception(lost)
 
     def _ended(self) -> TransportError:
-        return TransportError(f"{self._http.origin} has ended its event stream", may_have_begun=True)
+        return TransportError(f"{self._http.origin} closed its event stream", may_have_begun=True)
 
     async def _follow(self, receiver: Receiver, endpoint: asyncio.Future[httpx2.URL]) -> None:
         http = self._http
@@ -198,8 +198,8 @@ class SseTransport(Authorized):
             target = self._http.within_origin(url, reference)
             if target is None:
                 raise TransportError(
-                    f"{self._http.origin} wants messages to be sent to {shown(reference)}, which is no address of the "
-                    "same origin: nothing is sent there",
+                    f"{self._http.origin} sent {shown(reference)} as the endpoint for messages, which has "
+                    "another origin. The client sends nothing there",
                     may_have_begun=False,
                     may_pass=False,
                 )

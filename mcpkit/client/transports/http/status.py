@@ -94,26 +94,26 @@ class Refusal:
         """
         status = self.status
         if is_of_another_revision:
-            what = "does not speak the revision any more that was agreed upon"
+            what = "no longer supports the negotiated revision"
             if self.error is None:
-                what = f"serves no MCP at the path of the URL, or {what}"
+                what = f"has no MCP endpoint at the path of the URL, or {what}"
             message = f"{self._origin} {what} (HTTP {status})"
             return StatusError(message + self._said, status, may_have_begun=False, session_is_gone=True)
         wait = retry_after(self._response)
         if status in {401, 403}:
             return self._unauthorized()
         if has_session and self.knows_no_session:
-            message = f"{self._origin} knows the session no more (HTTP {status})"
+            message = f"{self._origin} no longer has the session (HTTP {status})"
             return StatusError(message + self._said, status, may_have_begun=False, session_is_gone=True)
         if 300 <= status < 400:
             return StatusError(self._redirect, status, may_have_begun=False)
         if status == 429:
-            later = "" if wait is None else f"; it is to be asked again in {wait:g} s"
-            message = f"{self._origin} is asked too often (HTTP 429){later}"
+            later = "" if wait is None else f". Try again in {wait:g} s"
+            message = f"{self._origin} received too many requests (HTTP 429){later}"
         elif status in {404, 405}:
-            message = f"{self._origin} serves no MCP at the path of the URL (HTTP {status})"
+            message = f"{self._origin} has no MCP endpoint at the path of the URL (HTTP {status})"
         else:
-            message = f"{self._origin} has answered with HTTP {status}"
+            message = f"{self._origin} answered with HTTP {status}"
         # A server that answers the request itself by "come again later" has not begun with it; a gateway may say 503
         # of a server that has.
         is_turned_away = status == 503 and wait is not None and self.error is not None
@@ -133,15 +133,15 @@ class Refusal:
         challenges = read_challenges(values)
         asked = in_words(challenges)
         if self.status == 403:
-            message = f"{self._origin} does not allow it (HTTP 403)"
+            message = f"{self._origin} denied access (HTTP 403)"
         elif self._has_credentials:
-            message = f"{self._origin} does not accept what was sent to say who asks (HTTP 401)"
+            message = f"{self._origin} rejected the credentials of the client (HTTP 401)"
         else:
-            message = f"{self._origin} wants to know who asks (HTTP 401), which token=, auth= or headers= say"
+            message = f"{self._origin} requires authentication (HTTP 401). Pass token=, auth= or headers="
             if any("resource_metadata" in each.parameters for each in challenges):
-                message += ', and auth="oauth" by having a user log in'
+                message += ', or auth="oauth" to have a user log in'
         if asked:
-            message += f"; it asks for {asked}"
+            message += f"; it requires {asked}"
         challenge = ", ".join(values)
         if self.error is None or self.error["error"]["message"] != challenge:
             message += self._said
@@ -157,11 +157,14 @@ class Refusal:
     @property
     def _redirect(self) -> str:
         target = header(self._response, b"location").decode("latin-1")
-        message = f"{self._origin} has answered with HTTP {self.status}"
+        message = f"{self._origin} answered with HTTP {self.status}"
         if not target:
             return message
         where = target.partition("?")[0]  # what follows may be a secret
-        return f"{message}, a redirect to {shown(where)}, which is not followed: if that is the server, give its URL"
+        return (
+            f"{message}, a redirect to {shown(where)}, which the client does not follow. If that is the "
+            "server, use its URL"
+        )
 
 
 def retry_after(response: httpx2.Response) -> float | None:
@@ -208,12 +211,12 @@ async def unexpected(http: HttpClient, response: httpx2.Response) -> StatusError
     except TransportError:
         text = ""
     if kind == b"text/html":
-        what = "with a web page, perhaps one to log in at,"
+        what = "with a web page, perhaps a login page,"
     elif kind:
         what = f"with {shown(kind.decode('latin-1'))}"
     else:
-        what = "without saying what it sends"
-    message = f"{http.origin} has answered {what} instead of JSON or an event stream"
+        what = "without a Content-Type"
+    message = f"{http.origin} answered {what} instead of JSON or an event stream"
     return StatusError(f"{message}: {text}" if text else message, response.status_code, may_have_begun=True)
 
 

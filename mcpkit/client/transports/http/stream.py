@@ -108,7 +108,7 @@ class MessageStream:
         except http.failures as error:
             broken = http.failure(error)
         else:
-            message = f"the event stream of {http.origin} ended before the answer was there"
+            message = f"the event stream of {http.origin} ended before the response arrived"
             broken = TransportError(message, may_have_begun=True)
         if self.events.has_moved or loop.time() - began >= _LASTING:
             self.failures = 0
@@ -122,7 +122,10 @@ class MessageStream:
                 if self._id is not None and not receiver.is_pending(self._id):
                     return True
             elif event.name == b"endpoint" and self._id is not None:  # some such servers take any method
-                message = f"{self._http.origin} serves the transport of 2024-11-05 at the path of the URL"
+                message = (
+                    f"{self._http.origin} only supports the transport of 2024-11-05 (HTTP+SSE) at the path of "
+                    "the URL"
+                )
                 raise StatusError(message, 405, may_have_begun=False)
         return False
 
@@ -186,7 +189,7 @@ class MessageStream:
             if self.connections == 1 and not self.failures:
                 raise
             raise TransportError(
-                f"the answer is lost, as its stream could not be joined again: {error}",
+                f"the response is lost, as its event stream could not be resumed: {error}",
                 may_have_begun=True,
                 session_is_gone=error.session_is_gone,
             ) from error

@@ -83,7 +83,7 @@ class HttpTransport(Authorized):
         session, self._session = self._session, None
         if session is None:
             return
-        self._interrupt(TransportError("the transport has been closed", may_have_begun=True, may_pass=False))
+        self._interrupt(TransportError("the transport was closed", may_have_begun=True, may_pass=False))
         try:
             await session.close(says_farewell=True)
         finally:
@@ -191,7 +191,7 @@ class HttpTransport(Authorized):
             if receiver.is_pending(message.id):
                 text = excerpt(body) or "an empty body"
                 raise TransportError(
-                    f"{self._http.origin} has answered, but not to what was asked: {text}",
+                    f"{self._http.origin} sent a response to another request: {text}",
                     may_have_begun=True,
                 )
         else:

@@ -44,14 +44,14 @@ def tls_context(
                 cafile=None if is_folder else place, capath=place if is_folder else None
             )
         except ssl.SSLError as error:
-            raise ValueError(f"verify={place!r} holds no authorities' certificates: {error}") from error
+            raise ValueError(f"verify={place!r} contains no certificates of authorities: {error}") from error
     if cert is not None:
         files, password = (cert[:2], cert[2:]) if isinstance(cert, tuple) else ((cert,), ())
         paths = [_existing("cert", each) for each in files]
         try:
             context.load_cert_chain(*paths, *map(str, password))
         except ssl.SSLError as error:
-            raise ValueError(f"cert={paths} holds no certificate with its key: {error}") from error
+            raise ValueError(f"cert={paths} contains no certificate with its private key: {error}") from error
     return context
 
 
@@ -60,5 +60,5 @@ def _existing(option: str, path: object) -> str:
     if not isinstance(path, str | Path):
         raise TypeError(f"{option} must be a path, got {path!r}")
     if not Path(path).exists():
-        raise FileNotFoundError(f"{option}={str(path)!r}: there is no such file")
+        raise FileNotFoundError(f"{option}={str(path)!r}: the file does not exist")
     return str(path)

@@ -45,7 +45,10 @@ def check_stderr(target: object) -> None:
     """
     if isinstance(target, int):
         if target != DEVNULL:
-            raise ValueError(f"stderr may be subprocess.DEVNULL, a function or an open file, got {target!r}")
+            raise ValueError(
+                "stderr must be a function that takes a line, an open file, subprocess.DEVNULL or None, got "
+                f"{target!r}"
+            )
     elif target is not None and not callable(target) and not hasattr(target, "write"):
         raise TypeError(
             f"stderr must be a function that takes a line, an open file, subprocess.DEVNULL or None, got {target!r}"
@@ -108,7 +111,9 @@ class StandardError:
         try:
             self._write(line.removesuffix(b"\r"))
         except Exception:
-            logger.exception("What a server has written to standard error could not be passed on")
+            logger.exception(
+                "the function or file given as stderr= failed; a line of the server's standard error is lost"
+            )
 
     def _writer(self, target: Stderr) -> Callable[[bytes], object]:
         target = sys.stderr if target is None else target
@@ -135,7 +140,7 @@ class _Copy:
         try:
             await asyncio.wait_for(self.output.flush(), _FLUSH_TIME)
         except asyncio.TimeoutError:
-            logger.debug("What a server has written to standard error is not read, and lost")
+            logger.debug("the rest of the server's standard error was not read in time and is lost")
         finally:
             self.output.close(with_descriptor=True)
 

@@ -106,13 +106,15 @@ def _why_not(error: OSError, program: str, environment: Mapping[str, str], cwd: 
         if Path(program).name != program:
             has_file = Path(cwd or ".", program).exists()
             reason = (
-                "its first line names a program that does not exist" if has_file else "there is no such file"
+                "its first line names an interpreter that does not exist"
+                if has_file
+                else "the file does not exist"
             )
         else:
             path = environment.get("PATH") or "which is empty"
-            reason = f"it is not on PATH ({path}); install it, give its full path, or set PATH in env"
+            reason = f"it is not on PATH ({path}). Install it, give its full path, or set PATH in env"
     elif isinstance(error, PermissionError):
-        reason = "it may not be executed; make it executable, or put the program that runs it before it"
+        reason = "it is not executable. Make it executable, or put its interpreter before it, such as python"
     elif error.errno == errno.ENOEXEC:
-        reason = "it is no program; put the program that runs it before it, such as python"
+        reason = "it is not a program. Put its interpreter before it, such as python"
     return f"The server cannot be started: {program!r}: {reason}"

@@ -104,7 +104,8 @@ class StdioTransport:
             process.kill()
             if isinstance(error, OSError):
                 raise TransportError(
-                    f"There is no room for a server: {error}", may_have_begun=False
+                    f"the server process cannot be used, as the system lacks resources: {error}",
+                    may_have_begun=False,
                 ) from error
             raise
 
@@ -115,7 +116,7 @@ class StdioTransport:
             TransportError: The server is gone; it has not got the message.
         """
         if self._server is None:
-            raise TransportError("The server has not been started", may_have_begun=False)
+            raise TransportError("the server process has not been started", may_have_begun=False)
         return self._server.send(message.line)
 
     async def close(self) -> None:
@@ -224,13 +225,14 @@ class _Server:
             elif isinstance(line, TooLongError):
                 self._refuse(line)
         if not chunk:
-            self._fall_silent("has closed its standard output")
+            self._fall_silent("closed its standard output")
 
     def _pass_over(self, line: bytes) -> None:
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "The server (%s) prints what is no message to its standard output, which is passed over: %s",
+                "the server (%s) printed a line to standard output that is not JSON-RPC; it is ignored. "
+                "Print to standard error instead: %s",
                 self._name,
                 line[:_SHOWN].decode(errors="replace"),
             )
@@ -239,25 +241,25 @@ class _Server:
         """Say that an answer is too long to whoever waits for it; where that cannot be told, all is lost."""
         if is_call(error.beginning):
             logger.warning(
-                "The server (%s) has sent a message of more than %d bytes, which is passed over",
+                "ignored a message of the server (%s) with more than %d bytes",
                 self._name,
                 self._max_answer,
             )
             return
         assert self._receiver is not None
         why = (
-            f"The server ({self._name}) has answered with more than {self._max_answer:,} bytes, the most that is read "
+            f"The server ({self._name}) sent a message of more than {self._max_answer:,} bytes, the limit "
             "(max_answer=)"
         )
         id_ = id_of_answer(error.beginning, error.ending)
         if id_ is None:
-            self._lose(f"{why}. It does not tell whom it answers, so it is ended")
+            self._lose(f"{why}. The message has no readable id, so the connection is closed")
             self._fall_silent("")
         else:
             self._receiver.fail(id_, TransportError(why, may_have_begun=True, may_pass=False))
 
     def _hear_of_deafness(self) -> None:
-        self._fall_silent("does not read its standard input any more")
+        self._fall_silent("no longer reads its standard input")
 
     def _fall_silent(self, reason: str) -> None:
         if not self._silence.done():
@@ -270,12 +272,10 @@ class _Server:
         elif status < 0:
             why = f"was ended by {_signal_name(-status)}"
         else:
-            why = f"has ended with exit code {status}"
+            why = f"ended with exit code {status}"
         words = self._errors.last_words()
         said = (
-            f"its last words on standard error:\n{words}"
-            if words
-            else "it has said nothing on standard error"
+            f"the last lines on standard error:\n{words}" if words else "it printed nothing to standard error"
         )
         return f"The server ({self._name}) {why}; {said}"
 
@@ -293,14 +293,14 @@ def _check(command: Sequence[object], env: Mapping[str, object]) -> None:
             f'command must be a sequence of strings, such as ["python", "server.py"], got {command!r}'
         )
     if not words:
-        raise ValueError("command is empty: name the program that is to be started")
+        raise ValueError("command is empty. Name the program to start")
     for name, value in env.items():
         if not isinstance(value, str):
-            raise TypeError(f"the values of env must be strings, got {value!r} for {name}")
+            raise TypeError(f"the value of {name} in env must be a string, got {type(value).__name__}")
         if not name or "=" in name:
-            raise ValueError(f"env has a variable that cannot be named so: {name!r}")
+            raise ValueError(f"env has an invalid variable name: {name!r}")
     if any("\0" in str(text) for text in (*words, *env, *env.values())):
-        raise ValueError("command and env cannot hold null characters")
+        raise ValueError("command and env must not contain null characters")
 
 
 def _name(command: Sequence[str]) -> str:

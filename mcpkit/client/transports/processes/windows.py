@@ -28,8 +28,8 @@ def find_command(command: Sequence[str], environment: Mapping[str, str]) -> str 
     for argument in arguments:
         if not _UNSAFE.isdisjoint(argument):
             raise TransportError(
-                f"The server cannot be started: {found!r} is a batch file, to which the argument {argument!r} cannot be"
-                " passed; start the program that it runs",
+                f"The server cannot be started: {found!r} is a batch file, which cannot receive the "
+                f"argument {argument!r}. Start the program that it runs instead",
                 may_have_begun=False,
                 may_pass=False,
             )

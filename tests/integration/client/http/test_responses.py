@@ -98,7 +98,7 @@ async def test_status_401_names_challenge(revision: str) -> None:
     error = await failure(replies(401, www_authenticate=challenge), revision)
     assert isinstance(error, AuthorizationError)
     assert (error.status, error.challenge, error.may_have_begun) == (401, challenge, False)
-    assert "wants to know who asks" in str(error)
+    assert "requires authentication" in str(error)
     assert "token=" in str(error)
     assert "Bearer, realm 'mcp', scope 'read', described at 'https://a.example/meta'" in str(error)
 
@@ -108,7 +108,7 @@ async def test_status_403_names_scope() -> None:
         replies(403, b"no", www_authenticate='Bearer error="insufficient_scope", scope="write"')
     )
     assert isinstance(error, AuthorizationError)
-    assert "does not allow it (HTTP 403)" in str(error)
+    assert "denied access (HTTP 403)" in str(error)
     assert "scope 'write'" in str(error)
     assert str(error).endswith(": 'no'")
 
@@ -190,7 +190,7 @@ async def test_response_cut_is_error(revision: str) -> None:
         reply.cut()
 
     error = await call_failure(script, revision)
-    assert "broke before the answer was there" in str(error)
+    assert "was lost before the response was complete" in str(error)
     assert error.may_have_begun
 
 

@@ -242,7 +242,7 @@ async def test_response_without_ids_is_lost(revision: str, ends: bool) -> None:
 
     stream = Stream(first)
     error = await stream.failure(revision)
-    assert ("ended before the answer" if ends else "broke before the answer") in str(error)
+    assert ("ended before the response" if ends else "was lost before the response") in str(error)
     assert stream.joined == []
 
 

@@ -112,6 +112,6 @@ async def test_app_failure_is_transport_error() -> None:
         if scope["type"] == "http":
             raise ValueError("no such table")
 
-    with pytest.raises(TransportError, match="the app has raised ValueError: no such table"):
+    with pytest.raises(TransportError, match="the app raised ValueError: no such table"):
         async with Client(HttpTransport(f"{ORIGIN}/mcp", app=app)):
             pass
