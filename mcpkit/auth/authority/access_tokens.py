@@ -23,7 +23,7 @@ _P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """How many points the curve has."""
 _TOKEN = re.compile(r"([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 RESERVED = frozenset({"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "client_id", "scope", "grant"})
-"""Claims whose meaning is fixed. Other claims of a user are stored with the grant, and not in the token."""
+"""Claims with a fixed meaning. Other claims of a user are stored with the grant, not in the token."""
 
 
 class AccessTokens:
