@@ -58,7 +58,7 @@ def test_target_of_word_returns_url_file_or_command(word: str, meant: object) ->
     [
         ("", "the target is empty"),
         ("npx 'a", "the command cannot be split into words"),
-        ("nothing", "nothing is no file, no URL"),
+        ("nothing", "nothing is not a file, a URL"),
     ],
 )
 def test_target_of_invalid_word_raises(word: str, message: str) -> None:

@@ -86,7 +86,7 @@ def test_blocking_call_in_thread_is_not_found(tmp_path: Path) -> None:
 
 
 def test_ignored_unknown_rule_raises_with_suggestion() -> None:
-    with pytest.raises(ValueError, match="there is no rule name-leters; did you mean name-letters"):
+    with pytest.raises(ValueError, match="no such rule: name-leters; did you mean name-letters"):
         findings(Looked(), ignored=["name-leters"])
 
 

@@ -69,5 +69,5 @@ def test_roots_of_server_are_its_project(tmp_path: Path, monkeypatch: pytest.Mon
     assert roots_of("absent.server:mcp") == [tmp_path / "project"]
     monkeypatch.setenv("HOME", str(tmp_path / "project"))
     assert roots_of(str(inner / "server.py")) == [inner.parent]
-    with pytest.raises(CommandError, match="a server is named as"):
+    with pytest.raises(CommandError, match="the server must be"):
         roots_of("npx")

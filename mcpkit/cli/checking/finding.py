@@ -14,7 +14,7 @@ from ...protocol.types import Json
 Severity = Literal["error", "warning", "advice"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "advice")
-"""The worst first: what fails, what some host or model stumbles over, what is good to know."""
+"""From most to least severe: certain failure, problem in some hosts or models, improvement."""
 
 
 @dataclass(frozen=True)

@@ -41,14 +41,14 @@ GEMINI_NAME: Final = re.compile(r"[A-Za-z_].*")
 https://cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1beta1/FunctionDeclaration"""
 
 ARGUMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-"""Names of parameters that Gemini takes, at the same place."""
+"""Names of parameters that Gemini accepts (same page)."""
 
 LIMITS: Final = {
     "openai": Names(
-        "OpenAI", "", 64, "refuses the request", "https://platform.openai.com/docs/api-reference/chat/create"
+        "OpenAI", "", 64, "rejects the request", "https://platform.openai.com/docs/api-reference/chat/create"
     ),
     "claude": Names(
-        "Claude", "mcp__{server}__", 64, "refuses or leaves it out in many versions",
+        "Claude", "mcp__{server}__", 64, "rejects or omits it in many versions",
         "https://github.com/anthropics/claude-code/issues/22276",
     ),
     "qwen-code": Names(
@@ -110,7 +110,7 @@ STRICT: Final = {
         url="https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations",
     ),
 }  # fmt: skip
-"""Strict modes, which are looked at where somebody asks for them: most hosts do not use them for tools of MCP."""
+"""Strict modes, checked with `--host` only: most hosts do not use them for MCP tools."""
 
 
 def schema_of(tool: Json, key: str = "inputSchema") -> Json:

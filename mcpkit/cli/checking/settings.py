@@ -56,7 +56,9 @@ def _settings(path: Path) -> Settings:
     said = _table(path)
     for key in said:
         if key not in _KEYS:
-            raise SettingsError(f"{path}: [tool.mcpkit.check] has no {key}, but {', '.join(_KEYS)}")
+            raise SettingsError(
+                f"{path}: unknown key {key} in [tool.mcpkit.check]. Use one of {', '.join(_KEYS)}"
+            )
     found = Settings(
         strict=_is(bool, said, "strict", False),
         ignore=_texts(path, said, "ignore"),
@@ -67,7 +69,7 @@ def _settings(path: Path) -> Settings:
     for host in found.hosts:
         if host not in STRICT:
             raise SettingsError(
-                f"{path}: hosts of [tool.mcpkit.check] are {' and '.join(STRICT)}, got {host}"
+                f"{path}: hosts in [tool.mcpkit.check] must be {' or '.join(STRICT)}, got {host!r}"
             )
     return found
 
@@ -75,7 +77,9 @@ def _settings(path: Path) -> Settings:
 def _table(path: Path) -> Json:
     readers = filter(find_spec, ("tomllib", "tomli", "tomlkit"))  # with Python 3.10, pytest brings the second
     if (reader := next(readers, None)) is None:
-        raise SettingsError(f"{path} cannot be read with Python 3.10 alone. Run: {install_command('cli')}")
+        raise SettingsError(
+            f"cannot read {path}: Python 3.10 has no TOML parser. Run: {install_command('cli')}"
+        )
     toml = import_module(reader)
     try:
         found: object = toml.loads(path.read_text(encoding="utf-8"))
@@ -89,12 +93,16 @@ def _table(path: Path) -> Json:
 def _is(kind: type[T], said: Json, key: str, otherwise: T) -> T:
     value: object = said.get(key, otherwise)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise SettingsError(f"{key} of [tool.mcpkit.check] is a {kind.__name__}, got {value!r:.60}")
+        raise SettingsError(
+            f"{key} in [tool.mcpkit.check] must be of type {kind.__name__}, got {value!r:.60}"
+        )
     return value
 
 
 def _texts(path: Path, said: Json, key: str) -> list[str]:
     value: object = said.get(key, [])
     if not is_array(value) or not all(isinstance(each, str) for each in value):
-        raise SettingsError(f"{path}: {key} of [tool.mcpkit.check] is a list of texts")
+        raise SettingsError(
+            f"{path}: {key} in [tool.mcpkit.check] must be a list of strings, got {value!r:.60}"
+        )
     return [str(each) for each in value]

@@ -13,10 +13,10 @@ from importlib import import_module
 from typing import Final
 
 _CHUNK: Final = 50_000
-"""Characters that are cut at a time: at most 200,000 bytes, and so tokens, of which the tokenizer refuses more."""
+"""Characters per tokenizer call: at most 200,000 bytes, and so tokens, which is the tokenizer's limit."""
 
 _BYTES_OF_A_TOKEN: Final = 4
-"""What a token of English and JSON comes to on average, for where there are no tables."""
+"""Average bytes of a token of English and JSON, used without the tokenizer's tables."""
 
 
 def tokens(text: str) -> int:

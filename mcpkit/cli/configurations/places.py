@@ -46,8 +46,8 @@ def host_of(name: str) -> Host:
     host = HOSTS.get(name.casefold())
     if host is None:
         close = nearest(name, HOSTS)
-        hint = f"did you mean {close}?" if close else f"known are {', '.join(HOSTS)}"
-        raise CommandError(f"there is no host {name}; {hint}", Status.NO_SUCH_THING)
+        hint = f"did you mean {close}?" if close else f"mcpkit supports {', '.join(HOSTS)}"
+        raise CommandError(f"unknown host {name}; {hint}", Status.NO_SUCH_THING)
     return host
 
 
@@ -66,7 +66,7 @@ def file_of(host: Host, scope: Scope, folder: Path) -> File:
         if file.scope == scope:
             return file
     scopes = ", ".join(file.scope for file in files_of(host, folder))
-    raise CommandError(f"{host.title} has no servers of scope {scope}; it has {scopes}")
+    raise CommandError(f"{host.title} has no scope {scope}. Use one of {scopes}")
 
 
 def files_of(host: Host, folder: Path) -> Iterator[File]:

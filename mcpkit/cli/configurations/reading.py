@@ -47,7 +47,7 @@ class Document:
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
-            raise CommandError(f"{file.path} is not written in UTF-8: {error}") from error
+            raise CommandError(f"{file.path} is not UTF-8: {error}") from error
         self._mark = _BOM if text.startswith(_BOM) else ""
         self.text = text.removeprefix(_BOM)
         self._content = self._read(self.text)
@@ -62,7 +62,7 @@ class Document:
         """Return what the file is without an entry that it has."""
         text = self._language.without_entry(self.text, self._keys, name)
         rest = {each: entry for each, entry in self.entries.items() if each != name}
-        return self._checked(text, rest, f"take {name} out")
+        return self._checked(text, rest, f"remove {name}")
 
     def _checked(self, text: str, entries: Mapping[str, object], goal: str) -> bytes:
         """Return a text that holds what it should, and nothing else than before."""
@@ -72,8 +72,8 @@ class Document:
             content = {}
         if self._entries(content) != entries or self._others(content) != self._others(self._content):
             raise CommandError(
-                f"{self._file.path} is written in a way that cannot be changed here: {goal} by hand "
-                "(install --print shows an entry)"
+                f"cannot edit {self._file.path} without changing other parts of it. "
+                f"{goal[0].upper()}{goal[1:]} by hand (mcpkit install --print shows the entry)"
             )
         return (self._mark + text).encode()
 
@@ -81,9 +81,9 @@ class Document:
         try:
             content = self._language.read(text)
         except ValueError as error:
-            raise CommandError(f"{self._file.path} is no {self._file.host.format}: {error}") from error
+            raise CommandError(f"{self._file.path} is not valid {self._file.host.format}: {error}") from error
         if not is_object(content):
-            raise CommandError(f"{self._file.path} is no configuration: it has to be an object")
+            raise CommandError(f"{self._file.path} is not a configuration: its top level must be an object")
         return content
 
     def _entries(self, content: Json) -> Json:
@@ -92,7 +92,7 @@ class Document:
             if key not in content or (inner is None and self._file.host.format == "YAML"):
                 return {}
             if not is_object(inner):
-                raise CommandError(f"{self._file.path}: {key} has to hold entries by name")
+                raise CommandError(f"{self._file.path}: {key} must be an object with the servers by name")
             content = inner
         return content
 
@@ -143,5 +143,7 @@ def _language(name: Format) -> _Language:
             return toml_text
         from . import yaml_text
     except ModuleNotFoundError as error:
-        raise CommandError(f"reading {name} needs {error.name}. Run: {install_command('cli')}") from None
+        raise CommandError(
+            f"reading {name} needs the package {error.name}. Run: {install_command('cli')}"
+        ) from None
     return yaml_text

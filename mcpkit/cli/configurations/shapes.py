@@ -49,10 +49,12 @@ def _reached(host: Host, server: Remote) -> Reached:
         return reached
     if host.http is None:
         raise CommandError(
-            f"{host.title} takes no URLs in its configuration: add it in its settings, or give it a command that "
-            f'passes messages on, such as "npx -y mcp-remote {server.url}"'
+            f"{host.title} does not support URLs in its configuration. Add the URL in its settings, or use a proxy "
+            f'command such as "npx -y mcp-remote {server.url}"'
         )
-    raise CommandError(f"{host.title} speaks HTTP, and not the HTTP with SSE of 2024-11-05")
+    raise CommandError(
+        f"{host.title} does not support the HTTP+SSE transport of 2024-11-05. Use a Streamable HTTP URL"
+    )
 
 
 def _named(fixed: Fixed, name: str) -> Json:
@@ -65,7 +67,7 @@ def read_by_clients(host: Host, entry: Json) -> Json | None:
     Only what the host replaces by a variable is one for the client too.
     """
     written = as_clients_write(host, entry)
-    assert is_object(written), "an object stays one"
+    assert is_object(written), "the result is an object"
     if host.name == "codex":
         return _of_codex(written)
     if host.name == "goose":

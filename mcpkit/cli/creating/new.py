@@ -27,10 +27,10 @@ _FILES: Final = {
     "package/server.py.txt": "$package/server.py",
     "tests/test_server.py.txt": "tests/test_server.py",
 }
-"""The files of a project, by those that they are written from."""
+"""Template files, and the project files that are written from them."""
 
 _TAKEN: Final = frozenset({"mcp", "mcpkit", "fastmcp", "pydantic", "pytest", "server", "test", "tests"})
-"""Packages that a project's own would hide, or that would hide it."""
+"""Packages that conflict with a project of the same name."""
 
 _HATCH_METADATA: Final = """
 [tool.hatch.metadata]
@@ -38,27 +38,27 @@ allow-direct-references = true
 """
 
 _LOCAL_NOTE: Final = """
-`pyproject.toml` names mcpkit by its place on this machine: `{}`. Other machines, CI
-among them, need another place: a package index, a URL, or a Git repository.
+`pyproject.toml` refers to mcpkit by its path on this machine: `{}`. Other machines,
+such as CI, need another source: a package index, a URL, or a Git repository.
 """
 
 
 @click.command("new", epilog="Example: mcpkit new weather")
 @click.argument("path", metavar="NAME", type=click.Path(path_type=Path))
-@click.option("--description", metavar="TEXT", help="What the server is for, in a line.")
+@click.option("--description", metavar="TEXT", help="One line about the server.")
 def command(path: Path, description: str | None) -> None:
-    """Begin a project: a server that runs, its tests, types, a CI file, and how it is given to hosts.
+    """Create a project: a server that runs, tests, type checks, a CI file, and install instructions.
 
-    NAME is that of the folder, and of the server; it may be the path of the folder.
+    NAME is the name of the server and its folder, or the path of the folder.
     """
     folder = path.expanduser().absolute()
     name = re.sub(r"[\s_]+", "-", folder.name).lower()
     package = _package(name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CommandError(f"{path} is there already, and is not an empty folder: give another name")
+        raise CommandError(f"{path} exists and is not an empty folder. Choose another name")
     told = (description or f"The {name} server").strip().rstrip(".")
     if not told or "\n" in told:
-        raise CommandError("--description is one line")
+        raise CommandError("--description must be one line of text")
     needed = requirement()
     words = {
         "name": name,
@@ -79,7 +79,7 @@ def command(path: Path, description: str | None) -> None:
         given = {**words, "description": f"{told}."} if is_prose else words
         text = Template((_TEMPLATES / source).read_text(encoding="utf-8")).substitute(given)
         file.write_text(text, encoding="utf-8", newline="\n")
-    print(f"{path} is there. Next:")
+    print(f"created {path}. Next steps:")
     print(f'  cd "{path}"' if " " in str(path) else f"  cd {path}")
     print(f"  mcpkit call {package}/server.py greet name=Ada")
     print(f"  mcpkit run {package}/server.py --reload")
@@ -94,10 +94,12 @@ def _package(name: str) -> str:
     package = name.replace("-", "_").replace(".", "_")
     if not re.fullmatch(r"[a-z][a-z0-9_]*[a-z0-9]", package):
         raise CommandError(
-            f"{name!r} can be no name of a project: take letters, digits and hyphens, and begin with a letter"
+            f"{name!r} is not a valid project name. Use letters, digits and hyphens, and begin with a letter"
         )
     if keyword.iskeyword(package) or package in sys.stdlib_module_names or package in _TAKEN:
-        raise CommandError(f"a package called {package} would hide another: write {name}-server, for example")
+        raise CommandError(
+            f"the package name {package} conflicts with another package. Choose another name, for example {name}-server"
+        )
     return package
 
 

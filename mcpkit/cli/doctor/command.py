@@ -33,17 +33,17 @@ _FIRST_PATIENCE = 30.0
 @click.command("doctor", epilog="Example: mcpkit doctor server.py")
 @asks_server
 @click.option(
-    "--call", is_flag=True, help="Call tools that are read-only or idempotent, and need no arguments."
+    "--call", is_flag=True, help="Also call tools that are read-only or idempotent and need no arguments."
 )
 async def command(asked: Asked, call: bool) -> Status:
-    """Say what a client meets at a server, in order, and what cures it.
+    """Diagnose a server: connection, protocol revisions, lists, errors and shutdown, and how to fix what is wrong.
 
-    The server is started, or reached, as often as there is something to see. The status is 6 where something is found,
-    and 4 where there is no way to it at all.
+    The server is started or called several times. The exit status is 6 if there are findings, and 4 if the server
+    cannot be reached.
     """
     if asked.played is not None:
         raise click.UsageError(
-            "--as plays a user in this process, and doctor looks at servers from outside of theirs"
+            "--as cannot be used with doctor, which runs the server in another process. Use --token"
         )
     patient = await _patient(asked, wants_calls=call)
     patient.client = asked.client
@@ -60,7 +60,7 @@ async def command(asked: Asked, call: bool) -> Status:
     if asked.is_json:
         write_json(_as_json(asked.target, steps))
     else:
-        click.echo(f"{count or 'nothing'} found" if count != 1 else "one thing found")
+        click.echo(f"{count or 'no'} finding{'' if count == 1 else 's'}")
     if patient.status is not None:
         return patient.status
     return Status.FINDINGS if count else Status.DONE
@@ -122,12 +122,12 @@ def _reached(word: str) -> Process | Remote:
     if configuration is not None:
         if len(configuration.entries) > 1:
             named = " or ".join(f"{word}:{name}" for name in configuration.entries)
-            raise CommandError(f"{word} has several servers, and one is looked at: write {named}")
+            raise CommandError(f"{word} has several servers, and doctor checks one. Write {named}")
         return configuration.read(next(iter(configuration.entries))).reached
     reached = meant(target)
     if isinstance(reached, Process | Remote):
         return reached
-    raise CommandError(f"{word} is no process and no URL")
+    raise CommandError(f"{word} is neither a command nor a URL")
 
 
 def _show(seen: Seen) -> None:
@@ -138,7 +138,7 @@ def _show(seen: Seen) -> None:
     click.echo(seen.step)
     for each in seen.findings:
         click.echo(f"  {each.severity} {each.code}: {each.seen}")
-        click.echo(f"    What to change: {each.cure}.")
+        click.echo(f"    Fix: {each.cure}.")
     if seen.is_end and seen.summary:
         click.echo(f"  {seen.summary}")
 

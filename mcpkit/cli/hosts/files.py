@@ -44,7 +44,9 @@ def replace(path: Path, before: bytes | None, after: bytes, *, is_shared: bool =
         elif is_shared:
             written.chmod(0o644)
         if content_of(path) != before:
-            raise CommandError(f"{path} was changed in this moment, and is left as it is: do it again")
+            raise CommandError(
+                f"another process changed {path} in the meantime, so it was not written. Run the command again"
+            )
         written.replace(path)
     finally:
         written.unlink(missing_ok=True)

@@ -21,9 +21,9 @@ from .records import Records
 
 @click.command("hosts", epilog="Example: mcpkit hosts --json")
 @click.argument("names", nargs=-1, metavar="[HOST]...", shell_complete=completing.hosts)
-@click.option("--json", "is_json", is_flag=True, help="Write JSON, for scripts.")
+@click.option("--json", "is_json", is_flag=True, help="Write JSON.")
 def command(names: Sequence[str], is_json: bool) -> None:
-    """List the hosts that servers can be given to, whether each is here, its files, and the servers in them."""
+    """List the supported hosts, whether they are installed, their configuration files and the servers in them."""
     hosts = [host_of(name) for name in names] or list(HOSTS.values())
     made = Records().made()
     found: list[Json] = [
@@ -58,7 +58,7 @@ def _draw(hosts: Sequence[Json]) -> None:
     from rich.table import Column, Table
 
     whole = [Column(title, overflow="fold") for title in ("file", "servers")]
-    table = Table("host", "here", "scope", *whole, box=None)
+    table = Table("host", "installed", "scope", *whole, box=None)
     for host in hosts:
         told = [file for file in host["files"] if file["servers"] or file.get("problem")]
         known = told or [file for file in host["files"] if file["exists"]][:1] or host["files"][:1]

@@ -27,32 +27,48 @@ from .wanted import plain, server_at
 @click.command("install", epilog="Example: mcpkit install claude-code server.py -e TOKEN=...")
 @click.argument("host", metavar="HOST", shell_complete=completing.hosts)
 @click.argument("target", shell_complete=completing.files)
-@click.option("--name", metavar="NAME", help="What it is called there (default: what it calls itself).")
+@click.option("--name", metavar="NAME", help="Name in the configuration (default: the server's own name).")
 @click.option(
     "--scope",
     type=click.Choice(["user", "project", "local"]),
     default="user",
     show_default=True,
-    help="For all that you do, for the project in this folder, or for it and for you alone.",
-)
-@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable for its process.")
-@click.option(
-    "--env-file", type=click.Path(path_type=Path), metavar="FILE", help="A file with such variables."
-)
-@click.option("--cwd", type=click.Path(path_type=Path), metavar="FOLDER", help="Where its process starts.")
-@click.option(
-    "-H", "--header", multiple=True, metavar="NAME:VALUE", help="A header of each request to a URL."
-)
-@click.option("--uv", "is_run_by_uv", is_flag=True, help="Start it by uv, in the environment of its project.")
-@click.option(
-    "--reload", "is_reloading", is_flag=True, help="Start it so that the host stays while its code is edited."
+    help="Configuration to write: yours, the project's, or yours for this project.",
 )
 @click.option(
-    "--expand", is_flag=True, help="Have the host replace variables in the values, such as ${NAME}."
+    "-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment variable of the server's process."
 )
-@click.option("--force", is_flag=True, help="Put it in the place of another server of that name.")
-@click.option("--dry-run", "is_tried", is_flag=True, help="Show what would change in the host's file.")
-@click.option("--print", "is_printed", is_flag=True, help="Show the entry, as it is written in the file.")
+@click.option(
+    "--env-file", type=click.Path(path_type=Path), metavar="FILE", help="File with environment variables."
+)
+@click.option(
+    "--cwd",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Working directory of the server's process.",
+)
+@click.option(
+    "-H", "--header", multiple=True, metavar="NAME:VALUE", help="HTTP header to add to each request to a URL."
+)
+@click.option(
+    "--uv", "is_run_by_uv", is_flag=True, help="Start the server with uv in the environment of its project."
+)
+@click.option(
+    "--reload",
+    "is_reloading",
+    is_flag=True,
+    help="Restart the server when its code changes; the host stays connected.",
+)
+@click.option(
+    "--expand", is_flag=True, help="Allow variables in the values, such as ${NAME}, which the host replaces."
+)
+@click.option("--force", is_flag=True, help="Overwrite another server with this name.")
+@click.option(
+    "--dry-run", "is_tried", is_flag=True, help="Print the change of the host's file; write nothing."
+)
+@click.option(
+    "--print", "is_printed", is_flag=True, help="Print the entry that would be written; write nothing."
+)
 def command(
     host: str,
     target: str,
@@ -69,14 +85,14 @@ def command(
     is_tried: bool,
     is_printed: bool,
 ) -> None:
-    """Give a server to a host: an entry in the host's own configuration, with all else in it left as it is.
+    """Add a server to the configuration of a host. The rest of the file stays unchanged.
 
-    HOST is one of those that `mcpkit hosts` lists.
+    HOST is a name that `mcpkit hosts` lists.
     """
     known = host_of(host)
     file = file_of(known, scope, Path.cwd())
     if cwd is not None and known.started.cwd is None:
-        raise click.UsageError(f"--cwd: {known.title} starts servers in a folder of its own choice")
+        raise click.UsageError(f"{known.title} has no setting for the working directory. Omit --cwd")
     given = pairs(env, "=", "--env NAME=VALUE")
     read = {} if env_file is None else read_env(env_file, "--env-file")
     called, server = server_at(
@@ -90,7 +106,7 @@ def command(
     )
     if known.has_plain_names and called != plain(called):
         raise CommandError(
-            f"{known.title} takes names of letters, digits, - and _: add --name {plain(called)}"
+            f"{known.title} accepts only letters, digits, - and _ in names, got {called!r}. Add --name {plain(called)}"
         )
     if isinstance(server, Process) and known.started.env_file is not None:  # which the host reads itself
         server = replace(
@@ -105,7 +121,7 @@ def command(
     before = files.content_of(file.path)
     document = Document(file, before or b"")
     if document.entries.get(called) == entry:
-        click.echo(f"{called} is in {file.path} as it should be", err=True)
+        click.echo(f"{called} is already in {file.path}; nothing changed", err=True)
         return
     record = Records().find(file, called)
     _check_free(document, file, called, record, is_forced=force)
@@ -115,9 +131,9 @@ def command(
         return
     was_there = is_there(known, Records().made())
     _write(file, called, entry, before, after, record)
-    click.echo(f"{called} is in {file.path}, for {known.title}", err=True)
+    click.echo(f"added {called} to {file.path} for {known.title}", err=True)
     if not was_there:
-        click.echo(f"{known.title} does not seem to be installed here", err=True)
+        click.echo(f"{known.title} does not seem to be installed on this machine", err=True)
     _tell(known, file, server.headers if isinstance(server, Remote) else server.env)
 
 
@@ -129,8 +145,8 @@ def _check_literal(host: Host, entry: Json) -> None:
         if place == host.started.cwd or place.partition("[")[0] in {host.started.command, "args"}:
             instead = "use a path or an argument without $"
         raise CommandError(
-            f"{host.title} would replace what is spelled like {spelling} in {place}, and has no way to write it as it "
-            f"is. Add --expand to have it replaced, or {instead}"
+            f"{host.title} replaces variables such as {spelling} in {place}, and has no escape for them. "
+            f"Add --expand to allow this, or {instead}"
         )
 
 
@@ -139,7 +155,7 @@ def _check_free(document: Document, file: File, name: str, record: Record | None
     is_ours = record is not None and record.entry == hash_of_entry(there)
     if name in document.entries and not is_ours and not is_forced:
         raise CommandError(
-            f"{file.path} has another server {name}: choose another --name, or put this one in its place by --force"
+            f"{file.path} already has another server {name}. Choose another --name, or overwrite it with --force"
         )
 
 
@@ -164,8 +180,8 @@ def _write(
 
 def _tell(host: Host, file: File, secrets: Mapping[str, str]) -> None:
     if secrets:
-        shared = ", which may be shared with others" if file.scope == "project" else ""
-        click.echo(f"the values of {', '.join(secrets)} are in it as they are{shared}", err=True)
+        shared = ", which may be shared with other people" if file.scope == "project" else ""
+        click.echo(f"the file contains the values of {', '.join(secrets)} in plain text{shared}", err=True)
     for remark in (host.remark, host.project_remark if file.scope == "project" else ""):
         if remark:
             click.echo(remark, err=True)

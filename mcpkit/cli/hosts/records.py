@@ -89,7 +89,9 @@ class Records:
         except ValueError:
             known = None
         if not is_object(known):
-            raise CommandError(f"{self.path}, where mcpkit notes what it has installed, is broken: delete it")
+            raise CommandError(
+                f"{self.path}, where mcpkit records installed servers, is not valid JSON. Delete it"
+            )
         return known
 
     def _write(self, known: Json) -> None:

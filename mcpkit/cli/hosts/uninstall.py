@@ -21,14 +21,14 @@ from .records import Record, Records, hash_of
 @click.option(
     "--scope",
     type=click.Choice(["user", "project", "local"]),
-    help="Where it is, where more than one place has a server of that name.",
+    help="Configuration to change, if several have a server with this name.",
 )
-@click.option("--force", is_flag=True, help="Take it even if it was not installed from here.")
+@click.option("--force", is_flag=True, help="Also remove a server that mcpkit did not install.")
 def command(host: str, name: str, scope: Scope | None, force: bool) -> None:
-    """Take a server that was installed from here from a host.
+    """Remove a server that mcpkit installed from the configuration of a host.
 
-    The file becomes what it was before, to the byte, if nobody has written it since; else the entry goes, and all else
-    stays as it is.
+    If the file has not changed since, its previous content is restored byte for byte. Otherwise only the entry is
+    removed.
     """
     known = host_of(host)
     documents = [
@@ -44,21 +44,19 @@ def command(host: str, name: str, scope: Scope | None, force: bool) -> None:
         raise CommandError(f"{known.title} has no server {name}{hint}", Status.NO_SUCH_THING)
     if len(found) > 1:
         scopes = " or ".join(f"--scope {file.scope}" for file, _, _ in found)
-        raise CommandError(f"{known.title} has several servers {name}: add {scopes}")
+        raise CommandError(f"{known.title} has several servers {name}. Add {scopes}")
     [(file, document, before)] = found
     record = Records().find(file, name)
     if record is None and not force:
-        raise CommandError(
-            f"{name} in {file.path} was not installed from here: --force takes it all the same"
-        )
+        raise CommandError(f"mcpkit did not install {name} in {file.path}. Add --force to remove it anyway")
     if record is not None and record.after == hash_of(before) and _put_back(file, before, record):
-        click.echo(f"{name} is not in {file.path} any more, which is as it was before", err=True)
+        click.echo(f"removed {name} and restored {file.path} to its previous content", err=True)
     else:
         after = document.without_entry(name)
         if record is None:
             files.keep(file.path, before)
         files.replace(file.path, before, after)
-        click.echo(f"{name} is not in {file.path} any more; all else in it is as it was", err=True)
+        click.echo(f"removed {name} from {file.path}; the rest is unchanged", err=True)
     Records().forget(file, name)
 
 

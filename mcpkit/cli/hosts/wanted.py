@@ -62,12 +62,12 @@ def server_at(
             ("--reload", is_reloading),
         ):
             if value:
-                raise click.UsageError(f"{option} is for processes, and {word} is a URL")
+                raise click.UsageError(f"{option} cannot be used with the URL {word}. Omit it")
         names_sse = "sse" in word.partition("?")[0].split("/")
         remote = Remote(word, headers, way="sse" if names_sse else None)
         return name or asyncio.run(_asked(remote)), remote
     if headers:
-        raise click.UsageError(f"--header is for URLs, and {word} is none")
+        raise click.UsageError(f"--header needs a URL, got {word}. Omit it")
     is_one_word = Path(word).is_file() or not any(map(str.isspace, word))
     place = place_of(word) if is_one_word else None
     if place is not None:
@@ -75,7 +75,7 @@ def server_at(
         process = Process(command, env, Path.cwd() if cwd is None else cwd)
     elif is_run_by_uv or is_reloading:
         option = "--uv" if is_run_by_uv else "--reload"
-        raise click.UsageError(f"{option} is for servers in Python files, and {word} is none")
+        raise click.UsageError(f"{option} needs a server in a Python file or module, got {word}. Omit it")
     else:
         found = _process(word)
         process = Process(found.command, {**found.env, **env}, cwd)
@@ -111,23 +111,27 @@ def _file_of(module: str) -> Path:
     finally:
         sys.path.remove(str(Path.cwd()))
     if spec is None or spec.origin is None:
-        raise CommandError(f"there is no module {module} in {Path.cwd()}", Status.NO_SUCH_THING)
+        raise CommandError(f"no module named {module} in {Path.cwd()}", Status.NO_SUCH_THING)
     return Path(spec.origin).absolute()
 
 
 def _project(path: Path) -> Path:
     project = next(projects_of(path.parent), None)
     if project is None:
-        raise CommandError(f"--uv: there is no pyproject.toml in {path.parent}, nor above")
+        raise CommandError(
+            f"--uv needs a pyproject.toml in {path.parent} or a parent folder, and there is none"
+        )
     return project
 
 
 def _process(word: str) -> Process:
     target = target_of(word)
     if isinstance(target, Mapping) or str(target).casefold().endswith((".json", ".jsonc")):
-        raise CommandError(f"{word} is a server of a host already: give its file, its URL or its command")
+        raise CommandError(
+            f"{word} is an entry of a host's configuration. Name the server's file, URL or command instead"
+        )
     process = meant(target)
-    assert isinstance(process, Process), "it is neither a URL nor an object"
+    assert isinstance(process, Process), "the target is neither a URL nor an object"
     if isinstance(target, list):
         return process
     program, *arguments = process.command  # of a script or a folder
@@ -145,10 +149,11 @@ async def _asked(server: Process | Remote) -> str:
             name = str(client.server_info.get("name") or "")
     except (OSError, ValueError) as error:
         raise CommandError(
-            f"the server cannot be asked for its name: {error}; give it one with --name", Status.NOT_REACHED
+            f"cannot connect to the server to read its name: {error}. Fix this, or add --name",
+            Status.NOT_REACHED,
         ) from error
     if not plain(name):
-        raise CommandError("the server does not say what it is called: give it a name with --name")
+        raise CommandError("the server reports no name. Add --name")
     return plain(name)
 
 

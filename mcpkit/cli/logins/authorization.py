@@ -130,7 +130,7 @@ class _KeptSecret:
     """Says who a client is by a secret that is kept with its tokens."""
 
     def __init__(self, login: Login, kept: TokenStorage) -> None:
-        assert login.client_id is not None, "a secret is that of a client"
+        assert login.client_id is not None, "a client secret needs a client_id"
         self.client_id = login.client_id
         self._login = login
         self._storage = kept
@@ -152,5 +152,5 @@ class _Nobody:
 
     def _refuse(self) -> NoReturn:
         raise AuthorizationFailedError(
-            f"the login that is kept will not do any more: log in with mcpkit auth login {self._url}"
+            f"the stored login is no longer valid. Run mcpkit auth login {self._url}"
         )

@@ -68,7 +68,7 @@ def known() -> dict[str, Login]:
         return {url: _read(url, record) for url, record in records.items()}
     except (ValueError, TypeError, KeyError):
         raise CommandError(
-            f"{path} holds no logins that this version reads: remove it, and log in again"
+            f"{path} is invalid or was written by another version of mcpkit. Delete it, and log in again"
         ) from None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 _WHEN = (1980, 1, 1, 0, 0, 0)
-"""The first date that such archives know."""
+"""The earliest date that a zip archive can store."""
 
 
 def write_archive(path: Path, content: Mapping[str, bytes | Path]) -> str:

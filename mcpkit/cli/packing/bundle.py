@@ -64,29 +64,37 @@ class Lists(NamedTuple):
 @click.command("bundle", epilog="Example: mcpkit bundle server.py --secret API_KEY")
 @click.argument("target")
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="The file to write (default: NAME-VERSION.mcpb)."
+    "-o", "--out", type=click.Path(path_type=Path), help="Output file (default: NAME-VERSION.mcpb)."
 )
 @click.option(
     "--vendor",
     is_flag=True,
-    help="Take all that it needs along, as it is installed here; without, uv gets it.",
+    help="Include the installed dependencies in the bundle. Without it, uv installs them.",
 )
-@click.option("--large", "takes_large", is_flag=True, help="Take files above 5 MB along, too.")
+@click.option("--large", "takes_large", is_flag=True, help="Also include files above 5 MB.")
 @click.option(
-    "--secret", "secrets", multiple=True, metavar="NAME", help="A secret variable that the user sets."
+    "--secret",
+    "secrets",
+    multiple=True,
+    metavar="NAME",
+    help="Secret environment variable that the user sets.",
 )
 @click.option(
-    "--setting", "settings", multiple=True, metavar="NAME[=DEFAULT]", help="A variable that the user sets."
+    "--setting",
+    "settings",
+    multiple=True,
+    metavar="NAME[=DEFAULT]",
+    help="Environment variable that the user sets.",
 )
-@click.option("--name", help="Its name for programs; else that of the project, or of the server.")
-@click.option("--title", help="Its name for people; else the server's title or name.")
-@click.option("--version", help="Its version; else that of the project, or of the server.")
-@click.option("--description", help="What it is, in a line.")
-@click.option("--author", help="Who wrote it.")
-@click.option("--registry", metavar="NAMESPACE/NAME", help="Write server.json for the MCP registry, too.")
-@click.option("--pypi", metavar="NAME", help="In server.json: its distribution on PyPI.")
-@click.option("--download", metavar="URL", help="In server.json: where the bundle can be downloaded.")
-@click.option("--remote", metavar="URL", help="In server.json: where it is served over HTTP.")
+@click.option("--name", help="Name (default: of the project or the server).")
+@click.option("--title", help="Display name (default: the server's title or name).")
+@click.option("--version", help="Version (default: of the project or the server).")
+@click.option("--description", help="Description in one line.")
+@click.option("--author", help="Name of the author.")
+@click.option("--registry", metavar="NAMESPACE/NAME", help="Also write server.json for the MCP registry.")
+@click.option("--pypi", metavar="NAME", help="For server.json: name of the package on PyPI.")
+@click.option("--download", metavar="URL", help="For server.json: URL where users download the bundle.")
+@click.option("--remote", metavar="URL", help="For server.json: URL where the server runs over HTTP.")
 def command(
     target: str,
     out: Path | None,
@@ -104,10 +112,10 @@ def command(
     download: str | None,
     remote: str | None,
 ) -> None:
-    """Pack a server as an .mcpb, which hosts install by a click.
+    """Pack a server as an .mcpb bundle, which hosts can install.
 
-    TARGET is a file with a server (server.py, or server.py:name). All files of its project go in that neither
-    .gitignore nor .mcpbignore names; hidden files, tests and keys never do, files above 5 MB only with --large.
+    TARGET is a file with a server (server.py, or server.py:name). The bundle contains all files of its project except
+    those in .gitignore or .mcpbignore, hidden files, tests, keys, and, without --large, files above 5 MB.
     """
     named = found(target)
     file = Path(named.module.__file__ or "").resolve()
@@ -143,7 +151,7 @@ def command(
         _detail(told, registry, asked, "0" * 64, pypi, download, remote)
     elif pypi or download or remote:
         raise click.UsageError(
-            "--pypi, --download and --remote are for server.json: say --registry NAMESPACE/NAME"
+            "--pypi, --download and --remote need --registry. Add --registry NAMESPACE/NAME"
         )
     content["manifest.json"] = _json(manifest(told, asked, is_vendored=vendor, is_compiled=is_compiled))
     path = out or Path(f"{told.name}-{told.version}.mcpb")
@@ -164,16 +172,20 @@ def _content(
     depth = module.count(".") + (file.name == "__init__.py")
     root = file.parents[depth]
     if module.startswith("_") or not all(part.isidentifier() for part in module.split(".")):
-        raise CommandError(f"{file.name} cannot be imported by its name: call it server.py, for example")
+        raise CommandError(
+            f"{file.name} cannot be imported, as this is not a module name. Rename it, for example to server.py"
+        )
     folder = project.folder.resolve()
     files = ProjectFiles(folder, takes_large=takes_large)
     content: dict[str, bytes | Path] = {path.as_posix(): folder / path for path in files.paths}
     if file.relative_to(folder).as_posix() not in content:
         raise CommandError(
-            f"{file.relative_to(folder)} is named by .gitignore or .mcpbignore, and is the server"
+            f"the server's file {file.relative_to(folder)} is excluded by .gitignore or .mcpbignore. Remove that rule"
         )
     if taken := content.keys() & {"manifest.json", LAUNCHER}:
-        raise CommandError(f"{folder} has a {min(taken)}, which mcpkit writes: name it in .mcpbignore")
+        raise CommandError(
+            f"{folder} contains {min(taken)}, a file that mcpkit writes to the bundle. Add it to .mcpbignore"
+        )
     _warn(project, file, root, files, is_vendored=is_vendored)
     folders = [root.relative_to(folder).as_posix()]
     if is_vendored:
@@ -204,19 +216,19 @@ def _warn(project: Project, file: Path, root: Path, files: ProjectFiles, *, is_v
     for path in files.large:
         size = _size(path.stat().st_size)
         remark(
-            f"mcpkit: {path.relative_to(folder)} ({size}) is left out. Add --large, or !{path.name} in .mcpbignore"
+            f"mcpkit: {path.relative_to(folder)} ({size}) is not included. Add --large, or !{path.name} in .mcpbignore"
         )
     place = "pyproject.toml" if project.has_pyproject else f"the script metadata of {file.name}"
     for each in undeclared(file, root, [folder / path for path in files.paths], project.dependencies):
         where = f"{each.file.relative_to(folder)}:{each.line}"
         remark(
-            f"mcpkit: {where} imports {each.module}, which no declared dependency brings. Add "
-            f"{each.distribution or 'the distribution that has it'} to the dependencies in {place}"
+            f"mcpkit: {where} imports {each.module}, which no declared dependency provides. Add "
+            f"{each.distribution or 'its distribution'} to the dependencies in {place}"
         )
     local = [] if is_vendored else [each for each in project.dependencies if re.search(r"@\s*file:", each)]
     for dependency in local:
         remark(
-            f"mcpkit: {dependency} is on this machine alone. Add --vendor to take it along, or name another place"
+            f"mcpkit: {dependency} exists only on this machine. Add --vendor to include it, or use a public source"
         )
 
 
@@ -240,7 +252,7 @@ async def _lists(named: Found) -> Lists:
             return Lists(tools, prompts, is_complete=True)
     except Exception as error:  # noqa: BLE001 - whatever the author's code raises: the bundle is good without
         print(
-            f"mcpkit: the manifest names no tools, as the server does not start here: {error}",
+            f"mcpkit: the manifest lists no tools or prompts, because the server did not start: {error}",
             file=sys.stderr,
         )
         return Lists([], [], is_complete=False)
@@ -249,9 +261,13 @@ async def _lists(named: Found) -> Lists:
 def _setting(text: str, *, is_secret: bool) -> Setting:
     name, has_default, default = text.partition("=")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise click.UsageError(f"{name!r} is no name of a variable")
+        raise click.UsageError(
+            f"{name!r} is not a valid name of an environment variable. Use letters, digits and _"
+        )
     if is_secret and has_default:
-        raise click.UsageError(f"a secret has no default, which anybody could read: write --secret {name}")
+        raise click.UsageError(
+            f"--secret cannot have a default, which the bundle would reveal. Write --secret {name}"
+        )
     return Setting(name, default if has_default else None, is_secret)
 
 

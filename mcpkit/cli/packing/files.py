@@ -15,10 +15,10 @@ IGNORED: Final = (
     ".*", "!.mcpbignore", "__pycache__/", "*.py[cod]", "*.egg-info/", "/build/", "/dist/", "/site/", "node_modules/",
     "venv/", "env/", "*.mcpb", "*.pem", "*.key", "*.log", "/tests/", "/test/", "*.bak", "/server.json",
 )  # fmt: skip
-"""What is no part of a server, or a secret; in the patterns of `.gitignore`."""
+"""Files that never belong in a bundle, and secrets, as `.gitignore` patterns."""
 
 LARGE: Final = 5_000_000
-"""Bytes above which a file is left out unless it is asked for."""
+"""Largest size of a file in bytes without `--large`."""
 
 _MOST: Final = 20_000
 
@@ -65,8 +65,8 @@ class ProjectFiles:
         for path in self._walk(folder, [_rules_of(folder, IGNORED), *above]):
             if len(self.paths) == _MOST:
                 raise CommandError(
-                    f"{folder} has more than {_MOST:,} files: move the server into a folder of its own, or name what "
-                    "to leave out in .mcpbignore"
+                    f"{folder} has more than {_MOST:,} files. Move the server to its own folder, or exclude files in "
+                    ".mcpbignore"
                 )
             self.paths.append(path.relative_to(folder))
 

@@ -66,7 +66,7 @@ def undeclared(
 
 
 _distributions = cache(packages_distributions)
-"""Distributions by the modules that they bring; reading all of them takes half a second."""
+"""Distributions by the modules that they provide; reading all of them takes half a second."""
 
 
 @cache

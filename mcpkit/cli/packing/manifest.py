@@ -14,7 +14,7 @@ LAUNCHER: Final = "mcpb_main.py"
 """The file that starts the server, at the top of the bundle."""
 
 LIBRARIES: Final = "lib"
-"""Where the distributions are that are taken along."""
+"""Folder of the vendored distributions."""
 
 _PAGES: Final = {
     "homepage": "homepage",
@@ -24,7 +24,7 @@ _PAGES: Final = {
     "bug tracker": "support",
     "support": "support",
 }
-"""How the pages of a manifest are called in `pyproject.toml`."""
+"""Names of the manifest's URLs in `pyproject.toml`."""
 
 _SOURCES: Final = ("repository", "source", "source code", "github")
 
@@ -50,7 +50,11 @@ class Setting(NamedTuple):
     def option(self) -> Json:
         """Return it as an entry of `user_config`."""
         title = re.sub(r"[_-]+", " ", self.variable).strip().capitalize()
-        told: Json = {"type": "string", "title": title, "description": f"The variable {self.variable}"}
+        told: Json = {
+            "type": "string",
+            "title": title,
+            "description": f"The environment variable {self.variable}",
+        }
         if self.is_secret:
             told["sensitive"] = True
         return told | (
@@ -136,7 +140,9 @@ def check_version(version: str) -> None:
         CommandError: It is none.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?", version):
-        raise CommandError(f"the version has to be one such as 1.0.2, got {version!r}: say --version 1.0.2")
+        raise CommandError(
+            f"the version must be a semantic version, got {version!r}. Add for example --version 1.0.2"
+        )
 
 
 def _named(tool: Json) -> Json:

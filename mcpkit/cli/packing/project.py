@@ -14,10 +14,10 @@ from ..statuses import CommandError
 from ..targets.folders import projects_of
 
 _SCRIPT: Final = re.compile(r"(?m)^# /// script\n(?P<lines>(?:^#(?:| .*)\n)+?)^# ///$")
-"""What a script says of its dependencies (PyPA specifications, inline script metadata)."""
+"""A `# /// script` block (PyPA specifications, inline script metadata)."""
 
 _WITHOUT_SAYING: Final = ("mcpkit",)
-"""What a server needs that says nothing."""
+"""Dependencies of a server that declares none."""
 
 
 class Project(NamedTuple):
@@ -72,7 +72,7 @@ def _of_script(file: Path) -> Json:
     if head is None:
         return {"dependencies": list(_WITHOUT_SAYING)}
     lines = "".join(f"{line[2:]}\n" for line in head["lines"].splitlines())
-    return _toml(lines, f"{file}, its script metadata")
+    return _toml(lines, f"the script metadata of {file}")
 
 
 def _toml(text: str, place: str) -> Json:
@@ -82,7 +82,7 @@ def _toml(text: str, place: str) -> Json:
     try:
         return tomlkit.parse(text).unwrap()
     except TOMLKitError as error:
-        raise CommandError(f"{place} is no TOML: {error}") from None
+        raise CommandError(f"{place} is not valid TOML: {error}") from None
 
 
 def _project(folder: Path, told: Json, *, has_pyproject: bool) -> Project:
@@ -114,12 +114,12 @@ def _license(told: object) -> str | None:
 def _text(told: Json, key: str) -> str | None:
     value = told.get(key)
     if value is not None and not isinstance(value, str):
-        raise CommandError(f"{key} of the project has to be a text, not {described(value)}")
+        raise CommandError(f"{key} in [project] must be a string, got {described(value)}")
     return value
 
 
 def _texts(told: Json, key: str) -> Sequence[str]:
     value: object = told.get(key, [])
     if not is_array(value) or not all(isinstance(each, str) for each in value):
-        raise CommandError(f"{key} of the project has to be a list of texts")
+        raise CommandError(f"{key} in [project] must be a list of strings, got {described(value)}")
     return list(map(str, value))

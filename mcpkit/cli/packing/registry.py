@@ -19,7 +19,7 @@ SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/serve
 
 def _check_exact(version: str) -> str:
     if version == "latest" or re.search(r"[\^~<>*=|]|(?:^|\.)[xX](?:\.|$)", version):
-        raise ValueError("it has to be one version, no range of them")
+        raise ValueError("must be one version, not a range")
     return version
 
 
@@ -92,10 +92,10 @@ class ServerDetail(_Described):
 
 
 _HINTS: Final = {
-    "name": "the name in the registry is one such as io.github.somebody/weather",
-    "description": "the registry takes 1 to 100 characters of description: say --description",
-    "title": "the registry takes 1 to 100 characters of title: say --title",
-    "version": "the registry takes one version, such as 1.0.2: say --version",
+    "name": "the registry requires a name such as io.github.USER/weather. Correct --registry",
+    "description": "the registry requires a description of 1 to 100 characters. Add --description",
+    "title": "the registry requires a title of 1 to 100 characters. Add --title",
+    "version": "the registry requires one version, such as 1.0.2. Add --version",
 }
 
 

@@ -43,7 +43,7 @@ def needed(requirements: Iterable[str]) -> list[Distribution]:
         try:
             wanted = Requirement(text)
         except InvalidRequirement as error:
-            raise CommandError(f"{text!r} is no requirement: {error}") from None
+            raise CommandError(f"{text!r} is not a valid requirement: {error}") from None
         if wanted.marker is not None and not any(
             wanted.marker.evaluate({"extra": extra}) for extra in extras
         ):
@@ -57,11 +57,13 @@ def needed(requirements: Iterable[str]) -> list[Distribution]:
             installed = found.setdefault(name, distribution(wanted.name))
         except PackageNotFoundError:
             raise CommandError(
-                f"{whose} needs {wanted}, which is not installed here: install it, and try again",
+                f"{whose} requires {wanted}, which is not installed. Install it and try again",
                 Status.NO_SUCH_THING,
             ) from None
         if not wanted.specifier.contains(installed.version, prereleases=True):
-            raise CommandError(f"{whose} needs {wanted}, and {installed.version} is installed here")
+            raise CommandError(
+                f"{whose} requires {wanted}, but {installed.version} is installed. Install a matching version"
+            )
         waiting += [(each, asked, name) for each in installed.requires or ()]
     return [found[name] for name in sorted(found)]
 
@@ -91,7 +93,9 @@ def _edited(installed: Distribution) -> Iterator[VendoredFile]:
     name = installed.metadata["Name"].replace("-", "_")
     spec = find_spec(name)
     if spec is None or spec.origin is None:
-        raise CommandError(f"the modules of {name} cannot be found: install it as it is, not as editable")
+        raise CommandError(
+            f"the modules of the editable distribution {name} cannot be found. Install it without --editable"
+        )
     if spec.submodule_search_locations is None:
         yield VendoredFile(Path(spec.origin), Path(spec.origin).name)
         return

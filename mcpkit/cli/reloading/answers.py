@@ -14,10 +14,10 @@ from .conversation import DECLARED, Conversation, is_stateless, params_of, widen
 from .lists import MEMBERS, Lists
 
 DONE: Final = frozenset({"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
-"""Methods whose result says no more than that it has been done."""
+"""Methods with an empty result."""
 
 _UNKNOWN: Final = {"name": "server", "version": "0"}
-"""What a server is called that has never run."""
+"""Server name in responses before the server has run."""
 
 
 class Answers:

@@ -23,7 +23,9 @@ class Broken:
     """
 
     def __init__(self, problem: str) -> None:
-        self._problem = f"The server cannot run: {problem}\nIt is tried again as soon as its code is edited."
+        self._problem = (
+            f"The server cannot start: {problem}\nFix the code. The server restarts after the next edit."
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

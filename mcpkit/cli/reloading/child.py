@@ -19,10 +19,10 @@ from ...protocol.types import Json
 from ...protocol.unreadable import id_of_answer, is_call
 
 GRACE: Final = 1.0
-"""Seconds that a process has to end by itself, and once more after SIGTERM; its requests have had their time."""
+"""Seconds to wait for a process to exit, and again after SIGTERM; its requests have ended before."""
 
 _SAID: Final = re.compile(r"^mcpkit: (.+)", re.MULTILINE)
-"""What `mcpkit run` says last of code that is broken: file, line and error."""
+"""The last line of `mcpkit run` for code that raises: file, line and error."""
 
 _NAMED: Final = re.compile(r"^The server \([^)]*\) ")
 
@@ -113,7 +113,7 @@ class Child:
     async def stop(self) -> None:
         """End the process, and return when it has ended."""
         self.is_retired = True
-        self._fail("it has been told to end")
+        self._fail("the process is being stopped")
         await self._transport.close()
 
     # What its transport brings

@@ -17,7 +17,7 @@ DECLARED: Final[Mapping[str, Json]] = {
     "resources": {"listChanged": True, "subscribe": True},
     "prompts": {"listChanged": True},
 }
-"""What is declared from the start, so that later edits may add to it: nothing can be declared later."""
+"""Capabilities that are declared from the start, as they cannot be added to a session later."""
 
 
 def widened(capabilities: object) -> Json:

@@ -17,7 +17,7 @@ from ...transports.pipe_output import PipeOutput
 from ...transports.standard_streams import StandardStreams
 
 _FLUSH_TIME = 1.0
-"""Seconds in the end for what the host has not read yet."""
+"""Seconds at shutdown for the host to read remaining messages."""
 
 
 class Host:

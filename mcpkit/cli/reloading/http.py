@@ -26,7 +26,7 @@ from .supervisor import DRAIN, say
 from .watching import Project
 
 _END: Final = 3.0
-"""Seconds beyond those for its requests after which a process is killed."""
+"""Seconds after the grace period until the process is killed."""
 
 
 def run_reloading_at(target: str, arguments: Sequence[str], address: Address) -> int:
@@ -52,7 +52,7 @@ def run_reloading_at(target: str, arguments: Sequence[str], address: Address) ->
     protect_children()
     with _listening(address) as listening:
         port: int = listening.getsockname()[1]
-        say(f"serves {target}, and watches the Python files in {', '.join(map(str, roots))}")
+        say(f"serving {target}, watching Python files in {', '.join(map(str, roots))}")
         options = (target, arguments, listening, Address(address.host, port))
         return asyncio.run(_supervise(options, roots))
 
@@ -92,15 +92,15 @@ async def _supervise(options: tuple[str, Sequence[str], socket.socket, Address],
                 if ended_by.done():
                     break
                 if edit.done():
-                    say(f"{', '.join(Path(path).name for path in edit.result())} edited")
+                    say(f"changed: {', '.join(Path(path).name for path in edit.result())}")
                     edit = asyncio.ensure_future(anext(edits))
                     begun = time.monotonic()
                     await serving.stop()
                     serving.start()
                     say(f"restarted after {time.monotonic() - begun:.1f} s")
                 else:
-                    say(f"the process has ended with status {serving.status}, and waits for the next edit")
-                    serving.start(f"it has ended with status {serving.status}")
+                    say(f"the process exited with status {serving.status}; waiting for the next edit")
+                    serving.start(f"the process exited with status {serving.status}")
         finally:
             edit.cancel()
             await asyncio.gather(edit, return_exceptions=True)

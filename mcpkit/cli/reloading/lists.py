@@ -18,7 +18,7 @@ MEMBERS: Final[Mapping[str, str]] = {
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
 }
-"""The member of the result of each method that lists something."""
+"""The result member with the items, by list method."""
 
 _MOST_PAGES: Final = 1000
 

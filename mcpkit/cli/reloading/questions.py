@@ -47,5 +47,5 @@ class Questions:
         """Tell the host that nobody waits any more for what a process has asked."""
         for id_ in [id_ for id_, (asking, _) in self._open.items() if asking is child]:
             del self._open[id_]
-            params = {"requestId": id_, "reason": "the server that has asked is gone"}
+            params = {"requestId": id_, "reason": "the server process that sent the request was stopped"}
             self._send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})

@@ -40,7 +40,7 @@ def run_reloading(target: str, arguments: Sequence[str], options: Sequence[str] 
         FileNotFoundError: There is no such file.
     """
     roots = project_of(target)
-    say(f"serves {target}, and watches the Python files in {', '.join(map(str, roots))}")
+    say(f"serving {target}, watching Python files in {', '.join(map(str, roots))}")
     command = mcpkit_command("run", *options, target, "--", *arguments)
     with hold_standard_descriptors(), take_over_standard_streams() as streams:
         return asyncio.run(_serve(command, roots, streams))
@@ -54,7 +54,7 @@ def project_of(target: str) -> list[Path]:
         FileNotFoundError: There is no such file.
     """
     if find_spec("watchfiles") is None:
-        raise CommandError(f"reloading needs watchfiles. Run: {install_command('cli')}")
+        raise CommandError(f"--reload needs the package watchfiles. Run: {install_command('cli')}")
     return roots_of(target)
 
 

@@ -23,15 +23,15 @@ from .lists import Lists
 from .questions import Questions
 
 DRAIN: Final = 2.0
-"""Seconds for which requests may go on at a process whose code has been edited."""
+"""Seconds that running requests get in the old process after an edit."""
 
 WAIT: Final = 10.0
-"""Seconds for which requests wait for a process that starts."""
+"""Seconds that requests wait for a starting process."""
 
 END: Final = 5.0
-"""Seconds in which requests are answered that were read before the end of input."""
+"""Seconds to complete requests after the end of input."""
 
-_INTERRUPTED: Final = "The server was reloaded while this ran; it may or may not have happened."
+_INTERRUPTED: Final = "The server was reloaded during this request, which may or may not have been executed."
 
 
 def say(text: str) -> None:
@@ -67,12 +67,12 @@ class Supervisor:
         self._running: dict[RequestId, tuple[Child, Json]] = {}
         self._waiting: dict[RequestId, tuple[Json, asyncio.TimerHandle]] = {}
         self._current: Child | None = None
-        """What answers; None while it starts, and where there is a problem."""
+        """The process that serves requests; None while it starts and after a failure."""
         self._problem: str | None = None
-        """Why nothing answers until the next edit."""
+        """The error for all requests until the next edit."""
         self._is_edited = asyncio.Event()
         self._has_changed = asyncio.Event()
-        """Set when requests have been answered, or nothing answers any more."""
+        """Set when requests have completed, or the process has ended."""
         self._listing: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
 
@@ -98,10 +98,10 @@ class Supervisor:
 
     async def _watch(self) -> None:
         async for paths in self._edits:
-            say(f"{', '.join(Path(path).name for path in paths)} edited")
+            say(f"changed: {', '.join(Path(path).name for path in paths)}")
             self._is_edited.set()
             self._current = self._problem = None  # what is asked from now on is for the new code
-        raise AssertionError("edits have no end")
+        raise AssertionError("the stream of edits ended")
 
     async def _live(self) -> None:
         is_first = True
@@ -175,7 +175,7 @@ class Supervisor:
                 conversation.initialize = None
             self._host.send({"jsonrpc": "2.0", **finished, "id": opening["id"]})
         elif revision != conversation.revision:
-            say(f"the server does not speak {conversation.revision} any more: connect the host anew")
+            say(f"the server no longer supports revision {conversation.revision}. Reconnect the host")
 
     async def _initialize(self, child: Child) -> None:
         conversation = self._conversation
@@ -250,8 +250,10 @@ class Supervisor:
         if self._problem is not None:
             return
         self._current = None
-        self._problem = f"The server cannot run: {problem}\nIt is tried again as soon as its code is edited."
-        say("waits for the next edit; until then calls are answered with this error")
+        self._problem = (
+            f"The server cannot start: {problem}\nFix the code. The server restarts after the next edit."
+        )
+        say("waiting for the next edit; until then every call fails with this error")
         opening = self._conversation.initialize
         if opening is not None and self._conversation.revision is None:
             self._answer(opening, self._problem)
@@ -271,13 +273,13 @@ class Supervisor:
         id_: object = message.get("id") if is_object(message) else None
         method: object = message.get("method") if is_object(message) else None
         if not is_object(message) or (method is not None and not isinstance(method, str)):
-            self._refuse("a message is an object with a method, or an answer to a request")
+            self._refuse("a message must be an object with a method, or a response")
         elif method is None:
             self._questions.answer(message)
         elif "id" not in message:
             self._pass_on(message)
         elif not is_id(id_) or id_ in self._waiting:
-            self._refuse("a request has an id of its own, a string or an integer")
+            self._refuse("the id of a request must be a unique string or integer")
         else:
             self._conversation.hear(message)
             self._ask(message)
@@ -314,7 +316,7 @@ class Supervisor:
 
     def _lose_patience(self, id_: RequestId) -> None:
         request, _ = self._waiting.pop(id_)
-        self._answer(request, f"The server has not been ready for {WAIT:g} s; try again later.")
+        self._answer(request, f"The server did not start within {WAIT:g} s. Try again later.")
         self._has_changed.set()
 
     def _answer(self, request: Json, problem: str) -> None:
@@ -397,7 +399,10 @@ class Supervisor:
     def _hear_of_end(self, child: Child) -> None:
         problem = child.problem or ""
         if child.has_answered:
-            self._give_up(child, f"The server is gone, and this may or may not have happened: {problem}")
+            self._give_up(
+                child,
+                f"The server process ended, and this request may or may not have been executed: {problem}",
+            )
         unanswered = [request for at, request in self._running.values() if at is child]
         self._running = {id_: each for id_, each in self._running.items() if each[0] is not child}
         self._questions.withdraw(child)

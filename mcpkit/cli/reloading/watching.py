@@ -16,16 +16,16 @@ from ..targets.folders import projects_of, root_of
 from ..targets.served import place_of
 
 _IGNORED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
-"""Folders that hold no code of the author's, as do those whose names begin with a dot."""
+"""Folders that are not watched, besides those with a leading dot."""
 
 _MOST_FOLDERS: Final = 2000
-"""How many are watched, those nearest to the top first."""
+"""Maximum number of watched folders; those nearest to the root come first."""
 
 _GATHERED: Final = 50
-"""Milliseconds without another edit after which all those before it are told together."""
+"""Milliseconds without another edit that end a group of edits."""
 
 _GONE: Final = 0.5
-"""Seconds between two looks for a project whose folder is gone."""
+"""Seconds between checks for a project folder that was removed."""
 
 
 def roots_of(target: str) -> list[Path]:
@@ -43,7 +43,7 @@ def roots_of(target: str) -> list[Path]:
     """
     place = place_of(target)
     if place is None:
-        raise CommandError(f"a server is named as FILE.py, FILE.py:OBJECT or MODULE:OBJECT, got {target!r}")
+        raise CommandError(f"the server must be FILE.py, FILE.py:OBJECT or MODULE:OBJECT, got {target!r}")
     if place.path is not None:
         return [_project(place.path.resolve().parent)]
     with suppress(ImportError, ValueError):

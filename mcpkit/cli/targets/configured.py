@@ -49,13 +49,16 @@ def configured(name: str) -> Target:
     if not found:
         close = nearest(wanted, [each.name for each in known])
         hint = f"; did you mean {close}?" if close else ""
-        what = "is no file, no URL, no command of several words, and no server that a host knows"
+        what = "is not a file, a URL, a command of several words, or a server in the configuration of a host"
         message = f"{name} {what}" if host is None else f"{host.title} has no server {wanted}"
         raise CommandError(message + hint, Status.NO_SUCH_THING)
     entries = [each.entry for each in found.values()]
     if any(_essence(entry) != _essence(entries[0]) for entry in entries):
         named = " or ".join(f"{each}:{wanted}" for each in found)
-        raise CommandError(f"hosts have servers {wanted} that differ: write {named}", Status.NO_SUCH_THING)
+        raise CommandError(
+            f"several hosts have a server {wanted}, and their entries differ. Write {named}",
+            Status.NO_SUCH_THING,
+        )
     return entries[0]
 
 

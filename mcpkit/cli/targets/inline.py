@@ -14,7 +14,7 @@ from ...protocol.jsonrpc import is_array
 from ..statuses import CommandError, Status
 
 _VARIABLE: Final = "MCPKIT_SCRIPT"
-"""The environment variable with the file that uv has been started for, so that it is not started again for it."""
+"""Environment variable with the file that uv was started for, which prevents a second start."""
 
 
 class Inline(NamedTuple):
@@ -124,7 +124,7 @@ def inline_of(path: Path) -> Inline | None:
             Requirement(each)
         SpecifierSet(python or "")
     except (TOMLKitError, InvalidRequirement, InvalidSpecifier, TypeError) as error:
-        raise CommandError(f"{path}: its `# /// script` block cannot be read: {error}") from None
+        raise CommandError(f"{path}: invalid `# /// script` block: {error}") from None
     return Inline(tuple(dependencies), python, bool(found.get("tool")))
 
 
@@ -154,7 +154,7 @@ def uv() -> str:
     """
     program = _installed_uv()
     if program is None:
-        raise CommandError("there is no uv on the PATH. https://docs.astral.sh/uv/ says how to install it")
+        raise CommandError("uv is not on the PATH. Install it: https://docs.astral.sh/uv/")
     return program
 
 
@@ -175,8 +175,8 @@ def is_run_by_uv(path: Path, inline: Inline) -> bool:
     missing = inline.missing()
     if missing and _installed_uv() is None:
         raise CommandError(
-            f"{path} needs {', '.join(missing)}, by its `# /// script` block, which this Python does not have. "
-            "Install uv, which gets it: https://docs.astral.sh/uv/",
+            f"{path}: its `# /// script` block requires {', '.join(missing)}, which this Python does not have. "
+            "Install uv, which provides it: https://docs.astral.sh/uv/",
             Status.NO_SUCH_THING,
         )
     return bool(missing)

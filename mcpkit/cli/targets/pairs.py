@@ -23,7 +23,7 @@ def pairs(texts: Iterable[str], separator: str, usage: str) -> dict[str, str]:
         name, found, value = text.partition(separator)
         if not found or not name.strip():
             raise click.UsageError(
-                f"{usage} is how it is written: there is none of {separator!r} in it, or no name"
+                f"invalid value: it has no {separator!r} or no name before it. Write {usage}"
             )
         named[name.strip()] = value.strip() if separator == ":" else value
     return named

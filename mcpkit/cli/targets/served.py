@@ -69,7 +69,7 @@ class NoServerInError(CommandError):
     """
 
     def __init__(self, module: ModuleType, word: str) -> None:
-        super().__init__(f"{word} has no Server in it", Status.NO_SUCH_THING)
+        super().__init__(f"{word} has no mcpkit Server", Status.NO_SUCH_THING)
         self.module = module
 
 
@@ -106,7 +106,7 @@ def found(word: str, *, calls_unnamed: bool = True) -> Found:
     """
     place = place_of(word)
     if place is None:
-        raise CommandError(f"a server is named as FILE.py, FILE.py:OBJECT or MODULE:OBJECT, got {word!r}")
+        raise CommandError(f"the server must be FILE.py, FILE.py:OBJECT or MODULE:OBJECT, got {word!r}")
     module = imported(place)
     return (
         _named(module, place.name, word) if place.name else _only(module, word, calls_unnamed=calls_unnamed)
@@ -129,7 +129,7 @@ def imported(place: Place) -> ModuleType:
     except ModuleNotFoundError as error:
         if place.path is None and error.name is not None and f"{place.module}.".startswith(f"{error.name}."):
             raise CommandError(
-                f"there is no module {error.name} in {folder}, or wherever Python looks", Status.NO_SUCH_THING
+                f"no module named {error.name} in {folder} or on sys.path", Status.NO_SUCH_THING
             ) from None
         raise CommandError(broken(error)) from error
     except Exception as error:
@@ -174,7 +174,7 @@ def _only(module: ModuleType, word: str, *, calls_unnamed: bool) -> Found:
         raise NoServerInError(module, word)
     if len(names) > 1:
         named = " or ".join(f"{word}:{name}" for name in names)
-        raise CommandError(f"{word} has {len(names)} servers: write {named}", Status.NO_SUCH_THING)
+        raise CommandError(f"{word} has {len(names)} servers. Write {named}", Status.NO_SUCH_THING)
     [name] = names
     return _made(factories[name], name, module) if factories else Found(servers[name], name, module)
 
@@ -186,12 +186,14 @@ def _named(module: ModuleType, name: str, word: str) -> Found:
         try:
             value = getattr(value, part)
         except AttributeError:
-            raise CommandError(f"{module.__name__} has no {name}{instead}", Status.NO_SUCH_THING) from None
+            raise CommandError(
+                f"module {module.__name__} has no {name}{instead}", Status.NO_SUCH_THING
+            ) from None
     if inspect.isroutine(value):
         return _made(value, name, module)
     if not is_server(value):
         raise CommandError(
-            f"{word} is no Server but of type {type(value).__name__}{instead}", Status.NO_SUCH_THING
+            f"{word} is not a Server but of type {type(value).__name__}{instead}", Status.NO_SUCH_THING
         )
     return Found(value, name, module)
 
@@ -219,7 +221,7 @@ def _made(factory: Callable[..., object], name: str, module: ModuleType) -> Foun
     where = f"{module.__file__}: {name}()"
     if not _takes_nothing(factory):
         raise CommandError(
-            f"{where} has parameters without defaults. Name a function that can be called without any",
+            f"{where} has parameters without defaults. Name a function that can be called without arguments",
             Status.NO_SUCH_THING,
         )
     try:
@@ -233,7 +235,7 @@ def _made(factory: Callable[..., object], name: str, module: ModuleType) -> Foun
     except Exception as error:
         raise CommandError(broken(error)) from error
     if not is_server(value):
-        raise CommandError(f"{where} returns {described(value)}, and not a Server", Status.NO_SUCH_THING)
+        raise CommandError(f"{where} must return a Server, got {described(value)}", Status.NO_SUCH_THING)
     return Found(value, name, module, factory, is_awaited)
 
 
@@ -252,7 +254,7 @@ def _takes_nothing(function: Callable[..., object]) -> bool:
 def _instead(module: ModuleType, name: str, path: str) -> str:
     names = list(servers_in(module))
     if not names:
-        return f", nor has {module.__name__} any"
+        return f", and module {module.__name__} has no Server"
     return f"; did you mean {path}:{nearest(name, names) or names[0]}?"
 
 

@@ -30,7 +30,7 @@ def target_of(word: str) -> Target:
         ValueError: A configuration is broken.
     """
     if not word.strip():
-        raise CommandError("the target is empty: give a file, a URL, a command or the name of a server")
+        raise CommandError("the target is empty. Name a file, a URL, a command or a server")
     scheme, separator, _ = word.partition("://")
     if separator and scheme.isalnum():
         return word

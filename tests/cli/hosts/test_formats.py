@@ -148,7 +148,7 @@ def test_install_writes_new_file_in_the_documented_format(mcpkit, home, name):
     assert parsed(path) == {key: {"shop": STARTED[name]}}
     status, _, err = mcpkit("install", name, "https://x.example/mcp", "--name", "far", "-H", "K: v")
     if REACHED[name] is None:
-        assert (status, "takes no URLs" in err) == (1, True)
+        assert (status, "does not support URLs" in err) == (1, True)
     else:
         far = {**REACHED[name], **({"name": "far"} if name == "goose" else {})}
         assert (status, parsed(path)) == (0, {key: {"shop": STARTED[name], "far": far}})

@@ -28,8 +28,8 @@ def test_install_writes_absolute_paths_and_uninstall_restores_the_file(mcpkit, f
     before = file.read_bytes()
     status, out, err = mcpkit("install", "cursor", "server.py", "-e", "TOKEN=secret")
     assert (status, out) == (0, "")
-    assert "The-shop is in " in err
-    assert "the values of TOKEN are in it as they are" in err
+    assert "added The-shop to " in err
+    assert "the file contains the values of TOKEN in plain text" in err
     assert "does not seem" not in err
     assert "secret" not in err
     written = file.read_bytes().decode("utf-8-sig")
@@ -44,7 +44,7 @@ def test_install_writes_absolute_paths_and_uninstall_restores_the_file(mcpkit, f
     assert (home / f"{CURSOR}.bak").read_bytes() == before
     status, _, err = mcpkit("uninstall", "cursor", "The-shop")
     assert (status, file.read_bytes()) == (0, before)
-    assert "as it was before" in err
+    assert "to its previous content" in err
     assert not (home / f"{CURSOR}.bak").exists()
 
 
@@ -53,7 +53,7 @@ def test_install_again_changes_nothing_or_replaces_own_entry(mcpkit, file):
     before = file.read_bytes()
     status, _, err = mcpkit("install", "cursor", "server.py", "--name", "shop")
     assert (status, file.read_bytes()) == (0, before)
-    assert "as it should be" in err
+    assert "nothing changed" in err
     assert mcpkit("install", "cursor", "server.py", "--name", "shop", "-e", "A=1")[0] == 0  # it is ours
     assert json.loads(file.read_text())["mcpServers"]["shop"]["env"] == {"A": "1"}
     assert [each.name for each in file.parent.iterdir()] == ["mcp.json"]
@@ -65,10 +65,10 @@ def test_install_and_uninstall_need_force_for_entries_of_others(mcpkit, file):
     file.write_text(OTHERS)
     status, _, err = mcpkit("install", "cursor", "server.py", "--name", "other")
     assert (status, file.read_text()) == (1, OTHERS)
-    assert "has another server other: choose another --name, or put this one in its place by --force" in err
+    assert "already has another server other. Choose another --name, or overwrite it with --force" in err
     status, _, err = mcpkit("uninstall", "cursor", "other")
     assert (status, file.read_text()) == (1, OTHERS)
-    assert "was not installed from here" in err
+    assert "did not install" in err
     assert mcpkit("install", "cursor", "server.py", "--name", "other", "--force")[0] == 0
     assert mcpkit("uninstall", "cursor", "other")[0] == 0
     assert file.read_text() == OTHERS
@@ -94,14 +94,14 @@ def test_install_follows_links_and_keeps_modes(mcpkit, file, tmp_path):
 @pytest.mark.parametrize(
     ("host", "text", "message"),
     [
-        ("cursor", '{\n  "mcpServers": {,}\n}', "is no JSON: Expecting property name"),
+        ("cursor", '{\n  "mcpServers": {,}\n}', "is not valid JSON: Expecting property name"),
         ("cursor", '{\n  "a": 1\n  "b": 2\n}', "line 3 column 3"),
-        ("cursor", "[]", "it has to be an object"),
-        ("cursor", '{"mcpServers": []}', "mcpServers has to hold entries by name"),
-        ("cursor", b"\xff\xfe{\x00}\x00", "is not written in UTF-8"),
-        ("codex", "[mcp_servers\n", "is no TOML"),
+        ("cursor", "[]", "its top level must be an object"),
+        ("cursor", '{"mcpServers": []}', "mcpServers must be an object with the servers by name"),
+        ("cursor", b"\xff\xfe{\x00}\x00", "is not UTF-8"),
+        ("codex", "[mcp_servers\n", "is not valid TOML"),
         ("codex", "a = 1\nb = = 2\n", "line 2"),
-        ("goose", "a: 1\nb: [1\nc: 2\n", "is no YAML"),
+        ("goose", "a: 1\nb: [1\nc: 2\n", "is not valid YAML"),
         ("goose", "a: 1\n b: 2\n", "line 2 column"),
     ],
 )
@@ -137,41 +137,49 @@ def test_install_dry_run_prints_diff_and_writes_nothing(mcpkit, file):
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (("install", "curser", "server.py"), 2, "there is no host curser; did you mean cursor?"),
-        (("install", "cursor", "absent.py"), 2, "there is no absent.py"),
+        (("install", "curser", "server.py"), 2, "unknown host curser; did you mean cursor?"),
+        (("install", "cursor", "absent.py"), 2, "absent.py does not exist"),
         (
             ("install", "cursor", "server.py", "--cwd", "/"),
             1,
-            "Cursor starts servers in a folder of its own choice",
+            "Cursor has no setting for the working directory",
         ),
-        (("install", "cursor", "server.py", "-H", "A:b"), 1, "--header is for URLs"),
+        (("install", "cursor", "server.py", "-H", "A:b"), 1, "--header needs a URL"),
         (
             ("install", "cursor", "https://x.example/mcp", "-e", "A=b"),
             1,
-            "-e and --env-file is for processes",
+            "-e and --env-file cannot be used with the URL",
         ),
         (
             ("install", "cursor", "npx some-server", "--uv", "--name", "n"),
             1,
-            "--uv is for servers in Python files",
+            "--uv needs a server in a Python file",
         ),
-        (("install", "cursor", "server.py", "--uv"), 1, "there is no uv on the PATH"),
+        (("install", "cursor", "server.py", "--uv"), 1, "uv is not on the PATH"),
         (
             ("install", "cursor", "npx some-server", "--reload", "--name", "n"),
             1,
-            "--reload is for servers in Python files",
+            "--reload needs a server in a Python file",
         ),
-        (("install", "cursor", "https://x.example/mcp", "--reload"), 1, "--reload is for processes"),
+        (
+            ("install", "cursor", "https://x.example/mcp", "--reload"),
+            1,
+            "--reload cannot be used with the URL",
+        ),
         (("install", "cursor", "server.py", "-e", "secret"), 1, "--env NAME=VALUE"),
-        (("install", "windsurf", "server.py", "--scope", "project"), 1, "it has user"),
-        (("install", "claude-code", "server.py", "--name", "my shop"), 1, "add --name my-shop"),
-        (("install", "claude-desktop", "https://x.example/mcp", "--name", "n"), 1, "takes no URLs"),
+        (
+            ("install", "windsurf", "server.py", "--scope", "project"),
+            1,
+            "has no scope project. Use one of user",
+        ),
+        (("install", "claude-code", "server.py", "--name", "my shop"), 1, "Add --name my-shop"),
+        (("install", "claude-desktop", "https://x.example/mcp", "--name", "n"), 1, "does not support URLs"),
         (
             ("install", "codex", "https://x.example/sse", "--name", "n"),
             1,
-            "not the HTTP with SSE of 2024-11-05",
+            "does not support the HTTP+SSE transport of 2024-11-05",
         ),
-        (("install", "cursor", "http://127.0.0.1:1/mcp"), 4, "give it one with --name"),
+        (("install", "cursor", "http://127.0.0.1:1/mcp"), 4, "or add --name"),
         (("uninstall", "cursor", "shop"), 2, "Cursor has no server shop"),
     ],
 )
@@ -201,7 +209,7 @@ def test_install_broken_record_of_installed_servers_is_rejected(mcpkit, file, ho
     notes.write_text("{")
     status, _, err = mcpkit("install", "cursor", "server.py")
     assert (status, file.exists()) == (1, False)
-    assert f"{notes}, where mcpkit notes what it has installed, is broken" in err
+    assert f"{notes}, where mcpkit records installed servers, is not valid JSON" in err
 
 
 def test_install_module_is_written_as_file(mcpkit, file, project):

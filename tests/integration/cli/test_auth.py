@@ -158,4 +158,4 @@ def test_auth_list_unreadable_logins_is_error(home: Path, capfd: pytest.CaptureF
     home.mkdir(parents=True)
     (home / "logins.json").write_text('{"version": 99}')
     assert run(["auth", "list"]) == 1
-    assert "logins.json holds no logins that this version reads" in capfd.readouterr().err
+    assert "logins.json is invalid or was written by another version" in capfd.readouterr().err

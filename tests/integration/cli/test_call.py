@@ -36,7 +36,7 @@ ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
         (["ad"], 2, "", "mcpkit: no such tool: ad; did you mean add?\n"),
         (["nothing like it"], 2, "", "mcpkit: no such tool: nothing like it; the server has add, make.order, "),
         (["add", "first"], 1, "", "mcpkit: arguments must be key=value"),
-        (["add", "--cwd", ".", "first=1"], 1, "", "mcpkit: cwd= is nothing that a URL has"),
+        (["add", "--cwd", ".", "first=1"], 1, "", "mcpkit: a URL does not have the option cwd="),
         (["add", "first=1", "--revision", "2020-01-01"], 1, "", "mcpkit: "),
     ],
 )  # fmt: skip

@@ -32,7 +32,7 @@ def command_of(path: Path) -> str:
 )
 def test_check_examples_find_nothing(capsys: pytest.CaptureFixture[str], example: str) -> None:
     status = run(["check", str(EXAMPLES / example), "--strict"])
-    assert capsys.readouterr().out == "nothing found\n"
+    assert capsys.readouterr().out == "no findings\n"
     assert status == 0
 
 
@@ -54,14 +54,16 @@ def test_check_process_finds_planted_faults(folder: Path, capsys: pytest.Capture
 
     ignored = [part for code in found for part in ("--ignore", code)]
     assert run(["check", command_of(path), *ignored]) == 0
-    assert capsys.readouterr().out == "nothing found\n"
+    assert capsys.readouterr().out == "no findings\n"
     assert run(["check", command_of(path), "--ignore", "name-leters"]) == 1
-    assert "there is no rule name-leters; did you mean name-letters?" in capsys.readouterr().err
+    assert "no such rule: name-leters; did you mean name-letters?" in capsys.readouterr().err
     (folder / "pyproject.toml").write_text(
         f"[tool.mcpkit.check]\nignore = {sorted(found)}\nhosts = ['openai-strict']\n"
     )
     assert run(["check", command_of(path)]) == 6
-    assert "OpenAI's strict mode wants each property to be required [strict-mode]" in capsys.readouterr().out
+    assert (
+        "OpenAI's strict mode requires each property to be required [strict-mode]" in capsys.readouterr().out
+    )
 
 
 def test_check_and_lock_several_servers_of_configuration(
@@ -75,10 +77,9 @@ def test_check_and_lock_several_servers_of_configuration(
     assert run(["check", "mcp.json"]) == 6
     told = capsys.readouterr().out
     assert (
-        "warning: tool get_it: one and two have it; some hosts show one alone [name-of-several-servers]"
-        in told
+        "warning: tool get_it: one and two have it, and some hosts show one [name-of-several-servers]" in told
     )
-    assert "warning: one: tool one.x: OpenAI and Anthropic take" in told
+    assert "warning: one: tool one.x: OpenAI and Anthropic accept" in told
     assert run(["lock", "mcp.json"]) == 0
     assert json.loads((folder / "mcp.lock.json").read_text())["servers"].keys() == {"one", "two"}
     assert run(["lock", "mcp.json"]) == 0
@@ -89,26 +90,24 @@ def test_lock_writes_compares_and_updates(folder: Path, capsys: pytest.CaptureFi
     path.write_text(serving(tools=[tool()]))
     target = command_of(path)
     assert run(["lock", target]) == 0
-    assert capsys.readouterr().err == "mcp.lock.json is written\n"
+    assert capsys.readouterr().err == "wrote mcp.lock.json\n"
     first = (folder / "mcp.lock.json").read_bytes()
     assert run(["check", target]) == 0
 
     path.write_text(serving(tools=[tool(), tool("report", "Say more.")]))
     assert run(["check", target]) == 0
-    assert "advice: tool report: it is new [contract-changed]" in capsys.readouterr().out
+    assert "advice: tool report: it was added [contract-changed]" in capsys.readouterr().out
     assert run(["check", target, "--strict"]) == 6
 
     city = {**schema_of(schema_of(tool()), "properties")["city"], "maxLength": 3}
     inputs = {"type": "object", "properties": {"city": city}, "additionalProperties": False}
     path.write_text(serving(tools=[tool(inputSchema=inputs)]))
     assert run(["check", target]) == 6
-    assert (
-        "error: tool forecast: argument city: it has to have at most 3 characters" in capsys.readouterr().out
-    )
+    assert "error: tool forecast: argument city: it must have at most 3 characters" in capsys.readouterr().out
     assert run(["lock", target]) == 6
     told = capsys.readouterr()
     assert "[contract-broken]" in told.out
-    assert "mcp.lock.json is left as it is" in told.err
+    assert "mcp.lock.json is unchanged" in told.err
     assert (folder / "mcp.lock.json").read_bytes() == first
     assert run(["lock", target, "--update"]) == 0
     assert (folder / "mcp.lock.json").read_bytes() != first
@@ -119,4 +118,4 @@ def test_lock_writes_compares_and_updates(folder: Path, capsys: pytest.CaptureFi
     assert (folder / "other.json").read_bytes() == (folder / "mcp.lock.json").read_bytes()
     (folder / "mcp.lock.json").write_text("{}")
     assert run(["check", target]) == 1
-    assert "mcp.lock.json is no contract: write it by `mcpkit lock`" in capsys.readouterr().err
+    assert "mcp.lock.json is not a lockfile of mcpkit" in capsys.readouterr().err

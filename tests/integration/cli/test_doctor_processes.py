@@ -43,7 +43,7 @@ def test_doctor_weather_example_has_no_findings(capfd: pytest.CaptureFixture[str
     assert (status, report["findings"]) == (0, [])
     seen = {each["step"]: each["seen"] for each in report["steps"]}
     assert "weather 1.0.0" in seen["start"]
-    assert seen["revisions"] == "speaks 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28"
+    assert seen["revisions"] == "supports 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28"
     assert seen["capabilities"] == "completions, logging, resources.subscribe, subscriptions/listen"
 
 
@@ -108,12 +108,12 @@ def test_doctor_prints_observation_and_fix(
     monkeypatch.setattr(starting, "_SLOW", 0.0)
     assert run(["doctor", faulty("noise", "no-common-revision")]) == 6
     said = capfd.readouterr().out
-    assert "error noise: Line 1 of standard output is no message: 'Server is running...'" in said
-    assert "What to change: write to standard error what is no message: print(..., file=sys.stderr)" in said
-    assert "A client that asks for the revision 2099-12-31 gets error -32602 (refused)" in said
+    assert "error noise: Line 1 of standard output is not a JSON-RPC message: 'Server is running...'" in said
+    assert "Fix: write only messages to standard output, and other output to standard error: print(" in said
+    assert "initialize with revision 2099-12-31 got error -32602 (refused)" in said
     assert "warning slow-start: " in said
     assert run(["doctor", faulty("ended-at-start")]) == 4
-    assert "with the exit status 1 before it answered: DATABASE_URL is not set" in capfd.readouterr().out
+    assert "with exit status 1 before its first response: DATABASE_URL is not set" in capfd.readouterr().out
 
 
 def test_doctor_missing_program_is_finding(capfd: pytest.CaptureFixture[str]) -> None:
@@ -143,4 +143,4 @@ def test_doctor_configuration_entry_is_target(tmp_path: Path, capfd: pytest.Capt
     file.write_text(json.dumps({"mcpServers": {"one": entry, "two": entry}}))
     assert doctor(capfd, f"{file}:two")[1]["codes"] == ["crlf", "ping-fails"]
     assert run(["doctor", str(file)]) == 1
-    assert "write " in capfd.readouterr().err
+    assert "Write " in capfd.readouterr().err

@@ -274,7 +274,7 @@ def test_doctor_weather_example_has_no_findings_over_http(capfd: pytest.CaptureF
     from server import server  # the example
 
     with in_thread(server.asgi()) as origin:
-        for path, way in (("/mcp", "HTTP, after"), ("/sse", "HTTP with SSE, after")):
+        for path, way in (("/mcp", "HTTP, after"), ("/sse", "HTTP+SSE, after")):
             status, report = doctor(capfd, origin + path)
             assert (status, report["findings"]) == (0, [])
             assert report["steps"][0]["seen"].startswith(way)

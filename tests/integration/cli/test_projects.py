@@ -212,10 +212,13 @@ def test_new_project_is_formatted_typed_and_tested(folder_new: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("json", "a package called json would hide another: write json-server"),
-        ("mcpkit", "a package called mcpkit would hide another"),
-        ("9lives", "'9lives' can be no name of a project"),
-        ("taken", "taken is there already, and is not an empty folder"),
+        (
+            "json",
+            "the package name json conflicts with another package. Choose another name, for example json-server",
+        ),
+        ("mcpkit", "the package name mcpkit conflicts with another package"),
+        ("9lives", "'9lives' is not a valid project name"),
+        ("taken", "taken exists and is not an empty folder"),
     ],
 )
 def test_new_invalid_names_are_rejected(
@@ -233,7 +236,7 @@ def test_bundle_file_that_cannot_be_imported_is_rejected(
 ) -> None:
     (folder / "server.py").rename(folder / "tea-server.py")
     assert run(["bundle", "tea-server.py"]) == 1
-    assert "tea-server.py cannot be imported by its name" in capsys.readouterr().err
+    assert "tea-server.py cannot be imported" in capsys.readouterr().err
 
 
 def test_bundle_warns_of_undeclared_and_large_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -245,9 +248,9 @@ def test_bundle_warns_of_undeclared_and_large_files(folder: Path, capsys: pytest
         file.truncate(6_000_000)
     assert run(["bundle", "server.py", "-o", "shop.mcpb"]) == 0
     said = capsys.readouterr().err
-    assert "model.bin (6.0 MB) is left out. Add --large" in said
-    assert "server.py:1 imports hypothesis, which no declared dependency brings" in said
-    assert "mcpkit @ file:///opt/mcpkit is on this machine alone. Add --vendor" in said
+    assert "model.bin (6.0 MB) is not included. Add --large" in said
+    assert "server.py:1 imports hypothesis, which no declared dependency provides" in said
+    assert "mcpkit @ file:///opt/mcpkit exists only on this machine. Add --vendor" in said
     assert "model.bin" not in ZipFile(folder / "shop.mcpb").namelist()
     assert run(["bundle", "server.py", "-o", "shop.mcpb", "--large"]) == 0
     assert "model.bin" in ZipFile(folder / "shop.mcpb").namelist()

@@ -247,7 +247,7 @@ async def test_reload_drains_running_requests_and_never_repeats_them(
         await host.edit(SLOW)
         for answer in (await tool, await asking):
             assert answer["result"]["isError"] is True
-            assert "may or may not have happened" in answer["result"]["content"][0]["text"]
+            assert "may or may not have been executed" in answer["result"]["content"][0]["text"]
         assert (await read)["error"]["code"] == -32603
         cancelled = await host.hear_of("notifications/cancelled")
         assert cancelled["params"]["requestId"] == question["id"]
@@ -275,7 +275,7 @@ async def test_reload_requests_wait_for_starting_process(
         )
         await until((tmp_path / "begun").exists)
         monkeypatch.setattr(supervisor, "WAIT", 0.05)
-        assert "has not been ready for 0.05 s" in await host.call("one")
+        assert "did not start within 0.05 s" in await host.call("one")
         assert await host.names() == ["one"]
         monkeypatch.undo()
         waiting = host.begin("tools/call", name="one", arguments={})

@@ -98,7 +98,7 @@ async def test_reload_http_session_continues_and_requests_wait(tmp_path: Path) -
             async with client.watch(tools=True) as changes:
                 assert [await each.call("one", into=str) for each in both] == ["first", "first"]
                 file.write_text(SOURCE_HTTP.replace("first", "second").replace("def end", "def finish"))
-                served.wait_for("server.py edited")
+                served.wait_for("changed: server.py")
                 changed = await anext(aiter(changes))
             assert "tools" in repr(changed)
             assert [each["name"] for each in await client.list_tools()] == ["one", "finish"]
@@ -117,8 +117,8 @@ async def test_reload_http_session_continues_and_requests_wait(tmp_path: Path) -
 
             with pytest.raises(ConnectionError):
                 await client.call("end")
-            served.wait_for("the process has ended with status 3")
-            assert "it has ended with status 3" in (await client.call("one")).text
+            served.wait_for("the process exited with status 3")
+            assert "the process exited with status 3" in (await client.call("one")).text
             file.write_text(SOURCE_HTTP.replace("first", "third"))
             served.wait_for("restarted after", times=4)
             assert [await each.call("one", into=str) for each in both] == ["third", "third"]

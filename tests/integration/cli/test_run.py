@@ -101,8 +101,8 @@ async def test_run_imports_only_what_serving_needs(tmp_path: Path) -> None:
             "mcpkit: FILE:2: ZeroDivisionError: division by zero\n",
         ),
         ("if __name__ == '__main__':\n    raise SystemExit(7)\n", (), 7, ""),
-        ("x = 1\n", (), 2, "mcpkit: FILE has no Server in it\n"),
-        ("x = 1\n", ("--http",), 2, "mcpkit: FILE has no Server in it\n"),
+        ("x = 1\n", (), 2, "mcpkit: FILE has no mcpkit Server\n"),
+        ("x = 1\n", ("--http",), 2, "mcpkit: FILE has no mcpkit Server\n"),
         (
             "if __name__ == '__main__':\n    1 / 0\n",
             ("--http",),
@@ -205,13 +205,13 @@ def test_run_serves_function(write: Callable[[str], str]) -> None:
     ("source", "name", "message"),
     [
         (f"def create(name) -> Server:{BODY}", ":create", "create() has parameters without defaults. Name a"),
-        ("def create(): return 'tea'", ":create", "create() returns a str, and not a Server"),
-        ("async def create(): return None", ":create", "create() returns a NoneType, and not a Server"),
+        ("def create(): return 'tea'", ":create", "create() must return a Server, got a str"),
+        ("async def create(): return None", ":create", "create() must return a Server, got a NoneType"),
         ("def create(): raise OSError('no key')", ":create", "py:4: OSError: no key"),
         ("async def create(): raise OSError('no key')", ":create", "py:4: OSError: no key"),
-        (f"def one() -> Server:{BODY}\ndef two() -> Server:{BODY}", "", "has 2 servers: write "),
-        (f"def create():{BODY}", "", "has no Server in it"),
-        (f"def create(name) -> Server:{BODY}", "", "has no Server in it"),
+        (f"def one() -> Server:{BODY}\ndef two() -> Server:{BODY}", "", "has 2 servers. Write "),
+        (f"def create():{BODY}", "", "has no mcpkit Server"),
+        (f"def create(name) -> Server:{BODY}", "", "has no mcpkit Server"),
     ],
 )
 def test_function_without_server_raises(

@@ -22,24 +22,33 @@ from .told import tell
 
 @click.command("check", epilog="Example: mcpkit check server.py --strict")
 @asks_server
-@click.option("--strict", is_flag=True, help="Fail for advice, too.")
-@click.option("--ignore", multiple=True, metavar="CODE", help="Leave out what has this code.")
+@click.option("--strict", is_flag=True, help="Also fail for findings of severity advice.")
+@click.option("--ignore", multiple=True, metavar="CODE", help="Omit findings with this code.")
 @click.option(
-    "--host", multiple=True, type=click.Choice(list(STRICT)), help="Ask for a host's strict mode, too."
+    "--host",
+    multiple=True,
+    type=click.Choice(list(STRICT)),
+    help="Also check the strict mode of this model API.",
 )
 @click.option(
-    "--budget", type=click.IntRange(min=0), metavar="TOKENS", help="What all tools may cost (10,000)."
+    "--budget",
+    type=click.IntRange(min=0),
+    metavar="TOKENS",
+    help="Limit for all tools together (default: 10,000).",
 )
 @click.option(
-    "--tool-budget", type=click.IntRange(min=0), metavar="TOKENS", help="What one tool may cost (1,000)."
+    "--tool-budget",
+    type=click.IntRange(min=0),
+    metavar="TOKENS",
+    help="Limit for each tool (default: 1,000).",
 )
 @click.option(
     "--lock",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help=f"The contract ({NAME} of the project, if it is there).",
+    help=f"Lockfile to compare with (default: the project's {NAME}, if it exists).",
 )
-@click.option("--update", is_flag=True, help="Write the contract as it is now.")
+@click.option("--update", is_flag=True, help="Write the current interface to the lockfile.")
 async def command(
     asked: Asked,
     strict: bool,
@@ -50,9 +59,10 @@ async def command(
     lock: Path | None,
     update: bool,
 ) -> int:
-    """Find what hosts, models and clients will stumble over: names, texts, schemas, annotations, blocking functions.
+    """Check a server for problems in hosts, models and clients.
 
-    Where there is a contract, written by mcpkit lock, it says what has changed since, and what of that breaks clients.
+    The rules are about names, descriptions, schemas, annotations and blocking calls. If there is a lockfile from mcpkit
+    lock, the check also lists the changes since then, and which of them break clients.
     """
     folder = folder_of(asked.target)
     said = settings(folder)
@@ -72,5 +82,5 @@ async def command(
     found = findings(looked, ignored=[*said.ignore, *ignore])
     if update:
         write(path, contract)
-        remark(f"{path} is written")
+        remark(f"wrote {path}")
     return tell(found, is_json=asked.is_json, is_strict=strict or said.strict)

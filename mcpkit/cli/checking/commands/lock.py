@@ -25,13 +25,13 @@ from .told import tell
     "path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help=f"The file ({NAME} of the project).",
+    help=f"Path of the lockfile (default: the project's {NAME}).",
 )
-@click.option("--update", is_flag=True, help="Write it although it differs.")
+@click.option("--update", is_flag=True, help="Overwrite a lockfile that differs.")
 async def command(asked: Asked, path: Path | None, update: bool) -> int:
-    """Write down what clients of a server rely on: tools, resources, templates and prompts, with their schemas.
+    """Write the lockfile of a server's interface: tools, resources, resource templates and prompts, with their schemas.
 
-    Where there is such a file that differs, it says how, and writes nothing without --update.
+    If the lockfile exists and differs, the command lists the changes, and overwrites it only with --update.
     """
     path = path or near(folder_of(asked.target) / NAME)
     async with asked.client() as client:
@@ -39,7 +39,7 @@ async def command(asked: Asked, path: Path | None, update: bool) -> int:
     old = kept(path)
     if old is None:
         write(path, contract)
-        remark(f"{path} is written")
+        remark(f"wrote {path}")
         return Status.DONE
     found = findings(Looked(changes=changes(old, contract)))
     if old == contract:
@@ -47,8 +47,8 @@ async def command(asked: Asked, path: Path | None, update: bool) -> int:
         return Status.DONE
     status = tell(found, is_json=asked.is_json, is_strict=True)
     if not update:
-        remark(f"{path} is left as it is: --update writes it")
+        remark(f"{path} is unchanged. Run with --update to overwrite it")
         return status
     write(path, contract)
-    remark(f"{path} is written")
+    remark(f"wrote {path}")
     return Status.DONE

@@ -39,7 +39,7 @@ def _lines(finding: Finding) -> str:
 
 def _sum(found: Sequence[Finding]) -> str:
     if not found:
-        return "nothing found"
+        return "no findings"
     counts = [(severity, sum(finding.severity == severity for finding in found)) for severity in SEVERITIES]
     words = {"error": "errors", "warning": "warnings", "advice": "pieces of advice"}
     ones = {"error": "error", "warning": "warning", "advice": "piece of advice"}

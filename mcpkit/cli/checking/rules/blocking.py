@@ -40,7 +40,7 @@ _READS: Final = ("read", "readlines", "readline", "write", "writelines")
 
 @rule("blocks-the-loop", "error")
 def blocks(looked: Looked) -> Iterator[Found]:
-    """An `async def` function calls what waits, such as `time.sleep`: meanwhile the server answers nobody."""
+    """An `async def` function makes a blocking call, such as `time.sleep`, which stops all other requests."""
     for path in looked.sources:
         try:
             tree = ast.parse(path.read_bytes(), str(path))
@@ -52,8 +52,8 @@ def blocks(looked: Looked) -> Iterator[Found]:
                 for call, instead in _waiting(function, names):
                     yield Found(
                         f"{path.name}:{call.lineno} {function.name}",
-                        f"{ast.unparse(call.func)} waits, and meanwhile the server answers nobody",
-                        f"await {instead}, or make it a `def`, which runs in a thread",
+                        f"{ast.unparse(call.func)} blocks the event loop, so the server cannot handle other requests",
+                        f"use await {instead}, or declare the function with `def`, which runs in a thread",
                     )
 
 

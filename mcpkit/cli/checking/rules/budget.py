@@ -17,8 +17,8 @@ def tool_over_budget(looked: Looked) -> Iterator[Found]:
         if _may_exceed(tool, looked.tool_budget) and (cost := tokens_of(tool)) > looked.tool_budget:
             yield Found(
                 where,
-                f"it costs about {cost:,} tokens, and may cost {looked.tool_budget:,}",
-                "shorten texts, take fewer arguments",
+                f"its definition takes about {cost:,} tokens; the limit is {looked.tool_budget:,}",
+                "shorten the descriptions, or use fewer arguments",
             )
 
 
@@ -32,8 +32,8 @@ def total_over_budget(looked: Looked) -> Iterator[Found]:
     if total > looked.budget:
         yield Found(
             "all tools",
-            f"they cost about {total:,} tokens, and may cost {looked.budget:,}",
-            "make two servers, or fewer tools",
+            f"their definitions take about {total:,} tokens; the limit is {looked.budget:,}",
+            "remove tools, or split the server",
         )
 
 

@@ -41,7 +41,7 @@ def findings(looked: Looked, *, ignored: Collection[str] = (), rules: Sequence[R
     for code in ignored:
         if code not in RULES:
             close = nearest(code, RULES)
-            raise ValueError(f"there is no rule {code}" + (f"; did you mean {close}?" if close else ""))
+            raise ValueError(f"no such rule: {code}" + (f"; did you mean {close}?" if close else ""))
     found = [
         Finding(rule.code, rule.severity, *each)
         for rule in rules or RULES.values()

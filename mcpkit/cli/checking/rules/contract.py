@@ -12,20 +12,20 @@ from ..finding import Found, Looked, rule
 def broken(looked: Looked) -> Iterator[Found]:
     """A change against `mcp.lock.json` breaks clients that keep to it."""
     return _changed(
-        looked, Effect.BREAKING, "take it back, or accept it by --update and tell those who use it"
+        looked, Effect.BREAKING, "revert the change, or accept it with --update and announce it to users"
     )
 
 
 @rule("contract-untold", "warning")
 def untold(looked: Looked) -> Iterator[Found]:
-    """Whether a change against `mcp.lock.json` breaks clients cannot be told."""
-    return _changed(looked, Effect.UNTOLD, "look at it, and accept it by --update")
+    """A change against `mcp.lock.json` may break clients."""
+    return _changed(looked, Effect.UNTOLD, "check the change, and accept it with --update")
 
 
 @rule("contract-changed", "advice")
 def changed(looked: Looked) -> Iterator[Found]:
     """A change against `mcp.lock.json` breaks no client."""
-    return _changed(looked, Effect.COMPATIBLE, "accept it by --update")
+    return _changed(looked, Effect.COMPATIBLE, "accept it with --update")
 
 
 def _changed(looked: Looked, effect: Effect, cure: str) -> Iterator[Found]:

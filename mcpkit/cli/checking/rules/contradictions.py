@@ -23,31 +23,35 @@ _READING: Final = frozenset({"describe", "fetch", "find", "get", "list", "read",
 
 @rule("annotations-contradict", "error")
 def contradict(looked: Looked) -> Iterator[Found]:
-    """A tool says that it only reads, and that it destroys."""
+    """A tool has both `readOnlyHint` and `destructiveHint`."""
     for where, tool in looked.each("tool"):
         hints = schema_of(tool, "annotations")
         if hints.get("readOnlyHint") is True and hints.get("destructiveHint") is True:
             yield Found(
                 where,
                 "readOnlyHint and destructiveHint are both true",
-                "leave out the one that does not hold",
+                "remove the one that is wrong",
             )
 
 
 @rule("name-contradicts", "warning")
 def name_contradicts(looked: Looked) -> Iterator[Found]:
-    """The name of a tool says otherwise than its annotations."""
+    """The name of a tool contradicts its annotations."""
     for where, tool in looked.each("tool"):
         hints = schema_of(tool, "annotations")
         words = re.findall(r"[A-Z]?[a-z]+", str(tool.get("name"))) or [""]
         first = words[0].casefold()
         if first in _CHANGING and hints.get("readOnlyHint") is True:
             yield Found(
-                where, f"{first} changes things, and readOnlyHint is true", "set readOnlyHint to false"
+                where,
+                f"its name begins with {first!r}, but readOnlyHint is true",
+                "set readOnlyHint to false",
             )
         elif first in _DESTROYING and hints.get("destructiveHint") is False:
             yield Found(
-                where, f"{first} destroys things, and destructiveHint is false", "leave destructiveHint out"
+                where,
+                f"its name begins with {first!r}, but destructiveHint is false",
+                "remove destructiveHint",
             )
         elif (
             first in _READING
@@ -55,5 +59,7 @@ def name_contradicts(looked: Looked) -> Iterator[Found]:
             and hints.get("destructiveHint") is True
         ):
             yield Found(
-                where, f"{first} only reads, and destructiveHint is true", "set readOnlyHint, or rename it"
+                where,
+                f"its name begins with {first!r}, but destructiveHint is true",
+                "set readOnlyHint, or rename the tool",
             )

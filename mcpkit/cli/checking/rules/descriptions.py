@@ -15,7 +15,11 @@ def missing(looked: Looked) -> Iterator[Found]:
     """A tool, resource, template or prompt has no description."""
     for where, item in looked.each("tool", "resource", "template", "prompt"):
         if not str(item.get("description") or "").strip():
-            yield Found(where, "models do not know when to use it", "say what it does, and when to use it")
+            yield Found(
+                where,
+                "it has no description, so models do not know when to use it",
+                "describe what it does and when to use it",
+            )
 
 
 @rule("description-too-long", "warning")
@@ -26,8 +30,8 @@ def too_long(looked: Looked) -> Iterator[Found]:
         if length > LONGEST_TEXT:
             yield Found(
                 where,
-                f"Claude Code cuts it after {LONGEST_TEXT:,} of its {length:,} characters",
-                "say what matters first, and the rest with the arguments or in a resource",
+                f"its description has {length:,} characters; Claude Code cuts it after {LONGEST_TEXT:,}",
+                "put the important part first, and move the rest to the arguments or a resource",
             )
 
 
@@ -42,7 +46,7 @@ def repeated(looked: Looked) -> Iterator[Found]:
             if text and other != name:
                 where = f"{looked.prefix(surface)}tool {name}"
                 yield Found(
-                    where, f"{other} has the same one: models cannot tell them apart", "say how they differ"
+                    where, f"its description is the same as that of {other}", "describe how they differ"
                 )
 
 
@@ -54,7 +58,11 @@ def argument(looked: Looked) -> Iterator[Found]:
         for name, schema in schema_of(schema_of(tool), "properties").items():
             is_named = re.search(rf"\b{re.escape(name)}\b", text) is not None
             if is_object(schema) and not is_named and not _described(schema):
-                yield Found(where, f"models guess what {name} means", f"describe {name} in the docstring")
+                yield Found(
+                    where,
+                    f"argument {name} has no description, so models have to guess",
+                    f"describe {name} in the docstring",
+                )
 
 
 @rule("prompt-argument-undescribed", "warning")
@@ -66,7 +74,7 @@ def prompt_argument(looked: Looked) -> Iterator[Found]:
             if is_object(each) and each.get("required") and not each.get("description"):
                 name = each.get("name")
                 yield Found(
-                    where, f"users do not know what to give as {name}", f"describe {name} in the docstring"
+                    where, f"required argument {name} has no description", f"describe {name} in the docstring"
                 )
 
 
@@ -77,8 +85,8 @@ def instructions(looked: Looked) -> Iterator[Found]:
         if len(surface.instructions) > LONGEST_TEXT:
             yield Found(
                 f"{looked.prefix(surface)}instructions",
-                f"Claude Code cuts them after {LONGEST_TEXT:,} of their {len(surface.instructions):,} characters",
-                "say what matters first, and the rest with the tools",
+                f"they have {len(surface.instructions):,} characters; Claude Code cuts them after {LONGEST_TEXT:,}",
+                "put the important part first, and move the rest to the tools",
             )
 
 

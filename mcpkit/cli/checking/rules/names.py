@@ -10,35 +10,43 @@ from ..hosts import ARGUMENT, GEMINI_NAME, LETTERS, LIMITS, SPECIFIED, schema_of
 
 @rule("name-not-specified", "error")
 def not_specified(looked: Looked) -> Iterator[Found]:
-    """The name of a tool is not as the specification has it."""
+    """The name of a tool does not match the specification."""
     for where, tool in looked.each("tool"):
         if not SPECIFIED.fullmatch(str(tool.get("name"))):
             yield Found(
-                where, "hosts refuse such names, or change them", "1 to 128 of A-Z, a-z, 0-9, _, - and dots"
+                where, "hosts reject or change such names", "use 1 to 128 of A-Z, a-z, 0-9, _, - and dots"
             )
 
 
 @rule("name-letters", "warning")
 def letters(looked: Looked) -> Iterator[Found]:
-    """The name of a tool has letters that OpenAI's and Anthropic's interfaces refuse, such as dots."""
+    """The name of a tool has characters that OpenAI's and Anthropic's APIs reject, such as dots."""
     for where, tool in looked.each("tool"):
         name = str(tool.get("name"))
         if SPECIFIED.fullmatch(name) and not LETTERS.fullmatch(name):
-            yield Found(where, "OpenAI and Anthropic take A-Z, a-z, 0-9, _ and - alone", "write _ for a dot")
+            yield Found(
+                where,
+                "OpenAI and Anthropic accept only A-Z, a-z, 0-9, _ and - in names",
+                "use _ instead of other characters",
+            )
 
 
 @rule("name-begins-oddly", "warning")
 def begins_oddly(looked: Looked) -> Iterator[Found]:
-    """The name of a tool begins with neither a letter nor an underscore, as Gemini wants it."""
+    """The name of a tool does not begin with a letter or an underscore, as Gemini requires."""
     for where, tool in looked.each("tool"):
         name = str(tool.get("name"))
         if SPECIFIED.fullmatch(name) and not GEMINI_NAME.fullmatch(name):
-            yield Found(where, "Gemini refuses it", "begin it with a letter")
+            yield Found(
+                where,
+                "Gemini rejects a name that does not begin with a letter or _",
+                "begin it with a letter",
+            )
 
 
 @rule("name-too-long", "warning")
 def too_long(looked: Looked) -> Iterator[Found]:
-    """The name of a tool, with what a host puts in front, is longer than the host takes."""
+    """The name of a tool, with the prefix that a host adds, is longer than the host accepts."""
     for surface in looked.surfaces:
         for tool in surface.tools:
             name = str(tool.get("name"))
@@ -47,28 +55,28 @@ def too_long(looked: Looked) -> Iterator[Found]:
                 if len(whole) > limit.most:
                     yield Found(
                         f"{looked.prefix(surface)}tool {name}",
-                        f"{limit.host} calls it {whole}, of {len(whole)} characters, takes {limit.most}, and"
+                        f"{limit.host} calls it {whole} ({len(whole)} characters), accepts at most {limit.most}, and"
                         f" {limit.outcome}",
-                        f"shorten it by {len(whole) - limit.most}",
+                        f"shorten the name by {len(whole) - limit.most} characters",
                     )
 
 
 @rule("argument-name", "warning")
 def argument(looked: Looked) -> Iterator[Found]:
-    """The name of an argument is one that Gemini refuses."""
+    """The name of an argument is one that Gemini rejects."""
     for where, tool in looked.each("tool"):
         for name in schema_of(schema_of(tool), "properties"):
             if not ARGUMENT.fullmatch(name):
                 yield Found(
                     where,
-                    f"Gemini refuses the argument {name}",
-                    "letters, digits and _, at most 64, no digit first",
+                    f"Gemini rejects the argument name {name}",
+                    "use letters, digits and _, at most 64, and no digit first",
                 )
 
 
 @rule("names-alike", "warning")
 def alike(looked: Looked) -> Iterator[Found]:
-    """Two names differ by case, underscores, hyphens or dots alone."""
+    """Two names differ only in case, underscores, hyphens or dots."""
     for kind in ("tool", "prompt"):
         for surface in looked.surfaces:
             known: dict[str, str] = {}
@@ -77,7 +85,7 @@ def alike(looked: Looked) -> Iterator[Found]:
                 other = known.setdefault(_bare(name), name)
                 if other != name:
                     where = f"{looked.prefix(surface)}{kind} {name}"
-                    yield Found(where, f"models mistake it for {other}", "give one of them another name")
+                    yield Found(where, f"models confuse it with {other}", "rename one of them")
 
 
 @rule("name-repeated", "error")
@@ -88,7 +96,11 @@ def repeated(looked: Looked) -> Iterator[Found]:
             names = [str(item.get("name")) for item in items]
             for name in dict.fromkeys(name for name in names if names.count(name) > 1):
                 where = f"{looked.prefix(surface)}{kind} {name}"
-                yield Found(where, "one of them can never be called", "give them names of their own")
+                yield Found(
+                    where,
+                    "the list has this name twice, so one of them cannot be called",
+                    "give each a unique name",
+                )
 
 
 @rule("name-of-several-servers", "warning")
@@ -105,8 +117,8 @@ def of_several(looked: Looked) -> Iterator[Found]:
                 if others and others[0] > surface.server:
                     yield Found(
                         f"{kind} {item.get('name')}",
-                        f"{' and '.join([surface.server, *dict.fromkeys(others)])} have it; some hosts show one alone",
-                        "say in the name what it is about",
+                        f"{' and '.join([surface.server, *dict.fromkeys(others)])} have it, and some hosts show one",
+                        "add the subject to the name",
                     )
 
 
@@ -118,7 +130,7 @@ def prompt_as_tool(looked: Looked) -> Iterator[Found]:
         for prompt in surface.prompts:
             if _bare(str(prompt.get("name"))) in tools:
                 where = f"{looked.prefix(surface)}prompt {prompt.get('name')}"
-                yield Found(where, "hosts that list both show the name twice", "give it another name")
+                yield Found(where, "a tool has the same name, and some hosts list both", "rename it")
 
 
 def _bare(name: str) -> str:

@@ -15,7 +15,9 @@ def not_absolute(looked: Looked) -> Iterator[Found]:
     for where, item in looked.each("resource", "template"):
         if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", str(item.get("uri", item.get("uriTemplate")))):
             yield Found(
-                where, "clients cannot read it: a URI begins with a scheme", "write such as notes://today"
+                where,
+                "its URI has no scheme, so clients cannot read it",
+                "add a scheme, for example notes://today",
             )
 
 
@@ -28,12 +30,14 @@ def variables(looked: Looked) -> Iterator[Found]:
         rest = re.sub(r"\{[^{}]*\}", "", template)
         odd = [name for name in names if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)]
         if "{" in rest or "}" in rest:
-            yield Found(where, "its braces are not in pairs", "close each brace")
+            yield Found(where, "its braces are unbalanced", "close each brace")
         elif not names:
-            yield Found(where, "it has no variables", "make it a resource")
+            yield Found(where, "it has no variables", "declare it as a resource")
         elif odd:
             yield Found(
-                where, f"{', '.join(map(repr, odd))} is no name of a variable", "letters, digits and _"
+                where,
+                f"{', '.join(map(repr, odd))} is not a valid variable name",
+                "use letters, digits and _",
             )
         elif len(set(names)) < len(names):
-            yield Found(where, "it names a variable twice", "name each once")
+            yield Found(where, "it has the same variable twice", "use each variable once")

@@ -22,14 +22,14 @@ https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md (
 
 @rule("schema-invalid", "error")
 def invalid(looked: Looked) -> Iterator[Found]:
-    """A schema is none, or larger than any host takes."""
+    """A schema is invalid, or larger than any host accepts."""
     for where, tool in looked.each("tool"):
         for key in ("inputSchema", "outputSchema"):
             if (key == "inputSchema" or key in tool) and not Held(tool.get(key), tool.get(key)).is_usable:
                 yield Found(
                     where,
-                    f"its {key} is no schema that values can be held against",
-                    "write JSON Schema 2020-12",
+                    f"its {key} is not a valid JSON Schema",
+                    "use JSON Schema 2020-12",
                 )
 
 
@@ -38,64 +38,70 @@ def input_not_object(looked: Looked) -> Iterator[Found]:
     """The schema of a tool's arguments is not that of an object."""
     for where, tool in looked.each("tool"):
         if schema_of(tool).get("type") != "object":
-            yield Found(where, "clients refuse the tool: arguments are an object", 'write "type": "object"')
+            yield Found(
+                where,
+                "its inputSchema is not of type object, so clients reject the tool",
+                'set "type": "object"',
+            )
 
 
 @rule("output-not-object", "warning")
 def output_not_object(looked: Looked) -> Iterator[Found]:
-    """The schema of a tool's results is not that of an object, in a revision before 2026-07-28, which wants one."""
+    """The schema of a tool's results is not that of an object, in a revision before 2026-07-28, which requires one."""
     for surface in looked.surfaces:
         for tool in surface.tools if surface.revision < _ANY_OUTPUT else ():
             if "outputSchema" in tool and schema_of(tool, "outputSchema").get("type") != "object":
                 yield Found(
                     f"{looked.prefix(surface)}tool {tool.get('name')}",
-                    f"clients of {surface.revision} refuse the tool: results are an object there",
-                    'put the result into an object, and write "type": "object"',
+                    f"its outputSchema is not of type object, so clients of {surface.revision} reject the tool",
+                    'wrap the result in an object, and set "type": "object"',
                 )
 
 
 @rule("union-at-top", "warning")
 def union_at_top(looked: Looked) -> Iterator[Found]:
-    """The schema of a tool's arguments has a union at its top, which OpenAI's and Anthropic's interfaces refuse."""
+    """The schema of a tool's arguments has a union at its top, which OpenAI's and Anthropic's APIs reject."""
     for where, tool in looked.each("tool"):
         for key in _UNIONS:
             if key in schema_of(tool):
                 yield Found(
                     where,
-                    f"OpenAI and Anthropic refuse `{key}` at the top",
-                    "put the union into an argument, or make two tools",
+                    f"OpenAI and Anthropic reject `{key}` at the top level of a schema",
+                    "move the union into an argument, or make two tools",
                 )
 
 
 @rule("default-invalid", "error")
 def default_invalid(looked: Looked) -> Iterator[Found]:
-    """A default does not fit its own schema."""
+    """A default does not match its own schema."""
     for where, tool in looked.each("tool"):
         for schema in nodes(schema_of(tool)):
             if "default" in schema and Held(schema, schema_of(tool)).refuses(schema["default"]):
                 yield Found(
                     where,
-                    f"the default {schema['default']!r:.60} does not fit its schema",
-                    "give one that fits",
+                    f"the default {schema['default']!r:.60} does not match its schema",
+                    "correct the default or the schema",
                 )
 
 
 @rule("example-invalid", "warning")
 def example_invalid(looked: Looked) -> Iterator[Found]:
-    """An example does not fit its own schema."""
+    """An example does not match its own schema."""
     for where, tool in looked.each("tool"):
         for schema in nodes(schema_of(tool)):
             examples: object = schema.get("examples")
             for each in examples if is_array(examples) else ():
                 if Held(schema, schema_of(tool)).refuses(each):
                     yield Found(
-                        where, f"the example {each!r:.60} does not fit its schema", "give one that fits"
+                        where,
+                        f"the example {each!r:.60} does not match its schema",
+                        "correct the example or the schema",
                     )
 
 
 @rule("reference-elsewhere", "error")
 def reference_elsewhere(looked: Looked) -> Iterator[Found]:
-    """A `$ref` leads out of its schema, which clients must not follow, or nowhere."""
+    """A `$ref` points outside its schema, which clients must not follow, or to nothing."""
     for where, tool in looked.each("tool"):
         for key in ("inputSchema", "outputSchema"):
             root = schema_of(tool, key)
@@ -104,21 +110,21 @@ def reference_elsewhere(looked: Looked) -> Iterator[Found]:
                 if "$ref" not in schema or isinstance(target_of(reference, root), (dict, bool)):
                     continue
                 if isinstance(reference, str) and reference.startswith("#/"):
-                    wrong = f"{reference!r:.60} in its {key} leads nowhere"
+                    wrong = f"{reference!r:.60} in its {key} points to nothing"
                 else:
                     wrong = f"clients do not follow {reference!r:.60} in its {key}"
-                yield Found(where, wrong, "write the schema under `$defs`, and `#/$defs/<name>`")
+                yield Found(where, wrong, "move the schema to `$defs`, and use `#/$defs/<name>`")
 
 
 @rule("schema-recursive", "warning")
 def recursive(looked: Looked) -> Iterator[Found]:
-    """The schema of a tool's arguments contains itself, which some hosts refuse."""
+    """The schema of a tool's arguments is recursive, which some hosts reject."""
     for where, tool in looked.each("tool"):
         if is_recursive(schema_of(tool)):
             yield Found(
                 where,
-                "Anthropic's strict mode refuses it, and hosts that put definitions in place cannot end",
-                "take a list of items that name their parents, or as many levels as there are",
+                "its inputSchema is recursive: Anthropic's strict mode rejects it, and hosts that inline `$ref` fail",
+                "use a flat list of items with the id of their parent, or a fixed number of levels",
             )
 
 
@@ -134,7 +140,7 @@ def dropped(looked: Looked) -> Iterator[Found]:
                     else "Qwen Code's openapi_30 mode drops"
                 )
                 yield Found(
-                    where, f"{host} `{key}`", "leave it out, or say in the description what it demands"
+                    where, f"{host} `{key}`", "remove it, or describe the constraint in the description"
                 )
 
 
@@ -146,7 +152,7 @@ def map_dropped(looked: Looked) -> Iterator[Found]:
             yield Found(
                 where,
                 "Gemini CLI drops a schema in `additionalProperties`",
-                "take a list of objects with a name and a value",
+                "use a list of objects with a name and a value",
             )
 
 
@@ -157,13 +163,15 @@ def default_dropped(looked: Looked) -> Iterator[Found]:
         for name, schema in schema_of(schema_of(tool), "properties").items():
             if is_object(schema) and "anyOf" in schema and schema.get("default") is not None:
                 yield Found(
-                    where, f"some hosts drop the default of {name}", f"say it in the description of {name}"
+                    where,
+                    f"some hosts drop the default of {name}, which has `anyOf`",
+                    f"mention it in the description of {name}",
                 )
 
 
 @rule("enum-not-texts", "warning")
 def enum_not_texts(looked: Looked) -> Iterator[Found]:
-    """An argument has choices other than texts, which Gemini refuses and Qwen Code's `openapi_30` mode makes texts."""
+    """An argument has an enum with other values than strings: Gemini rejects it, Qwen Code converts them."""
     for where, tool in looked.each("tool"):
         for schema in nodes(schema_of(tool)):
             choices: object = schema.get("enum", [schema["const"]] if "const" in schema else [])
@@ -172,14 +180,14 @@ def enum_not_texts(looked: Looked) -> Iterator[Found]:
             ):
                 yield Found(
                     where,
-                    f"Gemini refuses the choices {choices!r:.60}",
-                    "take texts, or a number within bounds",
+                    f"Gemini rejects the enum {choices!r:.60}, which has values other than strings",
+                    "use strings, or a number with minimum and maximum",
                 )
 
 
 @rule("types-cut", "advice")
 def types_cut(looked: Looked) -> Iterator[Found]:
-    """An argument has a list of types, or is a tuple: Qwen Code's `openapi_30` mode keeps the first type alone."""
+    """An argument has a list of types, or is a tuple: Qwen Code's `openapi_30` mode keeps only the first type."""
     for where, tool in looked.each("tool"):
         for schema in nodes(schema_of(tool)):
             kinds: object = schema.get("type")
@@ -187,23 +195,25 @@ def types_cut(looked: Looked) -> Iterator[Found]:
                 yield Found(
                     where,
                     f"some hosts keep only the first type of {kinds!r:.60}",
-                    "write `anyOf`, or take one type",
+                    "use `anyOf`, or one type",
                 )
             if "prefixItems" in schema or is_array(schema.get("items")):
-                yield Found(where, "some hosts know no tuples", "take an object with a name for each item")
+                yield Found(
+                    where, "some hosts do not support tuples", "use an object with a name for each item"
+                )
 
 
 @rule("one-of", "advice")
 def one_of(looked: Looked) -> Iterator[Found]:
-    """The schema of a tool's arguments has `oneOf`, which OpenAI's and Anthropic's strict modes refuse."""
+    """The schema of a tool's arguments has `oneOf`, which OpenAI's and Anthropic's strict modes reject."""
     for where, tool in looked.each("tool"):
         if any("oneOf" in schema for schema in nodes(schema_of(tool))):
-            yield Found(where, "strict modes of OpenAI and Anthropic refuse `oneOf`", "write `anyOf`")
+            yield Found(where, "strict modes of OpenAI and Anthropic reject `oneOf`", "use `anyOf`")
 
 
 @rule("schema-too-large", "warning")
 def too_large(looked: Looked) -> Iterator[Found]:
-    """The schema of a tool's arguments is deeper or larger than OpenAI's models take."""
+    """The schema of a tool's arguments is deeper or larger than OpenAI's models accept."""
     for where, tool in looked.each("tool"):
         root = schema_of(tool)
         parts = list(nodes(root))
@@ -219,8 +229,8 @@ def too_large(looked: Looked) -> Iterator[Found]:
             if count > most:
                 yield Found(
                     where,
-                    f"it has {count:,} {what}, and OpenAI takes {most:,}",
-                    "make several tools, or ask for less",
+                    f"its inputSchema has {count:,} {what}; OpenAI accepts at most {most:,}",
+                    "split the tool, or use fewer arguments",
                 )
 
 

@@ -13,7 +13,7 @@ from .schemas import is_recursive
 
 @rule("strict-mode", "warning")
 def strict_mode(looked: Looked) -> Iterator[Found]:
-    """A tool cannot be used in a strict mode that is asked for by `--host`, as documented there."""
+    """A tool cannot be used in a strict mode that `--host` selects, by its documentation."""
     for host in looked.strict_hosts:
         mode = STRICT[host]
         for where, tool in looked.each("tool"):
@@ -25,13 +25,16 @@ def _refused(mode: Strict, root: Json) -> Iterator[tuple[str, str]]:
     parts = list(nodes(root))
     refused = sorted({key for schema in parts for key in schema if key in mode.refused})
     if refused:
-        yield f"refuses {', '.join(f'`{key}`' for key in refused)}", "say in a description what they demand"
+        yield (
+            f"rejects {', '.join(f'`{key}`' for key in refused)}",
+            "describe the constraint in a description",
+        )
     objects = [schema for schema in parts if schema.get("type") == "object"]
     if any(schema.get("additionalProperties") is not False for schema in objects):
-        yield "wants `additionalProperties: false` of each object", "take models, and no maps"
+        yield "requires `additionalProperties: false` in each object", "use models instead of maps"
     if mode.needs_all and any(
         schema_of(each, "properties").keys() - names_of(each, "required") for each in objects
     ):
-        yield "wants each property to be required", "take null where nothing is given, and require it"
+        yield "requires each property to be required", "make optional properties nullable and required"
     if not mode.allows_recursion and is_recursive(root):
-        yield "refuses schemas that contain themselves", "take as many levels as there are"
+        yield "rejects recursive schemas", "use a fixed number of levels"

@@ -46,7 +46,7 @@ async def lists(patient: Patient) -> Seen:
         if items:
             name = "templates" if each.key == "resourceTemplates" else each.key
             counts.append(f"{len(items)} {name if len(items) > 1 else name[:-1]}")
-    seen.summary = ", ".join(counts) or "nothing is listed"
+    seen.summary = ", ".join(counts) or "all lists are empty"
     return seen
 
 
@@ -59,7 +59,7 @@ async def _read(patient: Patient, seen: Seen, each: _List) -> tuple[list[Json], 
         page = None if answer.result is None else answer.result.get(each.key)
         if answer.result is None or not is_array(page):
             wrong = (
-                answer if answer.result is None else Answer(problem=f"a result without a list of {each.key}")
+                answer if answer.result is None else Answer(problem=f"a result without the list {each.key}")
             )
             return items, wrong
         items += [item for item in page if is_object(item)]
@@ -133,7 +133,7 @@ async def _listened(patient: Patient, seen: Seen) -> AsyncIterator[str]:
     granted = None if answer.result is None else answer.result.get("notifications")
     missing = [each for each in declared if not is_object(granted) or granted.get(each) is not True]
     if missing:
-        said = "it is left out" if answer.result is not None else answer
+        said = "it is missing in the response" if answer.result is not None else answer
         seen.find("listen-refused", declared=", ".join(missing), answer=said)
     yield "subscriptions/listen"
 

@@ -27,7 +27,7 @@ async def calls(patient: Patient) -> Seen:
                 seen.find("output-mismatch", tool=tool.get("name"), problem=quoted(str(problems[0]), 160))
     if tools:
         count = f"{len(tools)} of {len(patient.lists['tools/list'])} tools"
-        seen.summary = f"{count} were called" if patient.wants_calls else f"{count} would be called by --call"
+        seen.summary = f"called {count}" if patient.wants_calls else f"{count} can be called with --call"
     return seen
 
 

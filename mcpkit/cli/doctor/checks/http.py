@@ -76,20 +76,20 @@ async def streams(patient: WebPatient) -> Seen:
         reply = await patient.send_in_session("GET", {"Accept": EVENTS}, min(_OPENING, patient.patience))
         if reply.kind == "time":
             patient.has_buffered_events = True
-            seen.find("buffered-events", what="The beginning of a stream (GET)")
+            seen.find("buffered-events", what="The start of the GET stream")
         elif (reply.status, reply.type) == (200, EVENTS):
-            told.append("GET opens one")
+            told.append("GET opens a stream")
         elif reply.status != 405:
             seen.find("get-status", answer=reply)
         else:
-            told.append("none by GET")
+            told.append("no stream with GET")
     if patient.listener is not None:
         answer = await patient.listener.listen({"notifications": {"toolsListChanged": True}}, _OPENING)
-        if answer.problem.startswith("nothing within"):
+        if answer.problem.startswith("no response within"):
             patient.has_buffered_events = True
             seen.find("buffered-events", what="The acknowledgement of subscriptions/listen")
         elif answer.result is not None:
-            told.append("subscriptions/listen is acknowledged at once")
+            told.append("subscriptions/listen is acknowledged immediately")
     seen.summary = ", ".join(told)
     return seen
 
@@ -102,7 +102,7 @@ async def leave(patient: WebPatient) -> Seen:
     session = there(patient.session)
     reply = await patient.send_in_session("DELETE", {})
     if reply.status == 405:
-        seen.summary = "DELETE is refused, as it may be"
+        seen.summary = "the server does not support DELETE, which is optional"
     elif not 200 <= reply.status < 300:
         seen.find("delete-fails", status=reply.status)
     else:

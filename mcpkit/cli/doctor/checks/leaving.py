@@ -14,7 +14,7 @@ from ..patients.process import ProcessConversation
 from ..patients.process_patient import ProcessPatient
 
 _NAME: Final = "naïve Á 日本 😀"
-"""The id of a request, which servers repeat as it is; UTF-8 has bytes for it that no text of Windows-1252 has."""
+"""A request id that servers must return unchanged; some of its UTF-8 bytes are undefined in Windows-1252."""
 _REPEATING: Final = 3.0
 _ENDING: Final = 5.0
 _LEAVING: Final = 1.0
@@ -31,7 +31,7 @@ async def malformed(patient: ProcessPatient) -> Seen:
         seen.find("malformed-ends")
         patient.is_main_lost = True
         return seen
-    seen.summary = "it goes on after one"
+    seen.summary = "the server continues after one"
     return seen
 
 
@@ -46,7 +46,7 @@ async def encoding(patient: ProcessPatient) -> Seen:
         await other.tell("notifications/initialized")
         if problem := await _changed(patient, other):
             return seen.find("encoding-windows", problem=problem)
-    seen.summary = "UTF-8, whatever the system has"
+    seen.summary = "UTF-8, whatever the system's encoding"
     return seen
 
 

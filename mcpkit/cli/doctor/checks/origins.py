@@ -24,7 +24,7 @@ async def foreign(patient: WebPatient) -> Seen:
     seen = Seen("Origin and Host")
     host = urlsplit(patient.url).hostname or ""
     if not _is_near(host):
-        seen.summary = "not looked at: the server is not on this machine, nor in its network"
+        seen.summary = "not checked: the server is not in the local network"
         return seen
     status = (await _asked(patient, {"Origin": f"https://{_FOREIGN}"})).status
     if 200 <= status < 300:
@@ -33,7 +33,7 @@ async def foreign(patient: WebPatient) -> Seen:
         status = (await _asked(patient, {"Host": _FOREIGN})).status
         if 200 <= status < 300:
             seen.find("foreign-host", status=status)
-    seen.summary = "strangers are refused"
+    seen.summary = "foreign origins and hosts are rejected"
     return seen
 
 
@@ -45,12 +45,12 @@ async def _asked(patient: WebPatient, headers: Mapping[str, str]) -> Reply:
 
 async def cors(patient: WebPatient) -> Seen:
     """Ask as a page of MCP Inspector would: where pages may ask, they need all that it takes."""
-    seen = Seen("pages of the web (CORS)")
+    seen = Seen("CORS")
     sent = (*_SENT, "authorization") if patient.says_who_asks else _SENT
     asked = {"Origin": _PAGE, "Access-Control-Request-Method": "POST"}
     reply = await patient.web.send("OPTIONS", {**asked, "Access-Control-Request-Headers": ",".join(sent)})
     if not _allows(reply):
-        seen.summary = f"none of {_PAGE} may ask"
+        seen.summary = f"{_PAGE} is not allowed"
         return seen
     allowed = _names(reply, "access-control-allow-headers")
     if missing := [
@@ -64,7 +64,7 @@ async def cors(patient: WebPatient) -> Seen:
         exposed = _names(answer, "access-control-expose-headers")
         if not {"mcp-session-id", "*"} & exposed:
             seen.find("cors-exposed", page=_PAGE, names="Mcp-Session-Id")
-    seen.summary = f"those of {_PAGE} may ask"
+    seen.summary = f"{_PAGE} is allowed"
     return seen
 
 

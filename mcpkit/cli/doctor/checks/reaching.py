@@ -34,9 +34,9 @@ _KINDS: Final = {"dns": "dns", "refused": "refused", "tls": "tls", "closed": "cl
 
 async def reach(patient: WebPatient) -> Seen:
     """Send the first request, wherever redirects lead it."""
-    seen = Seen("first answer")
+    seen = Seen("first response")
     if patient.is_sse and await _is_sse(patient):
-        seen.summary = f"HTTP with SSE, after {patient.first.seconds:.1f} s"
+        seen.summary = f"HTTP+SSE, after {patient.first.seconds:.1f} s"
         return seen
     reply = await patient.initialize(is_kept=True)
     for _ in range(_MOST_REDIRECTS):
@@ -62,7 +62,7 @@ async def reach(patient: WebPatient) -> Seen:
     session = reply.headers.get("mcp-session-id", "none")
     if not session or not all("!" <= letter <= "~" for letter in session):
         seen.find("session-id", id=quoted(session))
-    way = "HTTP with SSE" if patient.sse is not None else "HTTP"
+    way = "HTTP+SSE" if patient.sse is not None else "HTTP"
     seen.summary = f"{way}, after {reply.seconds:.1f} s{revisions.server_of(patient.opened)}"
     return seen
 
@@ -123,13 +123,13 @@ async def _to_log_in(patient: WebPatient, seen: Seen) -> Seen:
     seen.is_end = True
     patient.status = Status.FINDINGS if seen.findings else Status.NOT_AUTHORIZED
     codes = {each.code for each in seen.findings}
-    way = f"--token TOKEN, as the server names no authorization server: mcpkit doctor {patient.url} --token TOKEN"
+    way = f"Run mcpkit doctor {patient.url} --token TOKEN, as the server names no authorization server"
     if "no-metadata" not in codes:
-        way = f"a login: mcpkit auth login {patient.url}"
+        way = f"Run mcpkit auth login {patient.url}"
     seen.summary = (
-        f"HTTP {patient.first.status}: the token is refused"
+        f"HTTP {patient.first.status}: the server rejected the token"
         if patient.says_who_asks
-        else f"HTTP {patient.first.status}: the rest needs {way}"
+        else f"HTTP {patient.first.status}: the other checks need authorization. {way}"
     )
     return seen
 
@@ -139,12 +139,12 @@ async def authorization(patient: WebPatient) -> Seen:
     seen = Seen("authorization")
     if patient.says_who_asks:
         seen.findings += await _of_authorization(patient)
-        seen.summary = "looked at, without a token"
+        seen.summary = "checked without a token"
     return seen
 
 
 _BY_NO_METADATA: Final = frozenset({"challenge-without-metadata", "sse-metadata", "march-foreign-issuer"})
-"""Findings of a server without metadata of a protected resource, which follow from that."""
+"""Findings that follow from missing protected resource metadata."""
 
 
 async def _of_authorization(patient: WebPatient) -> list[Finding]:
@@ -158,7 +158,7 @@ async def _of_authorization(patient: WebPatient) -> list[Finding]:
     return [
         replace(
             each,
-            cure=f"give each client a token that the server takes (--token TOKEN here); for logins, {each.cure}",
+            cure=f"configure a token in each client (--token TOKEN here); to support logins, {each.cure}",
         )
         if each.code == "no-metadata"
         else each
@@ -173,7 +173,7 @@ async def sse_stream(patient: WebPatient) -> Seen:
     sse = there(patient.sse)
     if not sse.endpoint:
         seen.is_end = True
-        return seen.find("buffered-events", what="The endpoint of HTTP with SSE")
+        return seen.find("buffered-events", what="The endpoint event of HTTP+SSE")
     ours, named = urlsplit(patient.url), urlsplit(sse.endpoint)
     if (ours.scheme, ours.netloc) != (named.scheme, named.netloc):
         seen.is_end = True
@@ -185,7 +185,7 @@ async def sse_stream(patient: WebPatient) -> Seen:
     patient.opened, patient.conversation = answer.result, sse
     await sse.tell("notifications/initialized")
     patient.revisions = [str(answer.result.get("protocolVersion"))]
-    seen.summary = f"speaks {patient.revisions[0]}{revisions.server_of(answer.result)}"
+    seen.summary = f"supports {patient.revisions[0]}{revisions.server_of(answer.result)}"
     return seen
 
 

@@ -92,7 +92,7 @@ def _judge(patient: Patient, seen: Seen, answers: dict[str, Answer], discovered:
         if not seen.findings:
             seen.find("no-mcp", answer=answers.get(LATEST_HANDSHAKE, discovered))
         return
-    seen.summary = f"speaks {', '.join(patient.revisions)}"
+    seen.summary = f"supports {', '.join(patient.revisions)}"
 
 
 def server_of(result: Json | None) -> str:

@@ -15,7 +15,7 @@ from .revisions import server_of
 
 _SLOW: Final = 15.0
 _FLUSHING: Final = 3.0
-"""Seconds in which a process writes what it has kept in a buffer, when its input has ended."""
+"""Seconds that a process gets to flush its output after its input is closed."""
 _MOST_NOISE: Final = 3
 
 
@@ -44,7 +44,7 @@ async def start(patient: ProcessPatient) -> Seen:
     if answer.result is not None:
         patient.opened = answer.result
         await main.tell("notifications/initialized")
-    seen.summary = f"the first answer after {passed:.1f} s{server_of(answer.result)}"
+    seen.summary = f"first response after {passed:.1f} s{server_of(answer.result)}"
     return seen
 
 

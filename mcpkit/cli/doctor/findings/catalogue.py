@@ -16,100 +16,103 @@ class Known(NamedTuple):
     cure: str
 
 
-_STDERR: Final = "write to standard error what is no message: print(..., file=sys.stderr), or logging"
+_STDERR: Final = (
+    "write only messages to standard output, and other output to standard error: print(..., file=sys.stderr),"
+    " or logging"
+)
 _ONE_PLACE: Final = (
-    "send all requests of a session to one instance (affinity by Mcp-Session-Id), or share sessions between them:"
-    " the same secret, or an engine that all use"
+    "route all requests of a session to one instance (affinity by Mcp-Session-Id), or share sessions between the"
+    " instances: with mcpkit, the same secret or a shared engine"
 )
 _UNBUFFERED: Final = (
-    "let the proxy pass events as they come: no compression of text/event-stream (nginx gzip_types), and no buffering"
-    " (nginx proxy_buffering off, or the header X-Accel-Buffering: no, unless proxy_ignore_headers names it)"
+    "configure the proxy to pass events at once: no compression of text/event-stream (nginx gzip_types), and no"
+    " buffering (nginx proxy_buffering off, or the header X-Accel-Buffering: no, unless proxy_ignore_headers names it)"
 )
 
 REACHING: Final[Mapping[str, Known]] = {
     "not-started": Known(
         "error",
         "{problem}.",
-        "hosts start with a PATH of their own: give the absolute path of the program, as `which` shows it",
+        "configure the absolute path of the program, as `which` shows it: hosts start servers with another PATH",
     ),
     "ended-at-start": Known(
         "error",
-        "The process ended {how} before it answered{last}.",
-        "run the command by hand, and mend what it says on standard error; hosts give a process few variables of the"
-        " environment: name those that it needs in their entries, and here by -e NAME=VALUE",
+        "The process ended {how} before its first response{last}.",
+        "run the command by hand and fix the errors on standard error. Hosts pass few environment variables: set those"
+        " that the server needs in the host's entry, and here with -e NAME=VALUE",
     ),
     "buffered-output": Known(
         "error",
-        "The first answer came only when standard input had ended: it was kept in a buffer.",
+        "The first response came only after standard input was closed: the server buffers its output.",
         "flush standard output after each message: print(..., flush=True), python -u, or PYTHONUNBUFFERED=1",
     ),
     "no-answer": Known(
         "error",
-        "There is no answer to the first request within {seconds:g} s{last}.",
-        "see that the server reads standard input (or answers a POST) before it does anything slow",
+        "No response to the first request within {seconds:g} s{last}.",
+        "make the server read standard input (or handle POST) before slow work such as downloads",
     ),
     "slow-start": Known(
         "warning",
-        "The first answer took {seconds:.1f} s; hosts give up after 30 s or less.",
-        "put off what is slow (imports, downloads, connections) until it is needed; install rather than fetch at start",
+        "The first response took {seconds:.1f} s; hosts time out after 30 s or less.",
+        "delay slow work (imports, downloads, connections) until it is needed, and install packages before the start",
     ),
-    "dns": Known("error", "The name {host} has no address.", "mend the name, or its record in the DNS"),
+    "dns": Known("error", "The host name {host} cannot be resolved.", "correct the name, or its DNS record"),
     "refused": Known(
-        "error", "Nobody can be connected to: {problem}.", "start the server, or mend host and port"
+        "error", "The connection failed: {problem}.", "start the server, or correct host and port"
     ),
     "tls": Known(
         "error",
-        "There is no encrypted connection: {problem}.",
-        "serve a certificate that is valid for this name, with the chain of its authorities",
+        "The TLS connection failed: {problem}.",
+        "serve a certificate that is valid for this host name, with its full chain",
     ),
     "closed": Known(
         "error",
-        "The connection ended without an answer: {problem}.",
-        "look into the log of the server, or of a proxy",
+        "The server closed the connection without a response: {problem}.",
+        "check the log of the server or of its proxy",
     ),
     "no-mcp": Known(
         "error",
-        "No revision of the protocol is spoken here: initialize was answered with {answer}.",
-        "give the URL of the endpoint itself, such as https://host/mcp, or the command of a server",
+        "The server supports no known protocol revision: initialize got {answer}.",
+        "use the URL of the MCP endpoint, such as https://host/mcp, or the command of a server",
     ),
     "server-error": Known(
         "error",
-        "The first request is answered with HTTP {status}.",
-        "look into the log of the server, or of a proxy",
+        "The first request got HTTP {status}.",
+        "check the log of the server or of its proxy",
     ),
     "redirect": Known(
         "error",
-        "The URL redirects (HTTP {status}) to {target}: on the way a POST becomes a GET, and its body is lost.",
-        "give hosts the URL that it leads to, and serve the endpoint with and without a slash at the end",
+        "The URL redirects (HTTP {status}) to {target}: clients turn the POST into a GET and drop its body.",
+        "configure the target URL in hosts, and serve the endpoint with and without a trailing slash",
     ),
     "redirect-kept": Known(
         "warning",
-        "The URL redirects (HTTP {status}) to {target}: many clients follow no redirect of a POST, or drop"
-        " Authorization on the way.",
-        "give hosts the URL that it leads to, and serve the endpoint with and without a slash at the end",
+        "The URL redirects (HTTP {status}) to {target}: many clients do not follow a redirect of a POST, or drop the"
+        " header Authorization.",
+        "configure the target URL in hosts, and serve the endpoint with and without a trailing slash",
     ),
     "redirect-downgrade": Known(
         "error",
         "The URL redirects from https to {target}, which is not encrypted.",
-        "have the server believe its proxy: X-Forwarded-Proto, uvicorn --proxy-headers --forwarded-allow-ips",
+        "make the server trust its proxy: X-Forwarded-Proto, uvicorn --proxy-headers --forwarded-allow-ips",
     ),
     "certificate-ends": Known(
         "warning",
         "The certificate of {host} is valid until {until}.",
-        "renew it, and see that that happens by itself",
+        "renew it, and set up automatic renewal",
     ),
     "clock": Known(
         "warning",
-        "The clock of the server is {seconds:.0f} s {way} this machine's: tokens and certificates seem to have ended,"
-        " or not to hold yet.",
-        "set the clock by NTP",
+        "The clock of the server is {seconds:.0f} s {way} this machine's: tokens and certificates can seem expired or"
+        " not yet valid.",
+        "synchronize the clock with NTP",
     ),
 }
 
 MESSAGES: Final[Mapping[str, Known]] = {
     "noise": Known(
         "error",
-        "Line {line} of standard output is no message: {text}.",
+        "Line {line} of standard output is not a JSON-RPC message: {text}.",
         _STDERR,
     ),
     "byte-order-mark": Known(
@@ -119,224 +122,219 @@ MESSAGES: Final[Mapping[str, Known]] = {
     ),
     "crlf": Known(
         "warning",
-        "Messages end with a carriage return and a newline.",
+        "Messages end with CRLF instead of a newline.",
         "write bytes, or open standard output with newline='\\n'",
     ),
     "encoding": Known(
         "error",
-        "What is not ASCII comes back changed: {problem}.",
+        "Non-ASCII text in a message is changed: {problem}.",
         "read and write UTF-8: sys.stdout.reconfigure(encoding='utf-8'), or PYTHONUTF8=1 in the environment",
     ),
     "encoding-windows": Known(
         "warning",
-        "Where the system's encoding is another one than UTF-8, as on Windows, what is not ASCII comes back changed:"
-        " {problem}.",
-        "read and write UTF-8 whatever the system has: sys.stdin and sys.stdout.reconfigure(encoding='utf-8'), or"
-        " PYTHONUTF8=1 in the environment of hosts' entries",
+        "Non-ASCII text in a message is changed if the system's encoding is not UTF-8, as on Windows: {problem}.",
+        "always read and write UTF-8: sys.stdin and sys.stdout.reconfigure(encoding='utf-8'), or PYTHONUTF8=1 in the"
+        " environment in hosts' entries",
     ),
     "no-common-revision": Known(
         "error",
-        "A client that asks for the revision {asked} gets {answer}, and no revision that the server speaks.",
-        "answer initialize with the newest revision that the server speaks, whatever is asked for",
+        "initialize with revision {asked} got {answer} instead of a revision that the server supports.",
+        "respond to initialize with the newest supported revision if the requested one is not supported",
     ),
     "echoed-revision": Known(
         "error",
-        "The server claims to speak {asked}, which nobody has written yet: it repeats what it is asked for.",
-        "answer initialize with a revision that the server speaks",
+        "The server accepts revision {asked}, which does not exist: it returns the revision of the request.",
+        "respond to initialize with a revision that the server supports",
     ),
     "unknown-revision": Known(
         "error",
-        "Initialize is answered with the revision {answer}, which there is not.",
-        "answer with one that there is",
+        "initialize returned the unknown revision {answer}.",
+        "return a revision of the specification",
     ),
     "discover-ends": Known(
         "error",
-        "The server ends, or answers nothing any more, when a client of 2026-07-28 asks first whether it is spoken.",
-        "answer requests that are not known with the error -32601, also before initialize",
+        "The server exits or stops responding after server/discover, the first request of 2026-07-28 clients.",
+        "respond to unknown methods with error -32601, also before initialize",
     ),
     "discover-silent": Known(
         "warning",
-        "server/discover gets no answer: clients of 2026-07-28 wait before they try initialize.",
-        "answer requests that are not known with the error -32601, also before initialize",
+        "server/discover gets no response: clients of 2026-07-28 wait before they try initialize.",
+        "respond to unknown methods with error -32601, also before initialize",
     ),
     "list-fails": Known(
         "error",
-        "The server declares {capability}, and {method} is answered with {answer}.",
-        "answer it, with an empty list where there is nothing, or do not declare {capability}",
+        "The server declares {capability}, but {method} got {answer}.",
+        "return a list, which may be empty, or do not declare {capability}",
     ),
     "undeclared": Known(
         "error",
-        "{method} lists {count}, and {capability} is not declared: hosts do not ask for them.",
+        "{method} returns {count} items, but {capability} is not declared: hosts do not request the list.",
         "declare the capability {capability}",
     ),
     "cursor-loops": Known(
         "error",
-        "{method} gives the same nextCursor again: a client that reads all pages never ends.",
-        "leave nextCursor out on the last page",
+        "{method} returns the same nextCursor again: a client that reads all pages never stops.",
+        "omit nextCursor on the last page",
     ),
     "cursor-accepted": Known(
         "warning",
-        "{method} has pages, and takes a cursor that it never gave: {answer}.",
-        "refuse a cursor that is not known with the error -32602",
+        "{method} accepts a cursor that it did not issue: expected error -32602, got {answer}.",
+        "respond to an unknown cursor with error -32602",
     ),
     "subscribe-fails": Known(
         "error",
-        "The server declares resources.subscribe, and resources/subscribe is answered with {answer}.",
-        "answer it, or do not declare it",
+        "The server declares resources.subscribe, but resources/subscribe got {answer}.",
+        "implement resources/subscribe, or do not declare it",
     ),
     "logging-fails": Known(
         "error",
-        "The server declares logging, and logging/setLevel is answered with {answer}.",
-        "answer it with an empty result, or do not declare it",
+        "The server declares logging, but logging/setLevel got {answer}.",
+        "return an empty result, or do not declare logging",
     ),
     "completions-fail": Known(
         "error",
-        "The server declares completions, and completion/complete is answered with {answer}.",
-        "answer it, with no values where there are none, or do not declare it",
+        "The server declares completions, but completion/complete got {answer}.",
+        "return a result, which may have no values, or do not declare completions",
     ),
     "listen-refused": Known(
         "warning",
-        "The server declares {declared}, and does not grant it to who listens (subscriptions/listen): {answer}.",
-        "grant what is declared, or do not declare it",
+        "The server declares {declared}, but subscriptions/listen does not grant it: {answer}.",
+        "grant what the server declares, or do not declare it",
     ),
     "ping-fails": Known(
         "error",
-        "Ping is answered with {answer}: hosts take the server for dead.",
-        "answer it with an empty result",
+        "ping got {answer}: hosts assume that the server is down.",
+        "return an empty result",
     ),
     "unknown-method": Known(
         "warning",
-        "A method that there is not is answered with {answer}.",
-        "answer it with the error -32601 (method not found)",
+        "An unknown method got {answer}.",
+        "respond with error -32601 (method not found)",
     ),
     "malformed-ends": Known(
         "error",
-        "A message that is no JSON ends the server: nothing is answered any more.",
-        "answer it with the error -32700, or pass over it, and read on",
+        "The server stops responding after a line that is not JSON.",
+        "respond with error -32700, or ignore the line, and continue",
     ),
     "client-fails": Known(
         "error",
-        "A client that speaks every revision, and asks for the newest first, does not get on with the server:"
-        " {problem}.",
-        "answer what is not known with the error -32601, at any time, and go on",
+        "A client that supports every revision and starts with the newest cannot use the server: {problem}.",
+        "respond to unknown methods with error -32601 at any time, and continue",
     ),
     "call-fails": Known(
         "warning",
-        "The tool {tool}, which needs no arguments, is answered with {answer}.",
-        "let it answer, or say in its result (isError) what is wrong",
+        "The call of tool {tool} without arguments got {answer}.",
+        "return a result, with isError and a message if the call fails",
     ),
     "output-mismatch": Known(
         "error",
-        "The tool {tool} does not answer what its outputSchema promises: {problem}.",
-        "return structuredContent that fits outputSchema, or leave the schema out",
+        "The result of tool {tool} does not match its outputSchema: {problem}.",
+        "return structuredContent that matches outputSchema, or remove the schema",
     ),
 }
 
 LEAVING: Final[Mapping[str, Known]] = {
     "input-end-ignored": Known(
         "error",
-        "The process goes on {seconds:g} s after its standard input has ended: hosts leave it behind.",
-        "end when standard input ends",
+        "The process still runs {seconds:g} s after its standard input was closed: hosts leave it behind.",
+        "exit at the end of standard input",
     ),
     "orphans": Known(
         "warning",
-        "The process has ended, and processes that it has started go on.",
-        "end what the server has started before it ends; exec the server where a script starts it",
+        "The process ended, but child processes still run.",
+        "stop child processes before the server exits; use exec if a shell script starts the server",
     ),
     "sigterm-ignored": Known(
         "warning",
-        "The process goes on {seconds:g} s after SIGTERM.",
-        "end at SIGTERM; do not catch and forget it",
+        "The process still runs {seconds:g} s after SIGTERM.",
+        "exit on SIGTERM; do not ignore the signal",
     ),
 }
 
 HTTP: Final[Mapping[str, Known]] = {
     "content-type": Known(
         "error",
-        "An answer to a request has the content type {type}.",
-        "answer as application/json or text/event-stream",
+        "The response to a request has the Content-Type {type}.",
+        "respond with application/json or text/event-stream",
     ),
     "session-id": Known(
         "error",
-        "The session id {id} has other characters than visible ASCII.",
-        "make it of visible ASCII (0x21 to 0x7E)",
+        "The session id {id} contains characters other than visible ASCII.",
+        "use only visible ASCII (0x21 to 0x7E)",
     ),
     "no-affinity": Known(
         "error",
-        "{failed} of {asked} requests of one session over new connections were answered with HTTP {status}: they reach"
-        " an instance that does not know it.",
+        "{failed} of {asked} requests of one session over new connections got HTTP {status}: they reach an instance"
+        " that does not have the session.",
         _ONE_PLACE,
     ),
     "revision-header": Known(
         "warning",
-        "A request with an MCP-Protocol-Version that there is not is answered with HTTP {status}.",
-        "refuse it with 400",
+        "A request with an unknown MCP-Protocol-Version got HTTP {status}.",
+        "respond with 400",
     ),
     "unknown-session": Known(
         "warning",
-        "A request of a session that there is not is answered with HTTP {status}: clients begin another session at 404"
-        " alone.",
-        "answer it with 404",
+        "A request with an unknown session id got HTTP {status}: clients start a new session only after 404.",
+        "respond with 404",
     ),
     "session-goes-on": Known(
         "warning",
-        "A session that was ended by DELETE (HTTP {status}) answers still.",
-        "answer its requests with 404 from then on, or refuse DELETE with 405",
+        "A session still responds after DELETE (HTTP {status}).",
+        "respond to its requests with 404 after DELETE, or respond to DELETE with 405",
     ),
-    "delete-fails": Known(
-        "warning", "DELETE is answered with HTTP {status}.", "end the session, or refuse with 405"
-    ),
+    "delete-fails": Known("warning", "DELETE got HTTP {status}.", "end the session, or respond with 405"),
     "get-status": Known(
         "warning",
-        "GET for a stream is answered with {answer}.",
-        "open an event stream, or refuse with 405",
+        "GET for an event stream got {answer}.",
+        "open an event stream, or respond with 405",
     ),
     "notification-status": Known(
         "warning",
-        "A notification is answered with {answer}.",
-        "answer it with 202 and no body",
+        "A notification got {answer}.",
+        "respond with 202 and no body",
     ),
     "malformed-status": Known(
         "warning",
-        "A body that is no JSON is answered with {answer}.",
-        "answer it with 400, and the error -32700",
+        "A request body that is not JSON got {answer}.",
+        "respond with 400 and error -32700",
     ),
     "foreign-origin": Known(
         "error",
-        "A page of any site may ask this server, which is on this machine or in its network: a foreign Origin is"
-        " answered with HTTP {status} (DNS rebinding).",
-        "refuse a foreign Origin with 403",
+        "Web pages of any site can call this server in the local network: a request with a foreign Origin got HTTP"
+        " {status} (DNS rebinding).",
+        "respond to a foreign Origin with 403",
     ),
     "foreign-host": Known(
         "error",
-        "The server is on this machine, and answers requests for any other Host with HTTP {status} (DNS rebinding).",
-        "refuse any Host but localhost and 127.0.0.1",
+        "The server is on this machine, but a request with a foreign Host header got HTTP {status} (DNS rebinding).",
+        "reject every Host except localhost and 127.0.0.1",
     ),
     "cors-preflight": Known(
         "warning",
-        "Pages of {page} may ask, and may not send {names}.",
-        "name them in Access-Control-Allow-Headers",
+        "CORS allows {page}, but not its request headers {names}.",
+        "add them to Access-Control-Allow-Headers",
     ),
     "cors-exposed": Known(
         "warning",
-        "Pages of {page} may ask, and cannot read {names} of the answer.",
-        "name them in Access-Control-Expose-Headers",
+        "CORS allows {page}, but it cannot read the response header {names}.",
+        "add it to Access-Control-Expose-Headers",
     ),
     "cors-answer": Known(
         "warning",
-        "A preflight allows pages of {page}, and the answer itself does not.",
-        "send Access-Control-Allow-Origin with each answer, errors too",
+        "The CORS preflight allows {page}, but the response does not.",
+        "send Access-Control-Allow-Origin with every response, including errors",
     ),
     "buffered-events": Known(
         "error",
-        "{what} does not come while the answer is open: something on the way keeps events back, and with them progress,"
-        " questions and changes.",
+        "{what} did not arrive while the stream was open: a proxy or middleware buffers events, so progress, server"
+        " requests and notifications are late.",
         _UNBUFFERED,
     ),
     "endpoint-origin": Known(
         "error",
-        "The stream of HTTP+SSE names an endpoint at another origin, {endpoint}: clients refuse it.",
-        "name a path, or the URL that clients use; have the server believe its proxy (X-Forwarded-Host and -Proto)",
+        "The HTTP+SSE stream names an endpoint at another origin, {endpoint}: clients reject it.",
+        "send a path, or the public URL; make the server trust its proxy (X-Forwarded-Host and -Proto)",
     ),
 }
 

@@ -53,7 +53,7 @@ def answer_of(message: Json, seconds: float, status: int = 0) -> Answer:
         return Answer(result, None, "", seconds, status)
     if is_object(error):
         return Answer(None, error, "", seconds, status)
-    return Answer(None, None, "a response without result and error", seconds, status)
+    return Answer(None, None, "a response without result or error", seconds, status)
 
 
 class Conversation(Protocol):

@@ -76,7 +76,7 @@ class Patient:
 
     async def ask(self, method: str, params: Json | None = None) -> Answer:
         """Ask it."""
-        assert self.conversation is not None, "whoever cannot be asked is not looked at any more"
+        assert self.conversation is not None, "the checks stop if the server cannot be reached"
         return await self.conversation.ask(method, params)
 
     def now(self) -> float:
@@ -86,5 +86,5 @@ class Patient:
 
 def there(value: T | None) -> T:
     """Return what is there by now, as the step before has seen to."""
-    assert value is not None, "the step before ends the look where it is not there"
+    assert value is not None, "an earlier check stops the run if this is missing"
     return value

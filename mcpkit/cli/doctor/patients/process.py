@@ -98,8 +98,8 @@ class ProcessConversation:
             return ""
         if status < 0:
             with suppress(ValueError):
-                return f"by the signal {signal.Signals(-status).name}"
-        return f"with the exit status {status}"
+                return f"by signal {signal.Signals(-status).name}"
+        return f"with exit status {status}"
 
     @property
     def last_words(self) -> str:
@@ -125,7 +125,7 @@ class ProcessConversation:
         begun = self._loop.time()
         try:
             if not self.write(json.dumps(message, ensure_ascii=False).encode() + b"\n"):
-                return Answer(problem="the end of its standard input: it has closed that")
+                return Answer(problem="no response: the process closed its standard input")
             return await self.awaited(key, begun, self._patience if seconds is None else seconds)
         finally:
             self._pending.pop(key, None)
@@ -139,8 +139,10 @@ class ProcessConversation:
             return answer_of(answered.result(), passed)
         if self.ended.done():
             await self.exit_within(_CLOSING)
-            return Answer(problem=f"the end of the process {self.how_it_ended}".rstrip(), seconds=passed)
-        return Answer(problem=f"nothing within {seconds:g} s", seconds=passed)
+            return Answer(
+                problem=f"no response: the process ended {self.how_it_ended}".rstrip(), seconds=passed
+            )
+        return Answer(problem=f"no response within {seconds:g} s", seconds=passed)
 
     async def tell(self, method: str) -> None:
         """Send a notification."""

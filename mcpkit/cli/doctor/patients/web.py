@@ -127,7 +127,7 @@ class Web:
                 seconds, self._sent(client, method, url or self.url, headers, content, is_wanted, begun)
             )
         except (TimeoutError, self._library.TimeoutException):
-            return Reply(problem=f"nothing within {seconds:g} s", kind="time", seconds=seconds)
+            return Reply(problem=f"no response within {seconds:g} s", kind="time", seconds=seconds)
         except (self._library.HTTPError, self._library.InvalidURL, OSError, TooLargeEventError) as error:
             return Reply(problem=failure(error, self.url), kind=_kind(error))
         finally:

@@ -180,7 +180,7 @@ class SseConversation:
         await asyncio.wait((answered,), timeout=seconds)
         self._pending.pop(key)
         if not answered.done():
-            return Answer(problem=f"nothing on the stream within {seconds:g} s")
+            return Answer(problem=f"no response on the stream within {seconds:g} s")
         return answer_of(answered.result(), loop.time() - begun)
 
     async def tell(self, method: str) -> None:
@@ -189,7 +189,7 @@ class SseConversation:
 
     async def listen(self, params: Json, seconds: float) -> Answer:
         """There is nothing of it in this transport."""
-        return Answer(problem="nothing: HTTP with SSE is of the handshake era")
+        return Answer(problem="no response: HTTP+SSE has no subscriptions/listen")
 
     async def _read(self) -> None:
         events = EventStream(_MOST)
