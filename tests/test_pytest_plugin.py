@@ -111,20 +111,23 @@ def project(tmp_path: Path) -> Path:
 
 def test_contract_is_written_on_update_and_compared_afterwards(project: Path) -> None:
     told = run(project)
-    assert "pytest --mcp-lock-update writes it" in told
+    assert "Run pytest --mcp-lock-update to write it" in told
     assert "2 failed, 1 passed" in told
     assert "3 passed" in run(project, "--mcp-lock-update")
     assert '"name": "bake"' in (project / "mcp.lock.json").read_text()
 
     (project / "server.py").write_text(BROKEN)
     told = run(project)
-    assert "breaks clients: tool bake: argument bread: a string is not taken, but an integer" in told
+    assert "breaks clients: tool bake: argument bread: a string is not allowed, only an integer" in told
     assert "2 failed, 1 passed" in told
 
 
 def test_mcp_check_uses_the_settings_of_the_project(project: Path) -> None:
     (project / "server.py").write_text(SERVER.replace("Bake bread.", ""))
     told = run(project, "-k", "stumbling")
-    assert "warning: tool bake: models do not know when to use it [description-missing]" in told
+    assert (
+        "warning: tool bake: it has no description, so models do not know when to use it [description-missing]"
+        in told
+    )
     (project / "pyproject.toml").write_text("[tool.mcpkit.check]\nstrict = 5\n")
-    assert "strict of [tool.mcpkit.check] is a bool, got 5" in run(project, "-k", "stumbling")
+    assert "strict in [tool.mcpkit.check] must be of type bool, got 5" in run(project, "-k", "stumbling")

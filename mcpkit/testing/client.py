@@ -22,7 +22,7 @@ from ..state.principal import ANYONE, Principal
 __all__ = ["Answers", "CallResult", "Client", "ProgressCallback", "connect"]
 
 Answers = Callable[[str, dict[str, Any]], "dict[str, Any] | Awaitable[dict[str, Any]]"]
-"""Answers what the server asks: takes the method, such as `elicitation/create`, and its params; returns the result."""
+"""Responds to requests of the server: takes method (such as `elicitation/create`) and params; returns the result."""
 
 _ALL: Final[dict[str, Any]] = {
     "elicitation": {"form": {}, "url": {}},
@@ -114,12 +114,14 @@ class _Answers:
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Answer a question."""
         if self._answers is None:
-            raise ProtocolError(METHOD_NOT_FOUND, "connect(..., answers=) says what to answer")
+            raise ProtocolError(
+                METHOD_NOT_FOUND, f"the test has no response to {method}. Pass answers= to connect()"
+            )
         answer: object = self._answers(method, params)
         if inspect.isawaitable(answer):
             answer = await answer
         if not jsonrpc.is_object(answer):
-            raise TypeError(f"answers= returns the result of {method}, a dict, not {answer!r}")
+            raise TypeError(f"answers= must return the result of {method} as a dict, got {answer!r}")
         return answer
 
 

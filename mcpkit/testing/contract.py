@@ -38,7 +38,7 @@ def compare(target: object, path: Path, *, is_updated: bool, allows_compatible: 
         return None
     old = kept(path)
     if old is None:
-        return f"there is no {path}: pytest --mcp-lock-update writes it"
+        return f"{path} does not exist. Run pytest --mcp-lock-update to write it"
     found = [
         each
         for each in changes(old, contract)
@@ -47,7 +47,7 @@ def compare(target: object, path: Path, *, is_updated: bool, allows_compatible: 
     if not found:
         return None
     told = "\n".join(map(_told, found))
-    return f"the server differs from {path.name}; pytest --mcp-lock-update accepts that:\n{told}"
+    return f"the server differs from {path.name}. Run pytest --mcp-lock-update to accept the changes:\n{told}"
 
 
 def check(target: object, folder: Path, *, ignore: Sequence[str], is_strict: bool) -> str | None:

@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("mcpkit").addoption(
         "--mcp-lock-update",
         action="store_true",
-        help="write the contracts that mcp_lock compares servers with, as the servers are now",
+        help="write the lockfiles of mcp_lock instead of comparing servers with them",
     )
 
 
@@ -113,7 +113,9 @@ def _target(config: pytest.Config, target: object, fixture: str) -> object:
         return target
     configured: str = config.getini("mcp_target")
     if not configured:
-        raise pytest.UsageError(f"{fixture}() needs a server, or the setting mcp_target")
+        raise pytest.UsageError(
+            f"{fixture}() has no server. Pass one, or set mcp_target in the pytest configuration"
+        )
     words = shlex.split(configured, posix=sys.platform != "win32")
     path = config.rootpath / configured
     return path if path.exists() else words if len(words) > 1 else configured

@@ -66,19 +66,19 @@ def test_vs_code() -> None:
         configuration.read("perplexity")
     place = "mcp.json, server 'perplexity', env.PERPLEXITY_API_KEY"
     assert str(raised.value).startswith(
-        f"{place}: ${{input:perplexity-key}} (Perplexity API Key) is what an editor asks"
+        f"{place}: ${{input:perplexity-key}} (Perplexity API Key) is a prompt of an editor"
     )
 
 
 @each_row(("content", "message"), [
-    ({}, "the file: this is no configuration of servers: it has to have them by name under mcpServers"),
+    ({}, "the file: not a configuration of servers. It must have the servers by name under mcpServers"),
     ({"mcpserver": {}}, "did you mean mcpServers?"),
     ({"comand": "uvx"}, "did you mean command?"),
-    ({"mcpServers": {}}, "the file: there is no server in it that is enabled"),
-    ({"mcpServers": {"a": {"command": "uvx", "disabled": True}}}, "there is no server in it that is enabled"),
-    ({"mcpServers": {"a": {"command": "uvx", "enabled": False}}}, "there is no server in it that is enabled"),
-    ({"mcpServers": {}, "servers": {}}, "the file: it has both mcpServers and servers; keep one of them"),
-    ({"command": "uvx", "disabled": True}, "the file: it is disabled"),
+    ({"mcpServers": {}}, "the file: the configuration has no enabled server"),
+    ({"mcpServers": {"a": {"command": "uvx", "disabled": True}}}, "the configuration has no enabled server"),
+    ({"mcpServers": {"a": {"command": "uvx", "enabled": False}}}, "the configuration has no enabled server"),
+    ({"mcpServers": {}, "servers": {}}, "the file: the configuration has both mcpServers and servers. Remove one"),
+    ({"command": "uvx", "disabled": True}, "the file: the entry is disabled"),
 ])  # fmt: skip
 def test_configuration_malformed_is_error(content: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="the file") as raised:
@@ -88,10 +88,10 @@ def test_configuration_malformed_is_error(content: dict[str, Any], message: str)
 
 def test_configuration_not_json_error_has_line(tmp_path: Path) -> None:
     (path := tmp_path / "mcp.json").write_text('{\n  // a comment\n  "mcpServers": {,}\n}')
-    with pytest.raises(ValueError, match=r"mcp\.json is no JSON: .*line 3 column 18"):
+    with pytest.raises(ValueError, match=r"mcp\.json is not valid JSON: .*line 3 column 18"):
         load(path)
     path.write_text("[]")
-    with pytest.raises(ValueError, match="it has to be an object"):
+    with pytest.raises(ValueError, match="it must be an object"):
         load(path)
 
 
@@ -121,20 +121,20 @@ def test_entry_timeout_is_seconds_or_milliseconds(
 
 
 @each_row(("content", "message"), [
-    ({"args": []}, "here: there is no command or url in it"),
-    ({"comand": "uvx"}, "here: there is no command or url in it; did you mean command?"),
-    ({"type": "stdio", "url": "https://a.b"}, "here: there is no command in it"),
-    ({"type": "http", "command": "uvx"}, "here: there is no url in it"),
-    ({"type": "websocket", "url": "wss://a"}, "here: type has to be stdio, http or sse"),
-    ({"url": "https://a.b", "httpUrl": "https://a.b"}, "here: it has both url and httpUrl; keep one of them"),
-    ({"url": "https://a.b", "command": "uvx"}, "here: it has both command and url; say by type which is meant"),
+    ({"args": []}, "here: the entry has no command or url"),
+    ({"comand": "uvx"}, "here: the entry has no command or url; did you mean command?"),
+    ({"type": "stdio", "url": "https://a.b"}, "here: the entry has no command"),
+    ({"type": "http", "command": "uvx"}, "here: the entry has no url"),
+    ({"type": "websocket", "url": "wss://a"}, "here: type must be stdio, http or sse"),
+    ({"url": "https://a.b", "httpUrl": "https://a.b"}, "here: the entry has both url and httpUrl. Remove one of them"),
+    ({"url": "https://a.b", "command": "uvx"}, "here: the entry has both command and url. Set type"),
     ({"command": ""}, "here: command is empty"),
-    ({"command": "uvx", "timeout": 0}, "here: timeout has to be a number above 0"),
-    ({"command": "uvx", "timeout": "30s"}, "here: timeout has to be a number above 0"),
-    ({"command": "uvx", "disabled": True}, "here: it is disabled"),
-    ({"command": "uvx", "sandboxEnabled": True}, "here: sandboxEnabled is not done here"),
+    ({"command": "uvx", "timeout": 0}, "here: timeout must be a positive number"),
+    ({"command": "uvx", "timeout": "30s"}, "here: timeout must be a positive number"),
+    ({"command": "uvx", "disabled": True}, "here: the entry is disabled"),
+    ({"command": "uvx", "sandboxEnabled": True}, "here: sandboxEnabled is not supported"),
     ({"command": "uvx", "envFile": ".env"},
-     "here: envFile /workspace/.env cannot be read: No such file or directory"),
+     "here: cannot read envFile /workspace/.env: No such file or directory"),
 ])  # fmt: skip
 def test_entry_malformed_is_value_error(content: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="here") as raised:
@@ -202,14 +202,14 @@ def test_variables_are_substituted(text: str, filled: str) -> None:
 
 
 @each_row(("text", "message"), [
-    ("${MISSING}", "here: the environment variable MISSING is not set; set it, or write ${MISSING:-default}"),
-    ("${env:MISSING}", "here: the environment variable MISSING is not set; set it, or write ${MISSING:-default}"),
-    ("pa$MISSING", "here: the environment variable MISSING is not set; set it; if no variable is meant, write ${$}"),
-    ("${input:key}", "here: ${input:key} (The key) is what an editor asks its user for"),
-    ("${input:other}", "here: ${input:other} is what an editor asks its user for"),
-    ("${command:pick}", "here: ${command:pick} is not known here; known are ${NAME}, ${env:NAME}"),
-    ("${}", "here: ${} is not known here"),
-    ("${MISSING:-${CITY}}", "here: the default of ${MISSING} holds another variable, which is not looked up"),
+    ("${MISSING}", "here: the environment variable MISSING is not set. Set it, or write ${MISSING:-default}"),
+    ("${env:MISSING}", "here: the environment variable MISSING is not set. Set it, or write ${MISSING:-default}"),
+    ("pa$MISSING", "here: the environment variable MISSING is not set. Set it, or write ${$}"),
+    ("${input:key}", "here: ${input:key} (The key) is a prompt of an editor"),
+    ("${input:other}", "here: ${input:other} is a prompt of an editor"),
+    ("${command:pick}", "here: unknown variable ${command:pick}. Use ${NAME}, ${env:NAME}"),
+    ("${}", "here: unknown variable ${}"),
+    ("${MISSING:-${CITY}}", "here: the default of ${MISSING} contains another variable, which is not supported"),
 ])  # fmt: skip
 def test_variables_missing_or_unsupported_are_errors(text: str, message: str) -> None:
     with pytest.raises(ValueError, match="here") as raised:

@@ -194,7 +194,7 @@ def test_verdict_obstacle_names_path() -> None:
     new = {"type": "object", "properties": {"stops": {"type": "array", "items": {"type": "object", "properties": {
         "city": {"type": "string", "maxLength": 3}, "day": {"type": "integer"}}, "required": ["day"]}}}}  # fmt: skip
     reported = [f"{found.path}: {found.why}" for found in of_input(old, new).obstacles]
-    assert reported == ["stops[].day: it is required", "stops[].city: it has to have at most 3 characters"]
+    assert reported == ["stops[].day: it is required", "stops[].city: it must have at most 3 characters"]
 
 
 SCHEMA = {"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"]}
@@ -220,52 +220,52 @@ def annotated(**hints: bool) -> dict[str, Any]:
 
 
 TOO_LONG = (
-    "argument item: it has to have at most 5 characters"
-    ' (a call with {"item": "text of several words"} is refused now)'
+    "argument item: it must have at most 5 characters"
+    ' (a call with {"item": "text of several words"} is rejected now)'
 )
-UNTOLD = "`if` cannot be compared (whether that breaks clients cannot be told)"
+UNTOLD = "`if` cannot be compared (this may break clients)"
 NULL_PROBLEM = (
-    'result item: null is not taken (the old schema does not allow {"item": null}, which the new one does)'
+    'result item: null is not allowed (the old schema does not allow {"item": null}, which the new one does)'
 )
 OTHER = {**SCHEMA, "properties": {"item": {"type": "string", "maxLength": 5}}}
 WIDER = {**SCHEMA, "properties": {"item": {"type": ["string", "null"]}}}
 
 
 @each_row(("changed", "where", "what", "effect"), [
-    ({"tool": None}, "tool price", "it is gone", "breaking"),
-    ({"tool": {"name": "cost"}}, "tool price", "it is gone", "breaking"),
-    ({"tool": {"name": "cost"}}, "tool cost", "it is new", "compatible"),
+    ({"tool": None}, "tool price", "it was removed", "breaking"),
+    ({"tool": {"name": "cost"}}, "tool price", "it was removed", "breaking"),
+    ({"tool": {"name": "cost"}}, "tool cost", "it was added", "compatible"),
     ({"tool": {"description": "Say it."}}, "tool price", "its description changed", "compatible"),
     ({"tool": {"inputSchema": WIDER}}, "tool price", "the schema of its arguments changed", "compatible"),
     ({"tool": {"inputSchema": OTHER}}, "tool price", TOO_LONG, "breaking"),
     ({"tool": {"inputSchema": {**SCHEMA, "if": {}}}}, "tool price", UNTOLD, "untold"),
     ({"tool": {"outputSchema": OTHER}}, "tool price", "the schema of its results changed", "compatible"),
     ({"tool": {"outputSchema": WIDER}}, "tool price", NULL_PROBLEM, "breaking"),
-    ({"tool": {"outputSchema": None}}, "tool price", "its output schema is gone, and with it structured results",
-     "breaking"),
-    ({"tool": annotated(readOnlyHint=False)}, "tool price", "readOnlyHint is false now: it may change things now",
+    ({"tool": {"outputSchema": None}}, "tool price",
+     "its output schema was removed, so it returns no structured content", "breaking"),
+    ({"tool": annotated(readOnlyHint=False)}, "tool price", "readOnlyHint is false now: the tool may change data now",
      "breaking"),
     ({"tool": annotated(destructiveHint=True)}, "tool price",
-     "destructiveHint is true now: it may destroy things now", "breaking"),
+     "destructiveHint is true now: the tool may destroy data now", "breaking"),
     ({"tool": annotated(idempotentHint=False)}, "tool price",
-     "idempotentHint is false now: calling it again may do more now", "breaking"),
+     "idempotentHint is false now: repeated calls may have more effects now", "breaking"),
     ({"tool": annotated(openWorldHint=True)}, "tool price",
-     "openWorldHint is true now: it may reach the outside world now", "breaking"),
+     "openWorldHint is true now: the tool may access external systems now", "breaking"),
     ({"tool": {"execution": {"taskSupport": "required"}}}, "tool price",
-     "taskSupport is required now, and was optional", "breaking"),
-    ({"tool": {"execution": None}}, "tool price", "taskSupport is forbidden now, and was optional", "breaking"),
-    ({"resource": None}, "resource shop://menu", "it is gone", "breaking"),
+     "taskSupport changed from optional to required", "breaking"),
+    ({"tool": {"execution": None}}, "tool price", "taskSupport changed from optional to forbidden", "breaking"),
+    ({"resource": None}, "resource shop://menu", "it was removed", "breaking"),
     ({"resource": {"mimeType": "text/html"}}, "resource shop://menu", 'its mimeType is "text/html" now', "breaking"),
     ({"resource": {"name": "card"}}, "resource shop://menu", 'its name is "card" now', "compatible"),
-    ({"template": None}, "template shop://{shelf}/{item}", "it is gone", "breaking"),
+    ({"template": None}, "template shop://{shelf}/{item}", "it was removed", "breaking"),
     ({"template": {"uriTemplate": "shop://{item}{?lang}"}}, "template shop://{shelf}/{item}",
-     "it is shop://{item}{?lang} now; variable shelf is gone; variable lang is new", "breaking"),
-    ({"prompt": None}, "prompt order", "it is gone", "breaking"),
-    ({"prompt": {"arguments": [{"name": "item", "required": True}]}}, "prompt order", "argument milk is gone",
+     "it is shop://{item}{?lang} now; variable shelf was removed; variable lang was added", "breaking"),
+    ({"prompt": None}, "prompt order", "it was removed", "breaking"),
+    ({"prompt": {"arguments": [{"name": "item", "required": True}]}}, "prompt order", "argument milk was removed",
      "breaking"),
     ({"prompt": {"arguments": [*PROMPT["arguments"], {"name": "cup", "required": True}]}}, "prompt order",
-     "argument cup is new, and required", "breaking"),
-    ({"prompt": {"arguments": [*PROMPT["arguments"], {"name": "cup"}]}}, "prompt order", "argument cup is new",
+     "argument cup was added and is required", "breaking"),
+    ({"prompt": {"arguments": [*PROMPT["arguments"], {"name": "cup"}]}}, "prompt order", "argument cup was added",
      "compatible"),
     ({"prompt": {"arguments": [{"name": "item", "required": True}, {"name": "milk", "required": True}]}},
      "prompt order", "argument milk is required now", "breaking"),
@@ -292,18 +292,18 @@ def test_contract_changes_of_several_servers_are_prefixed() -> None:
     shop, bank = Surface("shop", tools=[TOOL]), Surface("bank", tools=[TOOL])
     found = changes(contract_of([shop, bank]), contract_of([Surface("shop"), Surface("post")]))
     assert [(each.where, each.what) for each in found] == [
-        ("shop: tool price", "it is gone"),
-        ("server bank", "it is gone"),
-        ("server post", "it is new"),
+        ("shop: tool price", "it was removed"),
+        ("server bank", "it was removed"),
+        ("server post", "it was added"),
     ]
 
 
 @pytest.mark.parametrize(("text", "reported"), [
-    ("{", "is no JSON"),
-    ("[]", "is no contract: write it by `mcpkit lock`"),
-    ('{"format": 9}', "has format 9, and this mcpkit knows 1"),
-    ('{"format": 1, "tools": [{}]}', "has tools that are none"),
-    ('{"format": 1, "prompts": 5}', "has prompts that are none"),
+    ("{", "is not valid JSON"),
+    ("[]", "is not a lockfile of mcpkit"),
+    ('{"format": 9}', "has format 9, but this version of mcpkit supports 1"),
+    ('{"format": 1, "tools": [{}]}', "has invalid tools"),
+    ('{"format": 1, "prompts": 5}', "has invalid prompts"),
 ])  # fmt: skip
 def test_lock_file_malformed_is_error(tmp_path: Path, text: str, reported: str) -> None:
     path = tmp_path / "mcp.lock.json"

@@ -33,9 +33,9 @@ URL = "http://127.0.0.1:9/mcp"
     ({"log": 3}, TypeError, "log must be a function of level, data and the logger's name, got 3"),
     ({"trace": "log.txt"}, TypeError, r"trace must be a function of a direction .* and a string, or True, got"),
     ({"telemetry": True}, TypeError, "telemetry must be a ClientTelemetry, got True"),
-    ({"timout": 3}, TypeError, "a client has no option timout=; did you mean timeout="),
-    ({"elicitt": 3}, TypeError, "a client has no option elicitt=; did you mean elicit="),
-    ({"headers": 3}, TypeError, "headers= is a mapping of names and values, not an int"),
+    ({"timout": 3}, TypeError, "unknown option timout=; did you mean timeout="),
+    ({"elicitt": 3}, TypeError, "unknown option elicitt=; did you mean elicit="),
+    ({"headers": 3}, TypeError, "headers= must be a mapping of names to values, got an int"),
 ])  # fmt: skip
 def test_client_option_invalid_is_error(
     options: dict[str, Any], error: type[Exception], message: str

@@ -65,18 +65,18 @@ class OfAnotherFramework:
 
 
 @each_row(("target", "message"), [
-    (None, "the target is None: give a server object"),
-    (Server, "Server is a class: give an object of it"),
-    (App, "App is a class: give an object of it"),
-    (json, "json is a module: give the server object in it"),
-    (make_server, "make_server is a function that is no ASGI app: call it, and give what it returns"),
-    (b"server.py", "the target is bytes: give a string"),
-    (Registry(), "a Registry has no engine: include it in a Server, and give that"),
-    (OfAnotherFramework(), "an OfAnotherFramework is a server of another framework: give its ASGI app, .http_app()"),
-    (5, "an int is nothing that a client can connect to: give a server object, a transport"),
-    ({"server.py"}, "a set is nothing that a client can connect to"),
-    (["uvx", 80], "item 1 of the command is an int; each item has to be a string or a path"),
-    ([{"command": "uvx"}], "item 0 of the command is a dict; each item has to be a string or a path"),
+    (None, "the target is None. Pass a server object"),
+    (Server, "Server is a class. Pass an instance of it"),
+    (App, "App is a class. Pass an instance of it"),
+    (json, "json is a module. Pass the server object in it"),
+    (make_server, "make_server is a function, but not an ASGI app. Call it, and pass the object that it returns"),
+    (b"server.py", "the target is bytes. Pass a string"),
+    (Registry(), "a Registry has no engine. Include it in a Server, and pass the server"),
+    (OfAnotherFramework(), "an OfAnotherFramework is a server of another framework. Pass its ASGI app, .http_app()"),
+    (5, "a client cannot connect to an int. Pass a server object, a transport"),
+    ({"server.py"}, "a client cannot connect to a set"),
+    (["uvx", 80], "item 1 of the command must be a string or a path, got an int"),
+    ([{"command": "uvx"}], "item 0 of the command must be a string or a path, got a dict"),
 ])  # fmt: skip
 def test_target_wrong_type_is_error(target: object, message: str) -> None:
     with pytest.raises(TypeError) as raised:
@@ -87,21 +87,21 @@ def test_target_wrong_type_is_error(target: object, message: str) -> None:
 @each_row(("target", "message"), [
     ("", "the target is empty"),
     ("  ", "the target is empty"),
-    ('{"mcpServers": {}}', "the text of a configuration is no target"),
-    ("sh", "sh is a program: write the command as a list, each word an item of its own: ['sh']"),
-    ("sh -c 'python a.py'", "sh is a program: write the command as a list, each word an item of its own"),
-    ("server.py --verbose", "a script that is given arguments is a command: write [sys.executable, 'server.py'"),
-    ("example.com/mcp", "there is no file example.com/mcp; if a URL is meant, write https://example.com/mcp"),
-    ("localhost:8000/mcp", "there is no file localhost:8000/mcp; if a URL is meant, write http://localhost:8000/mcp"),
-    ("server:app", "an object in a file cannot be named by a text: import app, and write Client(app)"),
-    ("server.py:app", "an object in a file cannot be named by a text: import app, and write Client(app)"),
-    ("ws://example.com", "a client speaks http and https, and not ws; a transport of your own can"),
-    ("https:///mcp", "the URL names no host; write https://host/mcp"),
-    ("notes.txt", "it is not known what runs notes.txt: write it as a command"),
+    ('{"mcpServers": {}}', "the target is the text of a configuration"),
+    ("sh", "sh is a program. Pass the command as a list with one item per word: ['sh']"),
+    ("sh -c 'python a.py'", "sh is a program. Pass the command as a list with one item per word"),
+    ("server.py --verbose", "the target is a script with arguments. Pass a list: [sys.executable, 'server.py'"),
+    ("example.com/mcp", "no such file: example.com/mcp. For a URL, write https://example.com/mcp"),
+    ("localhost:8000/mcp", "no such file: localhost:8000/mcp. For a URL, write http://localhost:8000/mcp"),
+    ("server:app", "a client cannot import an object by name from a file. Import app, and write Client(app)"),
+    ("server.py:app", "a client cannot import an object by name from a file. Import app, and write Client(app)"),
+    ("ws://example.com", "URL scheme 'ws' is not supported. Use http or https"),
+    ("https:///mcp", "the URL has no host. Write https://HOST/mcp"),
+    ("notes.txt", "notes.txt is not a Python or Node.js script, an executable"),
     ([], "the command is empty"),
-    (["https://example.com"], "a URL is written by itself, not in a list"),
-    (["server.py", "-v"], "a script is run by Python: write [sys.executable, 'server.py', ...], or"),
-    (["uvx mcp-server-time"], "the command is one item with spaces in it: write each word as an item of its own"),
+    (["https://example.com"], "the target is a list with a URL"),
+    (["server.py", "-v"], "'server.py' is not executable. Pass [sys.executable, 'server.py', ...], or"),
+    (["uvx mcp-server-time"], "the command is one item with spaces. Pass a list with one item per word"),
 ])  # fmt: skip
 def test_target_not_connectable_is_error(folder: Path, target: object, message: str) -> None:
     (folder / "server.py").touch()
@@ -111,10 +111,10 @@ def test_target_not_connectable_is_error(folder: Path, target: object, message: 
 
 
 @pytest.mark.parametrize(("target", "message"), [
-    ("sevrer.py", "there is no sevrer.py in {folder}; did you mean server.py?"),
-    ("else.py", "there is no else.py in {folder}"),
-    ("nowhere/server.py", "there is no nowhere/server.py: there is not even the folder {folder}/nowhere"),
-    ("empty", "the folder empty has neither server.py nor __main__.py; name the script in it"),
+    ("sevrer.py", "sevrer.py does not exist in {folder}; did you mean server.py?"),
+    ("else.py", "else.py does not exist in {folder}"),
+    ("nowhere/server.py", "nowhere/server.py does not exist, nor does the folder {folder}/nowhere"),
+    ("empty", "the folder empty has neither server.py nor __main__.py. Pass the path of the script"),
 ])  # fmt: skip
 def test_target_missing_file_is_error(folder: Path, target: str, message: str) -> None:
     (folder / "server.py").touch()
@@ -132,17 +132,17 @@ def everything(target: Any, **options: Any) -> None:
 
 
 @each_row(("target", "options", "message"), [
-    (server, {"env": {}}, "env= is nothing that a server object has; "),
-    (MemoryTransport(server), {"headers": {}}, "headers= is nothing that a transport has; it has no options"),
+    (server, {"env": {}}, "a server object does not have the option env=. "),
+    (MemoryTransport(server), {"headers": {}}, "a transport does not have the option headers=. It has no options"),
     (["uvx", "it"], {"headers": {"A": "b"}},
-     "headers= is nothing that a process has; there are env=, cwd=, stderr=, grace=, max_answer="),
-    ("https://example.com/mcp", {"stderr": None, "env": {}}, "env= is nothing that a URL has; there are headers=, t"),
-    (server.asgi(), {"proxy": "http://a"}, "proxy= is nothing that an ASGI app has; "),
-    ({"mcpServers": {"a": server}}, {"token": "t"}, "token= is nothing that a server object has; there are headers="),
+     "a process does not have the option headers=. Use env=, cwd=, stderr=, grace=, max_answer="),
+    ("https://example.com/mcp", {"stderr": None, "env": {}}, "a URL does not have the option env=. Use headers=, t"),
+    (server.asgi(), {"proxy": "http://a"}, "an ASGI app does not have the option proxy=. "),
+    ({"mcpServers": {"a": server}}, {"token": "t"}, "a server object does not have the option token=. Use headers="),
     ({"mcpServers": {"a": {"command": "a"}, "b": {"url": "https://b.c"}}}, {"token": "secret"},
-     "token= would be for each of the 2 servers of the configuration; write it in the entry of the one that it"),
+     "token= would apply to all 2 servers of the configuration. Set it in the entry of one server"),
     ({"mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}}}, {"proxy": "http://a"},
-     "proxy= is nothing that a process has; there are env="),
+     "a process does not have the option proxy=. Use env="),
 ])  # fmt: skip
 def test_option_not_of_target_is_error(target: Any, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match="=") as raised:

@@ -15,12 +15,12 @@ from .verdict import Effect, Verdict, of_input, of_output
 _WORDS: Final = {"tools": "tool", "resources": "resource", "templates": "template", "prompts": "prompt"}
 _TEXTS: Final = ("title", "description")
 _PROMISES: Final[dict[str, tuple[bool, bool, str]]] = {
-    "readOnlyHint": (False, True, "it may change things now"),
-    "destructiveHint": (True, False, "it may destroy things now"),
-    "idempotentHint": (False, True, "calling it again may do more now"),
-    "openWorldHint": (True, False, "it may reach the outside world now"),
+    "readOnlyHint": (False, True, "the tool may change data now"),
+    "destructiveHint": (True, False, "the tool may destroy data now"),
+    "idempotentHint": (False, True, "repeated calls may have more effects now"),
+    "openWorldHint": (True, False, "the tool may access external systems now"),
 }
-"""Annotations of tools: what they are by default, what hosts rely on, and what it means that it holds no more."""
+"""Tool annotations: the default, the value that hosts rely on, and the meaning of losing that value."""
 _OF_TASKS: Final = {"forbidden": 0, "optional": 0, "required": 1}
 
 
@@ -48,9 +48,9 @@ def changes(old: Json, new: Json) -> list[Change]:
     found: list[Change] = []
     for name in {**before, **after}:
         if name not in after:
-            found.append(Change(f"server {name}", "it is gone", Effect.BREAKING))
+            found.append(Change(f"server {name}", "it was removed", Effect.BREAKING))
         elif name not in before:
-            found.append(Change(f"server {name}", "it is new", Effect.COMPATIBLE))
+            found.append(Change(f"server {name}", "it was added", Effect.COMPATIBLE))
         else:
             found += _of_server(f"{name}: " if name else "", before[name], after[name])
     order = list(Effect)
@@ -67,12 +67,12 @@ def _of_server(prefix: str, old: Json, new: Json) -> Iterator[Change]:
             if name in moved:
                 yield from _of_template(where, name, moved[name])
             elif name not in after:
-                yield Change(where, "it is gone", Effect.BREAKING)
+                yield Change(where, "it was removed", Effect.BREAKING)
             else:
                 yield from _COMPARED[kind](where, item, after[name])
                 yield from _of_texts(where, item, after[name])
         for name in after.keys() - before.keys() - set(moved.values()):
-            yield Change(f"{prefix}{_WORDS[kind]} {name}", "it is new", Effect.COMPATIBLE)
+            yield Change(f"{prefix}{_WORDS[kind]} {name}", "it was added", Effect.COMPATIBLE)
 
 
 def _of_texts(where: str, old: Json, new: Json) -> Iterator[Change]:
@@ -87,7 +87,7 @@ def _of_texts(where: str, old: Json, new: Json) -> Iterator[Change]:
 def _of_tool(where: str, old: Json, new: Json) -> Iterator[Change]:
     if old.get("inputSchema") != new.get("inputSchema"):
         verdict = of_input(old.get("inputSchema", {}), new.get("inputSchema", {}))
-        yield from _told(where, "argument", "arguments", "a call with {} is refused now", verdict)
+        yield from _told(where, "argument", "arguments", "a call with {} is rejected now", verdict)
     yield from _of_output(where, old.get("outputSchema"), new.get("outputSchema"))
     before, after = _object(old.get("annotations")), _object(new.get("annotations"))
     for hint, (default, relied_on, meaning) in _PROMISES.items():
@@ -104,16 +104,18 @@ def _of_tool(where: str, old: Json, new: Json) -> Iterator[Change]:
     if was_task != is_task:
         breaks = _OF_TASKS.get(is_task, 0) > _OF_TASKS.get(was_task, 0) or is_task == "forbidden"
         effect = Effect.BREAKING if breaks else Effect.COMPATIBLE
-        yield Change(where, f"taskSupport is {is_task} now, and was {was_task}", effect)
+        yield Change(where, f"taskSupport changed from {was_task} to {is_task}", effect)
 
 
 def _of_output(where: str, old: object, new: object) -> Iterator[Change]:
     if old == new:
         return
     if old is None:
-        yield Change(where, "it has an output schema now", Effect.COMPATIBLE)
+        yield Change(where, "it got an output schema", Effect.COMPATIBLE)
     elif new is None:
-        yield Change(where, "its output schema is gone, and with it structured results", Effect.BREAKING)
+        yield Change(
+            where, "its output schema was removed, so it returns no structured content", Effect.BREAKING
+        )
     else:
         verdict = of_output(old, new)
         yield from _told(
@@ -128,7 +130,7 @@ def _told(where: str, one: str, many: str, example: str, verdict: Verdict) -> It
     parts = [f"{one} {found.path}: {found.why}" if found.path else found.why for found in verdict.obstacles]
     told = "; ".join(dict.fromkeys(parts[:5])) + (f"; and {len(parts) - 5} more" if len(parts) > 5 else "")
     if verdict.example is None:
-        told += " (whether that breaks clients cannot be told)"
+        told += " (this may break clients)"
     else:
         told += f" ({example.format(shown(verdict.example.value))})"
     yield Change(where, told, verdict.effect)
@@ -155,8 +157,8 @@ def _moved(before: Json, after: Json) -> Iterator[tuple[str, str]]:
 
 def _of_template(where: str, old: str, new: str) -> Iterator[Change]:
     before, after = set(variables_of(old)), set(variables_of(new))
-    parts = [f"variable {name} is gone" for name in sorted(before - after)]
-    parts += [f"variable {name} is new" for name in sorted(after - before)]
+    parts = [f"variable {name} was removed" for name in sorted(before - after)]
+    parts += [f"variable {name} was added" for name in sorted(after - before)]
     yield Change(where, "; ".join([f"it is {new} now", *parts]), Effect.BREAKING)
 
 
@@ -173,7 +175,7 @@ def _of_prompt(where: str, old: Json, new: Json) -> Iterator[Change]:
     before, after = ({str(each["name"]): each for each in _arguments(prompt)} for prompt in (old, new))
     for name, argument in before.items():
         if name not in after:
-            yield Change(where, f"argument {name} is gone", Effect.BREAKING)
+            yield Change(where, f"argument {name} was removed", Effect.BREAKING)
         elif after[name].get("required") and not argument.get("required"):
             yield Change(where, f"argument {name} is required now", Effect.BREAKING)
         elif argument.get("required") and not after[name].get("required"):
@@ -183,7 +185,9 @@ def _of_prompt(where: str, old: Json, new: Json) -> Iterator[Change]:
     for name in after.keys() - before.keys():
         is_required = bool(after[name].get("required"))
         effect = Effect.BREAKING if is_required else Effect.COMPATIBLE
-        yield Change(where, f"argument {name} is new" + (", and required" if is_required else ""), effect)
+        yield Change(
+            where, f"argument {name} was added" + (" and is required" if is_required else ""), effect
+        )
 
 
 def _arguments(prompt: Json) -> list[Json]:

@@ -13,7 +13,7 @@ from .plain import is_number
 from .schemas import Held, kinds_of, target_of
 
 _MOST: Final = 4_000
-"""How many values are tried."""
+"""Maximum number of values to try."""
 _MOST_OF_A_PART: Final = 150
 _DEEPEST: Final = 6
 

@@ -78,11 +78,11 @@ class _Inclusion:
 
     def _single_within(self, narrow: object, wide: object, path: str) -> list[Obstacle]:
         if wide is False:
-            return [Obstacle(path, "nothing fits here")]
+            return [Obstacle(path, "no value is allowed")]
         if narrow is True:
             narrow = {}
         if not is_object(narrow) or not is_object(wide):
-            return [Obstacle(path, "it is no schema")]
+            return [Obstacle(path, "invalid schema")]
         for union in ("anyOf", "oneOf"):
             branches: object = narrow.get(union)
             if is_array(branches):
@@ -104,7 +104,7 @@ class _Inclusion:
         given, wanted = Held(narrow, self._narrow), Held(wide, self._wide)
         for choice in choices:
             if not given.refuses(choice) and not wanted.takes(choice):
-                yield Obstacle(path, f"{plain.shown(choice)} is not taken")
+                yield Obstacle(path, f"{plain.shown(choice)} is not allowed")
 
     def _kind_within(self, kind: str, narrow: Json, wide: Json, path: str) -> list[Obstacle]:
         for keyword in _ALONE:
@@ -115,10 +115,10 @@ class _Inclusion:
         if kind == "number" and plain.is_integral(narrow):
             taken.add("integer")
         if taken.isdisjoint(allowed):
-            return [Obstacle(path, f"{_a(kind)} is not taken, but {' or '.join(map(_a, allowed))}")]
+            return [Obstacle(path, f"{_a(kind)} is not allowed, only {' or '.join(map(_a, allowed))}")]
         named = choices_of({key: wide[key] for key in ("enum", "const") if key in wide})
         if named is not None:
-            return [Obstacle(path, f"only {', '.join(map(plain.shown, named[:5]))} is taken")]
+            return [Obstacle(path, f"only {', '.join(map(plain.shown, named[:5]))} is allowed")]
         compare: dict[str, Callable[[], Iterator[Obstacle]]] = {
             "array": lambda: self._array_within(narrow, wide, path),
             "object": lambda: self._object_within(narrow, wide, path),
@@ -133,7 +133,9 @@ class _Inclusion:
             if any(not found for found in tried):
                 return []
             return (
-                min(tried, key=len) if len(tried) == 1 else [Obstacle(path, "it fits no single alternative")]
+                min(tried, key=len)
+                if len(tried) == 1
+                else [Obstacle(path, "it does not match any alternative of `anyOf`")]
             )
         if keyword == "oneOf" and is_array(schemas):
             for index, each in enumerate(schemas):
@@ -142,7 +144,7 @@ class _Inclusion:
                     narrow, each, path
                 ):
                     return []
-            return [Obstacle(path, "it cannot be told which one alternative of `oneOf` it fits")]
+            return [Obstacle(path, "it may not match exactly one alternative of `oneOf`")]
         if keyword == "not" and self._is_apart(narrow, schemas):
             return []
         return [Obstacle(path, f"`{keyword}` cannot be compared")]
@@ -193,14 +195,14 @@ class _Inclusion:
         for name, schema in mine.items():
             wanted = theirs.get(name, other)
             if wanted is False and schema is not False:
-                yield Obstacle(f"{dot}{name}", "there is no such property")
+                yield Obstacle(f"{dot}{name}", "the property was removed")
             else:
                 yield from self.within(schema, wanted, f"{dot}{name}")
         if rest is not False:
             for name in theirs.keys() - mine.keys():
                 yield from self.within(rest, theirs[name], f"{dot}{name}")
             if other is False:
-                yield Obstacle(path, "no further properties are taken")
+                yield Obstacle(path, "additional properties are not allowed")
             else:
                 yield from self.within(rest, other, f"{dot}*")
 

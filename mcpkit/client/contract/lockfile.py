@@ -21,7 +21,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "templates": ("uriTemplate", "name", "title", "description", "mimeType"),
     "prompts": ("name", "title", "description", "arguments"),
 }
-"""What is kept of each: the first member tells them apart."""
+"""Members to store per item; the first one identifies it."""
 
 
 class LockError(ValueError):
@@ -54,12 +54,13 @@ def read(path: Path) -> Json:
     try:
         found: object = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise LockError(f"{path} is no JSON: {error}") from None
+        raise LockError(f"{path} is not valid JSON: {error}") from None
     if not is_object(found) or "format" not in found:
-        raise LockError(f"{path} is no contract: write it by `mcpkit lock`")
+        raise LockError(f"{path} is not a lockfile of mcpkit. Delete it, and write it with mcpkit lock")
     if found["format"] != FORMAT:
         raise LockError(
-            f"{path} has format {found['format']!r:.20}, and this mcpkit knows {FORMAT}: write it anew"
+            f"{path} has format {found['format']!r:.20}, but this version of mcpkit supports {FORMAT}. "
+            "Delete it, and write it with mcpkit lock"
         )
     for part in servers_of(found).values():
         for kind, keys in KEYS.items():
@@ -67,7 +68,7 @@ def read(path: Path) -> Json:
             if not is_array(items) or not all(
                 is_object(each) and isinstance(each.get(keys[0]), str) for each in items
             ):
-                raise LockError(f"{path} has {kind} that are none: write it anew")
+                raise LockError(f"{path} has invalid {kind}. Delete it, and write it with mcpkit lock")
     return found
 
 

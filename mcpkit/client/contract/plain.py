@@ -34,10 +34,10 @@ def refused(kind: str, narrow: Json, wide: Json) -> Iterator[str]:
         yield from _counts_refused(kind, narrow, wide)
     may_repeat = narrow.get("uniqueItems") is not True and _number(narrow, "maxItems", 2) > 1
     if kind == "array" and wide.get("uniqueItems") is True and may_repeat:
-        yield "its items have to differ"
+        yield "its items must be unique"
     for keyword in _SAME.get(kind, ()):
         if keyword in wide and narrow.get(keyword) != wide[keyword]:
-            yield f"its {keyword} has to be {shown(wide[keyword])}"
+            yield f"its {keyword} must be {shown(wide[keyword])}"
     for keyword in _NOT_COMPARED:
         if wide.get(keyword, True) is not True:
             yield f"`{keyword}` cannot be compared"
@@ -59,13 +59,13 @@ def _numbers_refused(kind: str, narrow: Json, wide: Json) -> Iterator[str]:
     low, high = _bound(kind, wide, 1), _bound(kind, wide, -1)
     mine_low, mine_high = _bound(kind, narrow, 1), _bound(kind, narrow, -1)
     if low is not None and (mine_low is None or mine_low < low):
-        yield f"it has to be {'greater than' if low[1] else 'at least'} {_written(low[0])}"
+        yield f"it must be {'greater than' if low[1] else 'at least'} {_written(low[0])}"
     if high is not None and (mine_high is None or mine_high < high):
-        yield f"it has to be {'less than' if high[1] else 'at most'} {_written(-high[0])}"
+        yield f"it must be {'less than' if high[1] else 'at most'} {_written(-high[0])}"
     step = _number(wide, "multipleOf", 0)
     given = max(_number(narrow, "multipleOf", 0), Fraction(kind == "integer"))
     if step > 0 and (given == 0 or given % step != 0):
-        yield f"it has to be a multiple of {_written(step)}"
+        yield f"it must be a multiple of {_written(step)}"
 
 
 def _bound(kind: str, schema: Json, sign: int) -> tuple[Fraction, bool] | None:
@@ -91,10 +91,10 @@ def _counts_refused(kind: str, narrow: Json, wide: Json) -> Iterator[str]:
         if many < 0 and narrow.get("additionalProperties") is False and "patternProperties" not in narrow:
             many = Fraction(len(_named(narrow, "properties")))
     if fewest < _number(wide, least, 0):
-        yield f"it has to have at least {wide[least]} {what}"
+        yield f"it must have at least {wide[least]} {what}"
     limit = _number(wide, most, -1)
     if limit >= 0 and not 0 <= many <= limit:
-        yield f"it has to have at most {wide[most]} {what}"
+        yield f"it must have at most {wide[most]} {what}"
 
 
 def _named(schema: Json, keyword: str) -> set[str]:

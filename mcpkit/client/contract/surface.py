@@ -70,7 +70,7 @@ async def surfaces_of(client: Client) -> list[Surface]:
         ConnectionError: A server of the configuration cannot be reached.
     """
     for name, error in client.failures.items():
-        raise ConnectionError(f"{name} cannot be reached: {error}") from error
+        raise ConnectionError(f"server {name} cannot be reached: {error}") from error
     servers = client.servers
     if list(servers.values()) == [client]:
         return [await surface_of(client)]

@@ -55,7 +55,7 @@ def of_output(old: object, new: object) -> Verdict:
 
 def _included(narrow: object, wide: object) -> Verdict:
     if not (Held(narrow, narrow).is_usable and Held(wide, wide).is_usable):
-        return Verdict(Effect.UNTOLD, [Obstacle("", "no value can be held against it")], None)
+        return Verdict(Effect.UNTOLD, [Obstacle("", "the schema is invalid")], None)
     found = obstacles(narrow, wide)
     if not found:
         return Verdict(Effect.COMPATIBLE, [], None)

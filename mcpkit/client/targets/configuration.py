@@ -21,7 +21,7 @@ from .variables import Variables
 logger = logging.getLogger("mcpkit")
 
 _SERVERS: Final = ("mcpServers", "servers", "context_servers")
-"""Under which key hosts have their servers: most, VS Code, Zed."""
+"""The key with the servers: in most hosts, in VS Code, in Zed."""
 
 
 class Configuration:
@@ -50,31 +50,37 @@ class Configuration:
         servers = {"server": content} if self._is_entry else self._servers(content)
         self.entries = {name: entry for name, entry in servers.items() if self._is_wanted(name, entry)}
         if not self.entries:
-            raise ValueError(f"{place}: there is no server in it that is enabled")
+            raise ValueError(f"{place}: the configuration has no enabled server")
 
     def _servers(self, content: Json) -> Json:
         if is_object(inner := content.get("mcp")) and "servers" in inner:  # settings of VS Code's
             content = inner
         keys = [key for key in _SERVERS if key in content]
         if len(keys) > 1:
-            raise ValueError(f"{self._place}: it has both {keys[0]} and {keys[1]}; keep one of them")
+            raise ValueError(
+                f"{self._place}: the configuration has both {keys[0]} and {keys[1]}. Remove one of them"
+            )
         if keys:
             servers = content[keys[0]]
             if not is_object(servers):
-                raise TypeError(f"{self._place}: {keys[0]} has to be an object, the servers by name")
+                raise TypeError(
+                    f"{self._place}: {keys[0]} must be an object with the servers by name, got {described(servers)}"
+                )
             return servers
         if content and all(is_object(value) and is_entry(value) for value in content.values()):
             return content
         raise ValueError(
-            f"{self._place}: this is no configuration of servers: it has to have them by name under mcpServers, "
-            f"servers or context_servers, or to be one entry, with command or url{meant_by(content, _SERVERS)}"
+            f"{self._place}: not a configuration of servers. It must have the servers by name under mcpServers, "
+            f"servers or context_servers, or be one entry with command or url{meant_by(content, _SERVERS)}"
         )
 
     def _is_wanted(self, name: str, entry: object) -> bool:
         if not is_object(entry) or self._is_entry:
             return True
         if self._is_zed and not is_entry(entry):
-            logger.warning("%s: server %s is left out, as an extension of Zed's starts it", self._place, name)
+            logger.warning(
+                "%s: server %s is ignored, because an extension of Zed starts it", self._place, name
+            )
             return False
         return not is_disabled(entry)
 
@@ -88,7 +94,9 @@ class Configuration:
         place = self._place if self._is_entry else f"{self._place}, server {name!r}"
         entry = self.entries[name]
         if not is_object(entry):
-            raise TypeError(f"{place}: an entry is an object with command or url, not {described(entry)}")
+            raise TypeError(
+                f"{place}: the entry must be an object with command or url, got {described(entry)}"
+            )
         return Entry(entry, place, self._variables, self._folder, counts_seconds=self._is_zed).read()
 
 
@@ -101,9 +109,11 @@ def load(path: Path) -> Json:
     try:
         content = jsonc.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
-        raise ValueError(f"{path} is no JSON: {error}") from error
+        raise ValueError(f"{path} is not valid JSON: {error}") from error
     if not is_object(content):
-        raise ValueError(f"{path} is no configuration of servers: it has to be an object")
+        raise ValueError(
+            f"{path} is not a configuration of servers: it must be an object, got {described(content)}"
+        )
     return content
 
 

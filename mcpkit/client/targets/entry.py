@@ -33,15 +33,15 @@ _KNOWN: Final = frozenset(
     | {"timeout", "disabled", "enabled", *_INCLUDE, *_EXCLUDE}
 )
 _COUNTED_IN_SECONDS: Final = frozenset({"alwaysAllow", "autoApprove"})
-"""Keys of Cline and Roo Code, whose `timeout` is of seconds, up to 3,600 of them."""
+"""Keys of Cline and Roo Code, where `timeout` is in seconds, up to 3,600."""
 _OF_HOSTS: Final = frozenset(
     {"alwaysLoad", "description", "dev", "gallery", "icon", "keep_alive", "name", "source", "title", "trust"}
     | {"sandbox", "sandboxEnabled", "settings", "version", "path", *_COUNTED_IN_SECONDS}
 )
-"""Keys that concern what hosts do with a server, and not how it is reached."""
+"""Keys for the host, which do not affect the connection."""
 
 _OF_HTTP: Final = frozenset({"accept", "content-type"})
-"""Headers that are the same for all servers, and that configurations repeat."""
+"""Headers that every HTTP client sends, and that configurations repeat."""
 
 
 def is_entry(content: Mapping[str, object]) -> bool:
@@ -91,10 +91,10 @@ class Entry:
             ValueError: Something is missing, or contradicts itself.
         """
         if is_disabled(self._content):
-            raise ValueError(f"{self._place}: it is disabled")
+            raise ValueError(f"{self._place}: the entry is disabled. Enable it to connect")
         if self._content.get("sandboxEnabled"):
             raise ValueError(
-                f"{self._place}: sandboxEnabled is not done here; take it away, or start a sandbox in command"
+                f"{self._place}: sandboxEnabled is not supported. Remove it, or start a sandbox in command"
             )
         for key in self._content.keys() - _KNOWN - _OF_HOSTS:
             _tell_unknown(self._place, key)
@@ -106,15 +106,17 @@ class Entry:
         urls = [key for key in _URLS if key in self._content]
         has_command = "command" in self._content
         if has_command and urls and way is None:
-            raise ValueError(f"{self._place}: it has both command and {urls[0]}; say by type which is meant")
+            raise ValueError(
+                f"{self._place}: the entry has both command and {urls[0]}. Set type, or remove one of them"
+            )
         if not has_command if way == "stdio" else not urls and (way is not None or not has_command):
             needed = "command" if way == "stdio" else "url" if way else "command or url"
             hint = meant_by(self._content.keys() - _KNOWN - _OF_HOSTS)
-            raise ValueError(f"{self._place}: there is no {needed} in it{hint}")
+            raise ValueError(f"{self._place}: the entry has no {needed}{hint}")
         if way == "stdio" or not urls:
             return self._process()
         if len(urls) > 1:
-            raise ValueError(f"{self._place}: it has both {urls[0]} and {urls[1]}; keep one of them")
+            raise ValueError(f"{self._place}: the entry has both {urls[0]} and {urls[1]}. Remove one of them")
         return Remote(
             self._filled(self._content[urls[0]], urls[0]),
             {name: text for name, text in self._texts("headers").items() if name.lower() not in _OF_HTTP},
@@ -128,7 +130,7 @@ class Entry:
             if (value := self._text(key)) is not None:
                 way = _WAYS.get(value.casefold().replace("-", "").replace("_", ""))
                 if way is None:
-                    raise ValueError(f"{self._place}: {key} has to be stdio, http or sse")
+                    raise ValueError(f"{self._place}: {key} must be stdio, http or sse")
                 return way
         return None
 
@@ -154,7 +156,7 @@ class Entry:
         if timeout is None:
             return None
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-            raise ValueError(f"{self._place}: timeout has to be a number above 0")
+            raise ValueError(f"{self._place}: timeout must be a positive number")
         is_in_seconds = timeout < 1000 or (self._counts_seconds and timeout <= 3600)
         return float(timeout) if is_in_seconds else timeout / 1000
 
@@ -163,7 +165,7 @@ class Entry:
 
     def _filled(self, value: object, key: str) -> str:
         if not isinstance(value, str):
-            raise TypeError(f"{self._place}: {key} has to be a string, not {described(value)}")
+            raise TypeError(f"{self._place}: {key} must be a string, got {described(value)}")
         return self._variables.fill(value, f"{self._place}, {key}")
 
     def _text(self, key: str) -> str | None:
@@ -173,7 +175,7 @@ class Entry:
     def _texts(self, key: str) -> dict[str, str]:
         values: object = self._content.get(key) or {}
         if not is_object(values):
-            raise TypeError(f"{self._place}: {key} has to be an object, not {described(values)}")
+            raise TypeError(f"{self._place}: {key} must be an object, got {described(values)}")
         return {
             name: self._filled(str(value) if type(value) in {int, float} else value, f"{key}.{name}")
             for name, value in values.items()
@@ -183,7 +185,7 @@ class Entry:
     def _list(self, key: str) -> list[str]:
         values: object = self._content.get(key) or []
         if not is_array(values):
-            raise TypeError(f"{self._place}: {key} has to be an array of strings, not {described(values)}")
+            raise TypeError(f"{self._place}: {key} must be an array of strings, got {described(values)}")
         return [self._filled(value, f"{key}[{index}]") for index, value in enumerate(values)]
 
     def _names(self, keys: Iterable[str]) -> frozenset[str] | None:
@@ -195,7 +197,7 @@ class Entry:
 def _tell_unknown(place: str, key: str) -> None:
     close = nearest(key, _KNOWN)
     hint = f"; did you mean {close}?" if close and close != key else ""
-    logger.warning("%s: %.60s is not known here, and has no effect%s", place, key, hint)
+    logger.warning("%s: unknown key %.60s is ignored%s", place, key, hint)
 
 
 def read_env(path: Path, place: str) -> dict[str, str]:
@@ -211,14 +213,14 @@ def read_env(path: Path, place: str) -> dict[str, str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
-        raise ValueError(f"{place}: envFile {path} cannot be read: {error.strerror}") from error
+        raise ValueError(f"{place}: cannot read envFile {path}: {error.strerror}") from error
     env: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         name, equals, value = line.strip().removeprefix("export ").partition("=")
         if not name or name.startswith("#"):
             continue
         if not equals:
-            raise ValueError(f"{place}: line {number} of envFile {path} is not of the form NAME=value")
+            raise ValueError(f"{place}: line {number} of envFile {path} must have the form NAME=value")
         value = value.strip()
         is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
         env[name.strip()] = value[1:-1] if is_quoted else value.partition(" #")[0].rstrip()

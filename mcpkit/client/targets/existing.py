@@ -17,8 +17,9 @@ def existing(path: Path) -> Path:
         return path
     folder = path.parent
     if not folder.is_dir():
-        raise FileNotFoundError(f"there is no {path}: there is not even the folder {folder.absolute()}")
+        raise FileNotFoundError(f"{path} does not exist, nor does the folder {folder.absolute()}")
     close = nearest(path.name, (each.name for each in folder.iterdir()))
     raise FileNotFoundError(
-        f"there is no {path} in {folder.absolute()}" + (f"; did you mean {folder / close}?" if close else "")
+        f"{path} does not exist in {folder.absolute()}"
+        + (f"; did you mean {folder / close}?" if close else "")
     )

@@ -34,7 +34,7 @@ Target: TypeAlias = Union[
     "Sequence[str | os.PathLike[str]]",
     "Mapping[str, object]",
 ]
-"""What a client can be given: an object, a path, a URL, a command, an entry of a configuration, or a whole one."""
+"""Targets of a client: an object, a path, a URL, a command, or a configuration or one of its entries."""
 
 Meant: TypeAlias = Union["Served", Transport, "ASGIApp", Process, Remote]
 
@@ -42,7 +42,7 @@ _RUN_BY: Final[Mapping[str, str]] = {
     ".py": sys.executable,
     **dict.fromkeys((".js", ".mjs", ".cjs", ".ts", ".mts", ".cts"), "node"),
 }
-"""What runs a script, by how its name ends."""
+"""The program that runs a script, by file extension."""
 
 _IN_FOLDERS: Final = ("server.py", "__main__.py")
 
@@ -112,35 +112,35 @@ def _text(text: str) -> Process | Remote:
 def _instead_of_text(text: str) -> Iterator[str]:
     """Say what to write in the place of a text that is neither a URL nor a path, where that can be told."""
     if text.lstrip().startswith("{"):
-        yield "the text of a configuration is no target: read it, and write Client(json.loads(text))"
+        yield "the target is the text of a configuration. Parse it: Client(json.loads(text))"
     words = text.split()
     if not words:
-        yield "the target is empty: give the path of a script, a URL, a command as a list, or a server object"
+        yield "the target is empty. Pass the path of a script, a URL, a command as a list, or a server object"
         return
     first = words[0]
     if shutil.which(first) and Path(first).suffix not in _RUN_BY:
         more = ", ..." if len(words) > 1 else ""
-        yield f"{first} is a program: write the command as a list, each word an item of its own: [{first!r}{more}]"
+        yield f"{first} is a program. Pass the command as a list with one item per word: [{first!r}{more}]"
     if len(words) > 1 and Path(first).exists():
-        yield f"a script that is given arguments is a command: write [sys.executable, {first!r}, ...]"
+        yield f"the target is a script with arguments. Pass a list: [sys.executable, {first!r}, ...]"
     host = text.partition("/")[0]
     if "/" in text and "." in host.strip(".") and Path(host).suffix not in _RUN_BY:
-        yield f"there is no file {text}; if a URL is meant, write https://{text}"
+        yield f"no such file: {text}. For a URL, write https://{text}"
     if host.startswith("localhost"):
-        yield f"there is no file {text}; if a URL is meant, write http://{text}"
+        yield f"no such file: {text}. For a URL, write http://{text}"
     file, _, name = text.rpartition(":")
     if name.isidentifier() and any(Path(each).is_file() for each in (file, f"{file}.py")):
-        yield f"an object in a file cannot be named by a text: import {name}, and write Client({name})"
+        yield f"a client cannot import an object by name from a file. Import {name}, and write Client({name})"
 
 
 def _url(url: str) -> Remote:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"}:
         raise ValueError(
-            f"a client speaks http and https, and not {parts.scheme}; a transport of your own can"
+            f"URL scheme {parts.scheme!r} is not supported. Use http or https, or pass your own transport"
         )
     if not parts.hostname:
-        raise ValueError(f"the URL names no host; write {parts.scheme}://host/mcp")
+        raise ValueError(f"the URL has no host. Write {parts.scheme}://HOST/mcp")
     return Remote(url)
 
 
@@ -154,8 +154,8 @@ def _path(path: Path) -> Process:
     if os.access(path, os.X_OK):
         return Process([str(path.absolute())])
     raise ValueError(
-        f"it is not known what runs {path}: write it as a command, such as [sys.executable, {str(path)!r}]; "
-        "known are scripts of Python and Node.js, programs, and configurations (.json)"
+        f"{path} is not a Python or Node.js script, an executable or a configuration (.json). "
+        f"Pass a command, such as [sys.executable, {str(path)!r}]"
     )
 
 
@@ -163,7 +163,7 @@ def _folder(folder: Path) -> Process:
     script = next((folder / name for name in _IN_FOLDERS if (folder / name).is_file()), None)
     if script is None:
         raise FileNotFoundError(
-            f"the folder {folder} has neither {' nor '.join(_IN_FOLDERS)}; name the script in it"
+            f"the folder {folder} has neither {' nor '.join(_IN_FOLDERS)}. Pass the path of the script"
         )
     folder = folder.absolute()
     if (folder / "__init__.py").is_file():  # its modules import each other as a package's
@@ -179,26 +179,24 @@ def _module(package: Path, script: Path) -> str:
 def _command(command: Sequence[object]) -> Process:
     if not command:
         raise ValueError(
-            "the command is empty: write the program, and its arguments: ['uvx', 'mcp-server-time']"
+            "the command is empty. Pass the program and its arguments, such as ['uvx', 'mcp-server-time']"
         )
     words: list[str] = []
     for index, word in enumerate(command):
         if not isinstance(word, str | os.PathLike):
-            raise TypeError(
-                f"item {index} of the command is {described(word)}; each item has to be a string or a path"
-            )
+            raise TypeError(f"item {index} of the command must be a string or a path, got {described(word)}")
         words.append(os.fspath(word))
     program = words[0]
     if program.startswith(("http://", "https://")):
         raise ValueError(
-            "a URL is written by itself, not in a list; for several servers give a configuration"
+            "the target is a list with a URL. Pass the URL as a string, or a configuration for several servers"
         )
     if Path(program).suffix == ".py" and not os.access(program, os.X_OK):
         raise ValueError(
-            f"a script is run by Python: write [sys.executable, {program!r}, ...], or {program!r} alone"
+            f"{program!r} is not executable. Pass [sys.executable, {program!r}, ...], or {program!r} without arguments"
         )
     if len(words) == 1 and " " in program and not shutil.which(program):
-        raise ValueError("the command is one item with spaces in it: write each word as an item of its own")
+        raise ValueError("the command is one item with spaces. Pass a list with one item per word")
     return Process(words)
 
 
@@ -206,25 +204,25 @@ def _instead(target: object) -> Iterator[str]:
     """Say what to give a client in the place of something else."""
     name = getattr(target, "__name__", type(target).__name__)
     if target is None:
-        yield "the target is None: give a server object, the path of a script, a URL, or a command as a list"
+        yield "the target is None. Pass a server object, the path of a script, a URL, or a command as a list"
     if isinstance(target, type):
-        yield f"{name} is a class: give an object of it"
+        yield f"{name} is a class. Pass an instance of it"
     if isinstance(target, ModuleType):
-        yield f"{name} is a module: give the server object in it"
+        yield f"{name} is a module. Pass the server object in it"
     if inspect.isawaitable(target):
         if inspect.iscoroutine(target):
             target.close()
-        yield "the target has to be awaited first: Client(await ...)"
+        yield "the target is an awaitable. Await it first: Client(await ...)"
     if isinstance(target, bytes):
-        yield "the target is bytes: give a string"
+        yield "the target is bytes. Pass a string"
     if inspect.isroutine(target):
-        yield f"{name} is a function that is no ASGI app: call it, and give what it returns"
+        yield f"{name} is a function, but not an ASGI app. Call it, and pass the object that it returns"
     for app in ("http_app", "streamable_http_app"):
         if hasattr(target, app):
-            yield f"{described(target)} is a server of another framework: give its ASGI app, .{app}(), or its script"
+            yield f"{described(target)} is a server of another framework. Pass its ASGI app, .{app}(), or its script"
     if hasattr(target, "include"):
-        yield f"{described(target)} has no engine: include it in a Server, and give that"
+        yield f"{described(target)} has no engine. Include it in a Server, and pass the server"
     yield (
-        f"{described(target)} is nothing that a client can connect to: give a server object, a transport, an ASGI app, "
+        f"a client cannot connect to {described(target)}. Pass a server object, a transport, an ASGI app, "
         "the path of a script, a URL, a command as a list, or a configuration"
     )

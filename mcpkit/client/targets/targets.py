@@ -41,7 +41,7 @@ class TargetOptions(TypedDict, total=False):
     """Where the standard error of its process goes: a function that is called with each line, an open file,
     `subprocess.DEVNULL`, or None for that of this process."""
     grace: float | None
-    """Seconds that its process has to end by itself, and once more after SIGTERM; 2 where nothing is said."""
+    """Seconds to wait for the process to exit, and again after SIGTERM; 2 by default."""
     headers: Mapping[str, str] | None
     """Headers of each request."""
     token: str | Callable[[], str | Awaitable[str]] | None
@@ -56,11 +56,11 @@ class TargetOptions(TypedDict, total=False):
     proxy: str | None
     """The URL of a proxy; None for that of the environment."""
     trust_env: bool | None
-    """Whether the environment names proxies and authorities; it does where nothing is said."""
+    """Whether proxies and certificate authorities are read from the environment; True by default."""
     http_client: httpx2.AsyncClient | None
     """A client that makes the requests, and is not closed."""
     path: str | None
-    """Where in an ASGI app its endpoint is; `/mcp` where nothing is said."""
+    """The path of the endpoint in an ASGI app; `/mcp` by default."""
     max_answer: int | None
     """Bytes that a message of the server's may have."""
 
@@ -91,7 +91,7 @@ _OF_URLS: Final = (
 _OF_APPS: Final = ("headers", "token", "auth", "path", "max_answer")
 _OF_SERVERS: Final = ("headers",)
 _OF_ALL: Final = frozenset({"cwd", "stderr", "grace", "verify", "proxy", "trust_env", "max_answer"})
-"""What may be said of several servers at once: nothing of it is meant for one of them, as a token is."""
+"""Options that apply to all servers of a configuration, unlike a token."""
 
 
 def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]) -> Sequence[ServerEntry]:
@@ -115,7 +115,7 @@ def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]
     given: Json = {option: value for option, value in options.items() if value is not None}
     for option in given.keys() & {"env", "headers"}:
         if not isinstance(given[option], Mapping):
-            raise TypeError(f"{option}= is a mapping of names and values, not {described(given[option])}")
+            raise TypeError(f"{option}= must be a mapping of names to values, got {described(given[option])}")
     if isinstance(target, ServerEntry):
         return [target]
     servers: Mapping[str, Configured | Meant]
@@ -135,7 +135,7 @@ def no_option(option: str, others: Iterable[str] = ()) -> TypeError:
         others: Those that a client has beside how its server is reached.
     """
     close = nearest(option, [*sorted(TargetOptions.__optional_keys__), *others])
-    return TypeError(f"a client has no option {option}=" + (f"; did you mean {close}=?" if close else ""))
+    return TypeError(f"unknown option {option}=" + (f"; did you mean {close}=?" if close else ""))
 
 
 def is_configuration(target: object) -> bool:
@@ -232,15 +232,13 @@ def _check(given: Json, servers: Sequence[Configured | Meant]) -> None:
     for option in given:
         if len(servers) > 1 and option not in _OF_ALL:
             raise ValueError(
-                f"{option}= would be for each of the {len(servers)} servers of the configuration; "
-                "write it in the entry of the one that it is meant for"
+                f"{option}= would apply to all {len(servers)} servers of the configuration. "
+                "Set it in the entry of one server instead"
             )
         if not any(option in options for _, options in known):
             kind, options = known[0]
-            there_are = (
-                f"there are {', '.join(f'{each}=' for each in options)}" if options else "it has no options"
-            )
-            raise ValueError(f"{option}= is nothing that {kind} has; {there_are}")
+            there_are = f"Use {', '.join(f'{each}=' for each in options)}" if options else "It has no options"
+            raise ValueError(f"{kind} does not have the option {option}=. {there_are}")
 
 
 def _server(name: str, server: Configured | Meant, given: Json) -> ServerEntry:

@@ -46,25 +46,25 @@ class Variables:
     def _value(self, found: re.Match[str], place: str) -> str:
         braced: str | None = found[1]
         if braced is None:
-            return _set(found[2], place, "; if no variable is meant, write ${$} for the dollar sign")
+            return _set(found[2], place, ", or write ${$} for a literal dollar sign")
         if braced in self._places:
             return self._places[braced]
         kind, colon, rest = braced.partition(":")
         if colon and kind == "input":
             asked = f" ({self._inputs[rest]})" if rest in self._inputs else ""
             raise ValueError(
-                f"{place}: ${{input:{rest}}}{asked} is what an editor asks its user for, and there is none here; "
-                "set a variable of the environment, and write ${env:ITS_NAME}"
+                f"{place}: ${{input:{rest}}}{asked} is a prompt of an editor and is not supported. "
+                "Set an environment variable, and write ${env:ITS_NAME}"
             )
         name, has_default, default = (rest if colon and kind == "env" else braced).partition(":-")
         if "${" in default:
             raise ValueError(
-                f"{place}: the default of ${{{name}}} holds another variable, which is not looked up"
+                f"{place}: the default of ${{{name}}} contains another variable, which is not supported"
             )
         if _NAME.fullmatch(name) is None:
             raise ValueError(
-                f"{place}: ${{{name}}} is not known here; known are ${{NAME}}, ${{env:NAME}} and ${{NAME:-default}} "
-                f"of the environment, and {', '.join(f'${{{each}}}' for each in self._places)}"
+                f"{place}: unknown variable ${{{name}}}. Use ${{NAME}}, ${{env:NAME}} or ${{NAME:-default}} for "
+                f"environment variables, or {', '.join(f'${{{each}}}' for each in self._places)}"
             )
         if has_default:
             return os.environ.get(name) or default
@@ -74,5 +74,5 @@ class Variables:
 def _set(name: str, place: str, way_out: str) -> str:
     value = os.environ.get(name)
     if value is None:
-        raise ValueError(f"{place}: the environment variable {name} is not set; set it{way_out}")
+        raise ValueError(f"{place}: the environment variable {name} is not set. Set it{way_out}")
     return value
