@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> None:
         _fail(str(error))
     is_module = arguments[0] == "-m"
     if is_module and len(arguments) == 1:
-        _fail("-m wants the name of a module")
+        _fail("-m needs the name of a module")
     target, *rest = arguments[is_module:]
     with divert_standard_output():
         _run(target, rest, is_module=is_module)
@@ -63,8 +63,8 @@ def _run(target: str, rest: list[str], *, is_module: bool) -> None:
     else:
         sys.path.insert(0, str(Path.cwd()))  # where `python -m` finds modules
         if path.endswith(".py") or not _is_module(path, is_run=not name):
-            kinds = "module" if is_module else "file, no command of an installed package and no module"
-            _fail(f"there is no {kinds} to run called {path!r}")
+            kinds = "module" if is_module else "file, a command of an installed package or a module"
+            _fail(f"{path!r} is not a {kinds}")
         sys.argv = [path, *rest]
         found = (
             vars(import_module(path)) if name else runpy.run_module(path, run_name="__main__", alter_sys=True)

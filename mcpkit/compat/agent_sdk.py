@@ -328,7 +328,5 @@ def _block(block: Json) -> Json | None:
         return {"type": "text", "text": "\n".join(lines) or "Resource link"}
     if kind == "resource" and "text" in (block.get("resource") or {}):
         return {"type": "text", "text": block["resource"]["text"]}
-    logger.warning(
-        "a tool has returned a content block %r, which agent SDKs do not show: it is left out", kind
-    )
+    logger.warning("Ignored a content block of type %r in a tool result: agent SDKs do not support it", kind)
     return None

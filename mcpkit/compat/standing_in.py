@@ -118,19 +118,19 @@ mcp.shared.tool_name_validation = tool_names: SEP_986_URL validate_and_warn_tool
 mcp.shared.version = shared: SUPPORTED_PROTOCOL_VERSIONS; types: LATEST_PROTOCOL_VERSION
 """
 
-_CLIENT: Final = "A client is `mcpkit.Client`."
-_RESOURCES: Final = "Write a function that reads it, under `@mcp.resource(uri)`."
-_TASKS: Final = "A tool that takes long is `@server.tool(task=True)` of `mcpkit.Server`."
+_CLIENT: Final = "Use `mcpkit.Client`."
+_RESOURCES: Final = "Write a function with `@mcp.resource(uri)`."
+_TASKS: Final = "Use `@server.tool(task=True)` of `mcpkit.Server`."
 
 CURES: Final = {
     "fastmcp.": "`mcpkit.compat` has the constructor, decorators, `Context`, `run` and `Client(server)` of `fastmcp`.",
-    "fastmcp.cli": "`mcpkit run --compat FILE` runs a server.",
+    "fastmcp.cli": "Run the server with `mcpkit run --compat FILE`.",
     "fastmcp.client.": _CLIENT,
-    "fastmcp.contrib": "Write it by the decorators of `FastMCP`.",
+    "fastmcp.contrib": "Use the decorators of `FastMCP`.",
     "fastmcp.resources": _RESOURCES,
-    "fastmcp.server.auth": 'Write `Server(auth=...)` of mcpkit: see its documentation, "Authorization".',
-    "fastmcp.server.middleware": "Write `@server.middleware` of mcpkit.",
-    "fastmcp.server.openapi": "Call the API in tools, by an HTTP client.",
+    "fastmcp.server.auth": 'Use `Server(auth=...)` of mcpkit, see "Authorization" in its documentation.',
+    "fastmcp.server.middleware": "Use `@server.middleware` of mcpkit.",
+    "fastmcp.server.openapi": "Call the API in tools with an HTTP client.",
     "fastmcp.server.proxy": _CLIENT,
     "fastmcp.server.tasks": _TASKS,
     "fastmcp_remote": _CLIENT,
@@ -138,33 +138,33 @@ CURES: Final = {
     "mcp.Client": _CLIENT,
     "mcp.StdioServerParameters": _CLIENT,
     "mcp.stdio_client": _CLIENT,
-    "mcp.cli": "`mcpkit run --compat FILE` runs a server.",
+    "mcp.cli": "Run the server with `mcpkit run --compat FILE`.",
     "mcp.client": _CLIENT,
     "mcp.server.auth": (
-        "Give `FastMCP` a `token_verifier=` and `auth=` to accept the tokens of an authorization server; "
-        "`mcpkit.auth` has one that issues them."
+        "Pass `token_verifier=` and `auth=` to `FastMCP` to accept tokens of an authorization server; "
+        "`mcpkit.auth` has one that issues tokens."
     ),
     "mcp.server.experimental": _TASKS,
     "mcp.server.fastmcp.resources": _RESOURCES,
-    "mcp.server.streamable_http": "mcpkit keeps the events itself: `mcp.streamable_http_app()` serves HTTP.",
-    "mcp.server.websocket": 'mcpkit speaks no WebSocket: serve HTTP by `mcp.run(transport="streamable-http")`.',
-    "mcp.shared._httpx_utils": "An HTTP client is `httpx.AsyncClient(follow_redirects=True)`.",
-    "mcp.shared.auth": "Give `FastMCP` a `token_verifier=`; `mcpkit.auth` has what issues tokens.",
+    "mcp.server.streamable_http": "Use `mcp.streamable_http_app()`; mcpkit stores the events itself.",
+    "mcp.server.websocket": 'mcpkit does not support WebSocket. Use `mcp.run(transport="streamable-http")`.',
+    "mcp.shared._httpx_utils": "Use `httpx.AsyncClient(follow_redirects=True)`.",
+    "mcp.shared.auth": "Pass `token_verifier=` to `FastMCP`; `mcpkit.auth` can issue tokens.",
     "mcp.shared.experimental": _TASKS,
-    "mcp.shared.message": "What goes along with a message is mcpkit's own: make a `SessionMessage` without it.",
-    "mcp.shared.memory": "A test of a server uses `mcpkit.testing`, or `mcpkit.Client(server)`.",
-    "mcp.shared.progress": "Progress is reported by `await ctx.report_progress(progress, total)`.",
-    "mcp.shared.tool_name_validation": "`validate_and_warn_tool_name` says whether a name is a right one.",
-    "mcp.types.": f"If it is about tasks: {_TASKS[0].lower()}{_TASKS[1:]}",
+    "mcp.shared.message": "Create the `SessionMessage` without metadata.",
+    "mcp.shared.memory": "In tests of a server, use `mcpkit.testing` or `mcpkit.Client(server)`.",
+    "mcp.shared.progress": "Use `await ctx.report_progress(progress, total)`.",
+    "mcp.shared.tool_name_validation": "Use `validate_and_warn_tool_name` to check a name.",
+    "mcp.types.": f"For tasks: {_TASKS[0].lower()}{_TASKS[1:]}",
 }
-"""What to do instead, for the names that begin so: the longest beginning counts."""
+"""Alternatives, by prefix of the name; the longest prefix wins."""
 
 OTHERWISE: Final = (
-    'Leave it away, or write this part for mcpkit itself: see its documentation, "Servers of other SDKs".'
+    'Remove it, or write this part for mcpkit, see "Servers of other SDKs" in its documentation.'
 )
 
 PLACES: Final[dict[str, list[tuple[str, dict[str, str]]]]] = {}
-"""The modules, each with where its names come from, and what they are called there."""
+"""The modules, each with the sources of its names."""
 
 for _line in TABLE.replace("\n    ", "; ").split("\n")[1:-1]:
     _name, _, _parts = _line.partition(" = ")
@@ -175,7 +175,7 @@ for _line in TABLE.replace("\n    ", "; ").split("\n")[1:-1]:
     ]
 
 COMPANIONS: Final = frozenset({"fastmcp_remote", "fastmcp_tasks"})
-"""Packages by the makers of `fastmcp`, of which nothing is here."""
+"""Packages of the authors of `fastmcp` that mcpkit does not replace."""
 
 ROOTS: Final = {name for name in PLACES if "." not in name} | COMPANIONS
 
@@ -184,7 +184,7 @@ def refusal(name: str) -> str:
     """Say that there is no such module or name, and what to do instead."""
     fitting = [beginning for beginning in CURES if name.startswith(beginning)]
     cure = CURES[max(fitting, key=len)] if fitting else OTHERWISE
-    return f"mcpkit has no {name!r}, for which it stands in here. {cure}"
+    return f"mcpkit.compat replaces {name.partition('.')[0]!r} in this process and has no {name!r}. {cure}"
 
 
 class _Refusing(type):
@@ -296,7 +296,7 @@ class Finder(_Finder):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Give the module, which is complete from its beginning."""
-        return StandIn(spec.name, f"Stands in for `{spec.name}`, by `mcpkit.compat`.")
+        return StandIn(spec.name, f"Replacement of `{spec.name}` by `mcpkit.compat`.")
 
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing: names come when they are asked for."""
@@ -312,12 +312,12 @@ def stand_in(*, is_own_process: bool = False) -> None:
     if any(isinstance(finder, Finder) for finder in sys.meta_path):
         return
     if there := sorted(name for name in sys.modules if name.partition(".")[0] in ROOTS):
-        said = f"{there[0]!r} has been imported before mcpkit could stand in for it"
+        said = f"mcpkit.compat cannot replace {there[0]!r}, which is already imported"
         holders = sorted(set(_holders()))
-        by = f", by {', '.join(holders[:5])}" if holders else ", and no module holds a part of it"
+        by = f" by {', '.join(holders[:5])}" if holders else ""
         raise RuntimeError(
-            f"{said}{by}. Call `mcpkit.compat.install()` before that, as the first thing in the process, or start the "
-            "server with `mcpkit run --compat FILE`."
+            f"{said}{by}. Call `mcpkit.compat.install()` first in the process, or start the server with "
+            "`mcpkit run --compat FILE`."
         )
     sys.meta_path.insert(0, Finder())
     _is_own_process = is_own_process

@@ -16,7 +16,7 @@ DOUBTS: Final = {
     r"^-|-\Z": "starts or ends with a dash, which may cause parsing issues in some contexts",
     r"^\.|\.\Z": "starts or ends with a dot, which may cause parsing issues in some contexts",
 }
-"""What is said of a name in which such a pattern is found."""
+"""Warnings by the pattern that a name matches."""
 
 
 def doubts_about(name: str) -> list[str]:

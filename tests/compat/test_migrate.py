@@ -90,9 +90,9 @@ def test_migrate_invalid_files_are_reported_and_skipped(
     missing = file.with_name("missing.py")
     assert main([str(wrong), str(odd), str(missing), str(file), "--write"]) == 2
     said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith(f"{wrong}: line 2: this is not Python")
-    assert said[1].startswith(f"{odd}: its encoding cannot be read")
-    assert said[2] == f"{missing}: there is no such file, nor a folder with Python files"
+    assert said[0].startswith(f"{wrong}: line 2: invalid Python syntax")
+    assert said[1].startswith(f"{odd}: cannot decode the file")
+    assert said[2] == f"{missing}: no such file, and not a folder with Python files"
     assert file.read_text() == NEW
 
 
@@ -100,7 +100,7 @@ def test_migrate_marks_are_listed_with_lines(file: Path, capsys: pytest.CaptureF
     file.write_text(OLD.replace('"a"', '"a", dependencies=["httpx"]'))
     assert main([str(file), "--write"]) == 0
     where, _, text = capsys.readouterr().err.strip().partition(": ")
-    assert text.startswith("dependencies= is no argument of Server: ")
+    assert text.startswith("dependencies= is not an argument of Server: ")
     lines = file.read_text().splitlines()
     assert where == f"{file}:{lines.index(next(line for line in lines if line.startswith('# mcpkit: '))) + 1}"
 
@@ -156,7 +156,9 @@ def test_migrate_without_libcst_names_the_extra(file: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == f"mcpkit.compat.migrate needs libcst. Run: {install_command('migrate')}\n"
+    assert (
+        done.stderr == f"mcpkit.compat.migrate needs the package libcst. Run: {install_command('migrate')}\n"
+    )
 
 
 def test_migrate_runs_as_module(file: Path) -> None:

@@ -320,7 +320,7 @@ def migrate(server: Server, kit: Kit, make: Journey, notes: Path) -> Migrated:
         marks = sum(MARK_MIGRATED.match(line) is not None for line in said)
         if not files:
             reasons = [line.partition(": ")[2] or line for line in said if not MARK_MIGRATED.match(line)]
-            left = reasons[0].partition(":")[0] if reasons else "nothing in it is rewritten"
+            left = reasons[0].partition(". ")[0] if reasons else "nothing in it is rewritten"
             return Migrated(server.name, files, marks, left=left)
         plan = Asking(kit)
         own, again, ours = (make(plan, None), make(plan, None), make(plan, folder))

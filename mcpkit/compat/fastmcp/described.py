@@ -21,7 +21,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 _SAME = {each: each for each in ("name", "title", "description", "icons", "annotations", "uri")}
 _CALLED = {"inputSchema": "parameters", "outputSchema": "output_schema", "arguments": "listed_arguments"}
 _LISTED = {**_SAME, **_CALLED, "mimeType": "mime_type", "uriTemplate": "uri_template", "_meta": "meta"}
-"""What lists say of components, and what it is called there."""
+"""Attributes of components, and their names in list results."""
 
 
 class Described(BaseModel, defer_build=True):

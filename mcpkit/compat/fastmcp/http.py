@@ -76,7 +76,7 @@ class Authenticated:
             return None
         if self.resource is None or is_for([token.resource or ""], [str(self.resource)]):
             return token
-        logger.warning("a token is refused, as its resource %r is not %s", token.resource, self.resource)
+        logger.warning("Rejected a token: its resource is %r, expected %s", token.resource, self.resource)
         return None
 
 

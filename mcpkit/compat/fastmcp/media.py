@@ -11,7 +11,7 @@ SUBTYPES = {
     "image": {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp": "webp"},
     "audio": {".wav": "wav", ".mp3": "mpeg", ".ogg": "ogg", ".flac": "flac", ".aac": "aac", ".m4a": "mp4"},
 }
-"""By suffix of the file. The first is that of bytes of which nothing is said."""
+"""MIME types by file suffix. The first is the default for bytes."""
 
 
 class Media:

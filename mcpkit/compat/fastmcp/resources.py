@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = get_logger("mcp.server.fastmcp.resources.resource_manager")
 
 _MOST_STEPS = 10_000_000
-"""What matching a URI may take, which grows with its length to the power of the parameters between two slashes."""
+"""Limit of the cost of matching a URI: its length to the power of the parameters in one path segment."""
 _MIME_TYPE = r"^[a-zA-Z0-9]+/[a-zA-Z0-9\-+.]+(;\s*[a-zA-Z0-9\-_.]+=[a-zA-Z0-9\-_.]+)*$"
 
 

@@ -63,8 +63,8 @@ def _check_auth(auth: AuthSettings | None, provider: object, verifier: TokenVeri
         raise ValueError("Cannot specify auth_server_provider or token_verifier without auth settings")
     if provider:
         raise NotImplementedError(
-            "mcpkit.compat has no FastMCP(auth_server_provider=), a server that issues tokens itself: have them issued "
-            "by an authorization server and say token_verifier=, or see Server(auth=) of mcpkit"
+            "mcpkit.compat does not support FastMCP(auth_server_provider=). Use an authorization server and pass "
+            "token_verifier=, or use Server(auth=) of mcpkit"
         )
     if auth is not None and not verifier:
         raise ValueError("Must specify either auth_server_provider or token_verifier when auth is enabled")
@@ -118,10 +118,10 @@ class FastMCP(Generic[LifespanResultT]):
         self._setup_handlers()
         configure_logging(self.settings.log_level)
 
-    name = property(attrgetter("_mcp_server.name"), doc="What it is called.")
-    instructions = property(attrgetter("_mcp_server.instructions"), doc="How a model should use it.")
-    website_url = property(attrgetter("_mcp_server.website_url"), doc="Where people find more.")
-    icons = property(attrgetter("_mcp_server.icons"), doc="Pictures of it.")
+    name = property(attrgetter("_mcp_server.name"), doc="Name of the server.")
+    instructions = property(attrgetter("_mcp_server.instructions"), doc="Instructions for models.")
+    website_url = property(attrgetter("_mcp_server.website_url"), doc="URL of the server's website.")
+    icons = property(attrgetter("_mcp_server.icons"), doc="Icons of the server.")
 
     @property
     def session_manager(self) -> StreamableHTTPSessionManager:
@@ -275,7 +275,7 @@ class FastMCP(Generic[LifespanResultT]):
         name = f"run_{transport.replace('-', '_')}_async"
         if running_loop() is not None:
             problem = "run() starts an event loop, but one is already running in this thread"
-            raise RuntimeError(f"{problem}: write `await mcp.{name}()` in its place")
+            raise RuntimeError(f"{problem}. Use `await mcp.{name}()` instead")
         serve: Incomplete = getattr(self, name)
         if getattr(serve, "__func__", None) is FastMCP.run_stdio_async:
             from ...transports.stdio import run_stdio

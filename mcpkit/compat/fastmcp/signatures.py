@@ -22,7 +22,7 @@ from ..types.unbuilt import made
 from .exceptions import InvalidSignature
 
 MODULE = "mcp.server.fastmcp.utilities.func_metadata"
-"""Where made models say that they are from: schemas name it where two definitions have one name."""
+"""Module name of generated models, which schemas show if two definitions have the same name."""
 DEFINITIONS = "#/$defs/"
 QUALIFIERS = (ClassVar, Final, Required, NotRequired, ReadOnly)
 

@@ -108,7 +108,7 @@ async def _heard(handler: Callable[[object], Awaitable[object]], told: Callable[
     try:
         await handler(told())
     except Exception:
-        logger.exception("a notification could not be handled")
+        logger.exception("The handler of a notification raised")
 
 
 def _read(kind: type[BaseModel] | None, name: str, message: Json) -> Incomplete:

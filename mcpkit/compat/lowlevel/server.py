@@ -40,7 +40,7 @@ _OFFERS = {each: f"List{each.capitalize()}Request" for each in ("prompts", "reso
     "logging": "SetLevelRequest",
     "completions": "CompleteRequest",
 }
-"""The capabilities, and what is answered by whoever has them."""
+"""Capabilities, and the requests of servers that declare them."""
 
 
 @dataclass(eq=False, repr=False)
@@ -289,7 +289,7 @@ class Server(Generic[LifespanResultT, RequestT]):
     ) -> None:
         """Serve one client, until it goes: by what `stdio_server` and the like give, or by streams of objects."""
         if raise_exceptions or stateless:
-            instead = "errors are answered, sessions begun"
+            instead = "mcpkit sends errors as responses and starts sessions"
             differs("run", f"run(raise_exceptions=, stateless=) has no effect: {instead}")
         self.initialization_options = initialization_options
         if (serve := getattr(read_stream, "serve", None)) is not None:

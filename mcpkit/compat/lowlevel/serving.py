@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .server import AnyServer
 
 _ENDLESS = 10**9
-"""More seconds and sessions than there will be."""
+"""A practically unlimited number of seconds or sessions."""
 _ENDPOINT = re.compile(rb"^data: (.*\?session_id=(\w+))$", re.MULTILINE)
 
 
@@ -34,15 +34,15 @@ class Stream:
         self.serve = serve
 
     def __getattr__(self, name: str) -> object:
-        raise AttributeError(f"no messages pass by this stream, so that it has no {name}: give it to run()")
+        raise AttributeError(f"this stream has no attribute {name!r}. Pass the stream to Server.run()")
 
 
 @asynccontextmanager
 async def stdio_server(stdin: object = None, stdout: object = None) -> AsyncGenerator[tuple[Stream, Stream]]:
     """Give the streams by which `Server.run` serves the process that has started this one."""
     if stdin is not None or stdout is not None:
-        cure = "leave stdin= and stdout= out"
-        raise NotImplementedError(f"stdio_server() takes the standard streams as they are: {cure}")
+        cure = "Omit stdin= and stdout="
+        raise NotImplementedError(f"mcpkit.compat does not support other streams in stdio_server(). {cure}")
     from ...transports.stdio import serve_stdio
 
     yield (stream := Stream(serve_stdio)), stream
@@ -84,7 +84,7 @@ class StreamableHTTPSessionManager:
         """Make the app."""
         if self.event_store is not None or self.retry_interval is not None:
             differs(
-                "event_store", "event_store= and retry_interval= are not used: mcpkit keeps events itself"
+                "event_store", "event_store= and retry_interval= are ignored: mcpkit stores events itself"
             )
         how: Json = {"sse": False, "stateless": self.stateless, "max_body": self.max_request_body_size}
         how |= {"max_sessions": self.max_sessions or _ENDLESS, "session_max_age": _ENDLESS}
@@ -96,7 +96,7 @@ class StreamableHTTPSessionManager:
     async def run(self) -> AsyncGenerator[None]:
         """Serve within the block, once."""
         if self._has_started:
-            raise RuntimeError("a StreamableHTTPSessionManager runs for one time: make another one")
+            raise RuntimeError("a StreamableHTTPSessionManager can run only once. Create a new one")
         self._has_started = True
         from ...client.transports.http.asgi_lifespan import AppLifespan
 
@@ -129,7 +129,7 @@ class SseServerTransport:
         """Refuse what is no path, and begin without a session."""
         endpoint = self.endpoint
         if "://" in endpoint or endpoint.startswith("//") or "?" in endpoint or "#" in endpoint:
-            raise ValueError(f"endpoint is a path such as '/messages/', got {endpoint!r}")
+            raise ValueError(f"endpoint must be a path such as '/messages/', got {endpoint!r}")
         self._endpoint = endpoint if endpoint.startswith("/") else f"/{endpoint}"
         self._apps: dict[str, HttpApp] = {}
 

@@ -54,7 +54,7 @@ class NoTasks:
     task_metadata = None
 
     def __getattr__(self, name: str) -> object:
-        raise AttributeError(f"no tasks of `mcp` (.{name}) here: write @server.tool(task=True) of mcpkit")
+        raise AttributeError(f"mcpkit.compat has no tasks (.{name}). Use @server.tool(task=True) of mcpkit")
 
 
 @dataclass(eq=False, repr=False)
@@ -74,7 +74,7 @@ class RequestContext(Generic[SessionT, LifespanContextT, RequestT]):
 
 request_ctx: ContextVar[RequestContext[object]] = ContextVar("request_ctx")
 http_request: ContextVar[object] = ContextVar("http_request", default=None)
-"""The request of HTTP that brings a message, as Starlette has it."""
+"""The HTTP request of a message, as in Starlette."""
 
 
 def dumped(value: Incomplete) -> Json:
@@ -111,7 +111,7 @@ def _tells(of: str, kind: str = "", members: str = "") -> Callable[..., Coroutin
         given = {**dict(zip(names, values, strict=False)), **named}
         given.pop("related_request_id", None)
         if given.keys() - names:
-            raise TypeError(f"notifications/{of} has {', '.join(names)}, not {', '.join(given)}")
+            raise TypeError(f"notifications/{of} takes {', '.join(names)}, got {', '.join(given)}")
         said = {to_camel(name): _sendable(name, value) for name, value in given.items()}
         params = dumped(getattr(types, f"{kind}NotificationParams")(**said)) if kind else {}
         await session.tell(f"notifications/{of}", params)
@@ -159,11 +159,11 @@ class ServerSession:
 
     def _beside(self) -> Aside:
         """Return the way to the client beside its requests; as in `mcp`, where there is none it is a closed stream."""
-        why = "this request has been answered, and its client has no session in which it could be told more"
+        why = "the request has ended, and the client has no session for further messages"
         if self._aside is not None:
             if not self._aside.has_ended:
                 return self._aside
-            why = "the client has gone"
+            why = "the session of the client has ended"
         anyio = sys.modules.get("anyio")
         raise (RuntimeError if anyio is None else anyio.ClosedResourceError)(why)
 
@@ -195,7 +195,7 @@ class ServerSession:
     ) -> Incomplete:
         """Ask the client anything, and wait for the answer; where it gives none, this is an McpError."""
         if progress_callback is not None:
-            raise NotImplementedError("send_request has no progress_callback= here: leave it out")
+            raise NotImplementedError("mcpkit.compat has no send_request(progress_callback=). Omit it")
         said, limit = dumped(request), request_read_timeout_seconds
         asking = self._ask(_Asked(said["method"], said.get("params", {})))
         try:
@@ -207,7 +207,7 @@ class ServerSession:
     async def _ask(self, asked: _Asked) -> Json:
         here = self._here()
         if self._is_stateless:
-            again = "a handler that asks a client of 2026-07-28 runs again from the top with the answer"
+            again = "a handler that sends a request to a 2026-07-28 client runs again from the start with the response"
             differs("rounds", again)
         try:
             if here is not None and asked.method in CLIENT_METHODS:
@@ -215,7 +215,7 @@ class ServerSession:
             self._client.require(*asked.capabilities)
             way = self._beside()
             if way.questions is None or not way.is_open:
-                why = "the client has no stream open on which it could be asked"
+                why = "the client has no open stream for requests of the server"
                 raise _error(types.CONNECTION_CLOSED, why)
             answers = await way.questions.ask([asked], [asked.request(self._revision)], way, self._patience)
             return dict(answers[0])

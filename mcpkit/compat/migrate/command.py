@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _LEFT_OUT = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv"}
 _WORDS = (b"mcp", b".tool(", b".resource(", b".prompt(", b".run(", b".settings", b".lifespan_context")
 _REASONS = {
-    "lowlevel": "is written for the low-level Server of the official SDK, whose handlers are not rewritten: it runs "
-    "as it is by `mcpkit run --compat {file}`",
-    "standalone": "is written for the package fastmcp, which is not rewritten: it runs as it is by "
+    "lowlevel": "not rewritten, because it uses the low-level Server of the official SDK. Run it unchanged with "
+    "`mcpkit run --compat {file}`",
+    "standalone": "not rewritten, because it uses the package fastmcp. Run it unchanged with "
     "`mcpkit run --compat {file}`",
 }
 
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m mcpki
     except ModuleNotFoundError as error:
         if error.name != "libcst":
             raise
-        _say(f"mcpkit.compat.migrate needs libcst. Run: {install_command('migrate')}")
+        _say(f"mcpkit.compat.migrate needs the package libcst. Run: {install_command('migrate')}")
         return 2
     is_well, changes = _changes(given.paths, Project())
     for change in changes:
@@ -92,7 +92,7 @@ def _changes(paths: Sequence[Path], project: Project) -> tuple[bool, list[Change
     for path in paths:
         files = list(_files(path))
         if not files:
-            _say(f"{path}: there is no such file, nor a folder with Python files")
+            _say(f"{path}: no such file, and not a folder with Python files")
             is_well = False
         for file in files:
             try:
@@ -118,15 +118,15 @@ def _changes(paths: Sequence[Path], project: Project) -> tuple[bool, list[Change
 def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
-        description="Rewrite servers that were written for mcp.server.fastmcp to native mcpkit. What would change is "
-        "shown as a diff on standard output; what a person must decide is marked there by a comment `# mcpkit: ...`, "
-        "and listed on standard error.",
+        description="Rewrite servers from mcp.server.fastmcp to mcpkit. The command prints the changes as a diff to "
+        "standard output. Comments `# mcpkit: ...` mark what you have to change by hand; they are also listed on "
+        "standard error.",
         epilog=f"Example: {program} server.py",
     )
-    parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="a file, or a folder of them")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="Python file or folder")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--write", action="store_true", help="write the files, once the diff has been shown")
-    what.add_argument("--check", action="store_true", help="exit with 1 where something would change")
+    what.add_argument("--write", action="store_true", help="write the changes to the files")
+    what.add_argument("--check", action="store_true", help="exit with status 1 if a file would change")
     return parser
 
 

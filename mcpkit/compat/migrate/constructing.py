@@ -65,7 +65,7 @@ class Constructing(Step):
         given = bound(updated_node, CONSTRUCTOR.parameters)
         if given is None:
             self.mark(
-                "Server takes no host, port and other options of HTTP, nor log_level: they go to run() and asgi()"
+                "Server does not take host, port, other HTTP options or log_level. Pass them to run() or asgi()"
             )
             return updated_node
         names = self._targets[-1] if self._targets else set[str]()
@@ -127,7 +127,7 @@ class Constructing(Step):
             if (name in _ALWAYS and code(argument.value) != "None") or (
                 name in _UNLESS_DEFAULT and not _is(argument.value, default)
             ):
-                self.mark(f"{name}= is no argument of Server: {HINTS[name]}")
+                self.mark(f"{name}= is not an argument of Server: {HINTS[name]}")
         homeless = set[str]().union(*(self._homeless.get(name, set[str]()) for name in names))
         if self._classes and self._classes[-1]:
             homeless |= SERVED.keys()
@@ -135,9 +135,7 @@ class Constructing(Step):
             f"{SERVED.get(name, name)}={code(given[name].value)}" for name in given if name in homeless
         ]
         if options:
-            self.mark(
-                f'pass {", ".join(options)} to run("http", ...) or asgi(...), where this server is served'
-            )
+            self.mark(f'pass {", ".join(options)} to run("http", ...) or asgi(...) of this server')
 
     def _log_at(self, level: cst.BaseExpression) -> None:
         self.file.modules.add("logging")

@@ -45,7 +45,7 @@ class Content(Step):
             node = node.with_changes(args=[alone if each is content else each for each in node.args])
         made = reshaped(node, shape, self.file, without=frozenset(without))
         if made is None:
-            self.mark(f"the arguments of {shape.native} have other names than those of version 1")
+            self.mark(f"the arguments of {shape.native} have other names than in version 1")
             return node
         return made.with_changes(func=cst.Name(self.file.name(shape.native)))
 
@@ -90,7 +90,7 @@ class Content(Step):
             if each.keyword and each.keyword.value == "resource" and isinstance(each.value, cst.Call):
                 kind = next(iter(self.imported_names(each.value.func) & RESOURCE_CONTENTS.keys()), None)
         if inner is None or kind is None or not isinstance(inner.value, cst.Call):
-            self.mark("EmbeddedResource takes uri, and text= or blob= (bytes), itself")
+            self.mark("pass uri and text= or blob= (bytes) to EmbeddedResource itself")
             return node
         added = {name: given[name].value for name in ("annotations",) if name in given}
         made = reshaped(inner.value, RESOURCE_CONTENTS[kind], self.file, added=added)

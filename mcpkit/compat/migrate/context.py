@@ -14,15 +14,15 @@ from .shapes import Shape
 from .step import Step
 
 _UNMAPPED = {
-    "session.send_elicit_complete": "done= of ctx.elicit_url says when a page has been dealt with",
-    "session.check_client_capability": "ctx.client.supports(name) says what a client can do",
-    "session.client_params": "ctx.client is who asks, as the client says",
-    "session.send_progress_notification": "ctx.progress(done, total, message) reports progress",
-    "request_context.request": "ctx.headers has the headers of the HTTP request; mcpkit has no more of it",
+    "session.send_elicit_complete": "use done= of ctx.elicit_url to send the completion",
+    "session.check_client_capability": "use ctx.client.supports(name)",
+    "session.client_params": "use ctx.client",
+    "session.send_progress_notification": "use ctx.progress(done, total, message)",
+    "request_context.request": "use ctx.headers; mcpkit does not provide other parts of the HTTP request",
     "read_resource": HINTS["read_resource"],
-    "session": "mcpkit has no session: what is said and asked is said and asked by the Context",
-    "request_context": "what was in the request's context is in mcpkit's Context itself",
-    "close_standalone_sse_stream": "mcpkit has no counterpart of this",
+    "session": "mcpkit has no session object: use the methods of the Context",
+    "request_context": "use the attributes of mcpkit's Context",
+    "close_standalone_sse_stream": "mcpkit has no equivalent",
 }
 
 
@@ -160,7 +160,7 @@ class ContextUse(Step):
     def _called(self, context: cst.BaseExpression, shape: Shape, node: cst.Call) -> cst.BaseExpression:
         made = reshaped(node, shape, self.file)
         if made is None:
-            self.mark(f"the arguments of {shape.native} have other names than those of version 1")
+            self.mark(f"the arguments of {shape.native} have other names than in version 1")
             made = node
         if not self.is_in_coroutine:
             context = cst.Attribute(context, cst.Name("sync"))

@@ -70,4 +70,4 @@ _INSTEAD = {
     "Image": "McpImage",
     "Audio": "McpAudio",
 }
-"""Names for what a file has given another meaning."""
+"""Aliases for names that a file redefines."""

@@ -18,11 +18,11 @@ _LOCAL = {"127.0.0.1", "localhost", "::1"}
 _PATHS = ("sse_path", "message_path", "mount_path")
 
 ANY_HOST = (
-    "version 1 answered to any Host where it listened at such an address, and so does this: name the hosts by which "
-    "clients reach it, in allowed_hosts= or public_url="
+    "as in version 1, a server at this address accepts any Host header: list the host names of clients in "
+    "allowed_hosts= or public_url="
 )
 SOME_HOST = (
-    "a request for another Host than localhost is refused: where clients use another name, say it in "
+    "requests with another Host header than localhost are rejected: if clients use another name, list it in "
     "allowed_hosts= or public_url="
 )
 
@@ -101,7 +101,7 @@ class HttpOptions:
         given = bound(security, ()) if isinstance(security, cst.Call) else None
         is_off = given is not None and _is_word(given.get("enable_dns_rebinding_protection"), "False")
         if given is None:
-            marks.append("transport_security: allowed_hosts= and allowed_origins= are arguments here")
+            marks.append("transport_security: pass allowed_hosts= and allowed_origins= here")
             return {}
         if is_off:
             return {name: cst.parse_expression('["*"]') for name in ("allowed_hosts", "allowed_origins")}

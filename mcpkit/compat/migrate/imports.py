@@ -85,13 +85,13 @@ class _Blocks(cst.CSTTransformer):
         self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
     ) -> cst.IndentedBlock:
         block = self._rewritten(updated_node, {})
-        assert isinstance(block, cst.IndentedBlock), "a block stays of its kind"
+        assert isinstance(block, cst.IndentedBlock), "the block stays an IndentedBlock"
         return block
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
         missing = {name: native for name, native in self._needed.items() if name not in self._is_bound}
         module = self._rewritten(updated_node, missing)
-        assert isinstance(module, cst.Module), "a module stays one"
+        assert isinstance(module, cst.Module), "the result is a Module"
         return module
 
     def _rewritten(self, block: Block, missing: dict[str, str]) -> Block:

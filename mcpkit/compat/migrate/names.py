@@ -107,7 +107,7 @@ CONTENT: dict[str, Shape] = {
         renamed={"structuredContent": "structured", "isError": "is_error", "_meta": "meta"},
     ),
 }
-"""Content and results that are built alike, but for the names of their arguments."""
+"""Content and results that differ only in the names of their arguments."""
 
 RESOURCE_CONTENTS: dict[str, Shape] = {
     f"{_TYPES}.TextResourceContents": Shape(
@@ -126,21 +126,21 @@ RESOURCE_CONTENTS: dict[str, Shape] = {
         urls=frozenset({"uri"}),
     ),
 }
-"""What an `EmbeddedResource` of version 1 holds, and mcpkit's one is."""
+"""Contents of an `EmbeddedResource` in version 1, which are its own fields in mcpkit."""
 
 FILES: dict[str, str] = {
     f"{module}.{name}": name.lower()
     for module in (_FASTMCP, f"{_FASTMCP}.utilities.types")
     for name in ("Image", "Audio")
 }
-"""Images and sounds of FastMCP, whose `format=` is the second half of a media type."""
+"""Image and Audio of FastMCP, with `format=` as the subtype of a MIME type."""
 
 SAID_MESSAGES: dict[str, str] = {
     f"{module}.{name}": native
     for module in (f"{_FASTMCP}.prompts.base", f"{_FASTMCP}.prompts")
     for name, native in (("UserMessage", "user"), ("AssistantMessage", "assistant"))
 }
-"""Messages whose class says who speaks."""
+"""Message classes with a fixed role."""
 
 ROLE_MESSAGES = frozenset(
     {
@@ -150,7 +150,7 @@ ROLE_MESSAGES = frozenset(
         f"{_FASTMCP}.prompts.Message",
     }
 )
-"""Messages whose `role=` says who speaks."""
+"""Message classes with the argument `role=`."""
 
 ANSWER_CLASSES: dict[str, str] = {
     "mcp.server.elicitation.AcceptedElicitation": "accept",
@@ -210,7 +210,7 @@ SESSION_METHODS["elicit_form"] = SESSION_METHODS["elicit"]
 ANNOUNCEMENTS = frozenset(
     {"send_tool_list_changed", "send_resource_list_changed", "send_prompt_list_changed"}
 )
-"""Methods of the session that say what mcpkit says by itself."""
+"""Methods of the session that mcpkit calls automatically."""
 
 CONTEXT_PATHS: dict[str, str] = {
     "request_context.lifespan_context": "state",
@@ -220,7 +220,7 @@ CONTEXT_PATHS: dict[str, str] = {
     "session.client_params.clientInfo": "client",
     "fastmcp": "server",
 }
-"""What hangs on a Context, by its path of attributes; `request_context.session` is read as `session`."""
+"""Attributes of a Context by path; `request_context.session` counts as `session`."""
 
 DECORATORS: dict[str, Shape] = {
     "tool": Shape(
@@ -299,41 +299,40 @@ DEFAULT_SETTINGS: dict[str, str] = {
     "debug": "False",
     "log_level": '"INFO"',
 }
-"""What settings are in version 1 where nobody has said otherwise."""
+"""Default settings of version 1."""
 
 OF_THREADS = frozenset({"sqlite3.connect", "sqlite3.dbapi2.connect", "threading.local"})
-"""What belongs to the thread that has made it."""
+"""Objects that belong to the thread that created them."""
 
 HINTS: dict[str, str] = {
-    "auth": "mcpkit protects a server by auth=, such as Server(..., auth=Jwt(issuer)) with "
-    "`from mcpkit.auth import Jwt`: see the page on authorization",
-    "token_verifier": "a TokenVerifier of mcpkit.auth goes into auth=; its method is `verify`",
-    "auth_server_provider": "mcpkit issues no tokens for others: name the authorization server, auth=Jwt(issuer)",
-    "tools": "register these with tool(...) once the server is made",
+    "auth": "use Server(..., auth=Jwt(issuer)) with `from mcpkit.auth import Jwt`, see the page on authorization",
+    "token_verifier": "pass a TokenVerifier of mcpkit.auth as auth=; its method is `verify`",
+    "auth_server_provider": "use a separate authorization server: auth=Jwt(issuer)",
+    "tools": "register these with tool(...) after the server is created",
     "sse_path": "mcpkit serves this transport at /sse",
     "message_path": "mcpkit serves this transport at /messages",
-    "mount_path": "mcpkit's app finds its prefix by itself: mount what asgi() returns",
-    "dependencies": "`mcp install` is what reads these: list them where the project lists its dependencies",
-    "completion": "complete each argument where it is declared: Annotated[str, Complete(function)]",
-    "session_manager": "asgi() enters and leaves the lifespan by itself",
-    "read_resource": "call the resource's own function instead",
-    "call_tool": "call the tool's own function instead, or mcpkit.testing.connect(server) in a test",
-    "list_resources": "the resources are in `resources`, by URI",
-    "list_prompts": "the prompts are in `prompts`, by name",
-    "list_resource_templates": "the templates are in `resource_templates`, by URI",
-    "get_prompt": "call the prompt's own function instead, or mcpkit.testing.connect(server) in a test",
+    "mount_path": "mount the app that asgi() returns; it detects its prefix",
+    "dependencies": "only `mcp install` reads these: list them in the dependencies of the project",
+    "completion": "declare the completion at each argument: Annotated[str, Complete(function)]",
+    "session_manager": "not needed: asgi() runs the lifespan",
+    "read_resource": "call the function of the resource instead",
+    "call_tool": "call the function of the tool instead, or mcpkit.testing.connect(server) in a test",
+    "list_resources": "use `resources`, a mapping by URI",
+    "list_prompts": "use `prompts`, a mapping by name",
+    "list_resource_templates": "use `resource_templates`, a mapping by URI",
+    "get_prompt": "call the function of the prompt instead, or mcpkit.testing.connect(server) in a test",
     "add_resource": "register a function: resource(uri)(function), or include(resource_dir(folder, uri))",
     "add_prompt": "register a function: prompt(function)",
-    "_mcp_server": "there is no low-level server; middleware sees every request",
-    "_tool_manager": "the tools are in `tools`, by name",
-    "_resource_manager": "the resources are in `resources` and `resource_templates`, by URI",
-    "_prompt_manager": "the prompts are in `prompts`, by name",
-    "set_logging_level": "mcpkit answers logging/setLevel by itself",
-    "subscribe_resource": "mcpkit keeps subscriptions by itself; watch= of a resource hears of them",
-    "unsubscribe_resource": "mcpkit keeps subscriptions by itself; watch= of a resource hears of them",
-    "settings": "there are no settings: what run() and asgi() take is passed to them",
+    "_mcp_server": "mcpkit has no low-level server; use middleware to see every request",
+    "_tool_manager": "use `tools`, a mapping by name",
+    "_resource_manager": "use `resources` and `resource_templates`, mappings by URI",
+    "_prompt_manager": "use `prompts`, a mapping by name",
+    "set_logging_level": "not needed: mcpkit handles logging/setLevel",
+    "subscribe_resource": "not needed: mcpkit handles subscriptions; watch= of a resource is called for each",
+    "unsubscribe_resource": "not needed: mcpkit handles subscriptions; watch= of a resource is called for each",
+    "settings": "mcpkit has no settings object: pass options to run() or asgi()",
 }
-"""What to do about what has no counterpart, by its name; whoever reads it stands at the line."""
+"""Advice by name for code without an equivalent; it is shown at the line."""
 
 LEFT: dict[str, str] = {
     **dict.fromkeys(
@@ -353,20 +352,20 @@ LEFT: dict[str, str] = {
     "TransportSecuritySettings": "security",
     **dict.fromkeys(("EventStore", "EventCallback", "EventMessage", "EventId", "StreamId"), "events"),
 }
-"""Names that go with something that is marked where it is used, and what that is."""
+"""Names that need no own mark, because the code that uses them is marked."""
 
 ABSENT: dict[str, str] = {
-    "get_access_token": "ctx.principal is who asks",
-    "create_connected_server_and_client_session": "mcpkit.testing.connect(server) connects a client in this process",
-    "UrlElicitationRequiredError": "`await ctx.elicit_url(message, url)` asks the user to visit a page",
-    "ReadResourceContents": "a resource returns text, bytes, or a File with its media type",
-    "GetPromptResult": "a prompt returns its messages; its description is that of the decorator",
-    "Server": "the low-level Server has no counterpart",
+    "get_access_token": "use ctx.principal",
+    "create_connected_server_and_client_session": "use mcpkit.testing.connect(server)",
+    "UrlElicitationRequiredError": "use `await ctx.elicit_url(message, url)`",
+    "ReadResourceContents": "return text, bytes, or a File with its MIME type",
+    "GetPromptResult": "return the messages; set the description in the decorator",
+    "Server": "mcpkit has no low-level Server",
     "FastMCPError": "catch ToolError, ResourceError or PromptError",
     "ValidationError": "catch ToolError, ResourceError or PromptError",
-    "EventStore": "mcpkit keeps events by itself; Server(shared=...) has several processes share them",
-    "stdio_server": "`serve_stdio` of mcpkit.transports.stdio serves by stdio",
-    "SseServerTransport": "the app of asgi() serves HTTP+SSE as well",
-    "StreamableHTTPSessionManager": "the app of asgi() serves HTTP by itself",
+    "EventStore": "not needed: mcpkit stores events; Server(shared=...) shares them between processes",
+    "stdio_server": "use `serve_stdio` of mcpkit.transports.stdio",
+    "SseServerTransport": "use the app of asgi(), which also serves HTTP+SSE",
+    "StreamableHTTPSessionManager": "use the app of asgi()",
 }
-"""What has no counterpart of its name, and what there is instead."""
+"""Names without an equivalent, and the alternatives."""

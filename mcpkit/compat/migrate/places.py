@@ -11,7 +11,7 @@ import libcst as cst
 from .nodes import bound, nodes_in, text_of
 
 Kind = Literal["stdio", "http", "sse", "any", "app"]
-"""What serves: a transport that is known, one that is only known at run time, or an app."""
+"""Kinds of serving: a known transport, one known only at run time, or an app."""
 
 _APPS = {"streamable_http_app": "http", "sse_app": "sse"}
 _RUNS: dict[str, Kind] = {

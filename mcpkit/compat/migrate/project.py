@@ -101,9 +101,9 @@ class Project:
                 found = self._modules[file] = cst.parse_module(source)
             except cst.ParserSyntaxError as error:
                 problem = error.message.splitlines()[0]
-                raise ValueError(f"line {error.raw_line}: this is not Python: {problem}") from error
+                raise ValueError(f"line {error.raw_line}: invalid Python syntax: {problem}") from error
             except (UnicodeDecodeError, LookupError, SyntaxError) as error:
-                raise ValueError(f"its encoding cannot be read: {error}") from error
+                raise ValueError(f"cannot decode the file: {error}") from error
         return found
 
     def _module(self, file: Path) -> cst.Module | None:

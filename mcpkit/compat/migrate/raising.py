@@ -92,8 +92,8 @@ class Raising(Step):
         if called and path_of(_class(node)) in _BUILTIN and not called & self._helpers.keys():
             self._helpers |= dict.fromkeys(called, node)
             self.mark(
-                'of this the model reads no more than "Internal error (ref ...)": '
-                "raise ToolError where it should read the text"
+                'the model only receives "Internal error (ref ...)" for this: '
+                "raise ToolError to send it the text"
             )
 
     def visit_Call(self, node: cst.Call) -> None:
@@ -104,8 +104,8 @@ class Raising(Step):
         if self._kinds[-1] is not None or self._names[-1] & self._called:
             self._is_status_marked = True
             self.mark(
-                'of such an error the model reads no more than "Internal error (ref ...)": raise ToolError instead, '
-                "here or for all tools at once in a function under @server.on_error"
+                'the model only receives "Internal error (ref ...)" for such an error: raise ToolError instead, '
+                "here or for all tools in a function with @server.on_error"
             )
 
     def leave_Raise(self, original_node: cst.Raise, updated_node: cst.Raise) -> cst.Raise:

@@ -75,7 +75,7 @@ class Registering(Step):
             return self._registered(method, original_node, updated_node)
         made = self._other(method, original_node, updated_node, inner.value)
         if made is None and method in HINTS:
-            self.mark(f"`{method}` has no counterpart: {HINTS[method]}")
+            self.mark(f"`{method}` has no equivalent: {HINTS[method]}")
         return updated_node if made is None else made
 
     def _other(
@@ -102,9 +102,7 @@ class Registering(Step):
         if isinstance(made, cst.Call) and self.method_of_server(made.func) == "list_tools":
             assert isinstance(made.func, cst.Attribute)
             if self.file.reads_schemas:
-                self.mark(
-                    "these are mcpkit's tools: tool.schemas(revision) returns both schemas, as a revision has them"
-                )
+                self.mark("these are tools of mcpkit: use tool.schemas(revision) for both schemas")
             return call("list", cst.Attribute(made.func.value, cst.Name("tools")))
         return updated_node
 
@@ -145,7 +143,7 @@ class Registering(Step):
         made = reshaped(node, shape, self.file, without=frozenset(without), added=added)
         if made is None:
             if shape.parameters:
-                self.mark(f"the options of {shape.native} have other names than those of version 1")
+                self.mark(f"the options of {shape.native} have other names than in version 1")
             return node
         assert isinstance(node.func, cst.Attribute)
         return made.with_changes(func=node.func.with_changes(attr=cst.Name(shape.native)))
@@ -175,12 +173,12 @@ class Registering(Step):
         if name is None:
             return
         if not _TOOL_NAME.fullmatch(name):
-            self.mark("a tool's name is 1 to 128 of A-Z a-z 0-9 _ - . here: give it another")
+            self.mark("the name of a tool must be 1 to 128 of A-Z a-z 0-9 _ - . here: rename it")
         where = next(iter(self.whole_names(function)), "").rpartition(".")[0] if function else ""
         if (where, name) in self._names:
             self.mark(
-                f"there is a tool {name!r} already: version 1 kept the first, mcpkit refuses the second; "
-                "rename one, or take one away"
+                f"a tool {name!r} exists already: version 1 kept the first, mcpkit rejects the second. "
+                "Rename or remove one of them"
             )
         self._names[where, name] = 1
 

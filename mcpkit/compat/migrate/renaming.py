@@ -24,18 +24,16 @@ _MODULES = {
     "mcp.server.fastmcp.utilities.types.",
 }
 _RESULT = {
-    "structuredContent": "of a ToolResult this is `structured`, which is ToolResult.ABSENT where there is none",
-    "isError": "of a ToolResult this is `is_error`",
+    "structuredContent": "in a ToolResult this is `structured`, or ToolResult.ABSENT if it is missing",
+    "isError": "in a ToolResult this is `is_error`",
 }
 _OVERRIDDEN = {
     **dict.fromkeys(
         ("list_tools", "call_tool", "list_resources", "read_resource", "list_prompts", "get_prompt"),
-        "a function under @server.middleware sees each request",
+        "use a function with @server.middleware to see each request",
     ),
-    **dict.fromkeys(("streamable_http_app", "sse_app"), "the app is what asgi() returns"),
-    **dict.fromkeys(
-        ("run_stdio_async", "run_sse_async", "run_streamable_http_async"), "run() is what serves"
-    ),
+    **dict.fromkeys(("streamable_http_app", "sse_app"), "use the app that asgi() returns"),
+    **dict.fromkeys(("run_stdio_async", "run_sse_async", "run_streamable_http_async"), "use run()"),
 }
 
 
@@ -102,7 +100,7 @@ class Renaming(Step):
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         """Mark a method that nobody calls."""
         if node.name.value in self._said and node.name.value in _OVERRIDDEN:
-            self.mark(f"nothing calls this method: {_OVERRIDDEN[node.name.value]}")
+            self.mark(f"mcpkit does not call this method: {_OVERRIDDEN[node.name.value]}")
 
     def leave_Attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute
@@ -184,7 +182,7 @@ class Renaming(Step):
         hints = [f"{name}: {ABSENT[name]}" for name in names if name in ABSENT]
         others = ", ".join(name for name in names if name not in ABSENT)
         if others:
-            hints.append(f"{others}: there is nothing of this name in mcpkit")
+            hints.append(f"{others}: mcpkit has no equivalent")
         self.mark("; ".join(hints))
 
 

@@ -86,7 +86,7 @@ class Serving(Step):
             self._is_said = True
             self.mark(f"`settings`: {HINTS['settings']}")
         if original_node in self._places and original_node not in self._handed:
-            self.mark("what serves in a loop of your own is `mcpkit.transports.stdio.serve_stdio(server)`")
+            self.mark("to serve in your own event loop, use `mcpkit.transports.stdio.serve_stdio(server)`")
         return updated_node
 
     def visit_Call(self, node: cst.Call) -> None:
@@ -132,7 +132,7 @@ class Serving(Step):
         arguments = self._arguments(place, is_app=False)
         if given is None:
             if arguments:
-                self.mark(f"with HTTP, run() takes {', '.join(code(each) for each in arguments)}")
+                self.mark(f"for HTTP, pass {', '.join(code(each) for each in arguments)} to run()")
             return node
         return node.with_changes(args=[cst.Arg(given["transport"].value)])
 
@@ -152,7 +152,7 @@ class Serving(Step):
             return statement
         transport = only.value.args[0].value
         if path_of(transport) is None:
-            self.mark(f"with HTTP, run() takes {', '.join(code(each) for each in arguments)}")
+            self.mark(f"for HTTP, pass {', '.join(code(each) for each in arguments)} to run()")
             return statement
         test = cst.Comparison(transport, [cst.ComparisonTarget(cst.Equal(), cst.SimpleString('"stdio"'))])
         function = only.value.func
@@ -171,7 +171,7 @@ class Serving(Step):
 
     def _server(self, place: Place) -> cst.BaseExpression:
         function = place.node.func if isinstance(place.node, cst.Call) else place.node
-        assert isinstance(function, cst.Attribute), "only methods are places"
+        assert isinstance(function, cst.Attribute), "only method calls serve"
         return function.value
 
     def _is_settings(self, node: cst.BaseExpression) -> bool:

@@ -112,7 +112,7 @@ def _marked_last(
     nodes: cst.FlattenSentinel[cst.CSTNode], marks: Sequence[str]
 ) -> cst.FlattenSentinel[cst.CSTNode]:
     *first, last = nodes
-    assert isinstance(last, Statement), "a statement is followed by statements"
+    assert isinstance(last, Statement), "the last item is a statement"
     return cst.FlattenSentinel([*first, _marked(last, marks)])
 
 

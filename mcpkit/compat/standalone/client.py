@@ -14,7 +14,7 @@ from .exceptions import ToolError
 from .refusing import Refuses, check_positional
 from .server import FastMCP
 
-_TASKS = "write @server.tool(task=True) of mcpkit, and ask by mcpkit.Client"
+_TASKS = "use @server.tool(task=True) and Client of mcpkit"
 _REFUSED: dict[str, str] = dict.fromkeys(
     (
         "roots",
@@ -36,11 +36,9 @@ _WHOLE = """
 session initialize_result server_info server_capabilities instructions protocol_version new set_roots close initialize
 set_sampling_callback set_elicitation_callback set_logging_level
 """
-_ATTRIBUTES: dict[str, str] = dict.fromkeys(
-    _WHOLE.split(), "use mcpkit.Client(server.served), which has all of a client"
-)
+_ATTRIBUTES: dict[str, str] = dict.fromkeys(_WHOLE.split(), "use mcpkit.Client(server.served)")
 _ASKED = {
-    **dict.fromkeys(("version", "cache_mode"), "ask by the name alone"),
+    **dict.fromkeys(("version", "cache_mode"), "pass only the name"),
     **dict.fromkeys(("task", "task_id", "ttl"), _TASKS),
 }
 _UNUSED = ("timeout", "progress_handler", "meta", "max_pages")
@@ -81,8 +79,8 @@ class Client(Refuses):
         )
         if not isinstance(transport, FastMCP):
             raise NotImplementedError(
-                f"Client({transport!r}) is not here, only Client(server) of a FastMCP: mcpkit.Client takes URLs, "
-                "scripts, commands and configurations"
+                f"mcpkit.compat supports only Client(server) with a FastMCP, got {transport!r}. Use mcpkit.Client for "
+                "URLs, scripts, commands and configurations"
             )
         self._client = NativeClient(
             transport.served, timeout=options.get("timeout"), cache=False, validate=False

@@ -16,17 +16,17 @@ from ..shared import differs
 from .refusing import Refuses
 
 Change = Callable[[Json], Json]
-"""What is done to schemas before they are shown."""
+"""A change of a schema before it is listed."""
 
 COMMON = frozenset({"name", "title", "description", "icons", "tags", "meta", "version", "enabled"})
 REFUSED = {
-    "app": "pages of MCP apps are not here: return a resource of type text/html from a tool",
-    "auth": "write Server(auth=...) of mcpkit, and @server.tool(scopes=...)",
-    "exclude_args": "give the parameter a default of Depends(...)",
-    "metadata": "write meta=, title=, description= and the like",
+    "app": "return a resource of type text/html from a tool",
+    "auth": "use Server(auth=...) and @server.tool(scopes=...) of mcpkit",
+    "exclude_args": "use Depends(...) as the default of the parameter",
+    "metadata": "use meta=, title=, description= and similar arguments",
     "serializer": "return a ToolResult",
-    "security": "a path that leads out is refused in all parameters: take the parameter by another name than a URI",
-    "task": "write @server.tool(task=True) of mcpkit",
+    "security": "omit it: paths outside the folder are rejected in all parameters",
+    "task": "use @server.tool(task=True) of mcpkit",
 }
 
 
@@ -44,10 +44,10 @@ def check(
             continue
         if name in refused:
             if value:
-                raise NotImplementedError(f"{what} has no {name}= in mcpkit.compat: {refused[name]}")
+                raise NotImplementedError(f"mcpkit.compat has no {name}= of {what}. Instead, {refused[name]}")
         elif name in ignored:
             if value is not None:
-                differs(f"{what}({name}=)", f"{what} does not use {name}=")
+                differs(f"{what}({name}=)", f"{what} ignores {name}=")
         else:
             raise TypeError(f"{what} got an unexpected keyword argument {name!r}")
 

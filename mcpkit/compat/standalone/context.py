@@ -35,18 +35,18 @@ class Sessions:
         self.levels: WeakKeyDictionary[object, str] = WeakKeyDictionary()
 
 
-_VISIBLE = "write @server.tool(visible=...) of mcpkit"
+_VISIBLE = "use @server.tool(visible=...) of mcpkit"
 _REFUSED = {
-    "list_resources": "await ctx.fastmcp.list_resources()",
-    "list_prompts": "await ctx.fastmcp.list_prompts()",
-    "get_prompt": "await ctx.fastmcp.render_prompt(name, arguments)",
+    "list_resources": "use await ctx.fastmcp.list_resources()",
+    "list_prompts": "use await ctx.fastmcp.list_prompts()",
+    "get_prompt": "use await ctx.fastmcp.render_prompt(name, arguments)",
     "enable_components": _VISIBLE,
     "disable_components": _VISIBLE,
     "reset_visibility": _VISIBLE,
-    "input_responses": "ask by `await ctx.elicit(...)`, which works in every revision",
-    "request_state": "ask by `await ctx.elicit(...)`, which works in every revision",
-    "task_id": "write @server.tool(task=True) of mcpkit",
-    "is_background_task": "write @server.tool(task=True) of mcpkit",
+    "input_responses": "use `await ctx.elicit(...)`, which works in every revision",
+    "request_state": "use `await ctx.elicit(...)`, which works in every revision",
+    "task_id": "use @server.tool(task=True) of mcpkit",
+    "is_background_task": "use @server.tool(task=True) of mcpkit",
 }
 
 

@@ -40,7 +40,7 @@ _NOT_PASSED_ON = frozenset(
 )
 
 current: ContextVar[Incomplete] = ContextVar("fastmcp_context")
-"""The context of the request that is served here."""
+"""The context of the current request."""
 
 
 class Dependency:

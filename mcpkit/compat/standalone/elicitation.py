@@ -76,7 +76,7 @@ class Form:
         self, response_type: Incomplete, title: str | None = None, description: str | None = None
     ) -> None:
         if response_type is None:
-            raise TypeError("ctx.elicit() requires a response_type: pass bool for a confirmation")
+            raise TypeError("ctx.elicit() requires a response_type. Pass bool for a confirmation")
         given: Incomplete = response_type[0] if is_array(response_type) and len(response_type) == 1 else None
         value: Json | None = None
         wrapped: Incomplete = None
@@ -96,7 +96,7 @@ class Form:
             wrapped = response_type
         elif title is not None or description is not None:
             raise TypeError(
-                "response_title and response_description are for single values: use Field(title=...) in a model"
+                "response_title and response_description work only with single values. Use Field(title=...) in a model"
             )
         self._adapter: TypeAdapter[Incomplete] = TypeAdapter(
             _one(ScalarElicitationType, wrapped, response_type)
@@ -135,5 +135,5 @@ def _check(schema: Json) -> None:
             may_be = all("const" in one or "enum" in one or one.get("type") in _PRIMITIVE for one in arms)
         if not may_be:
             raise TypeError(
-                f"Elicitation schema field '{name}' is no text, number, boolean, or choice of them: forms are flat"
+                f"Elicitation schema field '{name}' must be a string, a number, a boolean or an enum: forms are flat"
             )

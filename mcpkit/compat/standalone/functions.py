@@ -149,7 +149,7 @@ def _check(signature: inspect.Signature, kind: str, may_take_any: bool) -> None:
     for each in signature.parameters.values():
         if each.kind is each.POSITIONAL_ONLY:
             raise ValueError(
-                f"Functions with positional-only parameters are not supported as {kind}: give them names"
+                f"Functions with positional-only parameters are not supported as {kind}. Remove the `/`"
             )
         if each.kind is each.VAR_POSITIONAL:
             raise ValueError(f"Functions with *args are not supported as {kind}")

@@ -19,40 +19,40 @@ include_fastmcp_meta run_middleware
 HTTP: Final = frozenset(_HTTP.split())
 OWN: Final = HTTP | frozenset(_OWN.split())
 UNUSED: Final = frozenset(_UNUSED.split())
-_VISIBLE = "call tool.disable(), or write @server.tool(visible=...) of mcpkit"
-_CHANGED = "give the components the names and arguments that they should have"
-_INCLUDED = "write server.include(...) of mcpkit, or call the other server by mcpkit.Client"
-_TASKS = "write @server.tool(task=True) of mcpkit"
+_VISIBLE = "call tool.disable(), or use @server.tool(visible=...) of mcpkit"
+_CHANGED = "declare the components with the names and arguments that they should have"
+_INCLUDED = "use server.include(...) of mcpkit, or call the other server with mcpkit.Client"
+_TASKS = "use @server.tool(task=True) of mcpkit"
 REFUSED: Final = {
     **dict.fromkeys(("include_tags", "exclude_tags", "enable", "disable"), _VISIBLE),
     **dict.fromkeys(
         ("transforms", "tool_transformations", "add_transform", "add_tool_transformation"), _CHANGED
     ),
     **dict.fromkeys(("providers", "add_provider", "as_proxy", "from_openapi", "from_fastapi"), _INCLUDED),
-    **dict.fromkeys(("middleware", "add_middleware"), "write @server.middleware of mcpkit"),
-    **dict.fromkeys(("cache_ttl", "cache_scope"), "write Server(cache=...) of mcpkit"),
+    **dict.fromkeys(("middleware", "add_middleware"), "use @server.middleware of mcpkit"),
+    **dict.fromkeys(("cache_ttl", "cache_scope"), "use Server(cache=...) of mcpkit"),
     **dict.fromkeys(("tasks", "add_extension", "get_tasks", "docket"), _TASKS),
     **dict.fromkeys(
-        ("_tool_manager", "_resource_manager", "_prompt_manager", "local_provider"), "await mcp.list_tools()"
+        ("_tool_manager", "_resource_manager", "_prompt_manager", "local_provider"), "use mcp.list_tools()"
     ),
-    "auth": "write Server(auth=...) of mcpkit",
-    "resource_security": "leave it out: paths that lead out are refused",
+    "auth": "use Server(auth=...) of mcpkit",
+    "resource_security": "omit it: paths outside the folder are always rejected",
     "tool_serializer": "return a ToolResult",
-    "tool_names": "give the tools of the other server their names",
+    "tool_names": "set the names on the tools of the other server",
     **dict.fromkeys(
         ("add_template", "add_completion_handler"),
-        "write the decorators @mcp.resource(uri) and @mcp.completion",
+        "use the decorators @mcp.resource(uri) and @mcp.completion",
     ),
-    **dict.fromkeys(("get_resource", "get_resources"), "await mcp.list_resources()"),
+    **dict.fromkeys(("get_resource", "get_resources"), "use await mcp.list_resources()"),
     **dict.fromkeys(
-        ("get_resource_template", "get_resource_templates"), "await mcp.list_resource_templates()"
+        ("get_resource_template", "get_resource_templates"), "use await mcp.list_resource_templates()"
     ),
-    "get_prompts": "await mcp.list_prompts()",
-    **dict.fromkeys(("unmount", "from_client"), "mount what is to be served, and nothing else"),
-    "add_resource_fn": "write @mcp.resource(uri)",
+    "get_prompts": "use await mcp.list_prompts()",
+    **dict.fromkeys(("unmount", "from_client"), "mount only the servers that should be served"),
+    "add_resource_fn": "use @mcp.resource(uri)",
 }
-ASKED: Final = {"version": "ask by the name alone, as each has one version", "task_meta": _TASKS}
-"""What may not be said of what is asked for."""
+ASKED: Final = {"version": "pass only the name: each component has one version", "task_meta": _TASKS}
+"""Arguments of lookups and calls that are not supported."""
 
 
 class Settings(PlainSettings):

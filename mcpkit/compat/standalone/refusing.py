@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, NoReturn
 
-OTHERWISE = 'write this part for mcpkit itself: see its documentation, "Servers of other SDKs"'
+OTHERWISE = 'write this part for mcpkit, see "Servers of other SDKs" in its documentation'
 
 
 class Refusing(type):
@@ -45,11 +45,11 @@ def check_positional(what: str, given: tuple[object, ...], names: str) -> None:
     """
     if given:
         raise TypeError(
-            f"{what} takes no such argument by position, as in fastmcp 4: give {names} and the like by name"
+            f"{what} takes these arguments only by name, as in fastmcp 4. Pass {names} and the others by name"
         )
 
 
 def _refusal(what: str, name: str, owner: Refusing) -> AttributeError:
     cure = owner.refused.get(name) or ("" if name.startswith("_") else OTHERWISE)
-    where = f" in mcpkit.compat: {cure}" if cure else ""
+    where = f" in mcpkit.compat. Instead, {cure}" if cure else ""
     return AttributeError(f"{what} has no attribute {name!r}{where}", name=name, obj=owner)

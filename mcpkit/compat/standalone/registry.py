@@ -23,7 +23,7 @@ ComponentT = TypeVar("ComponentT", bound=Component)
 logger = get_logger("fastmcp.server")
 
 _SEPARATORS = {"tool_separator": "_", "resource_separator": "+", "prompt_separator": "_"}
-"""Separators after a prefix that fastmcp 2 let authors choose, and the usual ones."""
+"""Options of fastmcp 2 for the separator after a prefix, and their defaults."""
 
 
 class Registry:
@@ -116,17 +116,17 @@ class Registry:
         """
         check_positional("mount()", positional, "prefix=")
         if isinstance(namespace, Registry) and not isinstance(server, Registry):
-            differs("mount()", "mount(prefix, server) is the order of fastmcp 2: write mount(server, prefix)")
+            differs("mount()", "mount(prefix, server) is the order of fastmcp 2. Use mount(server, prefix)")
             server, namespace = namespace, server
         given = {"as_proxy" if isinstance(tool_names, bool) else "tool_names": tool_names, **options}
         for option, usual in _SEPARATORS.items():
             if given.pop(option, None) not in (None, usual):
-                raise TypeError(f"mount() takes no {option}=, as in fastmcp 4: the separator is {usual!r}")
+                raise TypeError(f"mount() has no {option}=, as in fastmcp 4. The separator is {usual!r}")
         check("mount()", given, (), REFUSED, ())
         name = prefix if namespace is None else namespace
         if not isinstance(server, Registry) or not isinstance(name, str | None):
             raise TypeError(
-                "mount(server, namespace) takes a FastMCP first and a namespace as text, or none; got "
+                "mount(server, namespace) takes a FastMCP and a string or None, got "
                 f"{type(server).__name__} and {type(name).__name__}"
             )
         if server is self:
@@ -206,6 +206,6 @@ def _decorated(
         )
     if next(iter(inspect.signature(name_or_fn).parameters), None) in ("self", "cls"):
         name = name_or_fn.__name__
-        raise TypeError(f"{name!r} is a method: register it where it is bound, mcp.{kind}(instance.{name})")
+        raise TypeError(f"{name!r} is a method. Register the bound method: mcp.{kind}(instance.{name})")
     add(name_or_fn, said)
     return name_or_fn

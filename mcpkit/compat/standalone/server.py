@@ -305,7 +305,7 @@ class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  #
 
         if isinstance(show_banner, str):
             raise TypeError(
-                f"run_http_async() takes show_banner first, as in fastmcp 4: give transport={show_banner!r} by name"
+                f"run_http_async() takes show_banner first, as in fastmcp 4. Pass transport={show_banner!r} by name"
             )
         own = {"log_level": log_level, "uvicorn_config": uvicorn_config, "middleware": middleware}
         await serve(self, transport, host, port, path, {**options, **own})

@@ -76,13 +76,19 @@ def test_install_works_without_and_with_installed_mcp(tmp_path):
             print(mcp.types.Tool.__module__, error)
     """
     (told,) = said(code, cwd=tmp_path)
-    assert told.startswith("mcpkit.compat.types mcpkit has no 'mcp.of_old', for which it stands in here.")
+    assert told.startswith(
+        "mcpkit.compat.types mcpkit.compat replaces 'mcp' in this process and has no 'mcp.of_old'."
+    )
 
 
 CURES = [
-    ("import mcp.cli", "ModuleNotFoundError", "`mcpkit run --compat FILE` runs a server"),
-    ("from mcp import cli", "ModuleNotFoundError", "mcpkit has no 'mcp.cli'"),
-    ("from mcp.server.websocket import websocket_server", "ModuleNotFoundError", "no WebSocket"),
+    ("import mcp.cli", "ModuleNotFoundError", "`mcpkit run --compat FILE`"),
+    ("from mcp import cli", "ModuleNotFoundError", "has no 'mcp.cli'"),
+    (
+        "from mcp.server.websocket import websocket_server",
+        "ModuleNotFoundError",
+        "does not support WebSocket",
+    ),
     ("from mcp.types import CreateTaskResult", "ModuleNotFoundError", "`@server.tool(task=True)`"),
     (
         "from mcp.server.experimental.task_context import ServerTaskContext",
@@ -91,8 +97,8 @@ CURES = [
     ),
     ("from mcp.shared.auth import OAuthToken", "ModuleNotFoundError", "`token_verifier=`"),
     ("from mcp.client.stdio import terminate", "ModuleNotFoundError", "`mcpkit.Client`"),
-    ("import mcp; mcp.nothing", "AttributeError", "mcpkit has no 'mcp.nothing'"),
-    ("import mcp.types; mcp.types.Nothing", "AttributeError", "mcpkit has no 'mcp.types.Nothing'"),
+    ("import mcp; mcp.nothing", "AttributeError", "has no 'mcp.nothing'"),
+    ("import mcp.types; mcp.types.Nothing", "AttributeError", "has no 'mcp.types.Nothing'"),
     ("from mcp import ClientSession; ClientSession(1, 2)", "NotImplementedError", "`mcpkit.Client`"),
     (
         "from mcp.server.fastmcp.resources import DirectoryResource; DirectoryResource(uri='a://b', path='/')",
@@ -107,7 +113,7 @@ CURES = [
     (
         "from mcp.client.streamable_http import streamablehttp_client; streamablehttp_client('https://x')",
         "NotImplementedError",
-        "mcpkit has no 'mcp.client.streamable_http.streamablehttp_client'",
+        "has no 'mcp.client.streamable_http.streamablehttp_client'",
     ),
 ]
 
@@ -147,8 +153,8 @@ def test_install_after_import_of_mcp_names_the_importers(tmp_path):
     (told,) = said(code, cwd=tmp_path)
     named = ", ".join(f"{name} ({tmp_path / name}.py)" for name in ("first", "second", "third"))
     assert told == (
-        f"'mcp' has been imported before mcpkit could stand in for it, by {named}. Call `mcpkit.compat.install()` "
-        "before that, as the first thing in the process, or start the server with `mcpkit run --compat FILE`."
+        f"mcpkit.compat cannot replace 'mcp', which is already imported by {named}. Call `mcpkit.compat.install()` "
+        "first in the process, or start the server with `mcpkit run --compat FILE`."
     )
 
 

@@ -63,7 +63,7 @@ def look_at_module(module: str, names: dict[str, Any]) -> None:
         found = importlib.import_module(module)
     except ImportError as error:
         parts = module.split(".")
-        refused = {f"mcpkit has no '{'.'.join(parts[:length])}'" for length in range(1, len(parts) + 1)}
+        refused = {f"has no '{'.'.join(parts[:length])}'" for length in range(1, len(parts) + 1)}
         if not any(text in str(error) for text in refused):
             faults.append(f"import {module}: {error!r}")
         counts["names"] += 1 + len(names)
