@@ -40,7 +40,7 @@ class Commands(click.Group):
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             close = nearest(args[0], COMMANDS)
             hint = f"; did you mean {close}?" if close else ". Run mcpkit --help for a list"
-            raise click.UsageError(f"there is no command {args[0]}{hint}", ctx)
+            raise click.UsageError(f"no such command: {args[0]}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

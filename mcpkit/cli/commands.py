@@ -30,7 +30,7 @@ GROUPS: Final = {
         Command("check", "checking.commands.check", "Check a server for problems in hosts, models and clients."),
         Command("lock", "checking.commands.lock", "Write the lockfile of a server's interface."),
     ),
-    "Ask": (
+    "Call and inspect": (
         Command("list", "asking.lists", "List tools, resources, templates and prompts."),
         Command("call", "asking.call", "Call a tool."),
         Command("read", "asking.read", "Read a resource."),
@@ -39,7 +39,7 @@ GROUPS: Final = {
         Command("listen", "asking.listen", "Show change notifications of a server."),
         Command("ping", "asking.ping", "Measure how long a server takes to connect and respond."),
         Command("inspect", "asking.inspect", "Show a server's details and what its tools cost in tokens."),
-        Command("doctor", "doctor.command", "Diagnose a server: connection, protocol and answers."),
+        Command("doctor", "doctor.command", "Diagnose a server: connection, protocol and responses."),
     ),
     "Install": (
         Command("install", "hosts.install", "Add a server to the configuration of a host."),

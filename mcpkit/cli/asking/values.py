@@ -21,7 +21,7 @@ from .schemas import alternatives, choices, properties, required, takes, type_wo
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _BASE64_FORMATS: Final = ("base64", "base64url", "byte")
 _ORDER: Final = ("null", "boolean", "integer", "number", "array", "object", "string")
-"""In which order the types of a union are tried: what takes fewest texts first."""
+"""The order in which the types of a union are tried: the most specific first."""
 
 
 class Word(NamedTuple):

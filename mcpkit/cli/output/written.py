@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _WIDE: Final = 10_000
-"""Columns of what is no terminal: a row is a line there, however long."""
+"""Columns of output that is not a terminal, where each row is one line."""
 
 
 @cache

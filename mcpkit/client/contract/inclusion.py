@@ -17,7 +17,7 @@ from .schemas import Held, bare, choices_of, kinds_of, target_of, text_of
 _MOST_STEPS: Final = 20_000
 _DEEPEST: Final = 60
 _ALONE: Final = ("anyOf", "oneOf", "not", "if")
-"""Keywords that are looked at on their own."""
+"""Keywords that are compared one at a time."""
 
 
 class Obstacle(NamedTuple):

@@ -177,7 +177,7 @@ class Registering(Step):
         where = next(iter(self.whole_names(function)), "").rpartition(".")[0] if function else ""
         if (where, name) in self._names:
             self.mark(
-                f"a tool {name!r} exists already: version 1 kept the first, mcpkit rejects the second. "
+                f"a tool {name!r} exists already: version 1 used the first, mcpkit rejects the second. "
                 "Rename or remove one of them"
             )
         self._names[where, name] = 1

@@ -80,7 +80,7 @@ def test_commands_have_an_example_and_a_page() -> None:
         ((), 1, ""),
         (("--help",), 0, ""),
         (("list", "--help"), 0, ""),
-        (("lits", "server.py"), 1, "there is no command lits; did you mean list?"),
+        (("lits", "server.py"), 1, "no such command: lits; did you mean list?"),
         (("list",), 1, "Missing argument 'TARGET'"),
         (("list", "absent.py"), 2, "absent.py does not exist in "),
         (("list", "nothing"), 2, "nothing is not a file, a URL, a command of several words"),
