@@ -48,7 +48,7 @@ help:
 	@echo 'make types        mypy, on this platform and as on Windows, and pyright'
 	@echo 'make docs         the documentation, built strictly into site/'
 	@echo 'make conformance  the official conformance suite against a server over HTTP, as a table'
-	@echo 'make house        counts of the code, its picture, and the table of tests that show each public name'
+	@echo 'make house        counts of the code, its picture, the tests of public names, the catalogue of messages'
 	@echo 'make bench        the benchmark against other servers; bench/README.md lists the other benchmarks'
 	@echo 'make hosts        hosts and agents that connect, log in and call; CONTRIBUTING.md lists the other long runs'
 	@echo 'make chaos        replicas and workers that are killed, and a Redis in trouble: half an hour'
@@ -237,6 +237,7 @@ house: .venv/.package
 	@$(PY) bench/house/counts.py
 	@$(PY) bench/house/picture.py
 	@$(PY) bench/house/public_names.py
+	@$(PY) bench/house/messages.py
 
 soak: .venv/.dev
 	$(PY) tests/soak/run.py $(SECONDS)

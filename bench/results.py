@@ -237,10 +237,10 @@ async def outcomes(revision: str = "2026-07-28") -> list[tuple[Any, Any]]:
         return {"value": eval(source, names)}
 
     found: list[tuple[Any, Any]] = []
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         for _, source, _, _ in ROWS:
-            by_itself = await client.call("alone", {"source": source})
-            in_data = await client.call("inside", {"source": source})
+            by_itself = await client.call_tool("alone", {"source": source})
+            in_data = await client.call_tool("inside", {"source": source})
             found.append((read(by_itself), read(in_data)))
     return [
         (own, data["value"] if isinstance(data, dict) and "value" in data else data) for own, data in found
@@ -251,8 +251,8 @@ def read(result: Any) -> Any:
     """Return what a result says: its data, else its text where that is all, else its content."""
     if result.is_error:
         return {"error": result.text}
-    if result.structured is not None:
-        data = result.structured
+    if result.structured_content is not None:
+        data = result.structured_content
         return data["result"] if isinstance(data, dict) and set(data) == {"result"} else data
     if len(result.content) == 1 and result.content[0]["type"] == "text":
         return result.text

@@ -87,7 +87,7 @@ async def costs(times: int) -> None:
         ids: list[str] = []
 
         async def create(number: int) -> None:
-            ids.append((await client.call("works", key=f"k{number}", seconds=0))["taskId"])
+            ids.append((await client.call_tool("works", key=f"k{number}", seconds=0))["taskId"])
 
         async def cancel(number: int) -> None:
             await client.ask("tasks/cancel", {"taskId": ids[number]})
@@ -109,7 +109,9 @@ async def costs(times: int) -> None:
         for tool, seconds in (("works", 0.0), ("works", 3.0), ("steps", 0.0)):
             monitor.begin()
             for number in range(10):
-                id_ = (await client.call(tool, key=f"{tool}{seconds}{number}", seconds=seconds))["taskId"]
+                id_ = (await client.call_tool(tool, key=f"{tool}{seconds}{number}", seconds=seconds))[
+                    "taskId"
+                ]
                 while (task := await client.ask("tasks/get", {"taskId": id_}))["status"] not in ENDED:
                     if task["status"] == "input_required":
                         yes = {"action": "accept", "content": {"value": True}}

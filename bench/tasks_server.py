@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from mcpkit import Redis, Server, Sqlite, Task, Tasks
+from mcpkit import Server, Task, TaskOptions
+from mcpkit.storage import Redis, Sqlite
 
 MOST = 1_000_000
 
@@ -17,7 +18,7 @@ MOST = 1_000_000
 def make_server(shared: str) -> Server:
     """Make a server that shares a Redis, by its URL, or a file; it has no tool yet that does anything."""
     engine = Redis(shared) if shared.startswith("redis:") else Sqlite(shared)
-    tasks = Tasks(by="workers", per_owner=MOST, most=MOST)
+    tasks = TaskOptions(by="workers", per_owner=MOST, most=MOST)
 
     @asynccontextmanager
     async def lifespan(server: Server) -> AsyncGenerator[None]:
@@ -27,7 +28,7 @@ def make_server(shared: str) -> Server:
             waiting.cancel()
 
     server = Server(
-        "bench", secret="a secret of sixteen and more", shared=engine, lifespan=lifespan, tasks=tasks
+        "bench", secret_key="a secret of sixteen and more", storage=engine, lifespan=lifespan, tasks=tasks
     )
 
     @server.tool(task=True)

@@ -9,22 +9,23 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .calls.lifespan import Lifespans
-from .calls.limits import check_timeout
 from .calls.runtime import Runtime
 from .calls.workers.processes import Processes
 from .calls.workers.threads import Threads
 from .common.errors import RegistrationError
-from .common.numbers import check_count, check_seconds
+from .common.numbers import check_seconds
+from .common.signatures import refuses_unknown
 from .common.to_the_end import to_the_end
 from .components.catalog import ServerCatalog
 from .components.checks import check_icons, check_text
 from .components.component import optional
 from .engine.engine import Engine, family
 from .engine.error_hooks import ErrorHooks
-from .engine.identity import CAPABILITIES, Declared
+from .engine.identity import Declared
 from .engine.registry import Registry
-from .middleware import Middlewares
-from .protocol.eras import Cache
+from .middleware.base import Middlewares
+from .options import Limits, ServerOptions, Timeouts, check_group
+from .protocol.eras import CacheHint
 from .protocol.revisions import CACHEABLE
 from .protocol.types import Icon
 from .state.memory import Memory
@@ -35,85 +36,70 @@ from .transports.serving import Serving
 if TYPE_CHECKING:
     from .auth.verifier import TokenVerifier
     from .components.component import Component
-    from .components.included import Included
+    from .components.included import IncludedRegistry
     from .engine.task_keeper import TaskKeeper
     from .state.audit import Audit
     from .state.keys import Keys
     from .state.revocations import Revocations
-    from .state.shared import Shared
-    from .state.store import Store
-    from .tasks.options import Tasks
+    from .state.shared import Storage
+    from .tasks.options import TaskOptions
     from .transports.http.options import OwnRoute
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 LifespanFunction = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
-_DEFAULT_CACHE = {method: Cache() for method in CACHEABLE} | {"resources/read": Cache(0, "private")}
+_DEFAULT_CACHE = {method: CacheHint() for method in CACHEABLE} | {"resources/read": CacheHint(0, "private")}
+
+_GROUPS = {"limits": Limits, "timeouts": Timeouts, "options": ServerOptions}
 
 
 class Server(Serving, Registry, ServerCatalog):
-    """An MCP server: a registry of what it offers, and how requests are answered.
+    """An MCP server: its components, and how requests are served.
 
     Args:
-        name: What it calls itself.
-        version: Its version.
-        title: A name for people.
-        description: What it is.
-        instructions: How a model should use it.
-        icons: Pictures that a host may show.
-        website_url: Where people find more.
-        lifespan: An async context manager function of the server, entered once for each event
-            loop; handlers and middleware find what it yields in `ctx.state`.
-        lifespan_wait: Seconds, from the beginning, for which requests wait for the lifespan, as it may register
-            components. Then clients are told of what there is, and of the rest when it comes; what needs the
-            state waits on. None waits for as long as it takes.
-        offers: Capabilities to declare before anything is registered for them: `tools`,
-            `resources`, `prompts`, `completions`, `logging`. What is registered is declared anyway.
-        page_size: Entries in one page of a list; None puts all in one.
-        cache: How long and by whom results may be kept, by method, for example
-            `{"tools/list": Cache(ttl=300)}`. Lists are public, what is read is private, and both
-            are stale at once by default.
-        timeout: The seconds that a call of a tool, resource or prompt may take, where it has no
-            `timeout=` of its own; None for any number.
-        threads: The greatest number of worker threads for functions that are not `async`.
-        stuck_threads: How many threads may still run functions whose calls were cancelled or out of
-            time; while there are more, calls that need a thread are refused.
-        processes: The greatest number of worker processes, for what has `process=True`; None for one
-            for each processor.
-        max_running: The greatest number of requests that run at a time; more are refused. Over HTTP one client has
-            at most as many of them as are free for others, so at most half: a principal, or who is at one address.
-        question_timeout: Seconds for which a client may leave a question open.
-        secret: What signs session ids: at least 16 characters or bytes; of several, the first signs and
-            all are accepted. None takes the environment variable `MCPKIT_SECRET`, or else a
-            secret that lasts as long as the process and the workers that it starts.
-        encrypt_state: Whether the `requestState` that stateless clients carry is encrypted, rather than
-            signed only; takes the extra `crypto`.
-        shared: What the processes that serve the same share: sessions, states, changes, and what handlers and
-            extensions keep. None keeps all of it in this process; what outlives it needs a secret.
-        mask_errors: Whether clients read no more of an unexpected exception than a reference to the log;
-            False sends its type and text too, never a traceback: for development.
-        auth: What verifies access tokens over HTTP, such as `Jwt("https://id.example.com")` of `mcpkit.auth`; of
-            several, the token's issuer chooses. None serves everybody.
-        scopes: What may be granted, by name: `{"notes:read": Scope("Read notes", default=True)}`.
-        tasks: Who runs the calls of tools that are tasks: `workers`, processes of their own; or, when None, this one
-            and whatever others serve. `Tasks(...)` says more.
+        name: Name that clients get (`serverInfo`).
+        version: Version that clients get.
+        title: Display name.
+        description: What the server is for.
+        instructions: How a model should use the server; hosts may add it to their prompt.
+        icons: Icons that a host may show.
+        website_url: Page about the server.
+        lifespan: Async context manager function of the server, entered once for each event loop. Handlers and
+            middleware find what it yields in `ctx.state`.
+        auth: Verifier of access tokens over HTTP, such as `Jwt("https://id.example.com")` of `mcpkit.auth`. Of several,
+            the issuer of the token selects one. None serves every request.
+        scopes: OAuth scopes by name: `{"notes:read": Scope("Read notes", default=True)}`.
+        storage: Storage that several processes share, such as `Redis("redis://...")` of `mcpkit.storage`: sessions,
+            states, change notifications, and what handlers store. None keeps everything in this process. A storage that
+            outlives the process needs `secret_key`.
+        secret_key: Key that signs session ids and states, at least 16 characters or bytes. Of several, the first signs
+            and all are accepted. None takes the environment variable `MCPKIT_SECRET`, or a random key that lives as
+            long as the process and its workers.
+        limits: Upper bounds, see `Limits`.
+        timeouts: Time limits in seconds, see `Timeouts`; a number is the time limit of calls.
+        tasks: Processes that run tasks: `workers` (started by `mcpkit worker`), or None for this process and its
+            replicas; `TaskOptions(...)` sets more.
+        mask_error_details: Whether clients get only a reference to the log for an unexpected exception. False sends its
+            type and text too, never a traceback: for development.
+        options: What few servers change, see `ServerOptions`.
 
     Attributes:
-        store: Where handlers and extensions keep what processes share.
-        routes: The routes of the author's own.
-        scopes: What may be granted.
-        middleware: Wraps requests: `@server.middleware`.
-        on_error: Hears of requests that fail though nobody meant them to: `@server.on_error`.
+        storage: The storage of the server.
+        routes: Routes of the author in the HTTP app.
+        scopes: The OAuth scopes.
+        middleware: Functions around requests: `@server.middleware`.
+        on_error: Functions that get unexpected exceptions: `@server.on_error`.
 
     Raises:
-        TypeError: One of the arguments is of another type; the message names it.
-        ValueError: One of them is out of range, or `shared` outlives the process and there is no secret that does,
-            or tasks are left to workers without anything that they share.
-        RegistrationError: An icon has not the specification's form.
+        TypeError: An argument has the wrong type; the message names it.
+        ValueError: An argument is out of range, the storage outlives the process and there is no secret key, or tasks
+            are left to workers without a shared storage.
+        RegistrationError: An icon does not have the form of the specification.
         ImportError: `encrypt_state` needs a package that is not installed.
     """
 
+    @refuses_unknown("Server()", _GROUPS)
     def __init__(
         self,
         name: str,
@@ -125,28 +111,16 @@ class Server(Serving, Registry, ServerCatalog):
         icons: Sequence[Icon] | None = None,
         website_url: str | None = None,
         lifespan: LifespanFunction | None = None,
-        lifespan_wait: float | None = 5.0,
-        offers: Collection[str] = (),
-        page_size: int | None = None,
-        cache: Mapping[str, Cache] | None = None,
-        timeout: float | None = None,
-        threads: int = 40,
-        stuck_threads: int = 40,
-        processes: int | None = None,
-        max_running: int = 1024,
-        question_timeout: float = 600.0,
-        secret: str | bytes | Sequence[str | bytes] | None = None,
-        encrypt_state: bool = False,
-        shared: Shared | None = None,
-        mask_errors: bool = True,
         auth: TokenVerifier | Sequence[TokenVerifier] | None = None,
         scopes: Mapping[str, Scope | str] | None = None,
-        tasks: Literal["workers", "replicas"] | Tasks | None = None,
+        storage: Storage | None = None,
+        secret_key: str | bytes | Sequence[str | bytes] | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        timeouts: Timeouts | float | None = Timeouts(),  # noqa: B008 - frozen
+        tasks: Literal["workers", "replicas"] | TaskOptions | None = None,
+        mask_error_details: bool = True,
+        options: ServerOptions = ServerOptions(),  # noqa: B008 - frozen
     ) -> None:
-        if isinstance(offers, str):
-            raise TypeError(f"offers must be a set such as {{{offers!r}}}, got {offers!r}")
-        _check("offers", set(offers) - CAPABILITIES.keys(), CAPABILITIES)
-        _check("cache", set(cache or ()) - CACHEABLE, sorted(CACHEABLE))
         for argument, value in {
             "name": name,
             "version": version,
@@ -158,20 +132,18 @@ class Server(Serving, Registry, ServerCatalog):
             _check_text(argument, value, is_required=argument in ("name", "version"))
         check_icons("Server", icons)
         if lifespan is not None and not callable(lifespan):  # pyright: ignore[reportUnnecessaryComparison]  # untyped authors
-            raise ValueError(
+            raise TypeError(
                 "lifespan must be a function of the server that returns an async context manager, "
                 f"such as one under @asynccontextmanager; got {lifespan!r}"
             )
-        check_seconds("lifespan_wait", lifespan_wait, may_be_zero=True, may_be_none=True)
-        check_count("page_size", page_size, none="one page")
-        check_count("max_running", max_running)
-        check_seconds("question_timeout", question_timeout)
-        check_timeout(timeout)
-        if shared is not None:
+        check_group("limits", limits, Limits)
+        check_group("options", options, ServerOptions)
+        timeouts = Timeouts.of(timeouts)
+        if storage is not None:
             from .state.shared import check_shared
 
-            check_shared(shared, secret)
-        if encrypt_state:
+            check_shared(storage, secret_key)
+        if options.encrypt_state:
             from .state.keys import aes_gcm
 
             aes_gcm()
@@ -179,19 +151,20 @@ class Server(Serving, Registry, ServerCatalog):
             from .tasks.options import options_of
 
             tasks = options_of(tasks)
-            if tasks.by == "workers" and shared is None:
+            if tasks.by == "workers" and storage is None:
                 raise ValueError(
-                    'tasks="workers" has processes of their own run tasks, which see none of what is kept in this one: '
-                    'say where they are, as in shared=Sqlite("tasks.db"), or leave tasks= out'
+                    'tasks="workers" runs tasks in other processes, which cannot read the storage of this one. Pass a '
+                    'shared storage, for example storage=Sqlite("tasks.db"), or remove tasks='
                 )
         self._tasks = tasks
         lifespans = Lifespans(None if lifespan is None else partial(lifespan, self))
         self.scopes = Scopes(scopes)
-        super().__init__(lifespans, self._check_scopes)
+        super().__init__(lifespans, self._adopt)
         self.name = name
         self.version = version
-        kept: Shared = Memory() if shared is None else shared  # alike for all of its apps and pipes
-        self.store: Store = kept
+        self.storage: Storage = Memory() if storage is None else storage
+        self.replaces_duplicates = options.on_duplicate == "replace"
+        self._drops_unknown_arguments = options.unknown_arguments == "ignore"
         self.routes: list[OwnRoute] = []
         self.on_error = ErrorHooks()
         implementation = optional(
@@ -203,38 +176,35 @@ class Server(Serving, Registry, ServerCatalog):
             websiteUrl=website_url,
         )
         verifier = _verifier_of(auth)
-        declared = Declared(self, implementation, offers, instructions)
+        declared = Declared(self, implementation, options.capabilities, instructions)
         runtime = Runtime(
             self,
             name,
-            threads=Threads(threads, stuck_threads),
-            processes=Processes(processes),
-            timeout=timeout,
-            max_running=max_running,
-            question_timeout=question_timeout,
-            shared=kept,
-            is_alone=shared is None,
+            threads=Threads(limits.worker_threads, limits.abandoned_threads),
+            processes=Processes(limits.worker_processes),
+            limits=limits,
+            timeouts=timeouts,
+            storage=self.storage,
+            is_alone=storage is None,
             scopes=self.scopes,
             auth=verifier,
-            make_keys=partial(_keys, secret, name),
-            encrypt_state=encrypt_state,
-            mask_errors=mask_errors,
-            cache={**_DEFAULT_CACHE, **(cache or {})},
+            make_keys=partial(_keys, secret_key, name),
+            options=options,
+            mask_error_details=mask_error_details,
+            cache={**_DEFAULT_CACHE, **options.cache},
             identity=declared.identity,
             declares=declared.has,
             state_in=lifespans.state_in,
             explain=self.on_error.explain,
         )
-        if secret is not None:
+        if secret_key is not None:
             _ = runtime.keys  # which complains where it is given
         self.engine = Engine(
             self,
             runtime,
             declared,
             lifespans,
-            lifespan_wait=lifespan_wait,
             version=version,
-            page_size=page_size,
             auth=verifier,
             make_tasks=self._make_tasks,
         )
@@ -404,20 +374,23 @@ class Server(Serving, Registry, ServerCatalog):
         """Hears of logins, refusals, revocations and the like: `@server.on_audit`."""
         return self.engine.runtime.audit
 
-    def _check_scopes(self, component: Component) -> None:
-        if needed := (*component.scopes, *component.may_need):
+    def _adopt(self, component: Component) -> None:
+        """Check a component against the options of the server, and apply these to it."""
+        if self._drops_unknown_arguments and (drop := getattr(component, "drop_unknown_arguments", None)):
+            drop()
+        if needed := (*component.scopes, *component.optional_scopes):
             self.scopes.check(f"{component.kind} {component.key!r} needs", needed)
 
-    def _follow(self, source: Registry, prefix: str) -> Included:
+    def _follow(self, source: Registry, prefix: str) -> IncludedRegistry:
         included = super()._follow(source, prefix)
         self.engine.lifespans.begin(family(source))
         return included
 
 
-def _keys(secret: str | bytes | Sequence[str | bytes] | None, name: str) -> Keys:
+def _keys(secret_key: str | bytes | Sequence[str | bytes] | None, name: str) -> Keys:
     from .state.keys import Keys
 
-    return Keys(secret, name)
+    return Keys(secret_key, name)
 
 
 def _verifier_of(auth: TokenVerifier | Sequence[TokenVerifier] | None) -> TokenVerifier | None:
@@ -433,8 +406,3 @@ def _check_text(argument: str, value: object, *, is_required: bool) -> None:
     if is_required and (not isinstance(value, str) or not value):
         raise ValueError(f"{argument} must be a string that is not empty, got {value!r}")
     check_text(f"Server: {argument}", value)
-
-
-def _check(argument: str, unknown: Collection[str], known: Collection[str]) -> None:
-    if unknown:
-        raise ValueError(f"{argument}: unknown {min(unknown)!r}; there are {', '.join(known)}")

@@ -11,54 +11,66 @@ from pydantic import TypeAdapter, ValidationError
 
 from mcpkit import (
     Annotations,
-    BaseTool,
-    Broker,
     Context,
-    ElicitationError,
-    ElicitUrl,
-    Email,
-    EnterpriseManaged,
-    FileTokens,
-    Finding,
-    FormChoice,
-    FormField,
-    FormRequest,
     Icon,
-    Included,
-    InputRequired,
-    InsufficientScopeError,
-    KeyringTokens,
-    ListRoots,
-    LoginNeededError,
-    Loopback,
-    Memory,
-    Method,
-    Outgoing,
     Principal,
-    ProcessEndedError,
     ProtocolError,
-    ProviderUnavailableError,
-    Queue,
-    Receiver,
     ResourceTemplate,
-    Sample,
     Server,
-    Shared,
-    Store,
-    TokenStorage,
-    TokenStorageError,
     ToolAnnotations,
-    Transport,
-    Uri,
-    WorkloadIdentity,
     prompt,
     resource,
 )
-from mcpkit.auth import Auth0, Cognito, Entra, Ground, Keycloak, Okta, Site, TokenVerifier
-from mcpkit.middleware import CallTool, ToolCall
-from mcpkit.middlewares import RateLimit, RateLimitError, TaskMeter, Timed, Timing
+from mcpkit.auth import (
+    Auth0,
+    Cognito,
+    Entra,
+    Keycloak,
+    Okta,
+    ProtectedResource,
+    TokenVerifier,
+    VerifierContext,
+)
+from mcpkit.client import (
+    EnterpriseManaged,
+    FileTokens,
+    FormChoice,
+    FormField,
+    FormRequest,
+    KeyringTokens,
+    LocalCallbackServer,
+    OutgoingMessage,
+    TokenStorage,
+    Transport,
+    TransportListener,
+    WorkloadIdentity,
+)
+from mcpkit.doctor import Finding
+from mcpkit.elicitation import ListRootsRequest, SamplingRequest, UrlElicitRequest
+from mcpkit.exceptions import (
+    ElicitationError,
+    InputRequired,
+    InsufficientScopeError,
+    LoginNeededError,
+    ProcessEndedError,
+    ProviderUnavailableError,
+    TokenStorageError,
+)
+from mcpkit.extensions import BaseTool, CustomMethod, IncludedRegistry
+from mcpkit.middleware import (
+    CallTool,
+    Detached,
+    RateLimit,
+    RateLimitError,
+    TaskMeter,
+    Timed,
+    Timing,
+    ToolCall,
+)
+from mcpkit.storage import Memory, PubSub, Queue, Storage, Store
 from mcpkit.testing import Answers, ProgressCallback, connect
 from mcpkit.transports import Channel, Connection, OpenQuestions
+from mcpkit.types import Email, Uri
 from public_names import TABLE, table
 
 pytestmark = pytest.mark.anyio
@@ -92,7 +104,7 @@ async def test_resource_free_of_a_server_is_included() -> None:
     server = Server("shop")
     server.include(motto)
     async with connect(server) as client:
-        assert (await client.read("shop://motto"))[0]["text"] == "Ever open"
+        assert (await client.read_resource("shop://motto"))[0]["text"] == "Ever open"
 
 
 async def test_included_functions_can_be_removed() -> None:
@@ -101,7 +113,7 @@ async def test_included_functions_can_be_removed() -> None:
         return "Ever open"
 
     server = Server("shop")
-    included: Included = server.include(motto)
+    included: IncludedRegistry = server.include(motto)
     included.remove()
     async with connect(server) as client:
         assert await client.list_resources() == []
@@ -111,12 +123,12 @@ async def test_resource_template_object_can_be_added() -> None:
     server = Server("shop")
     server.add(ResourceTemplate(lambda id: f"order {id}", "shop://orders/{id}", name="order"))
     async with connect(server) as client:
-        assert (await client.read("shop://orders/7"))[0]["text"] == "order 7"
+        assert (await client.read_resource("shop://orders/7"))[0]["text"] == "order 7"
 
 
 async def test_method_object_serves_a_request_of_its_own() -> None:
     server = Server("shop")
-    server.add(Method(lambda number: {"doubled": number * 2}, "shop/double"))
+    server.add(CustomMethod(lambda number: {"doubled": number * 2}, "shop/double"))
     async with connect(server) as client:
         assert (await client.request("shop/double", {"number": 4}))["doubled"] == 8
 
@@ -129,7 +141,7 @@ async def test_base_tool_is_listed_and_called() -> None:
     server = Server("shop")
     server.add(Echo("echo", input_schema={"type": "object"}))
     async with connect(server) as client:
-        assert (await client.call("echo", {"text": "hello"})).text == "hello"
+        assert (await client.call_tool("echo", {"text": "hello"})).text == "hello"
 
 
 async def test_tool_annotations_and_icons_are_listed() -> None:
@@ -168,13 +180,13 @@ async def test_ask_sends_several_requests_in_one_round() -> None:
 
     @server.tool
     async def plan(ctx: Context) -> str:
-        words, roots = await ctx.ask(Sample("A name?", max_tokens=9), ListRoots())
+        words, roots = await ctx.ask(SamplingRequest("A name?", max_tokens=9), ListRootsRequest())
         return f"{words.content[0]['text']} in {len(roots)} roots"
 
     sampled = {"role": "assistant", "content": {"type": "text", "text": "Ada"}, "model": "m"}
     answers: Answers = lambda method, params: sampled if "sampling" in method else {"roots": []}  # noqa: E731
     async with connect(server, answers=answers) as client:
-        assert (await client.call("plan")).text == "Ada in 0 roots"
+        assert (await client.call_tool("plan")).text == "Ada in 0 roots"
 
 
 async def test_elicit_url_shows_a_page() -> None:
@@ -182,11 +194,11 @@ async def test_elicit_url_shows_a_page() -> None:
 
     @server.tool
     async def pay(ctx: Context) -> str:
-        (answer,) = await ctx.ask(ElicitUrl("Pay here", "https://pay.example.com"))
+        (answer,) = await ctx.ask(UrlElicitRequest("Pay here", "https://pay.example.com"))
         return answer.action
 
     async with connect(server, answers=lambda method, params: {"action": "decline"}) as client:
-        assert (await client.call("pay")).text == "decline"
+        assert (await client.call_tool("pay")).text == "decline"
 
 
 async def test_elicitation_error_is_tool_error() -> None:
@@ -197,7 +209,7 @@ async def test_elicitation_error_is_tool_error() -> None:
         raise ElicitationError("decline")
 
     async with connect(server) as client:
-        assert (await client.call("order")).is_error
+        assert (await client.call_tool("order")).is_error
 
 
 async def test_input_required_ends_a_round_and_must_pass() -> None:
@@ -213,7 +225,7 @@ async def test_input_required_ends_a_round_and_must_pass() -> None:
 
     answer = {"action": "accept", "content": {"value": "L"}}
     async with connect(server, answers=lambda method, params: answer) as client:
-        assert ((await client.call("order")).text, ends) == ("L", ["round"])
+        assert ((await client.call_tool("order")).text, ends) == ("L", ["round"])
 
 
 async def test_form_fields_have_choices_and_types() -> None:
@@ -231,13 +243,13 @@ async def test_progress_callback_receives_progress() -> None:
 
     @server.tool
     async def bake(ctx: Context) -> str:
-        await ctx.progress(1, 2, "half")
+        await ctx.report_progress(1, 2, "half")
         return "baked"
 
     received: list[Any] = []
     callback: ProgressCallback = lambda *progress: received.append(progress)  # noqa: E731
     async with connect(server) as client:
-        await client.call("bake", progress=callback)
+        await client.call_tool("bake", progress=callback)
     assert received == [(1, 2, "half")]
 
 
@@ -261,7 +273,7 @@ async def test_tool_that_raises_a_public_error_ends_with_is_error(error: Excepti
         raise error
 
     async with connect(server) as client:
-        result = await client.call("order")
+        result = await client.call_tool("order")
     assert (result.is_error, result.text) == (True, str(error))
 
 
@@ -270,10 +282,10 @@ async def test_tool_that_raises_a_public_error_ends_with_is_error(error: Excepti
 
 async def test_memory_is_a_broker_store_and_queue() -> None:
     memory = Memory()
-    broker: Broker = memory
+    broker: PubSub = memory
     store: Store = memory
     queue: Queue = memory
-    shared: Shared = memory
+    shared: Storage = memory
     await broker.write("a", {"b": "c"}, ttl=60)
     assert await store.put("a", b"d", version=None, ttl=60) is not None
     assert (await shared.read("a"), await queue.look("a")) == ({"b": "c"}, None)
@@ -284,12 +296,12 @@ async def test_memory_is_a_broker_store_and_queue() -> None:
 
 async def test_token_verifier_learns_its_site() -> None:
     class Verifier(TokenVerifier):
-        def enter(self, site: Site) -> None:
+        def enter(self, site: ProtectedResource) -> None:
             self.url = site.public_url
 
         async def verify(self, token: str, audience: str) -> Any: ...
 
-        async def token_for(self, principal: Principal, provider: str, ground: Ground) -> str:
+        async def token_for(self, principal: Principal, provider: str, ground: VerifierContext) -> str:
             return f"{ground.name} at {provider}"
 
     verifier = Verifier()
@@ -331,7 +343,7 @@ async def test_token_storage_error_names_the_unreadable_file(tmp_path: Path) -> 
 
 def test_loopback_refuses_a_path_without_slash() -> None:
     with pytest.raises(ValueError, match="path"):
-        Loopback(path="callback")
+        LocalCallbackServer(path="callback")
 
 
 def test_keyring_tokens_need_the_keyring_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +382,7 @@ async def test_timing_reports_each_request() -> None:
     server.middleware(Timing(reports.append))
     server.tool(lambda: "open", name="state")
     async with connect(server) as client:
-        await client.call("state")
+        await client.call_tool("state")
     assert [each.outcome for each in reports if each.request.method == "tools/call"] == ["ok"]
 
 
@@ -379,9 +391,9 @@ async def test_rate_limit_error_names_the_seconds_to_wait() -> None:
     server.middleware(RateLimit(1, burst=1))
     server.tool(lambda: "open", name="state")
     async with connect(server) as client:
-        await client.call("state")
+        await client.call_tool("state")
         with pytest.raises(ProtocolError) as caught:
-            await client.call("state")
+            await client.call_tool("state")
     assert caught.value.data == RateLimitError(1, 1).data == {"retryAfterSeconds": 1}
 
 
@@ -410,23 +422,39 @@ async def test_channel_of_a_call_has_principal_and_open_questions() -> None:
 
     @server.middleware("tools/call")
     async def look(call: ToolCall, call_next: CallTool) -> Any:
-        channel: Channel = call.ctx.call.channel
+        channel: Channel = call.channel
         assert isinstance(channel.questions, OpenQuestions)
         assert channel.principal == Principal("ada")
         return await call_next(call)
 
-    async with connect(server, revision="2025-11-25", principal=Principal("ada")) as client:
-        assert (await client.call("state")).text == "open"
+    async with connect(server, protocol_version="2025-11-25", principal=Principal("ada")) as client:
+        assert (await client.call_tool("state")).text == "open"
 
 
 async def test_transport_of_your_own_carries_messages() -> None:
     class Echo:
-        async def open(self, receiver: Receiver) -> None:
+        async def open(self, receiver: TransportListener) -> None:
             self.receiver = receiver
 
-        def send(self, message: Outgoing) -> None: ...
+        def send(self, message: OutgoingMessage) -> None: ...
 
         async def close(self) -> None: ...
 
     transport: Transport = Echo()
     await transport.open(None)  # type: ignore[arg-type]
+
+
+async def test_detached_call_continues_after_its_response() -> None:
+    server = Server("s")
+    detached: list[Detached] = []
+
+    @server.middleware("tools/call")
+    async def detach(call: ToolCall, call_next: CallTool) -> dict[str, Any]:
+        detached.append(call.detach(call_next, call.channel))
+        return {"content": []}
+
+    server.tool(lambda: 3, name="three")
+    async with server.running(), connect(server) as client:
+        assert (await client.call_tool("three")).content == []
+        result: Any = await detached[0].result()
+    assert result["content"] == [{"type": "text", "text": "3"}]

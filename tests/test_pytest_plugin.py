@@ -37,13 +37,13 @@ from server import server
 
 
 def test_a_server(mcp_client):
-    client = mcp_client(server, revision="2025-06-18")
-    assert client.revision == "2025-06-18"
-    assert client.call("bake", {"bread": "rye"}).text == "rye bread"
+    client = mcp_client(server, protocol_version="2025-06-18")
+    assert client.protocol_version == "2025-06-18"
+    assert client.call_tool("bake", {"bread": "rye"}).text == "rye bread"
 
 
 def test_that_of_the_settings(mcp_client):
-    assert mcp_client().call("bake", {"bread": "rye"}).text == "rye bread"
+    assert mcp_client().call_tool("bake", {"bread": "rye"}).text == "rye bread"
 
 
 def test_two(mcp_client):

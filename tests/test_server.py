@@ -7,72 +7,48 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Cache, Memory, Server, Tasks
+from mcpkit import HttpOptions, Server, TaskOptions, Timeouts
+from mcpkit.storage import Memory
+from tests.helpers.tables import each_row
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@each_row(
+    ("options", "error", "message"),
     [
-        ({"offers": ["tools", "toolz"]}, "offers: unknown 'toolz'; there are tools, resources"),
-        ({"cache": {"tools/call": Cache()}}, "cache: unknown 'tools/call'; there are .*tools/list"),
-        ({"page_size": 0}, "page_size must be at least 1, or None for one page, got 0"),
-        ({"question_timeout": 0}, "question_timeout must be a number of seconds above 0, got 0"),
-        ({"max_running": 0}, "max_running must be at least 1"),
-        ({"tasks": "workers"}, "say where they are, as in shared=Sqlite"),
-        ({"tasks": Tasks(slots=0)}, r"Tasks\("),
+        ({"options": {}}, TypeError, "options must be ServerOptions(...), got {}"),
+        ({"limits": 3}, TypeError, "limits must be Limits(...), got 3"),
+        ({"timeouts": "1 s"}, TypeError, "Timeouts(call=...) must be a number of seconds above 0, or None"),
+        ({"lifespan": 3}, TypeError, "lifespan must be a function of the server"),
+        ({"tasks": "workers"}, ValueError, 'Pass a shared storage, for example storage=Sqlite("tasks.db")'),
+        ({"tasks": TaskOptions(slots=0)}, ValueError, "TaskOptions("),
+        ({"naem": "x"}, TypeError, "Server() has no option 'naem'."),
+        ({"mask_error": True}, TypeError, "Did you mean 'mask_error_details'?"),
+        ({"max_sessions": 3}, TypeError, "Write limits=Limits(max_sessions=...)"),
+        ({"encrypt_state": True}, TypeError, "Write options=ServerOptions(encrypt_state=...)"),
     ],
 )
-def test_an_argument_out_of_range_is_named(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_option_that_is_invalid_is_refused(options: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
         Server("s", **options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"offers": "logging"}, "offers must be a set such as {'logging'}, got 'logging'"),
-        ({"page_size": "10"}, "page_size must be a whole number, or None for one page, got '10'"),
-        ({"processes": True}, "processes must be a whole number, or None for one a processor, got True"),
-        ({"question_timeout": None}, "question_timeout must be a number of seconds above 0, got None"),
-    ],
-)
-def test_an_argument_of_another_type_is_named(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
-        Server("s", **options)
+def test_timeouts_that_is_a_number_limits_calls() -> None:
+    assert Server("s", timeouts=3).engine.runtime.timeouts == Timeouts(call=3)
 
 
 @pytest.mark.parametrize("shared", ["notes.db", {}, Memory])
 def test_shared_that_is_no_engine_is_refused(shared: Any) -> None:
     with pytest.raises(TypeError, match=r"shared must be an engine such as .*, got"):
-        Server("s", shared=shared)
+        Server("s", storage=shared)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "error", "message"),
     [
-        (
-            {"port": 9000},
-            ValueError,
-            'run("stdio") has no option \'port\'. To serve over HTTP, write run("http", port=...)',
-        ),
-        (
-            {"prot": 9000},
-            ValueError,
-            "run(\"stdio\") has no option 'prot'. Its options are grace (seconds), max_line (bytes) and principal",
-        ),
-        ({"grace": "3"}, TypeError, "grace must be a number of seconds from 0, got '3'"),
-        ({"grace": -1}, ValueError, "grace must be a number of seconds from 0, got -1"),
-        (
-            {"max_line": "1 MiB"},
-            TypeError,
-            "max_line must be a whole number of bytes, such as 64 * 1024 * 1024, got",
-        ),
-        ({"max_line": 0}, ValueError, "max_line must be at least 1, got 0"),
-        ({"principal": lambda scope: None}, TypeError, "principal must be a Principal"),
+        ({"port": 9000}, TypeError, 'To serve clients at a port, write run("http", port=...)'),
+        ({"http": HttpOptions(principal=lambda scope: None)}, TypeError, "over stdio there is one user"),
     ],
 )
-def test_run_stdio_wrong_option_is_refused(
-    options: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_run_stdio_wrong_option_is_refused(options: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=re.escape(message)):
         Server("s").run(**options)

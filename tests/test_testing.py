@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, ProtocolError, Server, ToolError
+from mcpkit import Context, Limits, ProtocolError, Server, ToolError
 from mcpkit.protocol.revisions import ALL
 from mcpkit.testing import Client, connect
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 def make_server() -> Server:
-    server = Server("weather", version="2", instructions="Ask.", page_size=2)
+    server = Server("weather", version="2", instructions="Ask.", limits=Limits(page_size=2))
 
     @server.tool
     async def forecast(city: str) -> str:
@@ -26,7 +26,7 @@ def make_server() -> Server:
 
     @server.tool
     async def work(ctx: Context) -> str:
-        await ctx.progress(1, 2, "half")
+        await ctx.report_progress(1, 2, "half")
         await ctx.warning("careful")
         return "done"
 
@@ -47,27 +47,27 @@ def make_server() -> Server:
 
 @pytest.fixture(params=ALL)
 async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
-    async with connect(make_server(), revision=request.param) as client:
+    async with connect(make_server(), protocol_version=request.param) as client:
         yield client
 
 
 async def test_client_fixture_works_in_each_revision(client: Client) -> None:
-    result = await client.call("forecast", {"city": "Rome"})
+    result = await client.call_tool("forecast", {"city": "Rome"})
     assert result.text == "sunny in Rome"
     assert not result.is_error
 
 
 async def test_progress_and_messages_arrive(client: Client) -> None:
     seen = []
-    level = "debug" if client.revision == "2026-07-28" else None
-    await client.call("work", progress=lambda *report: seen.append(report), log_level=level)
+    level = "debug" if client.protocol_version == "2026-07-28" else None
+    await client.call_tool("work", progress=lambda *report: seen.append(report), log_level=level)
     assert [report[:2] for report in seen] == [(1, 2)]
     assert (await client.notification("notifications/message"))["data"] == "careful"
     assert client.notifications == []
 
 
 async def test_reading_and_prompting(client: Client) -> None:
-    assert (await client.read("data://x"))[0]["text"] == "x"
+    assert (await client.read_resource("data://x"))[0]["text"] == "x"
     assert (await client.get_prompt("plan:trip", {"city": "Rome"}))[0]["content"]["text"] == "Rome"
 
 
@@ -82,7 +82,7 @@ async def test_pending_call_of_a_closed_client_fails() -> None:
         return ""
 
     async with connect(server) as client:
-        task = asyncio.ensure_future(client.call("wait"))
+        task = asyncio.ensure_future(client.call_tool("wait"))
         await started.wait()
     with pytest.raises(ConnectionError, match="closed"):
         await asyncio.wait_for(task, 10)
@@ -103,9 +103,9 @@ async def test_exception_of_the_answers_function_is_raised_by_the_call(revision:
     def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
         raise AssertionError(f"{method} was not expected")
 
-    async with connect(asking_server(), revision=revision, answers=answers) as client:
+    async with connect(asking_server(), protocol_version=revision, answers=answers) as client:
         with pytest.raises(AssertionError, match="elicitation/create was not expected"):
-            await client.call("ask")
+            await client.call_tool("ask")
 
 
 server = Server("curious")
@@ -126,10 +126,10 @@ def one(method: str, params: dict[str, Any]) -> dict[str, Any]:
 
 async def test_ten_rounds_are_played() -> None:
     async with connect(server, answers=one) as client:
-        assert (await client.call("interview", {"count": 10})).structured == 10
+        assert (await client.call_tool("interview", {"count": 10})).structured_content == 10
 
 
 async def test_eleventh_round_is_an_error_with_advice() -> None:
     async with connect(server, answers=one) as client:
         with pytest.raises(ProtocolError, match=r"in 10 rounds, and asks again: clients give up .* ctx\.ask"):
-            await client.call("interview", {"count": 11})
+            await client.call_tool("interview", {"count": 11})

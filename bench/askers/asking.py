@@ -34,7 +34,7 @@ class Client(Protocol):
 async def calls(client: Client, count: int) -> None:
     """Call, one after the other."""
     for _ in range(count):
-        if await client.call("add", ARGUMENTS) != TEXT:
+        if await client.call_tool("add", ARGUMENTS) != TEXT:
             raise AssertionError("that is not the answer")
 
 

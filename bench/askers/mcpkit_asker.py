@@ -16,7 +16,7 @@ class Asker:
         self.client = client
 
     async def call(self, name: str, arguments: dict[str, Any]) -> str:
-        return (await self.client.call(name, arguments)).text
+        return (await self.client.call_tool(name, arguments)).text
 
     async def list_tools(self) -> int:
         return len(await self.client.list_tools())
@@ -25,7 +25,7 @@ class Asker:
 async def main() -> None:
     transport, *target = sys.argv[1:]
     async with Client(target if transport == "stdio" else target[0]) as client:
-        await take_turns(Asker(client), client.revision)
+        await take_turns(Asker(client), client.protocol_version)
 
 
 asyncio.run(main())

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from mcpkit import Server
+from mcpkit import ResultOptions, Server
 
 server = Server("counted", version="1.0.0")
 began: list[int] = []
@@ -67,7 +67,7 @@ async def state() -> str:
     return "quiet"
 
 
-@server.tool(structured=False)
+@server.tool(result=ResultOptions(structured=False))
 async def quiet() -> str:
     """Collect all garbage, and collect no more."""
     gc.collect()
@@ -76,7 +76,7 @@ async def quiet() -> str:
     return "quiet"
 
 
-@server.tool(structured=False)
+@server.tool(result=ResultOptions(structured=False))
 async def trace() -> str:
     """Begin to trace memory."""
     gc.collect()
@@ -87,7 +87,7 @@ async def trace() -> str:
     return "tracing"
 
 
-@server.tool(structured=False)
+@server.tool(result=ResultOptions(structured=False))
 async def traced() -> str:
     """Return how many bytes more than when tracing began were taken at the most."""
     return str(tracemalloc.get_traced_memory()[1] - began.pop())
@@ -97,7 +97,7 @@ async def serve_in_memory(revision: str) -> None:
     """Answer each line of standard input, a list of requests and how often to make them, with their last results."""
     from mcpkit.testing import connect
 
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         print(json.dumps("ready"), flush=True)
         for line in sys.stdin:
             method, params, count = json.loads(line)

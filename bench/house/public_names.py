@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 TABLE = TESTS / "README.md"
-MODULES = ("mcpkit", "mcpkit.auth", "mcpkit.middlewares", "mcpkit.testing", "mcpkit.transports")
+MODULES = ("mcpkit", "mcpkit.auth", "mcpkit.middleware", "mcpkit.testing", "mcpkit.transports")
 LONGEST = 15
 """Lines that a test may have to count as an example of use."""
 HEAD = """# Tests as examples

@@ -19,7 +19,8 @@ from types import FrameType
 from typing import Any, Final
 
 import mcpkit
-from mcpkit import Context, Memory, Server
+from mcpkit import Context, Server
+from mcpkit.storage import Memory
 
 PACKAGE: Final = str(Path(mcpkit.__file__).parent) + "/"
 QUIET: Final = 0.2
@@ -75,7 +76,7 @@ class Relayed(Memory):
 
 def build(broker: Relayed) -> Server:
     """Return the server."""
-    server = Server("walked", secret="walked " * 8, shared=broker)
+    server = Server("walked", secret_key="walked " * 8, storage=broker)
 
     @server.tool
     def add(a: int, b: int) -> int:

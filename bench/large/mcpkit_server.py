@@ -7,9 +7,9 @@ import sys
 import payloads
 from serving import serve
 
-from mcpkit import Image, Server
+from mcpkit import Image, Limits, Server
 
-server = Server("large")
+server = Server("large", limits=Limits(max_request_body_size=32 * 1024 * 1024))
 
 
 @server.tool
@@ -32,6 +32,6 @@ async def give_image(size: int) -> Image:
 
 if __name__ == "__main__":
     if sys.argv[1] == "http":
-        serve(server.asgi(max_body=32 * 1024 * 1024), int(sys.argv[2]))
+        serve(server.asgi(), int(sys.argv[2]))
     else:
         server.run()

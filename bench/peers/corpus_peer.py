@@ -14,6 +14,8 @@ from typing import Any
 
 from corpus_tools import TOOLS
 
+from mcpkit import ResultOptions
+
 Answer = dict[str, str]
 
 
@@ -23,9 +25,9 @@ async def ask_mcpkit(calls: list[Any]) -> list[Answer]:
 
     server = Server("corpus")
     for tool in TOOLS:
-        server.tool(structured=False)(tool)
+        server.tool(result=ResultOptions(structured=False))(tool)
     async with connect(server) as client:
-        return [await answer(client.call(name, arguments)) for name, arguments in calls]
+        return [await answer(client.call_tool(name, arguments)) for name, arguments in calls]
 
 
 async def ask_mcp(calls: list[Any]) -> list[Answer]:

@@ -6,14 +6,14 @@ from typing import Any
 
 import issued
 
-from mcpkit import Server
+from mcpkit import ResultOptions, Server
 from mcpkit.auth import Jwt
 
 
 def build(functions: list[Any]) -> Server:
     server = Server("bench", version="1.0.0", auth=Jwt(issued.ISSUER, keys=issued.public_key()))
     for function in functions:
-        server.tool(structured=False)(function)
+        server.tool(result=ResultOptions(structured=False))(function)
     return server
 
 

@@ -8,24 +8,24 @@ from typing import Any
 
 import workload
 
-from mcpkit import Server
+from mcpkit import Limits, ResultOptions, Server, Timeouts
 
 
 def build(functions: list[Any], *, structured: bool = False) -> Server:
     server = Server("bench", version="1.0.0")
     for function in functions:
-        server.tool(structured=structured)(function)
+        server.tool(result=ResultOptions(structured=structured))(function)
     return server
 
 
 def connect(server: Server, revision: str) -> AbstractAsyncContextManager[Any]:
     from mcpkit.testing import connect as open_client
 
-    return open_client(server, revision=revision)
+    return open_client(server, protocol_version=revision)
 
 
 async def call(client: Any, name: str, arguments: dict[str, Any]) -> str:
-    result = await client.call(name, arguments)
+    result = await client.call_tool(name, arguments)
     return result.content[0]["text"]
 
 
@@ -39,14 +39,18 @@ def asgi(server: Server, mode: str) -> Any:
     server.tool(workload.hold)
     server.tool(workload.hold_sync)
 
-    @server.tool(structured=False)
+    @server.tool(result=ResultOptions(structured=False))
     async def touch() -> str:
         """Tell whoever listens that the state has changed."""
         server.resource_updated(workload.STATE)
         return "told"
 
     if mode == "brief":
-        return server.asgi(session_ttl=workload.BRIEF, max_sessions=100_000)
+        from mcpkit.transports.http.app import HttpApp
+        from mcpkit.transports.http.options import Settings
+
+        limits, timeouts = Limits(max_sessions=100_000), Timeouts(session_idle=workload.BRIEF)
+        return HttpApp(server.engine, server.routes, Settings(limits, timeouts))
     return server.asgi(stateless=mode == "stateless")
 
 

@@ -14,14 +14,16 @@ from typing import Any
 
 import stoppable_work as work
 
+from mcpkit import ResultOptions
+
 
 def mcpkit(timeout: float | None) -> tuple[Callable[[], object], Callable[[], Any]]:
     from mcpkit import Server
 
-    server = Server("bench", timeout=timeout)
+    server = Server("bench", timeouts=timeout)
     for function in (work.wait, work.sleep, work.answer):
-        server.tool(structured=False)(function)
-    server.tool(structured=False, process=True)(work.spin)
+        server.tool(result=ResultOptions(structured=False))(function)
+    server.tool(result=ResultOptions(structured=False), run_in="process")(work.spin)
     return server.run, server.asgi
 
 

@@ -46,7 +46,7 @@ def make_receipts(kept: int = 100) -> Extension:
         if not receipts.is_supported(call.ctx):
             return await call_next(call)
         id_ = secrets.token_urlsafe()  # whoever knows it may see the receipt
-        await call.ctx.notify("notifications/receipts/opened", {"id": id_})
+        await receipts.notify(call.ctx, "notifications/receipts/opened", {"id": id_})
         result = await call_next(call)
         outcome = {
             name: result[name] for name in ("content", "structuredContent", "isError") if name in result

@@ -20,7 +20,8 @@ from functools import partial
 
 from pydantic import BaseModel, Field
 
-from mcpkit import Context, Provider, Redis, Server, Task, Tool
+from mcpkit import Context, HttpOptions, Provider, Server, Task, Tool
+from mcpkit.storage import Redis
 
 REDIS_URL = os.environ.get("REDIS_URL")
 PORT = int(os.environ.get("PORT", "8000"))
@@ -35,8 +36,8 @@ server = Server(
     version="1.0.0",
     title="Lab",
     instructions="Long work to try tasks with, and changes to hear of.",
-    secret=SECRET,
-    shared=Redis(REDIS_URL) if REDIS_URL else None,
+    secret_key=SECRET,
+    storage=Redis(REDIS_URL) if REDIS_URL else None,
     tasks="workers" if REDIS_URL else None,
 )
 
@@ -80,7 +81,9 @@ async def slow_compute(seconds: float, label: str, ctx: Context) -> Computed:
         label: What to call it.
     """
     await asyncio.sleep(seconds)
-    return Computed(label=label, seconds=seconds, process=process(), attempt=ctx.attempt)
+    return Computed(
+        label=label, seconds=seconds, process=process(), attempt=ctx.task.attempt if ctx.task else 1
+    )
 
 
 @server.tool(task=Task(rerun="safe"))
@@ -91,8 +94,8 @@ async def count(n: int, ctx: Context) -> str:
         n: How far.
     """
     for step in range(1, n + 1):
-        await ctx.once(f"step {step}", partial(note, f"{ctx.call_id} {step} of {n} by {process()}"))
-        await ctx.progress(step, n, f"{step} of {n}")
+        await ctx.once(f"step {step}", partial(note, f"{ctx.idempotency_key} {step} of {n} by {process()}"))
+        await ctx.report_progress(step, n, f"{step} of {n}")
         await asyncio.sleep(STEP)
     return f"counted to {n}"
 
@@ -107,7 +110,7 @@ async def confirm_delete(filename: str, ctx: Context) -> str:
     answer = await ctx.elicit(f"Delete {filename}?", Confirmation)
     if not answer or not answer.value.confirm:
         return f"{filename} is kept"
-    note(f"{ctx.call_id} deleted {filename} by {process()}")
+    note(f"{ctx.idempotency_key} deleted {filename} by {process()}")
     return f"{filename} is deleted"
 
 
@@ -124,7 +127,7 @@ class Extra(Provider):
 
     async def list(self, kind: str, ctx: Context) -> Sequence[Tool]:
         """Return the tool, if it is there."""
-        stored = await ctx.store.get(self.key)
+        stored = await ctx.storage.get(self.key)
         return [Tool(extra)] if stored is not None and stored.value == b"there" else []
 
     async def find(self, kind: str, key: str, ctx: Context) -> Tool | None:
@@ -134,10 +137,10 @@ class Extra(Provider):
     async def toggle(self, ctx: Context) -> bool:
         """Add the tool or remove it, tell whoever listens, and say whether it is there now."""
         while True:
-            stored = await ctx.store.get(self.key)
+            stored = await ctx.storage.get(self.key)
             is_there = stored is None or stored.value != b"there"
             value, version = b"there" if is_there else b"", None if stored is None else stored.version
-            if await ctx.store.put(self.key, value, version=version, ttl=86400):
+            if await ctx.storage.put(self.key, value, version=version, ttl=86400):
                 self.changed("tools")
                 return is_there
 
@@ -173,7 +176,7 @@ def thing(name: str) -> str:
     return f"{name}, as {process()} sees it"
 
 
-app = server.asgi(health="/health")
+app = server.asgi(http=HttpOptions(readiness_path="/health"))
 
 if __name__ == "__main__":
-    server.run("http", port=PORT, health="/health")
+    server.run("http", port=PORT, http=HttpOptions(readiness_path="/health"))

@@ -17,8 +17,9 @@ from datetime import timedelta
 from pydantic import BaseModel, TypeAdapter
 from starlette.types import ASGIApp
 
-from mcpkit import Context, Scope, Server, Sqlite, ToolError
+from mcpkit import Context, HttpOptions, Scope, Server, ToolError
 from mcpkit.auth import DevAuth, Jwt
+from mcpkit.storage import Sqlite
 
 ISSUER = os.environ.get("ISSUER")
 PUBLIC_URL = os.environ.get("PUBLIC_URL")
@@ -42,7 +43,7 @@ server = Server(
     version="1.0.0",
     title="Notes",
     instructions="Keeps short notes of the user who has logged in. Nobody else sees them.",
-    shared=Sqlite(DATABASE) if DATABASE else None,
+    storage=Sqlite(DATABASE) if DATABASE else None,
     auth=Jwt(ISSUER) if ISSUER else DevAuth(users=["ada", "grace"]),
     scopes={
         "notes:read": Scope("Read your notes", default=True),
@@ -66,25 +67,25 @@ async def add_note(text: str, ctx: Context) -> str:
     """
     key = f"notes/{ctx.principal.id}"
     while True:  # somebody else may write at the same time
-        kept = await ctx.store.get(key)
+        kept = await ctx.storage.get(key)
         notes = [] if kept is None else NOTES.validate_json(kept.value)
         if len(notes) >= MOST:
             raise ToolError(f"There are {MOST:,} notes already, and no more are kept.")
         version = None if kept is None else kept.version
-        if await ctx.store.put(key, NOTES.dump_json([*notes, text]), version=version, ttl=KEPT):
+        if await ctx.storage.put(key, NOTES.dump_json([*notes, text]), version=version, ttl=KEPT):
             return f"Noted, as number {len(notes) + 1}."
 
 
 @server.tool(scopes="notes:read")
 async def list_notes(ctx: Context) -> list[str]:
     """List the notes of the user."""
-    kept = await ctx.store.get(f"notes/{ctx.principal.id}")
+    kept = await ctx.storage.get(f"notes/{ctx.principal.id}")
     return [] if kept is None else NOTES.validate_json(kept.value)
 
 
 def app() -> ASGIApp:
     """Make what uvicorn serves."""
-    return server.asgi(public_url=PUBLIC_URL, health="/health")
+    return server.asgi(public_url=PUBLIC_URL, http=HttpOptions(readiness_path="/health"))
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ import httpx2
 from pydantic import BaseModel
 from starlette.types import ASGIApp
 
-from mcpkit import Context, Principal, Scope, Server, Sqlite, ToolError
+from mcpkit import Context, HttpOptions, Principal, Scope, Server, ToolError
 from mcpkit.auth import OAuthProxy, Upstream
+from mcpkit.storage import Sqlite
 
 USERS = os.environ.get("USERS", "").split()
 PUBLIC_URL = os.environ.get("PUBLIC_URL")
@@ -50,14 +51,14 @@ server = Server(
         allow=may_come_in,
     ),
     scopes={"repositories:read": Scope("See your repositories at GitHub", default=True)},
-    shared=Sqlite(DATABASE) if DATABASE else None,
+    storage=Sqlite(DATABASE) if DATABASE else None,
 )
 
 
 @server.tool(scopes="repositories:read")
 async def repositories(ctx: Context) -> list[Repository]:
     """List the repositories of the user at GitHub, those first that changed last."""
-    token = await ctx.token_for("github")
+    token = await ctx.upstream_token("github")
     headers = {"Authorization": f"Bearer {token}"}
     answer = await GITHUB.get("/user/repos", params={"sort": "pushed"}, headers=headers)
     if answer.status_code != 200:
@@ -67,7 +68,7 @@ async def repositories(ctx: Context) -> list[Repository]:
 
 def app() -> ASGIApp:
     """Make what uvicorn serves."""
-    return server.asgi(public_url=PUBLIC_URL, health="/health")
+    return server.asgi(public_url=PUBLIC_URL, http=HttpOptions(readiness_path="/health"))
 
 
 if __name__ == "__main__":

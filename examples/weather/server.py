@@ -16,7 +16,8 @@ from places import STATES, STATIONS, starting_with
 from plot import temperature_plot
 from pydantic import BaseModel, Field
 
-from mcpkit import Complete, Context, Image, ResourceError, ResourceNotFoundError, Server, ToolError
+from mcpkit import Complete, Context, Image, ResourceError, ResultOptions, Server, ToolError
+from mcpkit.exceptions import ResourceNotFoundError
 
 server = Server(
     "weather",
@@ -70,7 +71,7 @@ def alerts_text(report: StateAlerts) -> str:
 @server.tool(
     title="Weather alerts",
     annotations={"readOnlyHint": True, "openWorldHint": True},
-    content=alerts_text,
+    result=ResultOptions(text=alerts_text),
 )
 async def get_alerts(state: str) -> StateAlerts:
     """Get the weather alerts that are in effect in a US state.
@@ -91,17 +92,17 @@ async def get_alerts(state: str) -> StateAlerts:
 @server.tool(
     title="Weather forecast",
     annotations={"readOnlyHint": True, "openWorldHint": True},
-    content=forecast_text,
+    result=ResultOptions(text=forecast_text),
 )
 async def get_forecast(latitude: Latitude, longitude: Longitude, ctx: Context) -> Forecast:
     """Get the weather forecast for a place in the United States: seven days, with their nights."""
     try:
-        await ctx.progress(0, 2, "Looking for the place on the forecast grid")
+        await ctx.report_progress(0, 2, "Looking for the place on the forecast grid")
         point = await weather.point(latitude, longitude)
         place = f"{point.city}, {point.state}"
-        await ctx.progress(1, 2, f"Reading the forecast for {place}")
+        await ctx.report_progress(1, 2, f"Reading the forecast for {place}")
         periods = await weather.periods(point)
-        await ctx.progress(2, 2, "Done")
+        await ctx.report_progress(2, 2, "Done")
     except WeatherError as error:
         raise ToolError(str(error)) from error
     return Forecast(source=weather.source.name, place=place, periods=periods)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,35 +15,42 @@ if TYPE_CHECKING:
     from .proxy.oauth_proxy import OAuthProxy
     from .static_tokens import StaticTokens
     from .upstream.upstream import Upstream
-    from .verifier import Grant, Ground, InvalidTokenError, Site, TokenVerifier, VerifierUnavailableError
+    from .verifier import (
+        AccessToken,
+        InvalidTokenError,
+        ProtectedResource,
+        TokenVerifier,
+        VerifierContext,
+        VerifierUnavailableError,
+    )
 else:
-    _NAMES = {
-        ".state.audit": "Audit AuditEvent",
-        ".state.meter": "Meter",
-        "authority.dev_auth": "DevAuth",
-        "authority.people": "DevClient DevUser",
-        "introspection": "Introspection",
-        "jwt": "Jwt",
-        "presets": "Auth0 Cognito Entra Keycloak Okta",
-        "proxy.oauth_proxy": "OAuthProxy",
-        "static_tokens": "StaticTokens",
-        "upstream.upstream": "Upstream",
-        "verifier": "Grant Ground InvalidTokenError Site TokenVerifier VerifierUnavailableError",
-    }
-    _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
+    from ..common.late_names import late_names
 
-    def __getattr__(name: str) -> object:
-        """Import what is asked for, and nothing else."""
-        if name not in _PLACES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f".{_PLACES[name]}", __name__), name)
-        return found
+    __getattr__ = late_names(
+        globals(),
+        {
+            "..state.audit": "Audit AuditEvent",
+            "..state.meter": "Meter",
+            ".authority.dev_auth": "DevAuth",
+            ".authority.people": "DevClient DevUser",
+            ".introspection": "Introspection",
+            ".jwt": "Jwt",
+            ".presets": "Auth0 Cognito Entra Keycloak Okta",
+            ".proxy.oauth_proxy": "OAuthProxy",
+            ".static_tokens": "StaticTokens",
+            ".upstream.upstream": "Upstream",
+            ".verifier": (
+                "AccessToken InvalidTokenError ProtectedResource TokenVerifier VerifierContext VerifierUnavailableError"
+            ),
+        },
+    )
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})
 
 
 __all__ = [
+    "AccessToken",
     "Audit",
     "AuditEvent",
     "Auth0",
@@ -53,8 +59,6 @@ __all__ = [
     "DevClient",
     "DevUser",
     "Entra",
-    "Grant",
-    "Ground",
     "Introspection",
     "InvalidTokenError",
     "Jwt",
@@ -62,9 +66,10 @@ __all__ = [
     "Meter",
     "OAuthProxy",
     "Okta",
-    "Site",
+    "ProtectedResource",
     "StaticTokens",
     "TokenVerifier",
     "Upstream",
+    "VerifierContext",
     "VerifierUnavailableError",
 ]

@@ -34,7 +34,13 @@ from .jwt import LEEWAY
 from .libraries import http_library
 from .one_at_a_time import OneAtATime
 from .urls import MetadataError, check_url
-from .verifier import Grant, InvalidTokenError, Site, TokenVerifier, VerifierUnavailableError
+from .verifier import (
+    AccessToken,
+    InvalidTokenError,
+    ProtectedResource,
+    TokenVerifier,
+    VerifierUnavailableError,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -141,11 +147,11 @@ class Introspection(TokenVerifier):
         self.connections = Connections(http_client, timeout)
         self._failure: str | None = None
 
-    def enter(self, site: Site) -> None:
+    def enter(self, site: ProtectedResource) -> None:
         """Warn of what is accepted that is refused otherwise."""
         warn_of(site.name, self.issuer, self._accepted)
 
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         """Return what a token grants, as its issuer says now.
 
         Raises:
@@ -167,7 +173,7 @@ class Introspection(TokenVerifier):
         expires, issued = times_of(claims, self._clock(), self._leeway)
         self._audience.check(claims, audience)
         check_required(claims, self._required)
-        return Grant(self.principal(claims), expires, issued, asked + self._fresh)
+        return AccessToken(self.principal(claims), expires, issued, asked + self._fresh)
 
     def principal(self, claims: Mapping[str, object]) -> Principal:
         """Return whom a token is of; a subclass may know the ways of its issuer better.

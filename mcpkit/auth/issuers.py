@@ -13,7 +13,7 @@ from .claims import ISSUER_ADVICE
 from .jwt import Jwt
 from .strict_json import members_in
 from .urls import origin
-from .verifier import Grant, Ground, InvalidTokenError, Site, TokenVerifier
+from .verifier import AccessToken, InvalidTokenError, ProtectedResource, TokenVerifier, VerifierContext
 
 if TYPE_CHECKING:
     from starlette.routing import Route
@@ -59,7 +59,7 @@ class Issuers(TokenVerifier):
         asking = (each for each in self._verifiers if each.issuers and not isinstance(each, Jwt))
         self._of_opaque = (*self._without_issuer, *asking)
 
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         """Have the right one verify a token."""
         named = _issuer_of(token)
         asked = self._of_opaque if named is None else self._by_issuer.get(named, self._without_issuer)
@@ -73,7 +73,7 @@ class Issuers(TokenVerifier):
                     refusal = error
         raise refusal
 
-    def enter(self, site: Site) -> None:
+    def enter(self, site: ProtectedResource) -> None:
         """Tell each where the tokens are taken.
 
         Raises:
@@ -95,11 +95,11 @@ class Issuers(TokenVerifier):
         """Return what operators are told of each."""
         return [*chain.from_iterable(each.notices() for each in self._verifiers)]
 
-    async def token_for(self, principal: Principal, provider: str, ground: Ground) -> str:
+    async def token_for(self, principal: Principal, provider: str, ground: VerifierContext) -> str:
         """Have the one return it whose users log in with that provider."""
         return await self._by_provider[provider].token_for(principal, provider, ground)
 
-    async def revoke(self, principal: Principal, ground: Ground) -> None:
+    async def revoke(self, principal: Principal, ground: VerifierContext) -> None:
         """Have each end what it has granted."""
         for each in self._verifiers:
             await each.revoke(principal, ground)

@@ -31,7 +31,7 @@ from .key_set import ALGORITHMS, KeySet, check_algorithms, given_keys
 from .libraries import check_jose, http_library
 from .published_keys import PublishedKeys
 from .texts import texts_in
-from .verifier import Grant, InvalidTokenError, Site, TokenVerifier
+from .verifier import AccessToken, InvalidTokenError, ProtectedResource, TokenVerifier
 
 if TYPE_CHECKING:
     import httpx2
@@ -182,11 +182,11 @@ class Jwt(TokenVerifier):
             accept_id_tokens=accept_id_tokens,
         )
 
-    def enter(self, site: Site) -> None:
+    def enter(self, site: ProtectedResource) -> None:
         """Warn of what is accepted that is refused otherwise."""
         warn_of(site.name, self.issuer, self._accepted)
 
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         """Return what a token grants.
 
         Raises:
@@ -208,7 +208,7 @@ class Jwt(TokenVerifier):
         self.check(claims)
         if not await self._is_signed(read):
             raise InvalidTokenError(_SIGNATURE)
-        return Grant(self.principal(claims), expires, issued)
+        return AccessToken(self.principal(claims), expires, issued)
 
     def check_audience(self, claims: Mapping[str, object], audience: str) -> None:
         """Refuse a token that is for somebody else.

@@ -15,7 +15,7 @@ from ..state.principal import Principal, client, user
 from .claims import NOBODY, kept_claims, name_in, principal_of, scopes_of
 from .jwt import Jwt, JwtOptions
 from .tenants import auth0_issuer, cognito_issuer, entra_issuer
-from .verifier import InvalidTokenError, Site
+from .verifier import InvalidTokenError, ProtectedResource
 
 if TYPE_CHECKING:
     from .jwt import Audience
@@ -40,7 +40,7 @@ class _Preset(Jwt):
     hides_pkce: ClassVar[bool] = False
     """Whether it supports PKCE without announcing that in its metadata."""
 
-    def enter(self, site: Site) -> None:
+    def enter(self, site: ProtectedResource) -> None:
         """Say in the log which clients will fail."""
         super().enter(site)
         if self.hides_pkce:

@@ -12,7 +12,7 @@ from typing import Final
 
 from ..state.principal import Principal
 from .texts import texts_in
-from .verifier import Grant, InvalidTokenError, Site, TokenVerifier
+from .verifier import AccessToken, InvalidTokenError, ProtectedResource, TokenVerifier
 
 _BITS = 128
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
@@ -51,7 +51,7 @@ class StaticTokens(TokenVerifier):
             )
         if not tokens:
             raise ValueError(f"StaticTokens({{}}) has no token. Make one with: {_MAKE}")
-        grants = [(_digest_of(token), Grant(_principal(given))) for token, given in tokens.items()]
+        grants = [(_digest_of(token), AccessToken(_principal(given))) for token, given in tokens.items()]
         if len({digest for digest, _ in grants}) < len(grants):
             raise ValueError(
                 "StaticTokens: a token occurs twice, in plain text and as its hash. Remove one of them"
@@ -64,14 +64,14 @@ class StaticTokens(TokenVerifier):
         token = secrets.token_urlsafe(32)
         return token, f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
 
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         """Return what a token grants.
 
         Raises:
             InvalidTokenError: It is none of these.
         """
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-        found: Grant | None = None
+        found: AccessToken | None = None
         for each, grant in self._grants:  # all of them, whichever it is
             if hmac.compare_digest(each, digest):
                 found = grant
@@ -79,7 +79,7 @@ class StaticTokens(TokenVerifier):
             raise InvalidTokenError("the token is not one of the static tokens of this server")
         return found
 
-    def enter(self, site: Site) -> None:
+    def enter(self, site: ProtectedResource) -> None:
         """Say in the log that nobody can log in by themselves."""
         logger.warning(
             "%s accepts %d static token%s at %s: clients cannot log in there and need a token from the operator",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..state.keys import Keys
     from ..state.principal import Principal
     from ..state.scopes import Scopes
-    from ..state.shared import Shared
+    from ..state.shared import Storage
 
 InThread = Callable[[Callable[[], object]], Awaitable[object]]
 """Calls a function in a thread, and returns what that returns."""
@@ -52,7 +52,7 @@ class VerifierUnavailableError(Exception):
         self.retry_after = retry_after
 
 
-class Grant(NamedTuple):
+class AccessToken(NamedTuple):
     """What a verified token grants, and for how long.
 
     Attributes:
@@ -68,7 +68,7 @@ class Grant(NamedTuple):
     fresh_until: float | None = None
 
 
-class Site(NamedTuple):
+class ProtectedResource(NamedTuple):
     """Where a server is served, for what verifies its tokens.
 
     Attributes:
@@ -87,12 +87,12 @@ class Site(NamedTuple):
     name: str
     keys: Keys
     scopes: Scopes
-    shared: Shared
+    shared: Storage
     audit: Audit
     in_thread: InThread = asyncio.to_thread
 
 
-class Ground(NamedTuple):
+class VerifierContext(NamedTuple):
     """What a server keeps and signs with, for what verifies its tokens, also where it is not served.
 
     Attributes:
@@ -104,7 +104,7 @@ class Ground(NamedTuple):
 
     name: str
     keys: Keys
-    shared: Shared
+    shared: Storage
     audit: Audit
 
 
@@ -114,14 +114,14 @@ class TokenVerifier(ABC):
     Attributes:
         issuers: The authorization servers that clients are sent to; without any, nobody can log in by themselves.
         providers: The providers at which users have logged in, and whose tokens it has for them: what
-            `ctx.token_for` takes.
+            `ctx.upstream_token` takes.
     """
 
     issuers: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
 
     @abstractmethod
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         """Return what a token grants.
 
         It is not asked again for the same token while its grant is fresh.
@@ -135,7 +135,7 @@ class TokenVerifier(ABC):
             VerifierUnavailableError: That cannot be known now.
         """
 
-    def enter(self, site: Site) -> None:  # noqa: B027 - most need nothing of it
+    def enter(self, site: ProtectedResource) -> None:  # noqa: B027 - most need nothing of it
         """Hear where the tokens are taken, once for each app before it serves.
 
         Raises:
@@ -161,7 +161,7 @@ class TokenVerifier(ABC):
         """Return what an operator is told each time the server starts, such as what they have to register where."""
         return ()
 
-    async def token_for(self, principal: Principal, provider: str, ground: Ground) -> str:
+    async def token_for(self, principal: Principal, provider: str, ground: VerifierContext) -> str:
         """Return the access token that a user has at a provider, good for a while; see `Context.token_for`.
 
         Args:
@@ -175,7 +175,7 @@ class TokenVerifier(ABC):
         """
         raise LoginNeededError(provider)
 
-    async def revoke(self, principal: Principal, ground: Ground) -> None:  # noqa: B027 - most have granted nothing
+    async def revoke(self, principal: Principal, ground: VerifierContext) -> None:  # noqa: B027 - most have granted nothing
         """End what has been granted to somebody, by whichever client, so that no client gets tokens for it again.
 
         Raises:

@@ -21,7 +21,7 @@ class Guarded(Protocol):
         ...
 
     @property
-    def may_need(self) -> tuple[str, ...]:
+    def optional_scopes(self) -> tuple[str, ...]:
         """What it may ask for in its midst."""
         ...
 
@@ -44,7 +44,7 @@ def check_access(call: Call, guarded: Guarded) -> None:
         raise shortfall(call, guarded.scopes)
     if principal.id is None and call.runtime.is_protected and not guarded.is_anonymous:
         check_identified(call)
-    if guarded.may_need and (hold := getattr(call.channel, "hold", None)) is not None:
+    if guarded.optional_scopes and (hold := getattr(call.channel, "hold", None)) is not None:
         hold()
 
 
@@ -64,8 +64,8 @@ def check_identified(call: Call) -> None:
 def require(call: Call, scopes: Sequence[str]) -> None:
     """Refuse to go on unless whoever asks has been granted scopes; see `Context.require`."""
     call.check_open()
-    needed = scope_names("ctx.require", scopes)
-    call.runtime.scopes.check("ctx.require needs", needed)
+    needed = scope_names("ctx.require_scopes", scopes)
+    call.runtime.scopes.check("ctx.require_scopes needs", needed)
     if not call.channel.principal.scopes.issuperset(needed):
         raise shortfall(call, (*call.needs, *needed))
 

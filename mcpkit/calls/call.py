@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.errors import CallEndedError
 from ..content.data import LONG, may_hold_huge_number, unwritten
-from ..protocol.eras import Cache, Client
+from ..protocol.eras import CacheHint, Client
 from ..protocol.jsonrpc import RequestId
 from ..protocol.messages import Request
 from ..protocol.types import Json
@@ -119,7 +119,7 @@ class Call(BaseCall):
         """Stop the clock, and lend the slot to other calls, for as long as the block lasts."""
         return nullcontext() if self.turn is None else self.turn
 
-    def render(self, result: Json, cache: Cache | None = None) -> bytes:
+    def render(self, result: Json, cache: CacheHint | None = None) -> bytes:
         """Write a result with what the era wants of every result.
 
         Args:
@@ -200,55 +200,45 @@ class CallContext:
         call: The request.
     """
 
-    __slots__ = ("call",)
+    __slots__ = ("_call",)
 
     def __init__(self, call: Call) -> None:
-        self.call = call
+        self._call = call
 
     @property
     def request_id(self) -> RequestId:
         """The JSON-RPC id of the request."""
-        return self.call.request_id
+        return self._call.request_id
 
     @property
     def method(self) -> str:
         """The request's method, for example `tools/call`."""
-        return self.call.method
+        return self._call.method
 
     @property
     def params(self) -> dict[str, Any]:
         """The request's params as the client sent them, or a middleware has changed them."""
-        return self.call.params
+        return self._call.params
 
     @property
     def meta(self) -> dict[str, Any]:
         """The `_meta` of the params; empty when there is none."""
-        return self.call.meta
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether the request has been answered, or nobody waits for its answer any more."""
-        return self.call.is_ended
+        return self._call.meta
 
     @property
     def client(self) -> Client:
         """Who asks: `name`, `version`, `info` and `capabilities`, all as the client says."""
-        return self.call.client
+        return self._call.client
 
     @property
     def principal(self) -> Principal:
         """Who asks, as far as that has been verified: `id` and `scopes`; see `Principal`."""
-        return self.call.principal
+        return self._call.principal
 
     @property
-    def revision(self) -> str:
-        """The protocol revision that this request is served in, for example `2025-11-25`."""
-        return self.call.revision
-
-    @property
-    def era(self) -> str:
-        """`handshake` or `stateless`."""
-        return self.call.era
+    def protocol_version(self) -> str:
+        """The protocol version of the request, for example `2025-11-25`."""
+        return self._call.revision
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -259,12 +249,17 @@ class CallContext:
         read any other that came more than once is an error, which the client is told (-32602). Over HTTP+SSE
         they are those of the request that opened the stream.
         """
-        return self.call.headers
+        return self._call.headers
 
     def __eq__(self, other: object) -> bool:
         """Say whether both are of one request."""
-        return isinstance(other, CallContext) and other.call is self.call
+        return isinstance(other, CallContext) and call_of(other) is self._call
 
     def __hash__(self) -> int:
         """Tell requests apart."""
-        return hash(self.call)
+        return hash(self._call)
+
+
+def call_of(context: CallContext) -> Call:
+    """Return the request behind a context."""
+    return context._call  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # handlers see a context alone

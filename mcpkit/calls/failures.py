@@ -149,7 +149,7 @@ def internal(call: Call, error: BaseException) -> str:
     """
     ref = ref_of(call)
     logger.error("%s%s failed (ref %s)", call.method, _about(call), ref, exc_info=error)
-    if call.runtime.mask_errors:
+    if call.runtime.mask_error_details:
         return f"Internal error (ref {ref})"
     import traceback
 
@@ -167,7 +167,7 @@ def _unsent(call: Call, error: OutputError) -> str:
     ran = _RAN.get(call.method, "the method ran")
     text = readable(f"{ran}, but {error}")
     cause = error.__cause__
-    if cause is not None and not call.runtime.mask_errors:
+    if cause is not None and not call.runtime.mask_error_details:
         text += f" ({type(cause).__name__}: {readable(said_by(cause) or _UNSAYABLE)})"
     logger.error("%s%s: %s", call.method, _about(call), text, exc_info=error.__cause__)
     return text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..common.errors import ChallengeError, LoginNeededError, RegistrationError
 
 if TYPE_CHECKING:
-    from ..auth.verifier import Ground
+    from ..auth.verifier import VerifierContext
     from .call import Call
     from .runtime import Runtime
 
@@ -33,19 +33,17 @@ def _dismissal(call: Call) -> ChallengeError | None:
     return None if dismissal is None or has_effects else dismissal()
 
 
-def ground_of(runtime: Runtime) -> Ground:
+def ground_of(runtime: Runtime) -> VerifierContext:
     """Return what a server keeps and signs with."""
-    from ..auth.verifier import Ground
+    from ..auth.verifier import VerifierContext
 
-    return Ground(runtime.name, runtime.keys, runtime.shared, runtime.audit)
+    return VerifierContext(runtime.name, runtime.keys, runtime.storage, runtime.audit)
 
 
 def _unknown(provider: str, providers: tuple[str, ...]) -> str:
     if not providers:
         return (
-            f"ctx.token_for({provider!r}): users of this server log in with no provider whose tokens are kept: "
+            f"ctx.upstream_token({provider!r}): users of this server log in with no provider whose tokens are kept: "
             "Server(auth=OAuthProxy(Upstream.github(...)))"
         )
-    return (
-        f"ctx.token_for({provider!r}): users of this server log in with {' or '.join(map(repr, providers))}"
-    )
+    return f"ctx.upstream_token({provider!r}): users of this server log in with {' or '.join(map(repr, providers))}"

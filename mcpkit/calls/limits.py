@@ -14,7 +14,7 @@ INHERITED = Described("the server's")
 """Stands for the timeout of the server that serves the call."""
 
 
-class Limits:
+class CallLimits:
     """What the author has said about the calls of one component.
 
     Args:
@@ -29,8 +29,8 @@ class Limits:
         self.slots = slots
 
     @classmethod
-    def of(cls, what: str, options: Mapping[str, Any]) -> Limits | None:
-        """Read the options `timeout` and `concurrency`.
+    def of(cls, what: str, options: Mapping[str, Any]) -> CallLimits | None:
+        """Read the options `timeout` and `max_concurrency`.
 
         Args:
             what: The component, for messages.
@@ -42,16 +42,17 @@ class Limits:
         Raises:
             RegistrationError: One of them is no positive number.
         """
-        if "timeout" not in options and "concurrency" not in options:
+        if "timeout" not in options and "max_concurrency" not in options:
             return None
         try:
             check_timeout(options.get("timeout"))
         except ValueError as error:
             raise RegistrationError(f"{what}: {error}") from None
-        concurrency = options.get("concurrency")
+        concurrency = options.get("max_concurrency")
         if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
             raise RegistrationError(
-                f"{what}: concurrency is the number of calls that may run at a time, at least 1, got {concurrency!r}"
+                f"{what}: max_concurrency must be a whole number of calls from 1, or None for no limit, "
+                f"got {concurrency!r}"
             )
         return cls(options.get("timeout", INHERITED), Slots(concurrency) if concurrency is not None else None)
 
@@ -64,10 +65,12 @@ def check_timeout(timeout: Any) -> None:
     """
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
     if timeout is not None and not (is_number and 0 < timeout < float("inf")):
-        raise ValueError(f"timeout is a positive number of seconds, or None for no limit, got {timeout!r}")
+        raise ValueError(
+            f"timeout must be a positive number of seconds, or None for no limit, got {timeout!r}"
+        )
 
 
-async def run_limited(run: Coroutine[Any, Any, Any], call: Call, limits: Limits | None) -> Any:
+async def run_limited(run: Coroutine[Any, Any, Any], call: Call, limits: CallLimits | None) -> Any:
     """Run a component's function within its limits.
 
     Args:
@@ -85,7 +88,7 @@ async def run_limited(run: Coroutine[Any, Any, Any], call: Call, limits: Limits 
     """
     timeout, slots = (INHERITED, None) if limits is None else (limits.timeout, limits.slots)
     if timeout == INHERITED:
-        timeout = call.runtime.timeout
+        timeout = call.runtime.timeouts.call
     call.is_timed_out = False
     turn = call.turn = Turn(call, timeout, slots)
     try:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from ..protocol import jsonrpc
 from ..protocol.revisions import NOTIFICATIONS, SEVERITY
 from .asking.api import Asking
-from .call import Call
+from .call import Call, call_of
 from .coroutines import WORK
 from .loggable import as_text, log_message
 from .reports import Reports
@@ -73,7 +73,9 @@ class Reporting(Asking):
 
     __slots__ = ()
 
-    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+    async def report_progress(
+        self, done: float, total: float | None = None, message: str | None = None
+    ) -> None:
         """Report how far the work has come (basic/patterns/progress).
 
         Nothing is sent when the client did not ask for progress, nor when `done` is not greater
@@ -95,7 +97,7 @@ class Reporting(Asking):
             TypeError: `done` or `total` is no number.
             ValueError: `done` or `total` is not finite.
         """
-        call = self.call
+        call = self._call
         reports = note_progress(call, done, total, message)
         if reports is not None:
             await reports.deliver()
@@ -110,7 +112,7 @@ class Reporting(Asking):
     def track(
         self, items: Iterable[T] | AsyncIterable[T], message: str | None = None, *, total: float | None = None
     ) -> AsyncIterator[T]:
-        """Go through items by `async for`, and report how many are done; see `progress`.
+        """Go through items by `async for`, and report how many are done; see `report_progress`.
 
         What was reported before counts: after 10 items of another loop, 5 more are 11 to 15 of 15.
 
@@ -121,7 +123,7 @@ class Reporting(Asking):
 
         Returns:
             The items, in their order. An item is done when the next one is asked for. Others have their turn
-            meanwhile, as with `progress`.
+            meanwhile, as with `report_progress`.
 
         Raises:
             TypeError: They are not iterable.
@@ -144,7 +146,7 @@ class Reporting(Asking):
             RuntimeError: The call has ended, or the server does not declare `logging`.
             ValueError: There is no such level.
         """
-        call = self.call
+        call = self._call
         call.check_open()
         if level not in SEVERITY:
             raise ValueError(f"unknown log level {level!r}: expected one of {', '.join(SEVERITY)}")
@@ -167,10 +169,6 @@ class Reporting(Asking):
         """Log at level `info`; see `log`."""
         await self.log("info", data, logger=logger)
 
-    async def notice(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at level `notice`; see `log`."""
-        await self.log("notice", data, logger=logger)
-
     async def warning(self, data: Any, *, logger: str | None = None) -> None:
         """Log at level `warning`; see `log`."""
         await self.log("warning", data, logger=logger)
@@ -179,55 +177,44 @@ class Reporting(Asking):
         """Log at level `error`; see `log`."""
         await self.log("error", data, logger=logger)
 
-    async def critical(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at level `critical`; see `log`."""
-        await self.log("critical", data, logger=logger)
 
-    async def alert(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at level `alert`; see `log`."""
-        await self.log("alert", data, logger=logger)
+async def send_notification(call: Call, method: str, params: Mapping[str, Any] | None) -> None:
+    """Send a notification of an extension, which belongs to a request.
 
-    async def emergency(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at level `emergency`; see `log`."""
-        await self.log("emergency", data, logger=logger)
+    Raises:
+        RuntimeError: The call has ended.
+        ValueError: The method is no notification, or one of the core protocol.
+    """
+    call.check_open()
+    if not method.startswith("notifications/") or method in NOTIFICATIONS:
+        raise ValueError(
+            f"{method!r} is not a notification of an extension. Use a name such as 'notifications/thing/changed', "
+            "which the core protocol does not have"
+        )
+    call.channel.send(jsonrpc.notification(method, None if params is None else dict(params)))
+    await call.channel.ready()
 
-    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification of an extension's, which belongs to this request.
 
-        Ask first whether the client knows the extension: `extension.is_supported(ctx)`.
+class HttpContext:
+    """What a handler can do with the HTTP response to its request: `ctx.http`."""
 
-        Args:
-            method: Its method, such as `notifications/thing/changed`; none of the core protocol's.
-            params: Its params, a JSON object.
+    __slots__ = ("_call",)
 
-        Raises:
-            RuntimeError: The call has ended.
-            ValueError: The method is no notification or one of the core protocol, or the params have no
-                form in JSON.
-        """
-        call = self.call
-        call.check_open()
-        if not method.startswith("notifications/") or method in NOTIFICATIONS:
-            raise ValueError(
-                f"{method!r} is no notification of an extension: take a name such as 'notifications/thing/changed', "
-                "which the core protocol does not have"
-            )
-        call.channel.send(jsonrpc.notification(method, None if params is None else dict(params)))
-        await call.channel.ready()
+    def __init__(self, call: Call) -> None:
+        self._call = call
 
     async def close_stream(self) -> None:
-        """End the connection that this call is answered on; the client comes back for the rest.
+        """Close the event stream of this request; the client resumes it for the rest.
 
-        A long call need not hold a connection (basic/transports, "Sending Messages", 2025-11-25): what
-        is said from now on is kept until the client asks for it, after a second or so. Only
-        sessions of that revision over HTTP can; everywhere else nothing happens.
+        A long call need not keep a connection open (basic/transports, "Sending Messages", 2025-11-25). Messages are
+        stored until the client requests them, after a second or so. Only sessions of that version over HTTP can do so;
+        everywhere else nothing happens.
 
         Raises:
             RuntimeError: The call has ended.
         """
-        call = self.call
-        call.check_open()
-        await call.channel.close()
+        self._call.check_open()
+        await self._call.channel.close()
 
 
 class Track(Generic[T]):
@@ -268,10 +255,10 @@ class Track(Generic[T]):
     async def __anext__(self) -> T:
         """Report that the item before is done, and return the next one."""
         if self._done is None:
-            self._done = counted(self._context.call)
+            self._done = counted(call_of(self._context))
             if self._total is not None:
                 self._total += self._done
-        await self._context.progress(self._done, self._total, self._message)
+        await self._context.report_progress(self._done, self._total, self._message)
         if self._async_items is not None:
             item = await anext(self._async_items)
         else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..common.current import Running
-from ..protocol.eras import Cache, Client, Envelope, Identity
+from ..protocol.eras import CacheHint, Client, Envelope, Identity
 from ..protocol.jsonrpc import RequestId
 from .channel import Channel
 from .shares import Shares
@@ -17,12 +17,13 @@ from .shares import Shares
 if TYPE_CHECKING:
     from ..auth.verifier import TokenVerifier
     from ..common.errors import ProtocolError
+    from ..options import Limits, ServerOptions, Timeouts
     from ..state.audit import Audit
     from ..state.keys import Keys
     from ..state.presence import Presence
     from ..state.principal import Principal
     from ..state.scopes import Scopes
-    from ..state.shared import Shared
+    from ..state.shared import Storage
     from ..state.task_meter import TaskMeter
     from .workers.processes import Processes
     from .workers.threads import Threads
@@ -36,17 +37,16 @@ class Runtime:
         name: The server's name.
         threads: Where functions run that are not `async`.
         processes: Where those run that are stopped whatever they do.
-        timeout: Seconds that a call may take which has no time of its own; None for any number.
-        max_running: The greatest number of requests that run at a time.
-        question_timeout: Seconds for which a client may leave a question open.
-        shared: What processes share.
-        is_alone: Whether nothing is shared with other servers, in this process or another.
+        limits: Upper bounds of the server.
+        timeouts: Time limits of the server.
+        storage: Storage of the server.
+        is_alone: Whether the storage belongs to this process alone.
         scopes: What may be granted.
         auth: What verifies access tokens; None where nobody has to say who they are. Where there is any, they have to,
             unless what is asked for is open to anybody.
         make_keys: Makes what signs, on first use.
-        encrypt_state: Whether the state that clients carry is encrypted.
-        mask_errors: Whether clients read no more of an unexpected exception than a reference to the log.
+        options: Options of the server that few authors change.
+        mask_error_details: Whether clients get only a reference to the log for an unexpected exception.
         cache: How long results may be kept, by method.
         identity: Returns what the server says about itself in a revision.
         declares: Says whether the server declares a capability.
@@ -68,17 +68,16 @@ class Runtime:
         *,
         threads: Threads,
         processes: Processes,
-        timeout: float | None,
-        max_running: int,
-        question_timeout: float,
-        shared: Shared,
+        limits: Limits,
+        timeouts: Timeouts,
+        storage: Storage,
         is_alone: bool,
         scopes: Scopes,
         auth: TokenVerifier | None,
         make_keys: Callable[[], Keys],
-        encrypt_state: bool,
-        mask_errors: bool,
-        cache: Mapping[str, Cache],
+        options: ServerOptions,
+        mask_error_details: bool,
+        cache: Mapping[str, CacheHint],
         identity: Callable[[str], Identity],
         declares: Callable[[str], bool],
         state_in: Callable[[asyncio.AbstractEventLoop | None], Any],
@@ -88,16 +87,15 @@ class Runtime:
         self.name = name
         self.threads = threads
         self.processes = processes
-        self.timeout = timeout
-        self.max_running = max_running
-        self.question_timeout = question_timeout
-        self.shared = shared
+        self.limits = limits
+        self.timeouts = timeouts
+        self.storage = storage
         self.is_alone = is_alone
         self.scopes = scopes
         self.auth = auth
         self.is_protected = auth is not None
-        self.encrypt_state = encrypt_state
-        self.mask_errors = mask_errors
+        self.options = options
+        self.mask_error_details = mask_error_details
         self.cache = cache
         self.identity = identity
         self.declares = declares

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, cast, overload
 from typing_extensions import ParamSpec
 
 from .asking.api import begin_once, dialogue_of, end_once, forget_once
+from .call import call_of
 from .reporting import Reporting, counted, note_progress
 from .workers.in_loop import in_loop, worker_loop
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
-    from .asking.questions import Answer, Question
+    from .asking.questions import ElicitationResult, Question
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,8 +33,7 @@ def _waiting(
     """Return the method of a `SyncContext` that waits for what one of the `Context` does."""
 
     def wait(self: SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        context = self.context
-        return in_loop(method(context, *args, **kwargs), context.call)
+        return in_loop(method(self.context, *args, **kwargs), call_of(self.context))
 
     update_wrapper(wait, method)
     return wait
@@ -49,15 +49,16 @@ class SyncContext:
         context: Whose they are.
     """
 
-    __slots__ = ("context",)
+    __slots__ = ("_call", "context")
 
     def __init__(self, context: Reporting) -> None:
         self.context = context
+        self._call = call_of(context)
 
-    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Report how far the work has come; see `Context.progress`."""
-        worker_loop(self.context.call)
-        reports = note_progress(self.context.call, done, total, message)
+    def report_progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Report how far the work has come; see `Context.report_progress`."""
+        worker_loop(self._call)
+        reports = note_progress(self._call, done, total, message)
         if reports is not None:
             self._run(reports.deliver())
 
@@ -67,26 +68,20 @@ class SyncContext:
         """Go through items, and report how many are done; see `Context.track`."""
         if total is None and isinstance(items, Sized):
             total = len(items)
-        done = counted(self.context.call)
+        done = counted(self._call)
         if total is not None:
             total += done
-        self.progress(done, total, message)
+        self.report_progress(done, total, message)
         for item in items:
             yield item
             done += 1
-            self.progress(done, total, message)
+            self.report_progress(done, total, message)
 
     log = _waiting(Reporting.log)
     debug = _waiting(Reporting.debug)
     info = _waiting(Reporting.info)
-    notice = _waiting(Reporting.notice)
     warning = _waiting(Reporting.warning)
     error = _waiting(Reporting.error)
-    critical = _waiting(Reporting.critical)
-    alert = _waiting(Reporting.alert)
-    emergency = _waiting(Reporting.emergency)
-    notify = _waiting(Reporting.notify)
-    close_stream = _waiting(Reporting.close_stream)
     elicit_url = _waiting(Reporting.elicit_url)
     sample = _waiting(Reporting.sample)
     list_roots = _waiting(Reporting.list_roots)
@@ -106,22 +101,22 @@ class SyncContext:
     @overload
     def elicit(
         self, message: str, type_: Mapping[str, Any], *, key: str | None = None
-    ) -> Answer[dict[str, Any]]: ...
+    ) -> ElicitationResult[dict[str, Any]]: ...
     @overload
-    def elicit(self, message: str, type_: type[T], *, key: str | None = None) -> Answer[T]: ...
+    def elicit(self, message: str, type_: type[T], *, key: str | None = None) -> ElicitationResult[T]: ...
     @overload
-    def elicit(self, message: str, type_: TypeForm[T], *, key: str | None = None) -> Answer[T]: ...
+    def elicit(self, message: str, type_: TypeForm[T], *, key: str | None = None) -> ElicitationResult[T]: ...
     @overload
-    def elicit(self, message: str, type_: Any, *, key: str | None = None) -> Answer[Any]: ...
-    def elicit(self, message: str, type_: Any, *, key: str | None = None) -> Answer[Any]:
+    def elicit(self, message: str, type_: Any, *, key: str | None = None) -> ElicitationResult[Any]: ...
+    def elicit(self, message: str, type_: Any, *, key: str | None = None) -> ElicitationResult[Any]:
         """Ask the user to fill in a form; see `Context.elicit`."""
         return self._run(self.context.elicit(message, type_, key=key))
 
-    def token_for(self, provider: str) -> str:
-        """Return the access token that whoever asks has at a provider; see `Context.token_for`."""
+    def upstream_token(self, provider: str) -> str:
+        """Return the access token of the user at a provider; see `Context.upstream_token`."""
         from .foreign import token_for
 
-        return self._run(token_for(self.context.call, provider))
+        return self._run(token_for(self._call, provider))
 
     def on_cancel(self, stop: Callable[[], object]) -> AbstractContextManager[None]:
         """Say what stops this function when nobody waits for it any more: `db.interrupt`, `process.kill`.
@@ -141,18 +136,18 @@ class SyncContext:
             RuntimeError: The call has ended already, or the function does not run in a worker thread.
             TypeError: It cannot be called, or is async.
         """
-        worker_loop(self.context.call)
+        worker_loop(self._call)
         given: object = stop
         if not callable(given) or iscoroutinefunction(given):
             raise TypeError(
                 "on_cancel takes a function that is not async, such as db.interrupt, without parentheses; "
                 f"got {stop!r}"
             )
-        return self.context.call.stopped_by(stop)
+        return self._call.stopped_by(stop)
 
     def once(self, key: str, function: Callable[[], T]) -> T:
         """Do something that must not be done again in each round; see `Context.once`. It is called in this thread."""
-        call = self.context.call
+        call = self._call
 
         async def begin() -> tuple[Any] | None:
             return begin_once(call, key)
@@ -173,4 +168,4 @@ class SyncContext:
             raise
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return in_loop(coroutine, self.context.call)
+        return in_loop(coroutine, self._call)

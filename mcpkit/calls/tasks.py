@@ -59,7 +59,9 @@ class Calls:
             BusyError: Too many requests are running.
         """
         running = call.runtime.running
-        if 4 * running.taken >= call.runtime.max_running:  # asked here first, as each call comes by
+        if (
+            4 * running.taken >= call.runtime.limits.concurrent_requests
+        ):  # asked here first, as each call comes by
             self.check_room(call, outcome)
         entry = _Entry(key, call, reply)
         entry.unstarted = outcome
@@ -211,7 +213,7 @@ class Calls:
         Raises:
             BusyError: There are.
         """
-        running, limit = call.runtime.running, call.runtime.max_running
+        running, limit = call.runtime.running, call.runtime.limits.concurrent_requests
         if 4 * running.taken < limit:  # nobody has as many as are left for others
             return
         try:

@@ -1,4 +1,93 @@
-"""A client for every server: one for all transports and revisions.
+"""Clients, their authorization, handlers and transports."""
 
-Internal: what is public of it stands in `mcpkit`.
-"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..protocol.client import OutgoingMessage
+    from .asking.forms import FormChoice, FormField, FormRequest
+    from .asking.sampling import SampleRequest, SamplingHandler
+    from .asking.visits import UrlRequest
+    from .authorization.client_credentials import ClientCredentials
+    from .authorization.file_tokens import FileTokens
+    from .authorization.id_jag import EnterpriseManaged
+    from .authorization.keyring_tokens import KeyringTokens
+    from .authorization.loopback import LocalCallbackServer
+    from .authorization.oauth import OAuth
+    from .authorization.storage import MemoryTokens, TokenStorage
+    from .authorization.workload_identity import WorkloadIdentity
+    from .changes.changes import Change, Subscription
+    from .client import Client
+    from .group import ClientGroup
+    from .link.results import CallResult
+    from .link.transport import Transport, TransportListener
+    from .observability.recording import Replay
+    from .observability.telemetry import ClientTelemetry
+    from .options import Retries, Timeout
+    from .sync import SyncClient, SyncSubscription, SyncTool
+    from .tools.tools import RemoteTool
+else:
+    from ..common.late_names import late_names
+
+    __getattr__ = late_names(
+        globals(),
+        {
+            ".asking.forms": "FormChoice FormField FormRequest",
+            ".asking.sampling": "SampleRequest SamplingHandler",
+            ".asking.visits": "UrlRequest",
+            ".authorization.client_credentials": "ClientCredentials",
+            ".authorization.file_tokens": "FileTokens",
+            ".authorization.id_jag": "EnterpriseManaged",
+            ".authorization.keyring_tokens": "KeyringTokens",
+            ".authorization.loopback": "LocalCallbackServer",
+            ".authorization.oauth": "OAuth",
+            ".authorization.storage": "MemoryTokens TokenStorage",
+            ".authorization.workload_identity": "WorkloadIdentity",
+            ".changes.changes": "Change Subscription",
+            ".client": "Client",
+            ".group": "ClientGroup",
+            ".link.results": "CallResult",
+            ".link.transport": "Transport TransportListener",
+            ".observability.recording": "Replay",
+            ".observability.telemetry": "ClientTelemetry",
+            ".options": "Retries Timeout",
+            ".sync": "SyncClient SyncSubscription SyncTool",
+            ".tools.tools": "RemoteTool",
+            "..protocol.client": "OutgoingMessage",
+        },
+    )
+
+__all__ = [
+    "CallResult",
+    "Change",
+    "Client",
+    "ClientCredentials",
+    "ClientGroup",
+    "ClientTelemetry",
+    "EnterpriseManaged",
+    "FileTokens",
+    "FormChoice",
+    "FormField",
+    "FormRequest",
+    "KeyringTokens",
+    "LocalCallbackServer",
+    "MemoryTokens",
+    "OAuth",
+    "OutgoingMessage",
+    "RemoteTool",
+    "Replay",
+    "Retries",
+    "SampleRequest",
+    "SamplingHandler",
+    "Subscription",
+    "SyncClient",
+    "SyncSubscription",
+    "SyncTool",
+    "Timeout",
+    "TokenStorage",
+    "Transport",
+    "TransportListener",
+    "UrlRequest",
+    "WorkloadIdentity",
+]

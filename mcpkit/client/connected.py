@@ -80,8 +80,8 @@ class Connected:
     # What was agreed upon
 
     @property
-    def revision(self) -> str:
-        """The revision that is spoken.
+    def protocol_version(self) -> str:
+        """The negotiated protocol version.
 
         Raises:
             ConnectionError: It has not been opened yet; so for all that was agreed upon.
@@ -89,8 +89,8 @@ class Connected:
         return self._agreed.revision
 
     @property
-    def revision_reason(self) -> str:
-        """Why it is that one, in words."""
+    def protocol_version_reason(self) -> str:
+        """Why this version was chosen, in words."""
         return self._agreed.reason
 
     @property

@@ -19,9 +19,10 @@ from ..common.current import running_loop
 from ..common.loops import refuse_loop
 from ..protocol.types import Json
 from .asking.questions import Roots
-from .changes.changes import Change, Watch
+from .changes.changes import Change, Subscription
+from .client import Client
+from .group import client_for, failures_of, servers_of
 from .link.errors import CLOSED, TransportError
-from .roof import Client
 from .tools.tools import RemoteTool
 
 P = ParamSpec("P")
@@ -61,9 +62,9 @@ def _made_like(
 
 
 class SyncClient:
-    """A `Client` whose methods wait: `with SyncClient("server.py") as client: client.call("now")`.
+    """A `Client` whose methods block: `with SyncClient("server.py") as client: client.call_tool("now")`.
 
-    It takes what `Client` takes. Its event loop runs in a thread of its own from the beginning of the block to its end.
+    It takes what `Client` and `ClientGroup` take. Its event loop runs in a thread of its own while the block lasts.
     Callbacks, such as `progress=`, are called in that thread, and cannot use the client. Many threads may use it.
 
     Attributes:
@@ -74,7 +75,7 @@ class SyncClient:
 
     @_made_like(Client.__init__)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.client = Client(*args, **kwargs)
+        self.client = client_for(*args, **kwargs)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._entered = 0
@@ -220,29 +221,29 @@ class SyncClient:
 
     @property
     def servers(self) -> Mapping[str, SyncClient]:
-        """The clients of the servers of a configuration, by name, which wait, too; they are closed with this one."""
-        return {name: _OfServer(client, self.wait_for) for name, client in self.client.servers.items()}
+        """The clients of the servers of a configuration, by name; they are closed with this one."""
+        return {name: _OfServer(client, self.wait_for) for name, client in servers_of(self.client).items()}
 
     @property
     def failures(self) -> Mapping[str, Exception]:
         """Why servers of a configuration are left out, by name: they could not be reached."""
-        return self.client.failures
+        return failures_of(self.client)
 
     # What was agreed upon
 
     @property
-    def revision(self) -> str:
-        """The revision that is spoken.
+    def protocol_version(self) -> str:
+        """The negotiated protocol version.
 
         Raises:
             ConnectionError: It has not been opened yet; so for all that was agreed upon.
         """
-        return self.client.revision
+        return self.client.protocol_version
 
     @property
-    def revision_reason(self) -> str:
+    def protocol_version_reason(self) -> str:
         """Why it is that one, in words."""
-        return self.client.revision_reason
+        return self.client.protocol_version_reason
 
     @property
     def server_info(self) -> Json:
@@ -262,14 +263,15 @@ class SyncClient:
     # What it asks
 
     request = _waiting(Client.request)
-    call = _waiting(Client.call)
+    call_tool = _waiting(Client.call_tool)
     list_tools = _waiting(Client.list_tools)
     list_resources = _waiting(Client.list_resources)
     list_resource_templates = _waiting(Client.list_resource_templates)
     list_prompts = _waiting(Client.list_prompts)
-    read = _waiting(Client.read)
+    read_resource = _waiting(Client.read_resource)
     get_prompt = _waiting(Client.get_prompt)
     complete = _waiting(Client.complete)
+    ping = _waiting(Client.ping)
     set_log_level = _waiting(Client.set_log_level)
 
     def tools(self) -> dict[str, SyncTool]:
@@ -292,29 +294,32 @@ class SyncClient:
         except ConnectionError:  # it is not open yet
             self.client.roots = roots
 
-    def watch(
+    def listen(
         self,
         *,
-        tools: bool = False,
-        prompts: bool = False,
-        resources: bool | str | Iterable[str] = False,
-        resource_list: bool = False,
-    ) -> SyncWatch:
-        """Hear of what changes at the server: `with client.watch(tools=True) as changes`, and then `for`.
+        tools_list_changed: bool = False,
+        prompts_list_changed: bool = False,
+        resources_list_changed: bool = False,
+        resource_subscriptions: str | Iterable[str] = (),
+    ) -> SyncSubscription:
+        """Subscribe to changes: `with client.listen(tools_list_changed=True) as changes`, then `for`.
 
-        The arguments are those of `Client.watch`, which says more.
+        The arguments are those of `Client.listen`.
         """
-        watch = self.client.watch(
-            tools=tools, prompts=prompts, resources=resources, resource_list=resource_list
+        subscription = self.client.listen(
+            tools_list_changed=tools_list_changed,
+            prompts_list_changed=prompts_list_changed,
+            resources_list_changed=resources_list_changed,
+            resource_subscriptions=resource_subscriptions,
         )
-        return SyncWatch(watch, self.wait_for)
+        return SyncSubscription(subscription, self.wait_for)
 
 
 class SyncTool(RemoteTool):
     """A tool of a server that waits for its result: `SyncClient.tools` makes them."""
 
     def __init__(self, client: SyncClient, definition: Json) -> None:
-        super().__init__(client.client.call, definition)
+        super().__init__(client.client.call_tool, definition)
         self._wait_for = client.wait_for
 
     def __call__(self, /, **arguments: Any) -> Any:
@@ -322,21 +327,21 @@ class SyncTool(RemoteTool):
         return self._wait_for(partial(super().__call__, **arguments))
 
 
-class SyncWatch:
-    """Hears of changes as `Watch` does, and waits for them: `for change in client.watch(tools=True)`.
+class SyncSubscription:
+    """A `Subscription` whose methods block: `for change in client.listen(tools_list_changed=True)`.
 
     Args:
         watch: What hears of them.
         wait_for: Waits for what runs in the client's event loop.
     """
 
-    def __init__(self, watch: Watch, wait_for: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
+    def __init__(self, watch: Subscription, wait_for: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
         self._watch = watch
         self._wait_for = wait_for
         self._has_begun = False
 
     def __enter__(self) -> Self:
-        """Return once changes are heard; raises what entering `Watch` raises."""
+        """Return once changes are heard; raises what entering `Subscription` raises."""
         self._wait_for(self._watch.__aenter__)
         self._has_begun = True
         return self

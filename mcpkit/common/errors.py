@@ -234,7 +234,7 @@ class LoginNeededError(HandlerError):
     """There is no token of the user's for a provider: they have not logged in there, or have to do so again.
 
     Args:
-        provider: Its name, as `ctx.token_for` takes it.
+        provider: Its name, as `ctx.upstream_token` takes it.
         title: What people call it.
         has_ended: Whether there was a login, which has ended.
     """
@@ -252,7 +252,7 @@ class ProviderUnavailableError(HandlerError):
     """The provider that users log in with cannot be asked for a new token just now; the same call may succeed later.
 
     Args:
-        provider: Its name, as `ctx.token_for` takes it.
+        provider: Its name, as `ctx.upstream_token` takes it.
     """
 
     def __init__(self, provider: str) -> None:

@@ -16,7 +16,7 @@ def check_function(
         name: What it is called.
         given: The function, or None.
         of: What it is a function of.
-        or_else: What may stand in its place, such as `or a Sampler`.
+        or_else: What may stand in its place, such as `or a SamplingHandler`.
         may_be_async: Whether what it returns is awaited.
 
     Raises:

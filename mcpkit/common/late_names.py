@@ -1,4 +1,4 @@
-"""Names that a module takes from others, which are imported when somebody asks for one of them (PEP 562)."""
+"""Names that a module exports from others, which are imported on first use (PEP 562)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from importlib import import_module
 
 
 def late_names(module: dict[str, object], homes: Mapping[str, str]) -> Callable[[str], object]:
-    """Return the `__getattr__` of a module: it imports a name when it is first asked for, and keeps it there.
+    """Return the `__getattr__` of a module: it imports a name on first use, and keeps it in the module.
 
     Args:
         module: The `globals()` of the module.
-        homes: The names, and where each is, such as `.client` for a module of the same package.
+        homes: The names of each module, separated by spaces, by module, such as `{".client": "Client connect"}`.
     """
+    places = {name: home for home, names in homes.items() for name in names.split()}
 
     def find(name: str) -> object:
-        if name not in homes:
+        if name not in places:
             raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")
-        found = module[name] = getattr(import_module(homes[name], str(module["__package__"])), name)
+        found = module[name] = getattr(import_module(places[name], str(module["__package__"])), name)
         return found
 
     return find

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import update_wrapper
+from collections.abc import Callable, Collection, Mapping
+from functools import update_wrapper, wraps
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from typing_extensions import Self
 
+from .nearest import nearest
+
 C = TypeVar("C", bound=Callable[..., Any])
+
+NO_GROUPS: Mapping[str, Any] = MappingProxyType({})
 
 
 def runs(function: Callable[..., Any]) -> Callable[[C], C]:
@@ -24,6 +29,48 @@ def runs(function: Callable[..., Any]) -> Callable[[C], C]:
         return cast("C", update_wrapper(function, declared))
 
     return declare
+
+
+def refuses_unknown(where: str, groups: Mapping[str, Any]) -> Callable[[C], C]:
+    """Refuse unknown options of the function below with a `TypeError` that suggests the right one.
+
+    Args:
+        where: What was called, such as `Server()`.
+        groups: The dataclasses of its groups of options, by option.
+    """
+
+    def declare(function: C) -> C:
+        known = function.__kwdefaults__ or {}
+
+        @wraps(function)
+        def checked(*arguments: Any, **options: Any) -> Any:
+            for name in options:
+                if name not in known:
+                    raise TypeError(unknown_option(where, name, known, groups))
+            return function(*arguments, **options)
+
+        return cast("C", checked)
+
+    return declare
+
+
+def unknown_option(
+    where: str, name: str, known: Collection[str], groups: Mapping[str, Any] = NO_GROUPS
+) -> str:
+    """Return the text of an error about an option that does not exist.
+
+    Args:
+        where: What was called, such as `Limits()`.
+        name: The unknown option.
+        known: The options that exist.
+        groups: The dataclasses of groups of options, by option.
+    """
+    for option, group in groups.items():
+        if name in group.__dataclass_fields__:
+            return f"{where} has no option {name!r}. Write {option}={group.__name__}({name}=...)"
+    guess = nearest(name, known)
+    hint = f"Did you mean {guess!r}?" if guess is not None else f"Its options are {', '.join(known)}."
+    return f"{where} has no option {name!r}. {hint}"
 
 
 class Described(float):

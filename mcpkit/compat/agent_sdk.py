@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 
 from ..components.context import Context
 from ..engine.base_tool import BaseTool
-from ..middleware import CallTool, ToolCall
+from ..middleware.base import CallTool, ToolCall
 from ..protocol.jsonrpc import is_object
 from ..protocol.types import Json
 from ..server import Server

@@ -18,7 +18,7 @@ from .collection import Components
 from .component import Component
 
 if TYPE_CHECKING:
-    from .custom_methods import Method
+    from .custom_methods import CustomMethod
     from .prompts import Prompt
     from .resources import Resource, ResourceTemplate
     from .tools import AnyTool
@@ -39,6 +39,7 @@ class Catalog:
         check: Raises a RegistrationError for what cannot be served here; None for nothing.
 
     Attributes:
+        replaces_duplicates: Whether a component replaces another of the same name or URI.
         tools: The tools by name.
         resources: The resources by URI.
         resource_templates: The resource templates by template.
@@ -49,6 +50,8 @@ class Catalog:
         lock: Held while anything changes here.
         listeners: They hear of each change that clients may want to hear of, in the thread that makes it.
     """
+
+    replaces_duplicates = False
 
     def __init__(
         self, lifespans: Lifespans | None = None, check: Callable[[Component], None] | None = None
@@ -77,7 +80,7 @@ class Catalog:
             "resource template", "resources", template_spellings
         )
         self.prompts: Components[Prompt] = part("prompt", "prompts")
-        self.methods: Components[Method] = part("method", None)
+        self.methods: Components[CustomMethod] = part("method", None)
 
     @property
     def parts(self) -> tuple[Components[Any], ...]:
@@ -85,7 +88,7 @@ class Catalog:
         return (self.tools, self.resources, self.resource_templates, self.prompts, self.methods)
 
     def add(self, component: Component, *, replace: bool = False) -> None:
-        """Add a ready-made `Tool`, `BaseTool`, `Resource`, `ResourceTemplate`, `Prompt` or `Method`.
+        """Add a ready-made `Tool`, `BaseTool`, `Resource`, `ResourceTemplate`, `Prompt` or `CustomMethod`.
 
         Args:
             component: What to add.
@@ -94,7 +97,7 @@ class Catalog:
         Raises:
             RegistrationError: There is one already, or it cannot be served.
         """
-        self.part_of(component).add(component, replace=replace or component.replaces)
+        self.part_of(component).add(component, replace=replace or self.replaces_duplicates)
 
     def disable(self, *, tags: Collection[str]) -> None:
         """Hide all that has one of these tags, of any kind: what is there, and what is added later.
@@ -160,7 +163,7 @@ class Catalog:
             uri: The URI as it is registered here; where this registry is included under a prefix,
                 clients hear of the URI with the prefix.
             to: Who is told, of those who may see it: a Principal, known by its id, or a function that says so of
-                each, quickly and in any thread; everybody when None. With `shared=` it holds for the clients of all
+                each, quickly and in any thread; everybody when None. With `storage=` it holds for the clients of all
                 processes.
 
         Raises:

@@ -103,7 +103,8 @@ class Components(Generic[C]):
             if present is not None and not replace:
                 raise RegistrationError(
                     f"there are two {component.kind}s {component.key!r}: {present.origin} and {component.origin}; "
-                    "rename one, or pass replace=True to let the second take the place of the first"
+                    "rename one, or replace the first: add(..., replace=True), or for all components "
+                    'ServerOptions(on_duplicate="replace")'
                 )
             self._spell(component)
             component.position = present.position if present is not None else next(_positions)

@@ -6,21 +6,22 @@ import enum
 import functools
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import Unpack
 
-from ..calls.limits import Limits, run_limited
+from ..calls.limits import CallLimits, run_limited
 from ..calls.workers.threads import finish_awaitable
 from ..common.errors import RegistrationError
 from ..schema import Arguments
 from ..schema.parameters import empty
 from ..schema.signature import head
 from .component import Component, Listed
-from .function import FunctionComponent, FunctionOptions
+from .function import FunctionComponent
 from .injection.markers import is_hidden
+from .options import Completer, Completers, CompletionFunction, FunctionOptions
 
 if TYPE_CHECKING:
     from ..calls.call import Call
@@ -35,10 +36,6 @@ MOST_COUNTED = 10_000
 
 TIMEOUT = 10.0
 """Seconds that completing an argument may take, where the server has no `timeout=`: somebody is typing meanwhile."""
-
-CompletionFunction = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
-Completer = CompletionFunction | Sequence[str]
-Completers = Mapping[str, Completer]
 
 
 class Complete:
@@ -218,7 +215,9 @@ async def complete(
     """
     completer = completion.completer
     if callable(completer):
-        limits = Limits(TIMEOUT if call.runtime.timeout is None else call.runtime.timeout, None)
+        limits = CallLimits(
+            TIMEOUT if call.runtime.timeouts.call is None else call.runtime.timeouts.call, None
+        )
         run = _run(completion, completer, (value, dict(arguments)), call)
         values: list[str] = await run_limited(run, call, limits)
         if len(values) > MOST_COUNTED:

@@ -4,43 +4,26 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from typing_extensions import Self, TypedDict
+from typing_extensions import Self
 
-from ..calls.limits import Limits
+from ..calls.limits import CallLimits
 from ..common.errors import RegistrationError
+from ..common.signatures import unknown_option
 from ..content.data import check_sendable
 from ..protocol.revisions import narrow
-from ..protocol.types import Icon, Json
+from ..protocol.types import Json
 from ..state.principal import Principal
 from ..state.scopes import scope_names
-from ..state.visibility import check_visible, says
+from ..state.visibility import says
 from .checks import capabilities, check_icons, check_text, json_object
+from .options import GROUPS, ComponentOptions, access_of
 
 if TYPE_CHECKING:
     from ..calls.lifespan import Lifespans
     from .injection.plan import Injection
-
-
-class ComponentOptions(TypedDict, total=False):
-    """What every component may be given beside its name; `Decorators.tool` says what each means."""
-
-    title: str | None
-    description: str | None
-    icons: Sequence[Icon] | None
-    meta: Mapping[str, Any] | None
-    tags: Collection[str]
-    requires: str | Sequence[str]
-    visible: Callable[[Principal], bool] | None
-    scopes: str | Collection[str]
-    may_need: str | Collection[str]
-    anonymous: bool
-    timeout: float | None
-    concurrency: int | None
-    single_use: bool
-    replace: bool
 
 
 class Component(ABC):
@@ -54,14 +37,12 @@ class Component(ABC):
         key: What it is listed, called and removed by: a name, or a URI (template) for resources.
         title: A name for people, or None.
         tags: Free words of the author's, for selecting components; never sent.
-        requires: Capabilities that a client must have declared to use it.
-        visible: Says who may see and use it; None for everybody.
-        scopes: What whoever uses it must have been granted.
-        may_need: What it may ask for in its midst, by `ctx.require`.
-        is_guarded: Whether it takes scopes.
-        is_anonymous: Whether nobody need say who they are to use it, where the server is protected.
-        is_single_use: Whether each `requestState` is taken once.
-        replaces: Whether it takes the place of what has the same name or URI.
+        requires: Client capabilities that a call needs.
+        visible: Function that returns whether a principal may see and use it; None for every principal.
+        scopes: Scopes that a call needs.
+        optional_scopes: Scopes that its function may demand, by `ctx.require_scopes`.
+        is_guarded: Whether it has scopes of either kind.
+        is_anonymous: Whether a protected server serves it without an access token.
         is_enabled: Whether clients see it.
         position: Its place in the order of registration; 0 before.
         home: The stays in the lifespan whose state it finds: of the innermost server that it has come through; None
@@ -72,7 +53,7 @@ class Component(ABC):
     """What an error message calls it: `tool`, `resource`, `resource template`, `prompt` or `method`."""
 
     allowed: ClassVar[Iterable[str]] = ComponentOptions.__annotations__
-    """The options that every component of the class may be given."""
+    """Options of every component of the class."""
 
     def __init__(self, key: str, options: ComponentOptions) -> None:
         check_sendable(f"{self.kind} {key!r}", "name" if self.kind != "resource" else "URI", key)
@@ -85,46 +66,36 @@ class Component(ABC):
         self.icons = list(icons) if icons else None
         self.meta = json_object(f"{self.kind} {key!r}: meta", options.get("meta")) or None
         self.tags = frozenset(options.get("tags", ()))
-        self.requires = capabilities(f"{self.kind} {key!r}", options.get("requires", ()))
-        self.visible = options.get("visible")
+        access = access_of(f"{self.kind} {key!r}", options) if options else None
+        self.requires: tuple[str, ...] = ()
+        self.visible: Callable[[Principal], bool] | None = None
         self.scopes: tuple[str, ...] = ()
-        self.may_need: tuple[str, ...] = ()
-        if "scopes" in options or "may_need" in options:
+        self.optional_scopes: tuple[str, ...] = ()
+        if access is not None:
             what = f"{self.kind} {key!r}"
-            self.scopes = scope_names(f"{what}: scopes=", options.get("scopes", ()))
-            self.may_need = scope_names(f"{what}: may_need=", options.get("may_need", ()))
-        self.is_guarded = bool(self.scopes or self.may_need)
-        self.is_anonymous = options.get("anonymous", False)
-        self.is_single_use = options.get("single_use", False)
-        self.replaces = options.get("replace", False)
+            self.requires = capabilities(what, access.requires_capabilities)
+            self.visible = access.visible
+            self.scopes = scope_names(what, access.scopes)
+            self.optional_scopes = scope_names(what, access.optional_scopes)
+        self.is_guarded = bool(self.scopes or self.optional_scopes)
+        self.is_anonymous = access is not None and access.allow_anonymous
         self.is_enabled = True
         self.position = 0
         self.home: Lifespans | None = None
-        self._limits: Limits | None = Limits.of(f"{self.kind} {key!r}", options) if options else None
+        self._limits: CallLimits | None = CallLimits.of(f"{self.kind} {key!r}", options) if options else None
 
     def _check_options(self, what: str, options: ComponentOptions) -> None:
         if unknown := sorted(options.keys() - set(self.allowed)):
             own = [
                 p.name for p in inspect.signature(type(self)).parameters.values() if p.kind is p.KEYWORD_ONLY
             ]
-            raise RegistrationError(
-                f"{what}: there is no option {unknown[0]}=; there are {', '.join([*own, *self.allowed])}"
-            )
+            raise TypeError(unknown_option(what, unknown[0], [*own, *self.allowed], GROUPS))
         check_text(f"{what}: title", options.get("title"))
         check_text(f"{what}: description", options.get("description"))
         check_icons(what, options.get("icons"))
-        check_visible(what, options.get("visible"))
-        for name in ("single_use", "replace", "anonymous"):
-            if type(options.get(name, False)) is not bool:
-                raise RegistrationError(f"{what}: {name} is True or False, got {options.get(name)!r}")
-        if options.get("anonymous") and options.get("scopes"):
-            raise RegistrationError(
-                f"{what}: anonymous=True serves whoever has no token, and scopes= wants one: leave one of them out; "
-                "may_need= is for what only some calls need"
-            )
         if isinstance(tags := options.get("tags"), str):
             raise RegistrationError(
-                f"{what}: tags is a set of words, not one string; write tags={{{tags!r}}}"
+                f"{what}: tags must be a set of words, got one text. Write tags={{{tags!r}}}"
             )
 
     @property

@@ -9,7 +9,7 @@ from typing_extensions import TypeVar
 
 from ..calls.access import require
 from ..calls.call import Call
-from ..calls.reporting import Reporting
+from ..calls.reporting import HttpContext, Reporting
 from ..common.current import current
 from .catalog import ServerCatalog
 
@@ -33,7 +33,7 @@ class Context(Reporting, Generic[State]):
     @property
     def server(self) -> ServerCatalog:
         """The server that serves the request, as far as it is a catalog: what it offers, and `resource_updated`."""
-        server = self.call.runtime.server
+        server = self._call.runtime.server
         assert isinstance(server, ServerCatalog), "every server is one"
         return server
 
@@ -49,12 +49,12 @@ class Context(Reporting, Generic[State]):
                 `lifespan_wait`. Let it pass, as the client is told to try again.
             ProtocolError: In a middleware alone: it could not be entered.
         """
-        return typing.cast("State", self.call.known_state)
+        return typing.cast("State", self._call.known_state)
 
     @property
-    def store(self) -> Store:
-        """Where what serves the request keeps what processes share: of the `Server(shared=...)` of `ctx.server`."""
-        return self.call.runtime.shared
+    def storage(self) -> Store:
+        """The storage of the server, `Server(storage=...)`, for data that its processes share."""
+        return self._call.runtime.storage
 
     @property
     def cancelled(self) -> bool:
@@ -62,7 +62,7 @@ class Context(Reporting, Generic[State]):
 
         Code that does not await, such as a loop in a worker thread, asks from time to time.
         """
-        return self.call.is_over
+        return self._call.is_over
 
     @property
     def deadline(self) -> float | None:
@@ -70,9 +70,9 @@ class Context(Reporting, Generic[State]):
 
         While a question to the client is open, the clock stands still.
         """
-        return self.call.deadline
+        return self._call.deadline
 
-    def require(self, *scopes: str) -> None:
+    def require_scopes(self, *scopes: str) -> None:
         """Go on only for whoever has been granted scopes; call it before anything has been done, from any thread.
 
         Over HTTP who lacks one is challenged (403), gets it granted, and sends the request again, as long as nothing
@@ -88,9 +88,9 @@ class Context(Reporting, Generic[State]):
             InsufficientScopeError: One is missing, and it is too late to challenge whoever asks; let it pass.
             RegistrationError: The server has no such scope.
         """
-        require(self.call, scopes)
+        require(self._call, scopes)
 
-    async def token_for(self, provider: str) -> str:
+    async def upstream_token(self, provider: str) -> str:
         """Return the access token that whoever asks has at the provider they have logged in with (`OAuthProxy`).
 
         It is good for a minute at least, where the provider lets it be: it is refreshed when that is due, once for all
@@ -108,7 +108,12 @@ class Context(Reporting, Generic[State]):
         """
         from ..calls.foreign import token_for
 
-        return await token_for(self.call, provider)
+        return await token_for(self._call, provider)
+
+    @property
+    def http(self) -> HttpContext:
+        """What the handler can do with the HTTP response."""
+        return HttpContext(self._call)
 
     @property
     def sync(self) -> SyncContext:
@@ -119,7 +124,7 @@ class Context(Reporting, Generic[State]):
 
     def __repr__(self) -> str:
         """Show the request."""
-        return f"Context({self.method!r}, id={self.request_id!r}, revision={self.revision!r})"
+        return f"Context({self.method!r}, id={self.request_id!r}, protocol_version={self.protocol_version!r})"
 
 
 def current_context() -> Context[Any]:

@@ -13,19 +13,20 @@ from ..common.errors import ArgumentsError, MalformedError, OutputError, Registr
 from ..content.data import json_value
 from ..content.values import ExtensionResult
 from ..content.wording import described
-from ..protocol.eras import Cache
+from ..protocol.eras import CacheHint
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, CLIENT_METHODS, METHODS
 from ..protocol.types import Json
 from ..schema import Arguments, Output
 from ..schema.parameters import empty
-from .function import FunctionComponent, FunctionOptions
+from .function import FunctionComponent
+from .options import FunctionOptions
 
 _NAME = r"[!-~]{1,128}"
 """What the header `Mcp-Method` can carry as it is."""
 
 
-class Method(FunctionComponent):
+class CustomMethod(FunctionComponent):
     """A request method outside the core protocol.
 
     The function's parameters are the members of the request's params; others are ignored, as is `_meta`. Params
@@ -35,7 +36,7 @@ class Method(FunctionComponent):
     Args:
         function: The author's function.
         name: The method, such as `thing/do`: 1 to 128 visible ASCII characters.
-        revisions: The revisions that have it; all when None.
+        protocol_versions: The protocol versions that have it; all when None.
         named_by: The parameter, a text, that clients repeat in the header `Mcp-Name` over HTTP, as they repeat the
             name of a tool, so that it can be routed by; one that differs is refused (-32020).
         cache: How long and by whom the result may be kept (utilities/caching); not said when None.
@@ -55,18 +56,14 @@ class Method(FunctionComponent):
         function: Callable[..., Any],
         name: str,
         *,
-        revisions: Collection[str] | None = None,
+        protocol_versions: Collection[str] | None = None,
         named_by: str | None = None,
-        cache: Cache | None = None,
+        cache: CacheHint | None = None,
         **options: Unpack[FunctionOptions],
     ) -> None:
         check_method_name(name)
         super().__init__(function, name, **options)
-        if self.is_single_use:
-            raise RegistrationError(
-                f"method {name!r}: single_use= is for tools, resources and prompts, which clients call in rounds"
-            )
-        self.revisions = _revisions(name, revisions)
+        self.revisions = _revisions(name, protocol_versions)
         self.named_by = named_by
         self.cache = cache if cache is None or self.visible is None else cache.private
         self._arguments: Arguments | None = None
@@ -163,12 +160,12 @@ def _revisions(name: str, revisions: Any) -> frozenset[str]:
         return frozenset(ALL)
     if not _is_collection(revisions):
         raise RegistrationError(
-            f"method {name!r}: revisions is a list of {', '.join(ALL)}, not {revisions!r}"
+            f"method {name!r}: protocol_versions is a list of {', '.join(ALL)}, not {revisions!r}"
         )
     unknown = [each for each in revisions if each not in ALL]
     if unknown or not revisions:
         wrong = f"unknown {unknown[0]!r}" if unknown else "there is none, so nobody could call it"
-        raise RegistrationError(f"method {name!r}: revisions: {wrong}; there are {', '.join(ALL)}")
+        raise RegistrationError(f"method {name!r}: protocol_versions: {wrong}; there are {', '.join(ALL)}")
     return frozenset(revisions)
 
 

@@ -6,26 +6,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, Unpack
 
-from ..calls.limits import INHERITED
 from ..common.errors import RegistrationError
 from ..common.signatures import runs
-from ..protocol.eras import Cache
-from ..protocol.types import Annotations, Icon, ToolAnnotations
-from ..state.principal import Principal
 from .checks import is_template
 from .component import Component
 
 if TYPE_CHECKING:
-    from .completion import Completers
-    from .task import Task
-    from .tools import TextOf
-    from .watch import WatchFunction
+    from .options import MethodOptions, PromptOptions, ResourceOptions, ToolOptions
 
 G = TypeVar("G", bound=Callable[..., Any])
 
@@ -79,24 +72,24 @@ def _resource(self: Decorators, uri: str, /, **options: Any) -> Callable[[F], F]
 def _make_resource(function: Callable[..., Any], uri: str, options: Mapping[str, Any]) -> Component:
     from .resources import Resource, ResourceTemplate
 
-    only = {"size"} if is_template(uri) else {"complete", "entries", "unsafe"}
+    only = {"size"} if is_template(uri) else {"complete", "list_entries", "allow_unsafe"}
     wrong = sorted(only & options.keys())
     if wrong:
-        what = "a resource template has no" if is_template(uri) else "only a resource template has"
-        raise RegistrationError(f"resource {uri!r}: {what} {wrong[0]}=")
+        kind = "a resource without a template" if is_template(uri) else "a resource template"
+        raise RegistrationError(f"resource {uri!r}: only {kind} has {wrong[0]}=. Remove it")
     return (ResourceTemplate if is_template(uri) else Resource)(function, uri, **options)
 
 
 def _method(self: Decorators, name: str, /, **options: Any) -> Callable[[F], F]:
-    from .custom_methods import Method, check_method_name
+    from .custom_methods import CustomMethod, check_method_name
 
     check_method_name(name)
     options = self._of_method(name, options)
-    return partial(self._take, build=lambda function: Method(function, name, **options))
+    return partial(self._take, build=lambda function: CustomMethod(function, name, **options))
 
 
 class Decorators(ABC):
-    """What registers a function, or marks it for a later `include`, with all options that there are."""
+    """Decorators that register a function, or mark it for a later `include`."""
 
     @abstractmethod
     def _take(self, function: Any, build: Build) -> Any:
@@ -111,161 +104,45 @@ class Decorators(ABC):
         self,
         function: F = NOT_YET,  # type: ignore[assignment]  # of a decorator that waits, F is its own type
         /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: ToolAnnotations | None = None,
-        input_schema: Any = None,
-        output_schema: Any = None,
-        extra: Literal["forbid", "ignore"] = "forbid",
-        structured: bool = True,
-        content: TextOf = "json",
-        task: Task | bool | None = None,
-        icons: Sequence[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        tags: Collection[str] = (),
-        requires: str | Sequence[str] = (),
-        visible: Callable[[Principal], bool] | None = None,
-        scopes: str | Collection[str] = (),
-        may_need: str | Collection[str] = (),
-        anonymous: bool = False,
-        timeout: float | None = INHERITED,
-        concurrency: int | None = None,
-        thread: bool = True,
-        process: bool = False,
-        single_use: bool = False,
-        replace: bool = False,
+        **options: Unpack[ToolOptions],
     ) -> F:
-        """Make a function a tool, which a model may call: `@server.tool`, `@server.tool(...)` (server/tools).
+        """Register a function as a tool, which a model can call: `@server.tool`, `@server.tool(...)` (server/tools).
 
-        Free of any server, `@tool` marks a function or method; `server.include(...)` of its module, of an instance of
-        its class or of the function itself registers it.
+        The module's `@tool` marks a function or method; `server.include(...)` of its module, of an instance of its
+        class or of the function itself registers it.
 
         Args:
-            function: The function; any callable but a method that has not been bound.
-            name: 1 to 128 of `A-Z a-z 0-9 _ - .`; the function's name when None.
-            title: A name for people.
-            description: What it is for; the docstring's summary and body when None.
-            annotations: Hints on its behaviour, such as `{"readOnlyHint": True}`.
-            input_schema: A JSON Schema, a TypedDict or a mapping of names to types, in place of the signature; the
-                function then takes all arguments as one dict.
-            output_schema: A JSON Schema, or a type, in place of the return annotation: what is returned is held
-                against it.
-            extra: What becomes of arguments that the tool does not have: `forbid` refuses them and names the right
-                one, `ignore` drops them.
-            structured: False sends no structured content and no output schema.
-            content: The text beside structured content: `json` (the same data), `none`, or a function that makes it
-                from the returned value.
-            task: How its calls may outlive their connections, such as `Task(timeout=600)`; True for what `Task()` says.
-            icons: Pictures that a host may show.
-            meta: The `_meta` of its listed form.
-            tags: Free words, by which `enable` and `disable` find it; never sent.
-            requires: Capabilities that a client must have declared to use it, such as `sampling`; see
-                `Client.supports`.
-            visible: Says who may see and use it, from the request's principal and scopes; everybody when None.
-            scopes: What whoever uses it must have been granted, one scope or a list. It is listed all the same; who
-                lacks one is challenged before it runs.
-            may_need: What it may ask for in its midst, by `ctx.require`; until then its answer does not begin.
-            anonymous: True serves it to whoever does not say who they are, where the server is protected.
-            timeout: The seconds that a call may take, None for any number; the server's when left out.
-            concurrency: How many of its calls run at a time, None for any number; others wait in order of arrival.
-            thread: For a function that is not `async`: False calls it in the event loop, so it must be quick.
-            process: True calls it in a worker process, which is killed when the call is cancelled or out of time.
-            single_use: True takes each `requestState` that stateless clients carry to the next round once. It
-                needs `Server(shared=...)` where several processes serve: a state of another one is refused
-                otherwise.
-            replace: True takes the place of what has the same name where it is registered.
+            function: The function; any callable but an unbound method.
+            options: See `ToolOptions`.
 
         Returns:
             The function, unchanged; without one, a decorator.
 
         Raises:
             RegistrationError: The definition cannot be served; the message says what to change.
+            TypeError: There is no such option.
         """
         raise NotImplementedError
 
     @runs(_resource)
-    def resource(
-        self,
-        uri: str,
-        /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        size: int | None = None,
-        annotations: Annotations | None = None,
-        cache: Cache | None = None,
-        complete: Completers | None = None,
-        entries: Callable[..., Iterable[Mapping[str, Any]]] | None = None,
-        unsafe: Collection[str] | bool = (),
-        watch: WatchFunction | None = None,
-        icons: Sequence[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        tags: Collection[str] = (),
-        requires: str | Sequence[str] = (),
-        visible: Callable[[Principal], bool] | None = None,
-        scopes: str | Collection[str] = (),
-        may_need: str | Collection[str] = (),
-        anonymous: bool = False,
-        timeout: float | None = INHERITED,
-        concurrency: int | None = None,
-        thread: bool = True,
-        process: bool = False,
-        single_use: bool = False,
-        replace: bool = False,
-    ) -> Decorator:
-        """Make a function a resource, or a template when the URI has `{expressions}` (server/resources).
+    def resource(self, uri: str, /, **options: Unpack[ResourceOptions]) -> Decorator:
+        """Register a function as a resource, or as a template when the URI has `{expressions}` (server/resources).
 
-        It is called for each read, with the values of the expressions, and returns a string, bytes, `File`, a model,
-        dict or list (JSON), or several of the content classes. Free of any server, `@resource(uri)` marks it for a
+        The function is called for each read, with the values of the expressions. It returns a string, bytes, `File`,
+        a model, dict or list (JSON), or several of the content classes. The module's `@resource(uri)` marks it for a
         later `include`, as `@tool` does.
 
         Args:
             uri: The URI, or an RFC 6570 template.
-            name: Its name; the function's when None.
-            title: A name for people.
-            description: What it is for; the docstring's summary and body when None.
-            mime_type: Its media type; found out from what is returned when None. Of a template, the one that all
-                have.
-            size: The size in bytes of a resource, when known.
-            annotations: Hints on its use.
-            cache: How long and by whom what is read may be kept; the server's default when None.
-            complete: Completions of a template's variables by name: a list of strings, or `fn(value, arguments)`.
-            entries: Lists the resources of a template that exist now, as the members of a `Resource` of the
-                specification (`uri` and `name` at least); called in a worker thread for each `resources/list`, with
-                who asks where it takes a `Principal`.
-            unsafe: Variables whose values may hold `..`, encoded slashes, absolute paths and the like, which no
-                value may by default; True for all.
-            watch: An async generator function that runs while somebody is subscribed, and yields at each update;
-                for each subscriber, where it takes a `Principal`; see `ResourceTemplate`.
-            icons: Pictures that a host may show.
-            meta: The `_meta` of its listed form.
-            tags: Free words, by which `enable` and `disable` find it; never sent.
-            requires: Capabilities that a client must have declared to use it, such as `sampling`; see
-                `Client.supports`.
-            visible: Says who may see and use it, from the request's principal and scopes; everybody when None.
-            scopes: What whoever uses it must have been granted, one scope or a list. It is listed all the same; who
-                lacks one is challenged before it runs.
-            may_need: What it may ask for in its midst, by `ctx.require`; until then its answer does not begin.
-            anonymous: True serves it to whoever does not say who they are, where the server is protected.
-            timeout: The seconds that a call may take, None for any number; the server's when left out.
-            concurrency: How many of its calls run at a time, None for any number; others wait in order of arrival.
-            thread: For a function that is not `async`: False calls it in the event loop, so it must be quick.
-            process: True calls it in a worker process, which is killed when the call is cancelled or out of time.
-            single_use: True takes each `requestState` that stateless clients carry to the next round once. It
-                needs `Server(shared=...)` where several processes serve: a state of another one is refused
-                otherwise.
-            replace: True takes the place of what has the same URI where it is registered.
+            options: See `ResourceOptions`.
 
         Returns:
             A decorator that returns the function unchanged.
 
         Raises:
-            RegistrationError: The URI is no URI or was forgotten (`@resource` bare), or the definition cannot be
-                served; the message says what to change.
+            RegistrationError: The URI is invalid or missing (`@resource` bare), or the definition cannot be served; the
+                message says what to change.
+            TypeError: There is no such option.
         """
         raise NotImplementedError
 
@@ -274,123 +151,43 @@ class Decorators(ABC):
         self,
         function: F = NOT_YET,  # type: ignore[assignment]  # of a decorator that waits, F is its own type
         /,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        complete: Completers | None = None,
-        icons: Sequence[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        tags: Collection[str] = (),
-        requires: str | Sequence[str] = (),
-        visible: Callable[[Principal], bool] | None = None,
-        scopes: str | Collection[str] = (),
-        may_need: str | Collection[str] = (),
-        anonymous: bool = False,
-        timeout: float | None = INHERITED,
-        concurrency: int | None = None,
-        thread: bool = True,
-        process: bool = False,
-        single_use: bool = False,
-        replace: bool = False,
+        **options: Unpack[PromptOptions],
     ) -> F:
-        """Make a function a prompt, which a user picks: `@server.prompt`, `@server.prompt(...)` (server/prompts).
+        """Register a function as a prompt, which a user selects: `@server.prompt` (server/prompts).
 
-        It returns a string, messages (`user(...)`, `assistant(...)`), or content of any kind. Free of any server,
-        `@prompt` marks it for a later `include`, as `@tool` does.
+        It returns a string, messages (`user(...)`, `assistant(...)`), or content of any kind. The module's `@prompt`
+        marks it for a later `include`, as `@tool` does.
 
         Args:
-            function: The function; any callable but a method that has not been bound.
-            name: Its name; the function's when None.
-            title: A name for people.
-            description: What it is for; the docstring's summary and body when None.
-            complete: Completions by argument name: a list of strings, or `fn(value, arguments)`.
-            icons: Pictures that a host may show.
-            meta: The `_meta` of its listed form.
-            tags: Free words, by which `enable` and `disable` find it; never sent.
-            requires: Capabilities that a client must have declared to use it, such as `sampling`; see
-                `Client.supports`.
-            visible: Says who may see and use it, from the request's principal and scopes; everybody when None.
-            scopes: What whoever uses it must have been granted, one scope or a list. It is listed all the same; who
-                lacks one is challenged before it runs.
-            may_need: What it may ask for in its midst, by `ctx.require`; until then its answer does not begin.
-            anonymous: True serves it to whoever does not say who they are, where the server is protected.
-            timeout: The seconds that a call may take, None for any number; the server's when left out.
-            concurrency: How many of its calls run at a time, None for any number; others wait in order of arrival.
-            thread: For a function that is not `async`: False calls it in the event loop, so it must be quick.
-            process: True calls it in a worker process, which is killed when the call is cancelled or out of time.
-            single_use: True takes each `requestState` that stateless clients carry to the next round once. It
-                needs `Server(shared=...)` where several processes serve: a state of another one is refused
-                otherwise.
-            replace: True takes the place of what has the same name where it is registered.
+            function: The function; any callable but an unbound method.
+            options: See `PromptOptions`.
 
         Returns:
             The function, unchanged; without one, a decorator.
 
         Raises:
             RegistrationError: The definition cannot be served; the message says what to change.
+            TypeError: There is no such option.
         """
         raise NotImplementedError
 
     @runs(_method)
-    def method(
-        self,
-        name: str,
-        /,
-        *,
-        title: str | None = None,
-        description: str | None = None,
-        revisions: Collection[str] | None = None,
-        named_by: str | None = None,
-        cache: Cache | None = None,
-        icons: Sequence[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        tags: Collection[str] = (),
-        requires: str | Sequence[str] = (),
-        visible: Callable[[Principal], bool] | None = None,
-        scopes: str | Collection[str] = (),
-        may_need: str | Collection[str] = (),
-        anonymous: bool = False,
-        timeout: float | None = INHERITED,
-        concurrency: int | None = None,
-        thread: bool = True,
-        process: bool = False,
-        replace: bool = False,
-    ) -> Decorator:
-        """Serve a method that the core protocol does not have: `@server.method("thing/do")`.
+    def method(self, name: str, /, **options: Unpack[MethodOptions]) -> Decorator:
+        """Register a function for a request method outside the core protocol: `@server.method("thing/do")`.
 
-        What belongs to an extension is registered with it: `@extension.method("thing/do")`. Clients that have not
-        declared the extension are refused then (-32021, in the handshake era -32602), whatever else `requires=` names,
-        and its revisions are by default those that know extensions.
+        A method of an extension is registered with it: `@extension.method("thing/do")`. Clients that have not declared
+        the extension are refused then (-32021, in the handshake era -32602), and its protocol versions are by default
+        those that know extensions.
 
         Args:
             name: The method: 1 to 128 visible ASCII characters.
-            title: A name for people.
-            description: What it is for; the docstring's summary and body when None.
-            revisions: The revisions that have it; all when None.
-            named_by: The parameter, a text, that clients repeat in the header `Mcp-Name` over HTTP, as they repeat the
-                name of a tool, so that it can be routed by; one that differs is refused (-32020).
-            cache: How long and by whom the result may be kept (utilities/caching); not said when None.
-            icons: Pictures that a host may show.
-            meta: The `_meta` of its listed form.
-            tags: Free words, by which `enable` and `disable` find it; never sent.
-            requires: Capabilities that a client must have declared to use it, such as `sampling`; see
-                `Client.supports`.
-            visible: Says who may see and use it, from the request's principal and scopes; everybody when None.
-            scopes: What whoever uses it must have been granted, one scope or a list. It is listed all the same; who
-                lacks one is challenged before it runs.
-            may_need: What it may ask for in its midst, by `ctx.require`; until then its answer does not begin.
-            anonymous: True serves it to whoever does not say who they are, where the server is protected.
-            timeout: The seconds that a call may take, None for any number; the server's when left out.
-            concurrency: How many of its calls run at a time, None for any number; others wait in order of arrival.
-            thread: For a function that is not `async`: False calls it in the event loop, so it must be quick.
-            process: True calls it in a worker process, which is killed when the call is cancelled or out of time.
-            replace: True takes the place of what has the same name where it is registered.
+            options: See `MethodOptions`.
 
         Returns:
             A decorator that returns the function unchanged.
 
         Raises:
             RegistrationError: The definition cannot be served; the message says what to change.
+            TypeError: There is no such option.
         """
         raise NotImplementedError

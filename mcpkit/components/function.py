@@ -12,14 +12,15 @@ from typing_extensions import Unpack
 
 from ..calls.call import Call, CallContext
 from ..calls.failures import spoken
-from ..calls.limits import Limits, run_limited
+from ..calls.limits import CallLimits, run_limited
 from ..calls.making import Make, Unfinished, call_and_make, finish, finish_call, make_result
 from ..calls.workers.placement import Place, check_pickles, is_async_generator_function, place_of, run_in
 from ..common.errors import RegistrationError
 from ..content.lazy import LeaveLoop
 from ..schema import Signature
-from .component import Component, ComponentOptions
+from .component import Component
 from .injection.markers import context_type, hidden, is_hidden
+from .options import FunctionOptions
 
 if TYPE_CHECKING:
     from .injection.plan import Injection
@@ -30,13 +31,6 @@ _LEFT_HERE = frozenset(
     {"_signature", "_injection", "_arguments", "_output", "_limits", "_place", "visible", "home", "watch"}
 )
 """Attributes that do not go along to a worker process."""
-
-
-class FunctionOptions(ComponentOptions, total=False):
-    """What a component may be given beside its function and name; `Decorators.tool` says what each means."""
-
-    thread: bool
-    process: bool
 
 
 class FunctionComponent(Component):
@@ -120,8 +114,8 @@ class FunctionComponent(Component):
             self._is_async = signature.is_async and self._place is None
             if self._place == "process" and signature.injected:
                 raise RegistrationError(
-                    f"{self.kind} {self.key!r}: it runs in another process (process=True), where there is nothing "
-                    f"to pass as {signature.injected[0].name!r}: remove this parameter, or process=True"
+                    f'{self.kind} {self.key!r}: a function with run_in="process" gets no Context and no dependencies. '
+                    f"Remove the parameter {signature.injected[0].name!r}, or run_in="
                 )
             self.is_resolved = True
         elif self._place == "process":  # by now the module that it is in has been executed
@@ -156,7 +150,7 @@ class FunctionComponent(Component):
             BaseException: Whatever the function or `make` raises; of a group of errors for the client, the first.
         """
         run = self._run(kwargs, call, make)
-        is_limited = self._limits is not None or call.runtime.timeout is not None
+        is_limited = self._limits is not None or call.runtime.timeouts.call is not None
         return run_limited(run, call, self._limits) if is_limited else run
 
     def run_within(
@@ -164,7 +158,7 @@ class FunctionComponent(Component):
     ) -> Coroutine[Any, Any, Any]:
         """Do what `run` does, with so many seconds in the place of the component's timeout."""
         slots = None if self._limits is None else self._limits.slots
-        return run_limited(self._run(kwargs, call, make), call, Limits(seconds, slots))
+        return run_limited(self._run(kwargs, call, make), call, CallLimits(seconds, slots))
 
     @property
     def headers(self) -> frozenset[str]:

@@ -17,9 +17,10 @@ from ..content.values import to_content
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import narrow
 from ..protocol.types import Json
-from .completion import Completable, Completers
+from .completion import Completable
 from .component import optional
-from .function import FunctionOptions, function_name
+from .function import function_name
+from .options import Completers, FunctionOptions
 
 
 class Prompt(Completable):

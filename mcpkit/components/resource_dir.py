@@ -20,16 +20,15 @@ from ..common.installation import install_command
 from ..content import media_types
 from ..content.blocks import check_uri
 from ..content.media import File
-from ..state.visibility import Predicate
 from .resources import ResourceTemplate
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
     from watchfiles import Change as FileChange
 
-    from .component import ComponentOptions
+    from .options import Access, ComponentOptions
 
-MOST_ENTRIES = 1000
+MAX_ENTRIES = 1000
 
 _NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENAMETOOLONG}
 """How the system says that there is nothing, a link put there meanwhile, or a socket."""
@@ -59,9 +58,9 @@ def resource_dir(
     title: str | None = None,
     description: str | None = None,
     hidden: bool = False,
-    most_entries: int = MOST_ENTRIES,
+    max_entries: int = MAX_ENTRIES,
     watch: bool = False,
-    visible: Predicate | None = None,
+    access: Access | None = None,
 ) -> ResourceTemplate:
     """Serve the files of a folder, now and later ones: `server.include(resource_dir("docs", "docs://guide"))`.
 
@@ -75,11 +74,11 @@ def resource_dir(
         title: A name for people.
         description: What the files are.
         hidden: Whether files and folders whose name begins with a dot are served too.
-        most_entries: How many files are listed at most; the others can be read all the same.
+        max_entries: How many files are listed at most; the others can be read all the same.
         watch: Whether clients are told of files that are written, added and removed, while anyone
             listens; needs `pip install "mcpkit[watch]"`. What is written through a link is told
             under the file's own path.
-        visible: Says who may see the files, from the request's principal; everybody when None.
+        access: Who may see and read the files; every client when None.
 
     Returns:
         What `include` takes.
@@ -90,11 +89,11 @@ def resource_dir(
     """
     if watch and not _has_watchfiles():
         raise RegistrationError(f"resource_dir: watch=True needs watchfiles. Run: {install_command('watch')}")
-    folder = ResourceDir(path, uri_prefix, hidden=hidden, most_entries=most_entries)
+    folder = ResourceDir(path, uri_prefix, hidden=hidden, max_entries=max_entries)
     if description is None:
         description = f"The files of the folder {folder.name}."
     return FolderTemplate(
-        folder, name or folder.name, watch=watch, title=title, description=description, visible=visible
+        folder, name or folder.name, watch=watch, title=title, description=description, access=access
     )
 
 
@@ -128,7 +127,7 @@ class FolderTemplate(ResourceTemplate):
             folder.open,
             folder.template.template,
             name=name,
-            entries=folder.listed,
+            list_entries=folder.listed,
             watch=folder.watch if watch else None,
             **options,
         )
@@ -140,7 +139,7 @@ class FolderTemplate(ResourceTemplate):
         prefix = key.removesuffix(_PATH)
         twin.folder = self.folder.at(prefix if prefix.endswith("://") else prefix[:-1])
         twin.function = twin.folder.open
-        twin.entries = twin.folder.listed
+        twin.list_entries = twin.folder.listed
         if self.watch is not None:
             twin.watch = twin.folder.watch
         twin.written = key
@@ -154,7 +153,7 @@ class ResourceDir:
         path: The folder.
         uri_prefix: A URI without a slash at its end.
         hidden: Whether names that begin with a dot count.
-        most_entries: How many files `entries` gives at most.
+        max_entries: How many files `entries` gives at most.
 
     Raises:
         RegistrationError: There is no such folder, or the prefix cannot be part of a URI template.
@@ -166,7 +165,7 @@ class ResourceDir:
         uri_prefix: str,
         *,
         hidden: bool = False,
-        most_entries: int = MOST_ENTRIES,
+        max_entries: int = MAX_ENTRIES,
     ) -> None:
         if not os.path.isdir(path):
             raise RegistrationError(f"resource_dir: {os.fspath(path)!r} is no folder")
@@ -178,7 +177,7 @@ class ResourceDir:
             raise RegistrationError(f"resource_dir: write {uri_prefix!r} without the slash at its end")
         self._root = os.path.realpath(path)
         self._hidden = hidden
-        self._most_entries = most_entries
+        self._max_entries = max_entries
         self._prefix = uri_prefix if uri_prefix.endswith("/") else f"{uri_prefix}/"
         self.name = os.path.basename(self._root) or self._root
         from ..content.uri_template import UriTemplate
@@ -187,7 +186,7 @@ class ResourceDir:
 
     def at(self, uri_prefix: str) -> ResourceDir:
         """Return the same folder at other URIs."""
-        return ResourceDir(self._root, uri_prefix, hidden=self._hidden, most_entries=self._most_entries)
+        return ResourceDir(self._root, uri_prefix, hidden=self._hidden, max_entries=self._max_entries)
 
     def uri_of(self, path: str) -> str:
         """Return the URI of a path in the folder, written with slashes."""
@@ -196,11 +195,11 @@ class ResourceDir:
         return self._prefix + quote(path)
 
     def entries(self) -> Iterator[Entry]:
-        """Give the files that exist now, in the order of their paths, at most `most_entries` of them.
+        """Give the files that exist now, in the order of their paths, at most `max_entries` of them.
 
         A link to a file of the folder is listed, a link to another folder of it is not entered.
         """
-        for path, status in islice(self._walk(), self._most_entries):
+        for path, status in islice(self._walk(), self._max_entries):
             modified = datetime.fromtimestamp(int(status.st_mtime), timezone.utc)
             yield Entry(
                 self.uri_of(path),

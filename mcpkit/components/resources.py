@@ -24,14 +24,15 @@ from typing_extensions import Self, Unpack, is_typeddict
 from ..calls.call import Call
 from ..common.errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
 from ..content.values import to_contents
-from ..protocol.eras import Cache
+from ..protocol.eras import CacheHint
 from ..protocol.types import Annotations, Json
 from ..state.principal import Principal
 from .checks import check_media_type, check_members, check_size, check_text
-from .completion import Completable, Completers
+from .completion import Completable
 from .component import Listed, optional
-from .function import FunctionComponent, FunctionOptions, function_name
-from .watch import WatchFunction, watched
+from .function import FunctionComponent, function_name
+from .options import Completers, FunctionOptions, WatchFunction
+from .watch import watched
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*:"
 _NEVER_IN_URIS = r'[\x00-\x20"<>\\^`{|}\x7f]'
@@ -69,7 +70,7 @@ class Resource(FunctionComponent, Listed):
         mime_type: str | None = None,
         size: int | None = None,
         annotations: Annotations | None = None,
-        cache: Cache | None = None,
+        cache: CacheHint | None = None,
         watch: WatchFunction | None = None,
         **options: Unpack[FunctionOptions],
     ) -> None:
@@ -127,11 +128,11 @@ class ResourceTemplate(Completable):
         annotations: Hints on their use.
         cache: How long and by whom what is read may be kept; the server's default when None.
         complete: Completions by variable name: a list of strings, or `fn(value, arguments)`.
-        entries: Lists the resources that exist now, as the members of a `Resource` of the
+        list_entries: Lists the resources that exist now, as the members of a `Resource` of the
             specification (`uri` and `name` at least); called in a worker thread for each
             `resources/list`. With a parameter for a `Principal`, it is told who asks, and the
             list is private to them.
-        unsafe: Variables whose values may hold `..`, encoded slashes, absolute paths and the
+        allow_unsafe: Variables whose values may hold `..`, encoded slashes, absolute paths and the
             like, which no value may by default; True for all.
         watch: An async generator function that runs while somebody is subscribed: it starts for
             the first subscriber and is closed after the last; when it raises it is started again,
@@ -139,7 +140,7 @@ class ResourceTemplate(Completable):
             each URI that somebody subscribes to, with the values of that URI, and yields, anything,
             each time its data have changed. Without, it runs once and yields the URI that was
             updated, as it is written here; one that ends with a slash stands for all that are
-            subscribed to below; and None stands for a change of `entries`, for whose sake it also
+            subscribed to below; and None stands for a change of `list_entries`, for whose sake it also
             runs while somebody listens for changes of the list of resources. With a parameter
             annotated `Principal`, it runs for each who is subscribed, and they alone are told.
         options: `title`, `description` and what else every component has, as the decorator takes it.
@@ -163,18 +164,18 @@ class ResourceTemplate(Completable):
         name: str | None = None,
         mime_type: str | None = None,
         annotations: Annotations | None = None,
-        cache: Cache | None = None,
+        cache: CacheHint | None = None,
         complete: Completers | None = None,
-        entries: Callable[..., Iterable[Mapping[str, Any]]] | None = None,
-        unsafe: Collection[str] | bool = (),
+        list_entries: Callable[..., Iterable[Mapping[str, Any]]] | None = None,
+        allow_unsafe: Collection[str] | bool = (),
         watch: WatchFunction | None = None,
         **options: Unpack[FunctionOptions],
     ) -> None:
         from ..content.uri_template import UriTemplate  # which servers without templates do not need
 
         check_text(f"resource template {uri_template!r}: URI", uri_template)
-        self.template = UriTemplate(uri_template, unsafe=unsafe)
-        self._unsafe = unsafe
+        self.template = UriTemplate(uri_template, unsafe=allow_unsafe)
+        self._unsafe = allow_unsafe
         _check_form(f"resource template {uri_template!r}", mime_type, annotations)
         super().__init__(function, uri_template, complete, **options)
         self.name = name if name is not None else function_name(function)
@@ -182,14 +183,14 @@ class ResourceTemplate(Completable):
         self.mime_type = self.listed_mime_type = mime_type
         self.annotations = annotations
         self.cache = cache
-        self.entries = entries
+        self.list_entries = list_entries
         self.watch = watch
         self.watched = watched(f"resource template {uri_template!r}", watch, self.template.names)
         self.entries_parameter: str | None = None
-        if entries is not None:
+        if list_entries is not None:
             from .injection.principal import entries_parameter
 
-            self.entries_parameter = entries_parameter(f"resource template {uri_template!r}", entries)
+            self.entries_parameter = entries_parameter(f"resource template {uri_template!r}", list_entries)
         self.written = uri_template
 
     @property
@@ -220,12 +221,12 @@ class ResourceTemplate(Completable):
         return twin
 
     def listed_entries(self, principal: Principal) -> Iterator[Json]:
-        """Return the resources that exist now for who asks, by their URIs here; nothing without `entries=`.
+        """Return the resources that exist now for who asks, by their URIs here; nothing without `list_entries=`.
 
         Raises:
             Exception: Whatever the function raises.
         """
-        if self.entries is None:
+        if self.list_entries is None:
             return
         who = {} if self.entries_parameter is None else {self.entries_parameter: principal}
         # Not the title, which hosts show in place of the name.
@@ -234,7 +235,7 @@ class ResourceTemplate(Completable):
             if self.entries_inherit
             else {}
         )
-        for entry in self.entries(**who):
+        for entry in self.list_entries(**who):
             yield {**own, **entry, "uri": self.included_uri(entry["uri"])}
 
     def included_uri(self, uri: str) -> str:

@@ -31,7 +31,7 @@ def listed(component: Listed, revision: str, runtime: Runtime) -> Json:
 
 
 def _schemes(component: Listed, runtime: Runtime) -> list[Json]:
-    scopes = runtime.scopes.reduced((*component.scopes, *component.may_need))
+    scopes = runtime.scopes.reduced((*component.scopes, *component.optional_scopes))
     login: Json = {"type": "oauth2", "scopes": list(component.scopes or runtime.scopes.defaults)}
     if not component.is_anonymous:
         return [login]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import Self, Unpack
 
@@ -16,13 +16,15 @@ from ..content.data import json_of, json_value, text_of
 from ..content.plain import is_json
 from ..content.values import ExtensionResult, ToolResult, WholeResult, holds_content, to_content
 from ..content.wording import unreadable
+from ..options import check_group
 from ..protocol.repetition import LONG, RepetitiveResult
 from ..protocol.revisions import OBJECTS_ONLY, TASKS_IN_CORE, knows
 from ..protocol.types import Json, ToolAnnotations
 from ..schema import Arguments, MirroredParameter, Output
 from .checks import check_members
 from .component import Listed, optional
-from .function import FunctionComponent, FunctionOptions, function_name
+from .function import FunctionComponent, function_name
+from .options import FunctionOptions, ResultOptions
 
 if TYPE_CHECKING:
     from .task import Task
@@ -31,7 +33,7 @@ _STRUCTURES = (dict, list)
 _SMALL = 2**63
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
-TextOf = Literal["json", "none"] | Callable[[Any], str]
+DEFAULT_RESULT = ResultOptions()
 
 
 class AnyTool(Listed):
@@ -121,13 +123,9 @@ class Tool(FunctionComponent, AnyTool):
         input_schema: A JSON Schema, a TypedDict or a mapping of names to types, in place of the
             signature; the function then takes all arguments as one dict.
         output_schema: A JSON Schema, or a type, in place of the return annotation.
-        extra: What becomes of arguments that the tool does not have: `forbid` refuses them and names the
-            right one, `ignore` drops them.
-        structured: False sends no structured content and no output schema.
-        content: The text beside structured content: `json` (the same data), `none`, or a function
-            that makes it from the returned value.
-        task: How its calls may outlive their connections; True for what `Task()` says.
-        options: `title`, `description` and what else every component has, as the decorator takes it.
+        task: How its calls run as tasks; True for `Task()`.
+        result: Form of its results; None for `ResultOptions()`.
+        options: See `FunctionOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.
@@ -141,40 +139,41 @@ class Tool(FunctionComponent, AnyTool):
         annotations: ToolAnnotations | None = None,
         input_schema: Any = None,
         output_schema: Any = None,
-        extra: Literal["forbid", "ignore"] = "forbid",
-        structured: bool = True,
-        content: TextOf = "json",
         task: Task | bool | None = None,
+        result: ResultOptions | None = None,
         **options: Unpack[FunctionOptions],
     ) -> None:
         name = name if name is not None else function_name(function)
         check_tool(name, annotations)
         super().__init__(function, name, **options)
-        if content not in {"json", "none"} and not callable(content):
-            raise RegistrationError(
-                f'tool {name!r}: content must be "json", "none" or a function, got {content!r}'
-            )
-        if callable(content) and options.get("process", False):
-            check_name(f"tool {name!r}: content", content)
-        if extra not in {"forbid", "ignore"}:
-            raise RegistrationError(f'tool {name!r}: extra must be "forbid" or "ignore", got {extra!r}')
+        if result is None:
+            result = DEFAULT_RESULT
+        check_group(f"tool {name!r}: result", result, ResultOptions)
+        if callable(result.text) and options.get("run_in") == "process":
+            check_name(f"tool {name!r}: text of the result", result.text)
         self.annotations = annotations
-        self.content = content
+        self.text = result.text
         if task is not None:
             from .task import task_of  # which few servers need
 
             self.task = task_of(f"tool {name!r}", task)
-        self.is_structured = structured
-        if output_schema is not None and not structured:
+        self.is_structured = result.structured
+        if output_schema is not None and not result.structured:
             raise RegistrationError(
-                f"tool {name!r}: output_schema promises structured data, and structured=False sends none; leave one out"
+                f"tool {name!r}: output_schema= needs structured content, and ResultOptions(structured=False) sends "
+                "none. Remove one of the two"
             )
         self._input_schema = input_schema
         self.describes_arguments = input_schema is None
         self._output_schema = output_schema
-        self._drops_unknown = extra == "ignore"
+        self._drops_unknown = False
         self._arguments: Arguments | None = None
         self._output: Output | None = None
+
+    def drop_unknown_arguments(self) -> None:
+        """Ignore arguments that the tool does not have, unless its own JSON Schema or `**kwargs` accept them."""
+        self._drops_unknown = True
+        self.is_resolved = False
 
     def resolve(self) -> None:
         """Read all that depends on the function's type hints, once; see `FunctionComponent.resolve`.
@@ -300,7 +299,7 @@ class Tool(FunctionComponent, AnyTool):
         return self._structured(value, data)
 
     def _structured(self, value: Any, data: Any) -> Json:
-        if self.content != "json":
+        if self.text != "json":
             return {"content": self._content_of(value, data), "structuredContent": data}
         if type(data) is str:
             if len(data) >= LONG:
@@ -316,16 +315,16 @@ class Tool(FunctionComponent, AnyTool):
         return {"content": [{"type": "text", "text": text}], "structuredContent": data}
 
     def _content_of(self, value: Any, data: Any) -> list[Json]:
-        if self.content == "json":
+        if self.text == "json":
             return [{"type": "text", "text": text_of(data)}]
-        if callable(self.content):
+        if callable(self.text):
             return to_content(self._text(value))
         return []
 
     def _text(self, value: Any) -> Any:
-        assert callable(self.content)
+        assert callable(self.text)
         try:
-            return self.content(value)
+            return self.text(value)
         except (OutputError, HandlerError, ProtocolError):
             raise
         except Exception as error:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Collection
-from typing import Any
+from collections.abc import Collection
 
 from ..common.errors import RegistrationError
 from .injection.principal import parameters_of, takes_principal
-
-WatchFunction = Callable[..., AsyncGenerator[Any, None]]
-"""An async generator function that yields at each update."""
+from .options import WatchFunction
 
 
 class Watched:

@@ -14,8 +14,8 @@ from ..calls.failures import spoken
 from ..calls.limits import run_limited
 from ..common.errors import OutputError, RegistrationError
 from ..components.checks import json_object
-from ..components.component import ComponentOptions
 from ..components.context import Context
+from ..components.options import ComponentOptions
 from ..components.tools import AnyTool, check_tool
 from ..content.data import json_value
 from ..content.lazy import staying

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, cast
 
-from ..calls.call import NO_STATE, Call
+from ..calls.call import NO_STATE, Call, call_of
 from ..calls.failures import is_masked, ref_of, tool_error
 from ..common.errors import ProtocolError
 from ..components.context import Context
-from ..middleware import UNWRAPPED, Hooks, Request, Result, ToolCall, ToolCallResult, is_handle
+from ..middleware.base import UNWRAPPED, Hooks, Request, Result, ToolCall, ToolCallResult, is_handle
 from ..protocol import content, jsonrpc
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.revisions import LATEST
@@ -38,7 +38,7 @@ async def _answer(call: Call, hooks: Hooks, handler: Handler) -> Outcome:
 
 async def _pass(request: Request, hooks: Hooks, index: int, handler: Handler) -> Result:
     """Give a request to the middleware at an index, or to its handler where there is none left."""
-    call = request.ctx.call
+    call = call_of(request.ctx)
     make = ToolCallResult if call.method == "tools/call" else Result
     if index == len(hooks):
         return make(await _handled(request, handler), *_taken(call))
@@ -72,7 +72,7 @@ async def _pass(request: Request, hooks: Hooks, index: int, handler: Handler) ->
 
 
 async def _handled(request: Request, handler: Handler) -> Outcome:
-    call = request.ctx.call
+    call = call_of(request.ctx)
     if request.params is not call.params:
         call.sent = call.sent or call.params
         call.params = request.params

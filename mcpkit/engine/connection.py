@@ -16,6 +16,7 @@ from ..calls.channel import NO_HEADERS
 from ..calls.tasks import Calls, server_ended
 from ..common.errors import ProtocolError, TooLongError
 from ..protocol import jsonrpc
+from ..protocol.capabilities import SERVER_CAPABILITIES
 from ..protocol.eras import (
     CLIENT_CAPABILITIES,
     PROTOCOL_VERSION,
@@ -31,7 +32,6 @@ from ..protocol.revisions import LATEST_HANDSHAKE
 from ..state.change import ListName
 from ..state.principal import ANYONE, Principal
 from .engine import Served
-from .identity import CAPABILITIES
 from .peer import Peer
 from .subscriptions.pipe import Places, Subscriptions
 
@@ -76,7 +76,7 @@ class Connection(Peer):
         )
         self._may_begin_again = may_begin_again
         self._subscriptions = Subscriptions(
-            engine.hubs.here(), self._channel, engine.runtime.max_running, places
+            engine.hubs.here(), self._channel, engine.runtime.limits.concurrent_requests, places
         )
 
     def receive(self, line: bytes | ProtocolError, principal: Principal | None = None) -> None:
@@ -127,7 +127,7 @@ class Connection(Peer):
         if engine is before:
             return
         engine.registry.resolve()
-        for capability in filter(before.declared.has, CAPABILITIES):
+        for capability in filter(before.declared.has, SERVER_CAPABILITIES):
             engine.declared.add(capability)
         self._engine = engine
 
@@ -137,7 +137,9 @@ class Connection(Peer):
                 name, revision, self._subscriptions.principal
             )
 
-        with self._subscriptions.moved(engine.hubs.here(), engine.runtime.max_running, differs):
+        with self._subscriptions.moved(
+            engine.hubs.here(), engine.runtime.limits.concurrent_requests, differs
+        ):
             await self._calls.ended()
             await asyncio.sleep(0)  # for what has just changed
 

@@ -45,9 +45,7 @@ class Engine:
         runtime: What its requests run with.
         declared: What it says about itself.
         lifespans: The stays in its lifespan.
-        lifespan_wait: Seconds for which requests wait until it has been entered; None for as long as it takes.
         version: The server's version.
-        page_size: Entries in one page of a list; None puts all in one.
         auth: What verifies the access tokens of requests over HTTP; None where nobody needs one.
         make_tasks: Makes what looks after tasks, when there is the first one.
 
@@ -70,9 +68,7 @@ class Engine:
         declared: Declared,
         lifespans: Lifespans,
         *,
-        lifespan_wait: float | None,
         version: str,
-        page_size: int | None,
         auth: TokenVerifier | None,
         make_tasks: Callable[[], TaskKeeper],
     ) -> None:
@@ -86,10 +82,10 @@ class Engine:
         if auth is not None:
             from ..state.revocations import Revocations
 
-            self.revocations = Revocations(runtime.shared, runtime.name)
-        self.entrance = Entrance(runtime.name, lifespan_wait, declared, self._choose_way)
+            self.revocations = Revocations(runtime.storage, runtime.name)
+        self.entrance = Entrance(runtime.name, runtime.timeouts.startup, declared, self._choose_way)
         self.lifespans = lifespans
-        broker = None if runtime.is_alone else runtime.shared
+        broker = None if runtime.is_alone else runtime.storage
         self.hubs = Hubs(
             partial(
                 Changes,
@@ -101,7 +97,7 @@ class Engine:
                 is_closed=runtime.is_protected,
             )
         )
-        self.listing = Listing(registry, runtime, lifespans, page_size)
+        self.listing = Listing(registry, runtime, lifespans, runtime.limits.page_size)
         self.methods = Methods(registry, declared, self.listing, lifespans, make_tasks)
         self.dispatch: Handler = self.methods.dispatch
         self._handler: Handler = self.methods.dispatch
@@ -160,11 +156,11 @@ class Engine:
         self.registry.resolve()
         async with AsyncExitStack() as stack:
             stack.callback(self.hubs.here().publish())
-            if self.runtime.shared.is_lasting and not self._has_looked:
+            if self.runtime.storage.is_lasting and not self._has_looked:
                 self._has_looked = True
                 from ..state.sealed import tell_unreadable
 
-                looking = asyncio.create_task(tell_unreadable(self.runtime.shared, self.runtime.keys))
+                looking = asyncio.create_task(tell_unreadable(self.runtime.storage, self.runtime.keys))
                 stack.callback(looking.cancel)
             await stack.enter_async_context(
                 self.lifespans.serving(family(self.registry), self.entrance.guard, self.runtime.end_detached)

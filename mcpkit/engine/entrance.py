@@ -12,8 +12,9 @@ from weakref import WeakKeyDictionary
 
 from ..calls.call import Call
 from ..calls.lifespan import Lifespan
+from ..protocol.capabilities import SERVER_CAPABILITIES
 from ..protocol.jsonrpc import Outcome, Ready
-from .identity import CAPABILITIES, Declared
+from .identity import Declared
 from .methods import Handler
 
 logger = logging.getLogger("mcpkit")
@@ -107,7 +108,7 @@ class Entrance:
             self._name,
             self._seconds,
         )
-        for capability in CAPABILITIES:
+        for capability in SERVER_CAPABILITIES:
             self._declared.add(capability)
         here.is_passable.set()
 

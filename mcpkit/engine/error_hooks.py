@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mcpkit")
 
 
-class Failure(NamedTuple):
+class ErrorEvent(NamedTuple):
     """A request that has failed, as `@server.on_error` hears of it.
 
     Args:
@@ -34,7 +34,7 @@ class Failure(NamedTuple):
     ref: str | None
 
 
-ErrorHook = Callable[[Failure], HandlerError | None]
+ErrorHook = Callable[[ErrorEvent], HandlerError | None]
 """Hears of a failure, and may say what the client reads instead."""
 
 H = TypeVar("H", bound=ErrorHook)
@@ -43,7 +43,7 @@ H = TypeVar("H", bound=ErrorHook)
 class ErrorHooks:
     """What `@server.on_error` has registered, in that order.
 
-    A hook is a function of one `Failure`, called in the event loop, so that it must not block. It hears of every
+    A hook is a function of one `ErrorEvent`, called in the event loop, so that it must not block. It hears of every
     request that ends with an exception which no client was meant to read, of calls that took too long
     (`CallTimeoutError`), whose worker process has ended (`ProcessEndedError`) or whose result cannot be sent
     (`OutputError`); not of what says itself
@@ -71,7 +71,7 @@ class ErrorHooks:
         Raises:
             RegistrationError: It is no function of one argument, or it is async.
         """
-        check_hook(hook, "on_error", "Failure", "the answer does not wait for it")
+        check_hook(hook, "on_error", "ErrorEvent", "the answer does not wait for it")
         self.hooks = (*self.hooks, hook)
         return hook
 
@@ -86,7 +86,7 @@ class ErrorHooks:
         from ..components.context import Context
 
         assert isinstance(call, Call), "whatever runs does"
-        failure = Failure(Context(call), single(exception), ref_of(call) if is_masked(exception) else None)
+        failure = ErrorEvent(Context(call), single(exception), ref_of(call) if is_masked(exception) else None)
         for hook in self.hooks:
             try:
                 told: Any = hook(failure)

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from ..protocol.capabilities import SERVER_CAPABILITIES
 from ..protocol.eras import Identity
 from ..protocol.revisions import TASKS, TASKS_IN_CORE, narrow
 from ..protocol.types import Json
 from .registry import Registry
-
-CAPABILITIES: dict[str, dict[str, bool]] = {
-    "tools": {"listChanged": True},
-    "resources": {"subscribe": True, "listChanged": True},
-    "prompts": {"listChanged": True},
-    "completions": {},
-    "logging": {},
-}
-"""What can be declared, and how."""
 
 _TASKS_IN_CORE: Json = {"cancel": {}, "requests": {"tools": {"call": {}}}}
 
@@ -85,7 +77,7 @@ class Declared:
             revision: The revision.
             is_identified: Whether it is known who asks: tasks are listed for them alone whose they are.
         """
-        declared: Json = {name: how for name, how in CAPABILITIES.items() if self.has(name)}
+        declared: Json = {name: how for name, how in SERVER_CAPABILITIES.items() if self.has(name)}
         extensions = {name: each.settings for name, each in self._registry.extensions.items()}
         if self.has("tasks"):
             extensions[TASKS] = {}

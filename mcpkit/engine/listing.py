@@ -14,7 +14,7 @@ from ..calls.runtime import Runtime
 from ..common.errors import INVALID_PARAMS, ProtocolError
 from ..components.component import Component, Listed
 from ..components.security_schemes import listed
-from ..protocol.eras import Cache
+from ..protocol.eras import CacheHint
 from ..protocol.revisions import narrow
 from ..protocol.types import Json
 from ..state.change import ListName
@@ -141,7 +141,7 @@ class Listing:
         call: Call,
         after: Position | None,
         shown: Shown,
-        cache: Cache | None,
+        cache: CacheHint | None,
         provided: Sequence[Provided],
     ) -> bytes:
         """Answer with what is registered, what `entries=` list, and after it what providers do; nobody keeps it."""
@@ -173,7 +173,7 @@ class Listing:
         call: Call,
         after: Position | None,
         entries: Iterable[tuple[Position, Json]],
-        cache: Cache | None,
+        cache: CacheHint | None,
     ) -> bytes:
         if after is not None:
             entries = (entry for entry in entries if entry[0] > after)
@@ -204,7 +204,7 @@ def _with_entries(registry: Registry) -> list[ResourceTemplate]:
     return [
         template
         for template in registry.resource_templates
-        if template.entries is not None and template.is_enabled
+        if template.list_entries is not None and template.is_enabled
     ]
 
 

@@ -36,7 +36,7 @@ from .subscriptions.listen import check_keys
 from .task_keeper import TaskKeeper
 
 if TYPE_CHECKING:
-    from ..components.custom_methods import Method
+    from ..components.custom_methods import CustomMethod
     from ..components.prompts import Prompt
     from ..components.resources import Resource, ResourceTemplate
     from ..components.tools import AnyTool
@@ -185,8 +185,8 @@ class Methods:
                 check_access(call, tool)
             if tool.requires:
                 call.client.require(*tool.requires)
-            if tool.is_single_use or not ROUND_PARAMS.isdisjoint(call.params):
-                await _check_rounds(call, tool)
+            if call.runtime.options.single_use_state or not ROUND_PARAMS.isdisjoint(call.params):
+                await _check_rounds(call)
             if tool.task is None and ("task" not in call.params or not self._declared.has("tasks")):
                 result = await tool.call(arguments, call)
             elif isinstance(result := await self.tasks.call(call, tool, arguments), bytes):
@@ -243,8 +243,8 @@ class Methods:
         if component.requires:
             call.client.require(*component.requires)
         await self._enter(call, component)
-        if component.is_single_use or not ROUND_PARAMS.isdisjoint(call.params):
-            await _check_rounds(call, component)
+        if call.runtime.options.single_use_state or not ROUND_PARAMS.isdisjoint(call.params):
+            await _check_rounds(call)
 
     def _serving(
         self, call: Call, uri: str
@@ -344,7 +344,7 @@ class Methods:
 
         return call.render({"completion": await complete(completer, value, filled, call)})
 
-    async def serve_own(self, call: Call, method: Method) -> Outcome:
+    async def serve_own(self, call: Call, method: CustomMethod) -> Outcome:
         """Serve a method outside the core protocol."""
         check_access(call, method)
         if method.requires:
@@ -362,10 +362,10 @@ def _is_template(resource: Resource | ResourceTemplate) -> TypeIs[ResourceTempla
     return resource.kind == "resource template"
 
 
-async def _check_rounds(call: Call, component: Component) -> None:
+async def _check_rounds(call: Call) -> None:
     from ..calls.asking.api import check_rounds
 
-    await check_rounds(call, is_single_use=component.is_single_use)
+    await check_rounds(call)
 
 
 def becomes_result(call: Call, error: BaseException) -> bool:

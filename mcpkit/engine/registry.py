@@ -8,16 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from ..calls.call import call_of
 from ..common.errors import MissingCapabilityError, RegistrationError
 from ..common.listeners import Listeners
 from ..components.catalog import Catalog
 from ..components.checks import capabilities, check_is_function, json_object
 from ..components.component import Component
 from ..components.decorators import Build, Decorators
-from ..middleware import Middlewares
+from ..components.options import Access, MethodOptions, access_of
+from ..middleware.base import Middlewares
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, RESULT_TYPES, knows
@@ -27,10 +30,10 @@ from ..state.change import Change, ListName
 if TYPE_CHECKING:
     from ..calls.call import CallContext
     from ..calls.lifespan import Lifespans
-    from ..components.included import Included
+    from ..components.included import IncludedRegistry
     from ..content.values import ExtensionResult
     from .provider import Provided, Provider
-    from .topic import Accept, Topic
+    from .topic import Accept, SubscriptionTopic
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _IDENTIFIER = rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -108,7 +111,7 @@ class Registry(Catalog, Decorators):
         self.add(build(target))
         return function
 
-    def include(self, source: Any, *, prefix: str = "") -> Included:
+    def include(self, source: Any, *, prefix: str = "") -> IncludedRegistry:
         """Collect components from elsewhere.
 
         Args:
@@ -126,7 +129,7 @@ class Registry(Catalog, Decorators):
             RegistrationError: Nothing is marked there, a name is taken, or an extension is there with
                 other settings; or a provider does not say what it has. Then nothing is included.
         """
-        from ..components.included import Included
+        from ..components.included import IncludedRegistry
         from ..components.marking import marked
         from ..components.prefix import prefixed
         from .provider import Provider
@@ -149,11 +152,11 @@ class Registry(Catalog, Decorators):
         with self.lock, ExitStack() as undo:
             for component in found:
                 part = self.part_of(component)
-                undo.callback(part.discard, part.add(component, replace=component.replaces))
-            return Included(source, _at_once(undo.pop_all(), self.lock))
+                undo.callback(part.discard, part.add(component, replace=self.replaces_duplicates))
+            return IncludedRegistry(source, _at_once(undo.pop_all(), self.lock))
 
-    def _follow(self, source: Registry, prefix: str) -> Included:
-        from ..components.included import Included
+    def _follow(self, source: Registry, prefix: str) -> IncludedRegistry:
+        from ..components.included import IncludedRegistry
         from ..components.prefix import prefixed, prefixed_uri
         from .provider import lists_of
 
@@ -184,10 +187,10 @@ class Registry(Catalog, Decorators):
             undo.callback(source.provider_listeners.add(self._gather))
             self._followed.append((source, prefix))
             self._gather(*lists_of(source.providers))
-            return Included(source, _at_once(undo.pop_all(), source.lock, self.lock))
+            return IncludedRegistry(source, _at_once(undo.pop_all(), source.lock, self.lock))
 
-    def _provide(self, provider: Provider, prefix: str) -> Included:
-        from ..components.included import Included
+    def _provide(self, provider: Provider, prefix: str) -> IncludedRegistry:
+        from ..components.included import IncludedRegistry
         from .provider import Provided, check_kinds, lists_of
 
         check_kinds(provider)
@@ -200,7 +203,7 @@ class Registry(Catalog, Decorators):
             undo.callback(provider.listeners.add(self._gather))
             self._own_providers.append(provided)
             self._gather(*lists_of([provided]))
-            return Included(provider, _at_once(undo.pop_all(), self.lock))
+            return IncludedRegistry(provider, _at_once(undo.pop_all(), self.lock))
 
     def _gather(self, *lists: ListName) -> None:
         """Have the providers that there are now, and tell of lists that have changed."""
@@ -273,7 +276,7 @@ class Extension(Registry):
 
     def __init__(self, identifier: str, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__()
-        self.topics: tuple[Topic, ...] = ()
+        self.topics: tuple[SubscriptionTopic, ...] = ()
         given: Any = identifier
         if not isinstance(given, str) or not re.fullmatch(_IDENTIFIER, given):
             raise RegistrationError(
@@ -287,7 +290,7 @@ class Extension(Registry):
         self.attached = (self,)
         self.extensions = {identifier: self}
 
-    def topic(self, member: str, notification: str, *, accept: Accept | None = None) -> Topic:
+    def topic(self, member: str, notification: str, *, accept: Accept | None = None) -> SubscriptionTopic:
         """Let clients listen to something by keys, such as jobs by their ids (basic/patterns/subscriptions).
 
         A client that has declared the extension asks for `notifications.<member>`, an array of keys, when it sends
@@ -307,9 +310,9 @@ class Extension(Registry):
             RegistrationError: The member is taken; it or the notification is none, or one of the core protocol; or
                 `accept` is no function, or an async one.
         """
-        from .topic import Topic  # which few servers need
+        from .topic import SubscriptionTopic  # which few servers need
 
-        topic = Topic(member, notification, accept, self.listeners.tell)
+        topic = SubscriptionTopic(member, notification, accept, self.listeners.tell)
         with self.lock:
             before = self.topics
             if any(each.member == member for each in before):
@@ -324,15 +327,18 @@ class Extension(Registry):
         return topic
 
     def _of_method(self, name: str, options: Json) -> Json:
-        also = capabilities(f"method {name!r}", options.get("requires"))
-        return {"revisions": _REVISIONS, **options, "requires": (self.capability, *also)}
+        access = access_of(f"method {name!r}", cast("MethodOptions", options)) or Access()
+        also = capabilities(f"method {name!r}", access.requires_capabilities)
+        access = replace(access, requires_capabilities=(self.capability, *also))
+        others = {key: value for key, value in options.items() if key not in {"scopes", "access"}}
+        return {"protocol_versions": _REVISIONS, **others, "access": access}
 
     def is_supported(self, ctx: CallContext) -> bool:
         """Say whether the client has declared the extension, in a revision that knows extensions.
 
         A client of an older revision may have declared it all the same: `ctx.client.supports(capability)`.
         """
-        return ctx.revision in _REVISIONS and ctx.client.supports(self.capability)
+        return ctx.protocol_version in _REVISIONS and ctx.client.supports(self.capability)
 
     def client_settings(self, ctx: CallContext) -> dict[str, Any] | None:
         """Return what the client has declared of the extension; None where it does not support it."""
@@ -340,6 +346,22 @@ class Extension(Registry):
             return None
         settings: Json = ctx.client.capabilities["extensions"][self.identifier]
         return settings
+
+    async def notify(self, ctx: CallContext, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification of the extension, as part of a request; only to clients that know it (`is_supported`).
+
+        Args:
+            ctx: The request.
+            method: Its method, such as `notifications/thing/changed`; none of the core protocol.
+            params: Its params, a JSON object.
+
+        Raises:
+            RuntimeError: The call has ended.
+            ValueError: The method is no notification, or one of the core protocol, or the params are not JSON.
+        """
+        from ..calls.reporting import send_notification
+
+        await send_notification(call_of(ctx), method, params)
 
     def result(self, ctx: CallContext, result_type: str, members: Any = None) -> ExtensionResult:
         """Return a result of a type of the extension's own (basic/index, "ResultType").

@@ -21,7 +21,7 @@ Accept = Callable[[list[str], "Context[Any]"], list[str]]
 """Returns those of the keys that who asks may listen to."""
 
 
-class Topic:
+class SubscriptionTopic:
     """What clients of an extension listen to by keys, such as jobs by their ids; `extension.topic(...)` makes it.
 
     Args:
@@ -79,7 +79,7 @@ class Topic:
             key: The key.
             params: The params of the notification: a JSON object.
             to: Who is told, of those who listen: a Principal, known by its id, or a function that says so of each,
-                quickly and in any thread; everybody when None. With `shared=` it holds for the clients of all
+                quickly and in any thread; everybody when None. With `storage=` it holds for the clients of all
                 processes.
 
         Raises:

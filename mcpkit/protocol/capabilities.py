@@ -1,4 +1,4 @@
-"""What a client can do, by name: `sampling`, `elicitation.url` (the `ClientCapabilities` of the schema)."""
+"""Capabilities of servers and clients, by name (`ServerCapabilities`, `ClientCapabilities` of the schema)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ CAPABILITIES = frozenset(
     }
 )
 """Those of the specification; `extensions.<id>` and `experimental.<name>` come beside them."""
+
+SERVER_CAPABILITIES: dict[str, dict[str, bool]] = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+    "logging": {},
+}
+"""Capabilities that a server can declare, with their members."""
 
 _OPEN = ("extensions.", "experimental.")
 

@@ -23,7 +23,7 @@ from .unreadable import id_of_answer, id_of_unreadable, is_call, looks_like_mess
 NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
-class Outgoing:
+class OutgoingMessage:
     """A message to be sent.
 
     Attributes:
@@ -45,7 +45,7 @@ class Outgoing:
     headers: Mapping[str, str]
 
 
-class Request(Outgoing):
+class Request(OutgoingMessage):
     """A request to be sent."""
 
     __slots__ = ()
@@ -193,13 +193,13 @@ class ClientWire:
             self._reporting.add(id_)
         return request
 
-    def notification(self, method: str, params: Mapping[str, Any] | None = None) -> Outgoing:
+    def notification(self, method: str, params: Mapping[str, Any] | None = None) -> OutgoingMessage:
         """Make a notification."""
         self._id_before_notification = self._last_id
         told = None if params is None else dict(params)
         return self._outgoing(jsonrpc.notification(method, told), method, told or {})
 
-    def cancel(self, id_: RequestId, reason: str) -> Outgoing | None:
+    def cancel(self, id_: RequestId, reason: str) -> OutgoingMessage | None:
         """Give a request up: an answer that still comes is ignored.
 
         Returns:
@@ -212,19 +212,19 @@ class ClientWire:
             return None
         return self.notification("notifications/cancelled", {"requestId": id_, "reason": reason})
 
-    def answer(self, id_: RequestId, result: Mapping[str, Any]) -> Outgoing:
+    def answer(self, id_: RequestId, result: Mapping[str, Any]) -> OutgoingMessage:
         """Make the answer to what the server has asked."""
         return self._reply({"jsonrpc": "2.0", "id": id_, "result": dict(result)})
 
-    def refuse(self, id_: RequestId, code: int, message: str) -> Outgoing:
+    def refuse(self, id_: RequestId, code: int, message: str) -> OutgoingMessage:
         """Make the error that answers what the server has asked."""
         return self._reply({"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message}})
 
-    def _reply(self, message: Json) -> Outgoing:
+    def _reply(self, message: Json) -> OutgoingMessage:
         return self._outgoing(jsonrpc.encode(message), None, {})
 
-    def _outgoing(self, line: bytes, method: str | None, params: Json) -> Outgoing:
-        outgoing = Outgoing()
+    def _outgoing(self, line: bytes, method: str | None, params: Json) -> OutgoingMessage:
+        outgoing = OutgoingMessage()
         outgoing.line = line
         outgoing.id = None
         outgoing.method = method

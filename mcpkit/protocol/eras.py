@@ -133,7 +133,7 @@ class Identity:
         self.closing = b"," + encode({"_meta": {SERVER_INFO: info}})[1:]
 
 
-class Cache:
+class CacheHint:
     """How long a result may be kept, and by whom (utilities/caching, since 2026-07-28).
 
     Args:
@@ -154,13 +154,13 @@ class Cache:
         self.scope = scope
 
     @property
-    def private(self) -> Cache:
+    def private(self) -> CacheHint:
         """The same time, for nobody but who asks."""
-        return self if self.scope == "private" else Cache(self.ttl, "private")
+        return self if self.scope == "private" else CacheHint(self.ttl, "private")
 
     def __repr__(self) -> str:
         """Show both hints."""
-        return f"Cache(ttl={self.ttl!r}, scope={self.scope!r})"
+        return f"CacheHint(ttl={self.ttl!r}, scope={self.scope!r})"
 
 
 class Stateless(_Envelope):
@@ -211,7 +211,7 @@ class Stateless(_Envelope):
             check_log_level(level, LOG_LEVEL)
         return cls(revision, info, capabilities, level)
 
-    def render(self, result: Json, identity: Callable[[str], Identity], cache: Cache | None) -> bytes:
+    def render(self, result: Json, identity: Callable[[str], Identity], cache: CacheHint | None) -> bytes:
         """Write a result with `resultType`, the cache hints of a method that has them, and the server's identity."""
         finished: Json = {"resultType": "complete", **result}
         if cache is not None:
@@ -304,7 +304,7 @@ class Handshake(_Envelope):
         """Whether there is a session, which outlives this request."""
         return self._on_subscription is not None
 
-    def render(self, result: Json, identity: Callable[[str], Identity], cache: Cache | None) -> bytes:
+    def render(self, result: Json, identity: Callable[[str], Identity], cache: CacheHint | None) -> bytes:
         """Write a result as it is: the handshake has said the rest."""
         return encode(result)
 

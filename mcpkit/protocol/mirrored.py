@@ -8,8 +8,8 @@ KEYWORD = "x-mcp-header"
 """What the specification calls it in a schema (basic/transports/streamable-http, "Schema Extension")."""
 
 
-class Header:
-    """Has clients repeat an argument in an HTTP header: `region: Annotated[str, Header("Region")]`.
+class ParamHeader:
+    """Has clients repeat an argument in an HTTP header: `region: Annotated[str, ParamHeader("Region")]`.
 
     From revision 2026-07-28 on, clients send such an argument over HTTP in `Mcp-Param-<name>` too, so
     that proxies can route by it without reading bodies. mcpkit refuses a request whose header and

@@ -57,16 +57,13 @@ class Arguments:
 
         Args:
             signature: The function's signature.
-            drops_unknown: Whether arguments that it does not have are dropped, and not refused.
+            drops_unknown: Whether unknown arguments are ignored instead of refused, unless `**kwargs` accepts them.
 
         Raises:
             RegistrationError: A type has no form in JSON; the message names the argument.
             UnresolvedHint: A type needs a name that is not defined yet.
         """
-        if drops_unknown and signature.extra is not empty:
-            raise RegistrationError(
-                f'{signature.name}: extra="ignore" drops what **kwargs takes; leave one of the two out'
-            )
+        drops_unknown = drops_unknown and signature.extra is empty
         return cls.of_parameters(
             signature.name, signature.parameters, signature.extra, drops_unknown=drops_unknown
         )

@@ -50,11 +50,6 @@ def arguments(schema: Any, *, drops_unknown: bool = False) -> Arguments:
             f"not {schema!r}; for a class of another kind, leave input_schema= out and annotate a parameter with it"
         )
     if schema.get("type") == "object":
-        if drops_unknown:
-            raise RegistrationError(
-                'input_schema: a JSON Schema says itself what else it allows; write `"additionalProperties": true` '
-                'into it instead of extra="ignore"'
-            )
         return JSONSchemaArguments(schema)
     if any(isinstance(value, (dict, list, bool, str)) for value in schema.values()):
         raise RegistrationError('input_schema: the root of a JSON Schema must say `"type": "object"`')

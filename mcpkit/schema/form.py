@@ -212,7 +212,8 @@ def _refuse_values(annotation: Any) -> None:
     if type(None) in get_args(annotation) and any(_is_structure(part) for part in get_args(annotation)):
         name = str(annotation).replace("typing.", "")
         raise RegistrationError(
-            f"{name} is an object, and a form is flat; leave `None` out: an `Answer` that is not accepted has no value"
+            f"{name} is an object, and a form is flat; leave `None` out: an `ElicitationResult` that is not "
+            "accepted has no value"
         )
 
 

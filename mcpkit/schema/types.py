@@ -23,7 +23,7 @@ from pydantic_core import CoreSchema, core_schema
 from typing_extensions import LiteralString, NoExtraItems, is_typeddict
 
 from ..common.errors import RegistrationError
-from ..protocol.mirrored import KEYWORD, Header
+from ..protocol.mirrored import KEYWORD, ParamHeader
 from . import typed_dict, values
 from .described import Described, NotInTable
 from .equality import identity
@@ -295,7 +295,7 @@ def _annotated(annotation: Any) -> Described:
     for item in annotation.__metadata__:
         if (text := last_text([item])) is not None:
             notes["description"] = text
-        elif isinstance(item, Header):
+        elif isinstance(item, ParamHeader):
             notes[KEYWORD] = item.name
         elif isinstance(item, Format):
             format_ = item.name

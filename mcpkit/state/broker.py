@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 
-class Broker(Protocol):
+class PubSub(Protocol):
     """Records, claims and a message bus: the half of `Shared` that serves sessions.
 
     *Records.* A key holds fields, a mapping from str to str, and one expiry for all of them. A key

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from .expiring import Expiring
-from .store import Stored, check_put
+from .store import StoredValue, check_put
 
 if TYPE_CHECKING:
     from .memory_queue import MemoryQueue
@@ -39,7 +39,7 @@ class Memory:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._records: Expiring[Mapping[str, str]] = Expiring(clock)
         self._buckets: Expiring[float] = Expiring(clock)  # by the times at which they are full, and expire
-        self._values: Expiring[Stored] = Expiring(clock)
+        self._values: Expiring[StoredValue] = Expiring(clock)
         self._lock = threading.RLock()  # reentrant: the garbage collector may end a subscription anywhere
         self._listeners: dict[str, dict[object, Callable[[str], None]]] = {}
         self._homes: dict[int, str] = {}
@@ -142,7 +142,7 @@ class Memory:
 
     # As `Store` has it
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> StoredValue | None:
         """Return what `key` holds now, with its version; None when it is absent or expired."""
         return self._values.get(key)
 
@@ -155,7 +155,7 @@ class Memory:
             before = values.latest(key)
             if version != (None if before is None else before.version):
                 return None
-            stored = Stored(value, os.urandom(16).hex())
+            stored = StoredValue(value, os.urandom(16).hex())
             values.keep(key, stored, now + ttl)
             return stored.version
 
@@ -170,7 +170,7 @@ class Memory:
             values.remove(key)
             return True
 
-    async def items(self, prefix: str) -> AsyncIterator[tuple[str, Stored]]:
+    async def items(self, prefix: str) -> AsyncIterator[tuple[str, StoredValue]]:
         """Go through the keys that begin with `prefix`, and what they hold."""
         for key in self._values.beginning(prefix):
             if (stored := self._values.get(key)) is not None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .broker import Broker
+    from .broker import PubSub
 
 logger = logging.getLogger("mcpkit")
 
@@ -49,7 +49,7 @@ class Presence:
 
     on_look: Callable[[], None] | None = None
 
-    def __init__(self, broker: Broker, name: str, process: str, beat: float | None = None) -> None:
+    def __init__(self, broker: PubSub, name: str, process: str, beat: float | None = None) -> None:
         self.process = process
         self._broker = broker
         self._key = f"{name}/presence"

@@ -18,7 +18,7 @@ from .redis_log import Log, decoded, encoded
 from .redis_options import check_options
 from .redis_queue import RedisQueue
 from .redis_scripts import CLAIM, DELETE, ERASE, ITEMS, PUT, SPEND, WRITE
-from .store import Stored, check_put
+from .store import StoredValue, check_put
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -31,9 +31,9 @@ _LONGEST = 2**52
 
 
 class Redis(RedisQueue):
-    """What the processes of several machines share: `Server(shared=Redis("redis://..."), secret=...)`.
+    """What the processes of several machines share: `Server(storage=Redis("redis://..."), secret_key=...)`.
 
-    Sessions, states, claims, changes, tasks, and what handlers keep in `ctx.store` are at one primary of Redis 6.2 or
+    Sessions, states, claims, changes, tasks, and what handlers keep in `ctx.storage` are at one primary of Redis 6.2 or
     newer, or of Valkey, which outlives the processes. What one process tells the others is heard at once. Times are
     those of Redis' clock. It needs `pip install "mcpkit[redis]"`.
 
@@ -174,7 +174,7 @@ class Redis(RedisQueue):
 
     # As `Store` has it
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> StoredValue | None:
         """Return what `key` holds now, with its version; None when it is absent or expired."""
         link, _ = self._opened()
         return _stored(await link.run(link.command("HMGET", self._key(b"v:", key), "value", "version")))
@@ -194,7 +194,7 @@ class Redis(RedisQueue):
         done = await link.run(link.script(DELETE, self._keys_of_value(key), _seen(version), encoded(key)))
         return done == b"1"
 
-    async def items(self, prefix: str) -> AsyncIterator[tuple[str, Stored]]:
+    async def items(self, prefix: str) -> AsyncIterator[tuple[str, StoredValue]]:
         """Go through the keys that begin with `prefix`, and what they hold."""
         link, _ = self._opened()
         first, last = b"[" + encoded(prefix), b"[" + encoded(prefix) + b"\xff"  # which no text has
@@ -233,10 +233,10 @@ def _seen(version: str | None) -> bytes:
     return b"" if version is None else b"=" + encoded(version)
 
 
-def _stored(found: object) -> Stored | None:
+def _stored(found: object) -> StoredValue | None:
     match found:
         case [bytes(value), bytes(version)]:
-            return Stored(value, decoded(version))
+            return StoredValue(value, decoded(version))
         case _:
             return None
 

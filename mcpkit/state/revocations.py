@@ -17,7 +17,7 @@ from .owner import digest_of
 from .principal import Principal
 
 if TYPE_CHECKING:
-    from .shared import Shared
+    from .shared import Storage
 
 logger = logging.getLogger("mcpkit")
 
@@ -49,7 +49,7 @@ class Revocations:
         clock: The time, in Unix seconds.
     """
 
-    def __init__(self, shared: Shared, name: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, shared: Storage, name: str, clock: Callable[[], float] = time.time) -> None:
         self._shared = shared
         self._name = name
         self._clock = clock

@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 
 from ..protocol.types import Json
 from .keys import Keys
-from .shared import Shared
+from .shared import Storage
 from .store import Store
 
 logger = logging.getLogger("mcpkit")
@@ -148,9 +148,7 @@ class Sealed:
         return data, expires
 
 
-_CURE = (
-    "Add the secret that was used to write it, Server(secret=[new, old]), or wait until the record expires"
-)
+_CURE = "Add the secret that was used to write it, Server(secret_key=[new, old]), or wait until the record expires"
 
 
 class _Count(NamedTuple):
@@ -172,7 +170,7 @@ async def _count(store: Store, prefix: str, ids: tuple[bytes, ...], most: float 
     return _Count(unreadable, newer, is_all=True)
 
 
-async def tell_unreadable(shared: Shared, keys: Keys) -> None:
+async def tell_unreadable(shared: Storage, keys: Keys) -> None:
     """Log how many sealed records of a server cannot be read, of the first thousand that there are.
 
     It is said once, where several processes start together.

@@ -6,18 +6,18 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
-from .broker import Broker
+from .broker import PubSub
 from .keys import SECRET_HOW, SECRET_VARIABLE
 from .store import Store
 
 
-class Shared(Broker, Store, Protocol):
-    """What `Server(shared=...)` takes.
+class Storage(PubSub, Store, Protocol):
+    """What `Server(storage=...)` takes.
 
     `Memory` is the engine within one process, `Sqlite` that of one machine, `Redis` that of several.
 
-    To write another engine, implement the members of `Broker`, of `Store` and this one, and keep their rules. What a
-    `Broker` has under a key and what a `Store` has under the same key are two things.
+    To write another engine, implement the members of `PubSub`, of `Store` and this one, and keep their rules. What a
+    `PubSub` has under a key and what a `Store` has under the same key are two things.
     """
 
     @property
@@ -49,8 +49,8 @@ def check_shared(shared: object, secret: str | bytes | Sequence[str | bytes] | N
     """Refuse what processes cannot share, or must not without a secret.
 
     Args:
-        shared: What stands in `Server(shared=...)`.
-        secret: What stands in `Server(secret=...)`.
+        shared: What stands in `Server(storage=...)`.
+        secret: What stands in `Server(secret_key=...)`.
 
     Raises:
         TypeError: It is no engine.
@@ -70,7 +70,7 @@ def check_shared(shared: object, secret: str | bytes | Sequence[str | bytes] | N
         )
     if is_lasting and secret is None and SECRET_VARIABLE not in os.environ:
         raise ValueError(
-            f"shared={type(shared).__name__}(...) keeps encrypted data after this process ends, so the "
-            f"server needs a permanent secret. Set {SECRET_VARIABLE} or write Server(secret=...); "
+            f"storage={type(shared).__name__}(...) keeps encrypted data after this process ends, so the "
+            f"server needs a permanent secret. Set {SECRET_VARIABLE} or write Server(secret_key=...); "
             f"{SECRET_HOW}"
         )

@@ -18,7 +18,7 @@ from . import gcra
 from .bulletin import Bulletin, post, trim
 from .database import Database
 from .sqlite_queue import SMALL, SqliteQueue
-from .store import Stored, check_put
+from .store import StoredValue, check_put
 from .tables import Synchronous
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -29,9 +29,9 @@ _TIDIED_AT_A_TIME = 1000
 
 
 class Sqlite(SqliteQueue):
-    """What the processes of one machine share: `Server(shared=Sqlite("notes.db"), secret=...)`.
+    """What the processes of one machine share: `Server(storage=Sqlite("notes.db"), secret_key=...)`.
 
-    Sessions, states, claims, changes, jobs, and what handlers keep in `ctx.store` are in one file of SQLite, which
+    Sessions, states, claims, changes, jobs, and what handlers keep in `ctx.storage` are in one file of SQLite, which
     outlives the processes. What one process tells the others is heard after a tenth of a second. Times are those of
     the machine's clock.
 
@@ -159,7 +159,7 @@ class Sqlite(SqliteQueue):
 
     # As `Store` has it
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> StoredValue | None:
         """Return what `key` holds now, with its version; None when it is absent or expired."""
         values = (key, self._clock())
         rows = self._database.quick_glance(_GET_SMALL, (SMALL, *values))
@@ -190,7 +190,7 @@ class Sqlite(SqliteQueue):
 
         return await self._database.run(remove)
 
-    async def items(self, prefix: str) -> AsyncIterator[tuple[str, Stored]]:
+    async def items(self, prefix: str) -> AsyncIterator[tuple[str, StoredValue]]:
         """Go through the keys that begin with `prefix`, and what they hold."""
         after, sql = prefix, _ITEMS_FROM
         while True:
@@ -258,9 +258,9 @@ def _merge(
     connection.execute("COMMIT")
 
 
-def _stored(value: object, version: object) -> Stored:
+def _stored(value: object, version: object) -> StoredValue:
     assert isinstance(value, bytes), "a stored value must be bytes"
-    return Stored(value, str(version))
+    return StoredValue(value, str(version))
 
 
 def _tidy(clock: Callable[[], float], connection: sqlite3.Connection) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from ..common.numbers import check_seconds
 
 
-class Stored(NamedTuple):
+class StoredValue(NamedTuple):
     """What a key of a `Store` holds.
 
     Attributes:
@@ -40,7 +40,7 @@ class Store(Protocol):
     (`ConnectionError`, `TimeoutError`). Nothing is retried by the caller.
     """
 
-    def items(self, prefix: str) -> AsyncIterator[tuple[str, Stored]]:
+    def items(self, prefix: str) -> AsyncIterator[tuple[str, StoredValue]]:
         """Go through the keys that begin with `prefix`, in any order, and what they hold: `async for`.
 
         What is changed meanwhile is seen as it was before or as it is after that; nothing is left out that holds
@@ -48,7 +48,7 @@ class Store(Protocol):
         """
         ...
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> StoredValue | None:
         """Return what `key` holds now, with its version; None when it is absent or expired."""
         ...
 

@@ -26,13 +26,13 @@ def check_visible(what: str, visible: Any) -> None:
         return
     if not callable(visible):
         raise RegistrationError(
-            f'{what}: visible= must be a function of a Principal, such as lambda who: "admin" in '
-            f"who.scopes; got {visible!r}"
+            f"{what} must be a function of the principal, such as "
+            f'lambda principal: "admin" in principal.scopes; got {visible!r}'
         )
     if inspect.iscoroutinefunction(visible):
         raise RegistrationError(
-            f"{what}: visible= must not be async, as the server calls it for each list and each use. Look "
-            "up what it needs when the request is authenticated, and put the result into the scopes"
+            f"{what} must not be async, as it is called for each list and each call. Look up what it needs while the "
+            "request is authenticated, and store it in the scopes of the principal"
         )
 
 

@@ -208,7 +208,7 @@ class TaskDialogue(Dialogue):
         if result is None and name in record.refused:
             raise AnswerError(record.refused[name])
         if result is None and name in record.unanswered:
-            seconds = self._call.runtime.question_timeout
+            seconds = self._call.runtime.timeouts.client_request
             raise AnswerError(f"The client did not answer within {seconds:g} s")
         if result is not None:
             try:
@@ -232,7 +232,7 @@ class TaskDialogue(Dialogue):
 
     async def _wait(self, find: Callable[[], list[object] | None], names: Sequence[str]) -> list[object]:
         """Ask, and return all answers, while the clock stands still; others of the same run may ask meanwhile."""
-        seconds = self._call.runtime.question_timeout
+        seconds = self._call.runtime.timeouts.client_request
         answers: list[object] | None = None
         waiting = object()
         try:

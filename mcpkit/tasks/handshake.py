@@ -30,7 +30,7 @@ from ..protocol.types import Json
 from .attending import Attending
 from .ids import is_of
 from .ledger import Held, UnreadableTaskError
-from .options import Tasks
+from .options import TaskOptions
 from .record import Record
 from .run import Serving
 from .service import TaskService, owner_of_call, unreachable_by
@@ -50,7 +50,7 @@ class TasksOfBoth(TaskService):
     """The tasks of a server, for clients of either generation; see `TaskService`."""
 
     def __init__(
-        self, registry: Registry, runtime: Runtime, serving: Serving, hubs: Hubs, options: Tasks
+        self, registry: Registry, runtime: Runtime, serving: Serving, hubs: Hubs, options: TaskOptions
     ) -> None:
         super().__init__(registry, runtime, serving, hubs, options)
         self._attendance: dict[asyncio.AbstractEventLoop, _Attendance] = {}
@@ -191,7 +191,7 @@ class TasksOfBoth(TaskService):
     def _attend(self, call: Call, id_: str) -> Attending:
         """Return what tells the client of a request of a task, which goes by the request's own token."""
         attendance = self._attendance[asyncio.get_running_loop()]
-        return attendance.of(self, call, id_, self.runtime.question_timeout)
+        return attendance.of(self, call, id_, self.runtime.timeouts.client_request)
 
 
 class _Attendance:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from ..common.errors import BusyError
-from ..state.broker import Broker
+from ..state.broker import PubSub
 from ..state.keys import Keys
 from ..state.queue import Added, Job, Message, Queue
 from .record import FORMAT, Record
@@ -20,7 +20,7 @@ MAX_RECORD = 8 * 1024 * 1024
 
 
 @runtime_checkable
-class Engine(Broker, Queue, Protocol):
+class Engine(PubSub, Queue, Protocol):
     """What an engine must have for tasks."""
 
     @property

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 from ..common.numbers import check_count, check_seconds
 
 
-class Tasks(NamedTuple):
-    """Who runs the tasks of a server, and how many there may be: `Server(tasks=Tasks(by="workers", slots=4))`.
+class TaskOptions(NamedTuple):
+    """Who runs the tasks of a server, and how many there may be: `Server(tasks=TaskOptions(by="workers", slots=4))`.
 
     Attributes:
         by: Who runs them: `replicas`, each process that serves; or `workers` alone, which
@@ -27,7 +27,7 @@ class Tasks(NamedTuple):
     most: int = 10_000
 
 
-def options_of(tasks: object) -> Tasks:
+def options_of(tasks: object) -> TaskOptions:
     """Return what stands in `Server(tasks=...)`, checked.
 
     Raises:
@@ -35,15 +35,15 @@ def options_of(tasks: object) -> Tasks:
         ValueError: It is out of range.
     """
     if tasks is None:
-        return Tasks()
+        return TaskOptions()
     if tasks in ("workers", "replicas"):
-        return Tasks(by="workers" if tasks == "workers" else "replicas")
-    if not isinstance(tasks, Tasks):
-        raise TypeError(f'tasks must be "workers", "replicas" or Tasks(...), got {tasks!r}')
+        return TaskOptions(by="workers" if tasks == "workers" else "replicas")
+    if not isinstance(tasks, TaskOptions):
+        raise TypeError(f'tasks must be "workers", "replicas" or TaskOptions(...), got {tasks!r}')
     if tasks.by not in {"replicas", "workers"}:
-        raise ValueError(f'Tasks(by=...) must be "replicas" or "workers", got {tasks.by!r}')
-    check_count("Tasks(slots=...)", tasks.slots)
-    check_seconds("Tasks(lease=...)", tasks.lease)
-    check_count("Tasks(per_owner=...)", tasks.per_owner)
-    check_count("Tasks(most=...)", tasks.most)
+        raise ValueError(f'TaskOptions(by=...) must be "replicas" or "workers", got {tasks.by!r}')
+    check_count("TaskOptions(slots=...)", tasks.slots)
+    check_seconds("TaskOptions(lease=...)", tasks.lease)
+    check_count("TaskOptions(per_owner=...)", tasks.per_owner)
+    check_count("TaskOptions(most=...)", tasks.most)
     return tasks

@@ -54,7 +54,7 @@ class Record:
         owner: Whose it is, as `owner_of` has it; empty for whoever knows the id.
         needs: The scopes that the call needed.
         principal: Who has asked for it: id, scopes, client, issuer, subject, claims; never a token.
-        call_id: The `ctx.call_id` of all its runs.
+        call_id: The `ctx.idempotency_key` of all its runs.
         revision: The revision of the request.
         info: What the client says of itself.
         capabilities: What it can do.

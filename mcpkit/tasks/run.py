@@ -256,7 +256,7 @@ class Runs:
                 channel.note(record)
                 dialogue.ask_now(record)
 
-            await _surely(pen, call, ask, self._runtime.question_timeout)
+            await _surely(pen, call, ask, self._runtime.timeouts.client_request)
             return
 
         def end(record: Record) -> None:

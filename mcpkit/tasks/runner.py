@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
 from ..calls.workers import forks
-from ..state.broker import Broker
+from ..state.broker import PubSub
 from ..state.queue import Job, Queue
 from .leases import Hold, Leases
 from .orphans import Giving, Orphans
@@ -78,7 +78,7 @@ class Runner:
     def __init__(
         self,
         queue: Queue,
-        broker: Broker,
+        broker: PubSub,
         work: Work,
         *,
         slots: int,
@@ -143,7 +143,7 @@ class _Run:
 class _Running:
     """What takes and runs jobs, from its making until it is drained."""
 
-    def __init__(self, queue: Queue, broker: Broker, work: Work, slots: int, lease: float) -> None:
+    def __init__(self, queue: Queue, broker: PubSub, work: Work, slots: int, lease: float) -> None:
         self._queue = queue
         self._broker = broker
         self._work = work

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ..calls.access import Guarded, check_access
-from ..calls.call import Call
+from ..calls.call import Call, call_of
 from ..calls.runtime import Runtime
 from ..common.errors import BusyError, MalformedError, MissingCapabilityError
 from ..components.tools import AnyTool, Tool
@@ -26,7 +26,7 @@ from .dialogue import TaskDialogue
 from .ids import IDEMPOTENCY_KEY, MAX_KEY, is_of, new_id, same_id
 from .ledger import Engine, Held, Ledger, TooLargeError, UnreadableTaskError, unreachable
 from .measuring import Watched
-from .options import Tasks
+from .options import TaskOptions
 from .polls import Polls
 from .record import Record, read, written
 from .run import Runs, Serving
@@ -76,7 +76,7 @@ class TaskService:
         runtime: Runtime,
         serving: Serving,
         hubs: Hubs,
-        options: Tasks,
+        options: TaskOptions,
     ) -> None:
         self.options = options
         self.ledger = Ledger(
@@ -361,7 +361,7 @@ class TaskService:
 
     def _accepted(self, keys: list[str], ctx: Context) -> list[str]:
         """Return the ids that are whoever listens'; they are told at once how those tasks are."""
-        owner = owner_of_call(ctx.call)
+        owner = owner_of_call(call_of(ctx))
         accepted = [key for key in keys if is_of(self.runtime.keys, owner, key)]
         self.telling.tell_soon(accepted)
         return accepted
@@ -370,7 +370,7 @@ class TaskService:
 class _Needs:
     """What a task needs whose tool there is no more."""
 
-    may_need: tuple[str, ...] = ()
+    optional_scopes: tuple[str, ...] = ()
     is_anonymous = True
 
     def __init__(self, scopes: list[str]) -> None:
@@ -381,9 +381,9 @@ _PROTOCOL = "io.modelcontextprotocol/"
 
 
 def _engine(runtime: Runtime) -> Engine:
-    engine: object = runtime.shared
+    engine: object = runtime.storage
     if not isinstance(engine, Engine):
-        raise TypeError(f"tasks need an engine with all methods of mcpkit.Queue, got {engine!r}")
+        raise TypeError(f"tasks need an engine with all methods of mcpkit.storage.Queue, got {engine!r}")
     if engine.is_lasting:
         from ..state.keys import aes_gcm
 

@@ -1,7 +1,7 @@
 """An in-memory client for the tests of a server; it speaks the real protocol of any revision.
 
 async with connect(server) as client:
-    result = await client.call("get_forecast", {"latitude": 38.9, "longitude": -77.0})
+    result = await client.call_tool("get_forecast", {"latitude": 38.9, "longitude": -77.0})
     assert result.text.startswith("Sunny")
 """
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from ..common.late_names import late_names
 
 if TYPE_CHECKING:
-    from .client import Answers, CallResult, Client, ProgressCallback, connect
+    from .client import Answers, Client, ProgressCallback, connect
 
-__all__ = ["Answers", "CallResult", "Client", "ProgressCallback", "connect"]
+__all__ = ["Answers", "Client", "ProgressCallback", "connect"]
 
 # pytest imports this folder for its plugin alone, which must cost nothing.
-__getattr__ = late_names(globals(), dict.fromkeys(__all__, ".client"))
+__getattr__ = late_names(globals(), {".client": " ".join(__all__)})

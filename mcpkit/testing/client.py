@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from ..client.asking.rounds import ROUNDS
 from ..client.client import Client as BaseClient
+from ..client.link.answerer import Answerer
 from ..client.link.awaited import Progress as ProgressCallback
-from ..client.link.results import CallResult
+from ..client.options import Retries, Timeout
 from ..client.transports.memory import MemoryTransport
 from ..common.errors import METHOD_NOT_FOUND, ProtocolError
 from ..protocol import jsonrpc
@@ -19,7 +19,7 @@ from ..protocol.revisions import LATEST
 from ..server import Server
 from ..state.principal import ANYONE, Principal
 
-__all__ = ["Answers", "CallResult", "Client", "ProgressCallback", "connect"]
+__all__ = ["Answers", "Client", "ProgressCallback", "connect"]
 
 Answers = Callable[[str, dict[str, Any]], "dict[str, Any] | Awaitable[dict[str, Any]]"]
 """Responds to requests of the server: takes method (such as `elicitation/create`) and params; returns the result."""
@@ -42,8 +42,8 @@ class Client(BaseClient):
         self,
         server: Server,
         *,
-        revision: str,
-        info: dict[str, Any],
+        protocol_version: str,
+        client_info: dict[str, Any],
         capabilities: dict[str, Any],
         answers: Answers | None = None,
         principal: Principal = ANYONE,
@@ -52,20 +52,23 @@ class Client(BaseClient):
         raw = {
             name.lower().encode("latin-1"): value.encode("latin-1") for name, value in (headers or {}).items()
         }
+        self._answers = _Answers(answers, capabilities)
         self._memory = MemoryTransport(server, principal=principal, headers=raw)
         super().__init__(
             self._memory,
-            revision=revision,
-            info=info,
-            answerer=_Answers(answers, capabilities),
-            rounds=ROUNDS if answers else 0,
-            validate=False,
-            connect_timeout=None,
+            protocol_version=protocol_version,
+            client_info=client_info,
+            timeout=Timeout(connect=None),
+            retries=Retries() if answers else Retries(rounds=0),
+            validate_results=False,
             cache=False,
         )
         self.notifications: list[dict[str, Any]] = []
         self._arrival = asyncio.Event()
         self._link.listeners.add(self._hear)
+
+    def _answerer(self, questions: object) -> Answerer:
+        return self._answers
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """Send a notification; what is returned need not be awaited."""
@@ -129,8 +132,8 @@ class _Answers:
 async def connect(
     server: Server,
     *,
-    revision: str = LATEST,
-    info: dict[str, Any] | None = None,
+    protocol_version: str = LATEST,
+    client_info: dict[str, Any] | None = None,
     capabilities: dict[str, Any] | None = None,
     answers: Answers | None = None,
     principal: Principal = ANYONE,
@@ -143,8 +146,8 @@ async def connect(
 
     Args:
         server: The server.
-        revision: The revision that the client speaks, of either era.
-        info: The client's `Implementation`.
+        protocol_version: The protocol version of the client.
+        client_info: The client's `Implementation`.
         capabilities: The capabilities that the client declares; with `answers`, by default all.
         answers: What it answers when the server asks; a ProtocolError that it raises is the answer, too, and
             any other exception ends the calls that wait.
@@ -157,8 +160,8 @@ async def connect(
     """
     async with Client(
         server,
-        revision=revision,
-        info=info or {"name": "mcpkit-testing", "version": "1"},
+        protocol_version=protocol_version,
+        client_info=client_info or {"name": "mcpkit-testing", "version": "1"},
         capabilities=capabilities if capabilities is not None else dict(_ALL if answers else {}),
         answers=answers,
         principal=principal,

@@ -10,11 +10,11 @@ from pathlib import Path
 from ..cli.checking.finding import Looked
 from ..cli.checking.rules.catalogue import findings
 from ..cli.checking.settings import settings
-from ..client.client import Client
 from ..client.contract.changes import Change, changes
 from ..client.contract.lockfile import contract_of, kept, write
 from ..client.contract.surface import Surface, surfaces_of
 from ..client.contract.verdict import Effect
+from ..client.group import client_for
 
 
 def compare(target: object, path: Path, *, is_updated: bool, allows_compatible: bool) -> str | None:
@@ -90,7 +90,7 @@ def _surfaces(target: object) -> list[Surface]:
     """Ask a server in a thread of its own: the test may have an event loop that runs."""
 
     async def ask() -> list[Surface]:
-        async with Client(target) as client:  # type: ignore[arg-type]  # it says what is wrong
+        async with client_for(target) as client:  # type: ignore[arg-type]  # it says what is wrong
             return await surfaces_of(client)
 
     with ThreadPoolExecutor(1) as pool:

@@ -1,59 +1,80 @@
-"""How a server is served: `run` and `asgi`, with all their options."""
+"""How a server is served: `run` and `asgi`, with their options."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..common.signatures import Described, runs
+from typing_extensions import Unpack
+
+from ..common.signatures import runs
+from ..options import HttpOptions
+from ..state.principal import ANYONE, Principal
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ..engine.engine import Engine
-    from ..state.principal import Principal
     from .agent_sdk.sdk_server import SdkServer
     from .http.app import HttpApp
-    from .http.options import FindPrincipal, OwnRoute
-
-GRACE = Described("10, with stdio 5")
-"""Stands for what `grace` of `run` is when it is left out."""
+    from .http.options import OwnRoute
+    from .http.uvicorn_options import UvicornOptions
 
 
 def _asgi(self: Serving, **options: Any) -> HttpApp:
     from .http.app import HttpApp
     from .http.options import Settings
 
-    return HttpApp(self.engine, self.routes, Settings(**options))
+    runtime = self.engine.runtime
+    return HttpApp(self.engine, self.routes, Settings(runtime.limits, runtime.timeouts, **options))
 
 
 def _run(self: Serving, transport: str = "stdio", **options: Any) -> None:
     if transport == "stdio":
-        from .stdio import check_taken, run_stdio
+        from .stdio import run_stdio
 
-        given: dict[str, Any] = {
-            name: value for name, value in options.items() if value is not None or name == "grace"
-        }
-        check_taken(given)
-        run_stdio(self, **given)
+        run_stdio(self, principal=_host(options))
         return
     if transport not in {"http", "streamable-http", "sse"}:
         raise ValueError(f"transport must be 'stdio', 'http' or 'sse', got {transport!r}")
-    if options.pop("max_line", None) is not None:
-        raise ValueError(f'run("{transport}") has no max_line; the longest message is max_body')
-    host, port = options.pop("host", None) or "127.0.0.1", options.pop("port", None)
-    port = 8000 if port is None else port
-    uvicorn: Mapping[str, object] = options.pop("uvicorn", None) or {}
-    if transport == "sse":
-        options["sse"] = True
-    from .http.run import bound, run_app
+    from .http.options import ASGI_OPTIONS
+    from .http.run import bound, check_uvicorn, reload_program, run_app
 
+    app_options = {name: options.pop(name) for name in ASGI_OPTIONS if name in options}
+    host, port = options.pop("host", "127.0.0.1"), options.pop("port", 8000)
+    check_uvicorn(options)
+    if options.pop("reload", False) and reload_program(options):
+        return
+    if transport == "sse":
+        from dataclasses import replace
+
+        app_options["http"] = replace(app_options.get("http", HttpOptions()), sse=True)
     listening = None
-    if self.engine.auth is not None and options.get("public_url") is None:
-        listening, url = bound(host, port, uvicorn)
-        options["public_url"] = None if url is None else url + options.get("path", "/mcp")
-    app = self.asgi(**options)
-    run_app(app, app.settings, host, port, uvicorn, listening)
+    if self.engine.auth is not None and app_options.get("public_url") is None:
+        listening, url = bound(host, port, options)
+        app_options["public_url"] = None if url is None else url + app_options.get("path", "/mcp")
+    app = self.asgi(**app_options)
+    run_app(app, app.settings, host, port, options, listening)
+
+
+def _host(options: dict[str, Any]) -> Principal:
+    """Return the user of the host among the options of `run("stdio")`.
+
+    Raises:
+        TypeError: There is another option.
+    """
+    for name in options:
+        if name != "http":
+            raise TypeError(
+                f'run("stdio") has no option {name!r}, as it serves one host over standard input and output. To '
+                f'serve clients at a port, write run("http", {name}=...)'
+            )
+    principal = options.get("http", HttpOptions()).principal
+    if principal is not None and not isinstance(principal, Principal):
+        raise TypeError(
+            "over stdio there is one user: pass a Principal as HttpOptions(principal=...), not a function"
+        )
+    return ANYONE if principal is None else principal
 
 
 class Serving:
@@ -74,81 +95,38 @@ class Serving:
         *,
         host: str = "127.0.0.1",
         port: int = 8000,
-        uvicorn: Mapping[str, Any] | None = None,
-        max_line: int = 64 * 1024 * 1024,
-        principal: Principal | FindPrincipal | None = None,
-        grace: float | None = GRACE,
         path: str = "/mcp",
-        sse: bool = True,
-        stateless: bool = False,
         public_url: str | None = None,
         allowed_hosts: Collection[str] = (),
         allowed_origins: Collection[str] = (),
-        cors: bool = True,
-        health: str | None = None,
-        live: str | None = None,
-        max_body: int = 4 * 1024 * 1024,
-        max_body_total: int = 256 * 1024 * 1024,
-        body_timeout: float = 10.0,
-        max_sessions: int = 10_000,
-        session_ttl: float = 3600.0,
-        session_max_age: float = 86_400.0,
-        max_streams: int = 10_000,
-        max_kept: int = 64 * 1024 * 1024,
-        stream_after: float | None = None,
-        keep_alive: float = 15.0,
+        stateless: bool = False,
+        http: HttpOptions = HttpOptions(),  # noqa: B008 - frozen
+        **uvicorn: Unpack[UvicornOptions],
     ) -> None:
-        """Serve until the input ends or a signal comes.
-
-        The options are for http and sse, but for `max_line`, which is for stdio, and `principal` and `grace`, which
-        both have.
+        """Serve until standard input ends or a signal comes.
 
         Args:
-            transport: `stdio` for a host that has started this process (`python server.py`,
-                basic/transports/stdio); `http`, or `streamable-http`, and `sse` for clients that connect to a port,
-                with uvicorn. Both serve the same app; `sse` does not do without the transport of 2024-11-05.
-            host: The address to listen on.
-            port: The port; 0 takes a free one.
-            uvicorn: More options for `uvicorn.Config`.
-            max_line: With stdio, the longest message in bytes; a longer one is answered with an error.
-            principal: With stdio, the Principal that the host is; with http and sse, as `asgi` has it: one
-                Principal for all, or a function of a request's ASGI scope, async or not.
-            grace: The seconds that running calls get to finish when the process is told to end, or the input of
-                stdio ends: 10, with stdio 5. With http and sse, None waits for as long as it takes.
-            path: The path of the MCP endpoint.
-            sse: Whether the transport of 2024-11-05 is served too, at `/sse` and `/messages`.
-            stateless: Whether clients of the handshake revisions are served without sessions.
-            public_url: Where clients reach the endpoint, such as `https://example.com/mcp`: its host and origin are
-                allowed.
-            allowed_hosts: Hosts that requests may name: `example.com`, `example.com:8080`, `example.com:*`, or `*` for
-                any.
-            allowed_origins: Origins whose pages may send requests, such as `https://example.com`, or `*` for any.
-            cors: Whether pages of the allowed origins may read what is answered.
-            health: The path that answers whether work may come here (503 while not: at the start, at the end, and while
-                what is shared does not answer); None for none.
-            live: The path that answers that the process is alive, whatever else there is; None for none.
-            max_body: The most bytes in the body of a request.
-            max_body_total: The most bytes of bodies that are on their way to one process at a time; one that comes
-                alone is always read.
-            body_timeout: The seconds in which a body must have arrived.
-            max_sessions: The most sessions of handshake clients in one process.
-            session_ttl: The seconds without a request after which a session ends.
-            session_max_age: The seconds after which a session ends in any case.
-            max_streams: The most event streams that listen for changes in one process.
-            max_kept: The most bytes of events that are kept in one process for clients that come back to a stream
-                (`Last-Event-ID`), a sixteenth of it for one session; 0 keeps none.
-            stream_after: The seconds after which an answer becomes an event stream; None is 1 in sessions and 10
-                elsewhere.
-            keep_alive: The seconds of silence after which a comment is sent on an event stream.
+            transport: `stdio` for a host that starts this process (`python server.py`, basic/transports/stdio);
+                `http`, or `streamable-http`, for clients that connect to a port, with uvicorn; `sse` is the same,
+                and turns `HttpOptions(sse=True)` on.
+            host: Address to listen on. This and all that follow are for http and sse.
+            port: Port to listen on; 0 takes a free one.
+            path: See `asgi`, as for the next five.
+            public_url: See `asgi`. On a protected server at this machine's own address, it is that address by default.
+            allowed_hosts: See `asgi`.
+            allowed_origins: See `asgi`.
+            stateless: See `asgi`.
+            http: See `asgi`. Over stdio, its `principal` is the user of the host.
+            uvicorn: More options of `uvicorn.Config`, such as `log_level="warning"` or `ssl_certfile=...`.
+                `reload=True` starts the program anew when one of its Python files is edited.
 
         Raises:
-            TypeError: An option is of another type; or with http and sse, there is none of that name.
-            ValueError: The transport is not known or does without the option, or an option has not the form
-                that it must have.
+            TypeError: There is no such option for the transport, or it has the wrong type.
+            ValueError: The transport is unknown, or an option does not have the form that it must have.
             RegistrationError: With stdio, type hints of a component cannot be resolved.
-            RuntimeError: With stdio, an event loop is running in this thread already.
+            RuntimeError: An event loop is running in this thread already.
             SystemExit: With stdio, a signal ended it; the code is 128 plus the signal's number.
-            BaseException: Whatever entering or leaving the lifespan raised.
+            BaseException: What entering or leaving the lifespan raised.
         """
         raise NotImplementedError
 
@@ -157,69 +135,33 @@ class Serving:
         self,
         *,
         path: str = "/mcp",
-        sse: bool = True,
-        stateless: bool = False,
-        principal: Principal | FindPrincipal | None = None,
         public_url: str | None = None,
         allowed_hosts: Collection[str] = (),
         allowed_origins: Collection[str] = (),
-        cors: bool = True,
-        health: str | None = None,
-        live: str | None = None,
-        max_body: int = 4 * 1024 * 1024,
-        max_body_total: int = 256 * 1024 * 1024,
-        body_timeout: float = 10.0,
-        max_sessions: int = 10_000,
-        session_ttl: float = 3600.0,
-        session_max_age: float = 86_400.0,
-        max_streams: int = 10_000,
-        max_kept: int = 64 * 1024 * 1024,
-        stream_after: float | None = None,
-        keep_alive: float = 15.0,
-        grace: float | None = 10.0,
+        stateless: bool = False,
+        http: HttpOptions = HttpOptions(),  # noqa: B008 - frozen
     ) -> HttpApp:
         """Return the server as an ASGI app: `app = server.asgi()`, then `uvicorn server:app`.
 
-        It serves every client of every revision at `/mcp`, and those of 2024-11-05 at `/sse` and `/messages` as well
-        (basic/transports/streamable-http; basic/transports of the older revisions). It can be mounted anywhere in
-        another app, with nothing to wire. Nothing of HTTP is imported before its first event.
+        It serves clients of every protocol version at `/mcp`, and those of 2024-11-05 at `/sse` and `/messages` too
+        (basic/transports/streamable-http; basic/transports of the older versions). It can be mounted anywhere in
+        another app, and needs no further wiring. Modules of HTTP are imported at its first event.
 
         Args:
-            path: The path of the MCP endpoint.
-            sse: Whether the transport of 2024-11-05 is served too, at `/sse` and `/messages`.
-            stateless: Whether clients of the handshake revisions are served without sessions.
-            principal: Says who has sent a request: a function of its ASGI scope, async or not, which may raise a
-                ChallengeError; or one Principal for all. None takes what Starlette's AuthenticationMiddleware
-                before the app has left in `scope["user"]` and `scope["auth"]`.
-            public_url: Where clients reach the endpoint, such as `https://example.com/mcp`: its host and origin are
-                allowed.
-            allowed_hosts: Hosts that requests may name: `example.com`, `example.com:8080`, `example.com:*`, or `*` for
+            path: Path of the MCP endpoint.
+            public_url: URL by which clients reach the endpoint, such as `https://example.com/mcp`: its host and origin
+                are allowed.
+            allowed_hosts: Values of the header `Host` that are accepted: `example.com`, `example.com:8080`,
+                `example.com:*`, or `*` for any.
+            allowed_origins: Values of the header `Origin` that are accepted, such as `https://example.com`, or `*` for
                 any.
-            allowed_origins: Origins whose pages may send requests, such as `https://example.com`, or `*` for any.
-            cors: Whether pages of the allowed origins may read what is answered.
-            health: The path that answers whether work may come here (503 while not: at the start, at the end, and while
-                what is shared does not answer); None for none.
-            live: The path that answers that the process is alive, whatever else there is; None for none.
-            max_body: The most bytes in the body of a request.
-            max_body_total: The most bytes of bodies that are on their way to one process at a time; one that comes
-                alone is always read.
-            body_timeout: The seconds in which a body must have arrived.
-            max_sessions: The most sessions of handshake clients in one process.
-            session_ttl: The seconds without a request after which a session ends.
-            session_max_age: The seconds after which a session ends in any case.
-            max_streams: The most event streams that listen for changes in one process.
-            max_kept: The most bytes of events that are kept in one process for clients that come back to a stream
-                (`Last-Event-ID`), a sixteenth of it for one session; 0 keeps none.
-            stream_after: The seconds after which an answer becomes an event stream; None is 1 in sessions and 10
-                elsewhere.
-            keep_alive: The seconds of silence after which a comment is sent on an event stream.
-            grace: The seconds that running calls get when the process is told to end. Then it is ended; None waits
-                for as long as whoever runs the app.
+            stateless: Whether clients of versions with `initialize` are served without sessions.
+            http: What few deployments change, see `HttpOptions`.
 
         Raises:
-            TypeError: There is no such option, or it is of another type; the message says which.
-            ValueError: An option has not the form that it must have; the message says what to write.
-            RegistrationError: A route of the author's own has a path of the protocol's, or that of readiness.
+            TypeError: There is no such option, or it has the wrong type; the message says which.
+            ValueError: An option does not have the form that it must have; the message says what to write.
+            RegistrationError: A route of the author has a path of the protocol, or of a probe.
         """
         raise NotImplementedError
 
@@ -251,7 +193,7 @@ class Serving:
         Raises:
             TypeError: `principal` is no Principal.
         """
-        from ..state.principal import ANYONE, checked_principal
+        from ..state.principal import checked_principal
         from .agent_sdk.sdk_server import SdkServer
 
         return SdkServer(self, ANYONE if principal is None else checked_principal(principal))

@@ -9,59 +9,24 @@ import asyncio
 import os
 import sys
 from collections import deque
-from collections.abc import Iterable
 from contextlib import suppress
 
 from ..common.errors import ProtocolError
 from ..common.loops import refuse_loop, require_loop
-from ..common.numbers import check_count, check_seconds
 from ..engine.connection import Connection
 from ..engine.engine import Engine, Served
 from ..state.principal import ANYONE, Principal, checked_principal
-from .framing import MAX_LINE, Framing
+from .framing import Framing
 from .pipe_input import CHUNK, read_pipe
 from .pipe_output import PipeOutput
 from .standard_streams import StandardStreams, hold_standard_descriptors, take_over_standard_streams
 from .watchdog import Watchdog
 
-GRACE = 5.0
-"""Seconds from the end of input, or a signal, to the end of the process."""
-
-_TAKEN = frozenset({"grace", "max_line", "principal"})
-"""The options of `run("stdio")`."""
-
 _CLEANUP_SHARE = 0.2
 """The part of the grace period that is kept for cancelling what still runs and leaving the lifespan."""
 
 
-def check_taken(names: Iterable[str]) -> None:
-    """Check that `run("stdio")` has the options of these names.
-
-    Raises:
-        ValueError: One of them is for another transport, or for none.
-    """
-    for name in names:
-        if name not in _TAKEN:
-            raise ValueError(f'run("stdio") has no option {name!r}. {_instead(name)}')
-
-
-def _instead(name: str) -> str:
-    from .http.options import OPTIONS
-
-    if name in OPTIONS or name in {"host", "port", "uvicorn"}:
-        return f'To serve over HTTP, write run("http", {name}=...)'
-    return "Its options are grace (seconds), max_line (bytes) and principal"
-
-
-def _check(grace: float, max_line: int, principal: Principal) -> None:
-    check_seconds("grace", grace, may_be_zero=True)
-    check_count("max_line", max_line, example=" of bytes, such as 64 * 1024 * 1024")
-    checked_principal(principal)
-
-
-def run_stdio(
-    server: Served, *, grace: float = GRACE, max_line: int = MAX_LINE, principal: Principal = ANYONE
-) -> None:
+def run_stdio(server: Served, *, principal: Principal = ANYONE) -> None:
     """Serve the host that started this process, until it closes standard input or stops reading.
 
     Where standard input is a terminal, it says on standard error what it is and, once the lifespan has been entered,
@@ -71,21 +36,15 @@ def run_stdio(
 
     Args:
         server: The server.
-        grace: How long the process may go on after the end of input or a signal, in seconds. At the end of
-            input, requests that were read are answered meanwhile. What still runs then, or when a signal
-            comes, is answered with an error and ended with the process, whose status is 0, or 128 + the
-            signal's number.
-        max_line: The longest message that is taken, in bytes. A longer one is answered with an error.
         principal: Who the host is.
 
     Raises:
-        TypeError: An option is of another type.
-        ValueError: An option is out of range.
+        TypeError: `principal` is not a Principal.
         SystemExit: A signal came; the status is 128 + its number.
         BaseException: Whatever entering or leaving the server's lifespan raised.
         RuntimeError: An event loop is running in this thread, or standard input or output is closed.
     """
-    _check(grace, max_line, principal)
+    checked_principal(principal)
     refuse_loop(
         "run() starts an event loop",
         "call run() from code that is not async, or write `await serve_stdio(server)` (from "
@@ -96,57 +55,52 @@ def run_stdio(
 
         logging.getLogger("mcpkit").warning(
             "The client of %s sends no access token over stdio, and has no scopes. Grant them with "
-            'server.run(principal=Principal("me", %r))',
+            'server.run(http=HttpOptions(principal=Principal("me", %r)))',
             server.engine.runtime.name,
             [*scopes],
         )
     is_a_person = os.isatty(0) and sys.stderr is not None
+    grace = _grace(server)
     with hold_standard_descriptors(), Watchdog(grace) as watchdog, take_over_standard_streams() as streams:
         if is_a_person:
             from .terminal import heading
 
             print(heading(server.engine), file=sys.stderr, flush=True)
-        asyncio.run(_serve(server, streams, grace, max_line, principal, watchdog, is_a_person=is_a_person))
+        asyncio.run(_serve(server, streams, grace, principal, watchdog, is_a_person=is_a_person))
     if watchdog.signal is not None:
         raise SystemExit(128 + watchdog.signal)
 
 
-async def serve_stdio(
-    server: Served, *, grace: float = GRACE, max_line: int = MAX_LINE, principal: Principal = ANYONE
-) -> None:
+async def serve_stdio(server: Served, *, principal: Principal = ANYONE) -> None:
     """Do what `run_stdio` does in a loop that is already running.
 
     Signals are left to the caller, who may cancel this; and so is a function that blocks the loop.
 
     Args:
         server: The server.
-        grace: How long requests that were read may take after the end of input, in seconds.
-        max_line: The longest message that is taken, in bytes. A longer one is answered with an error.
         principal: Who the host is.
 
     Raises:
-        TypeError: An option is of another type.
-        ValueError: An option is out of range.
+        TypeError: `principal` is not a Principal.
         RuntimeError: Standard input or output is closed, or no event loop of asyncio runs here.
     """
-    _check(grace, max_line, principal)
+    checked_principal(principal)
     require_loop("serve_stdio")
     with hold_standard_descriptors(), take_over_standard_streams() as streams:
-        await _serve(server, streams, grace, max_line, principal, None)
+        await _serve(server, streams, _grace(server), principal, None)
 
 
 async def _serve(
     server: Served,
     streams: StandardStreams,
     grace: float,
-    max_line: int,
     principal: Principal,
     watchdog: Watchdog | None,
     *,
     is_a_person: bool = False,
 ) -> None:
     async with server.engine.running():
-        host = _Host(server.engine, streams, max_line, principal)
+        host = _Host(server.engine, streams, principal)
         if watchdog is not None:
             host.guard_with(watchdog)
         entered = asyncio.create_task(host.enter(is_a_person=is_a_person))
@@ -165,10 +119,16 @@ async def _serve(
             entered.result()
 
 
+def _grace(server: Served) -> float:
+    """Return the seconds from the end of input, or a signal, to the end of the process."""
+    shutdown = server.engine.runtime.timeouts.shutdown
+    return 10.0 if shutdown is None else shutdown
+
+
 class _Host:
     """The one host of this process: its connection, between two descriptors."""
 
-    def __init__(self, engine: Engine, streams: StandardStreams, max_line: int, principal: Principal) -> None:
+    def __init__(self, engine: Engine, streams: StandardStreams, principal: Principal) -> None:
         self.stop = asyncio.Event()
         """Set when nothing more is to be done for the host: it is gone, or time is."""
         self._has_ended = asyncio.Event()
@@ -176,7 +136,7 @@ class _Host:
         self._is_draining = False
         self._watchdog: Watchdog | None = None
         self.engine = engine
-        self._framing = Framing(max_line)
+        self._framing = Framing(engine.runtime.limits.max_message_size)
         self._lines: deque[bytes | ProtocolError] = deque()
         self._output = PipeOutput(streams.output, on_room=self._go_on, on_broken=self.stop.set)
         self._connection = Connection(self, self._output.send, ready=self._output.ready, principal=principal)

@@ -41,11 +41,11 @@ def run_worker(server: Served, *, slots: int | None = None, grace: float = 10.0)
     check_options(slots, grace)
     engine = server.engine
     runtime = engine.runtime
-    if not runtime.shared.is_lasting:
+    if not runtime.storage.is_lasting:
         raise NoWorkError(
             f"{runtime.name} keeps its tasks in the memory of its own process, so a worker cannot reach "
             f'them. Use an engine that processes share, such as Server("{runtime.name}", '
-            'shared=Sqlite("tasks.db"))'
+            'storage=Sqlite("tasks.db"))'
         )
     tasks = engine.methods.tasks
     assert isinstance(tasks, TaskService), "the task service must be a TaskService"
@@ -84,7 +84,7 @@ async def _work(engine: Engine, slots: int, grace: float, watchdog: Watchdog) ->
                     raise NoWorkError(
                         f"{name} has no tool that can run as a task. Write @server.tool(task=True)"
                     )
-                logger.info("a worker of %s is ready: %d slots, %r", name, slots, engine.runtime.shared)
+                logger.info("a worker of %s is ready: %d slots, %r", name, slots, engine.runtime.storage)
                 await waiting
         finally:
             entering.cancel()

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Client, OAuth, RegistrationError, Scope, Server, Sqlite
+from mcpkit import Access, Client, RegistrationError, Scope, Server
 from mcpkit.auth import DevAuth, DevClient, DevUser, Jwt, StaticTokens, Upstream
+from mcpkit.client import OAuth
+from mcpkit.storage import Sqlite
 from tests.helpers.serving import ROOT
 from tests.helpers.tables import each_row
 
@@ -76,12 +78,18 @@ def with_tool(**options: Any) -> None:
             lambda: make_server(Jwt(ISSUER)).asgi(public_url="https://example.com"),
             "Let both end alike, or set sse=F",
         ),
-        (lambda: Server("notes").asgi(auth=Jwt(ISSUER)), r"it is the server's: Server\(auth=\.\.\.\)"),
+        (lambda: Server("notes").asgi(auth=Jwt(ISSUER)), r"Pass it to the server: Server\(auth=\.\.\.\)"),
         # scopes
         (lambda: with_tool(scopes="notes:raed"), "tool 'tool' needs .*did you mean 'notes:read'"),
-        (lambda: with_tool(may_need=["notes:raed"]), "tool 'tool' needs .*did you mean 'notes:read'"),
+        (
+            lambda: with_tool(access=Access(optional_scopes=["notes:raed"])),
+            "tool 'tool' needs .*did you mean 'notes:read'",
+        ),
         (lambda: with_tool(scopes="notes:read notes:write"), "a scope must consist of visible ASCII"),
-        (lambda: with_tool(scopes="notes:read", anonymous=True), "leave one of them out; may_need="),
+        (
+            lambda: with_tool(access=Access(scopes="notes:read", allow_anonymous=True)),
+            "Remove one of the two",
+        ),
         (
             lambda: make_server().route("/export", scopes="notes:read"),
             "scopes= takes a server that has auth=",
@@ -111,11 +119,11 @@ def with_tool(**options: Any) -> None:
         ),
         # stores
         (
-            lambda: make_server(shared=Sqlite("notes.db")),
-            r"Set MCPKIT_SECRET or write Server\(secret=\.\.\.\)",
+            lambda: make_server(storage=Sqlite("notes.db")),
+            r"Set MCPKIT_SECRET or write Server\(secret_key=\.\.\.\)",
         ),
         (
-            lambda: make_server(shared="notes.db", secret="s" * 16),
+            lambda: make_server(storage="notes.db", secret_key="s" * 16),
             r"such as Memory\(\) or Sqlite\('notes.db'\)",
         ),
         # clients

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit.auth import Grant, InvalidTokenError, Jwt
+from mcpkit.auth import AccessToken, InvalidTokenError, Jwt
 from mcpkit.auth.jws import MAX_TOKEN
 from mcpkit.auth.key_set import ALGORITHMS
 from tests.helpers.clock import Clock
@@ -28,7 +28,7 @@ def verifier(**options: Any) -> Jwt:
     return Jwt(ISSUER, **{"keys": KEYS, "clock": Clock(NOW), **options})
 
 
-async def verify(token: str, **options: Any) -> Grant:
+async def verify(token: str, **options: Any) -> AccessToken:
     return await verifier(**options).verify(token, AUDIENCE)
 
 

@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from mcpkit import Server
-from mcpkit.auth import Auth0, Cognito, Entra, Grant, InvalidTokenError, Jwt, Keycloak, Okta
+from mcpkit.auth import AccessToken, Auth0, Cognito, Entra, InvalidTokenError, Jwt, Keycloak, Okta
 from tests.helpers.clock import Clock
 from tests.helpers.signed_tokens import NOW, Signer
 
@@ -146,7 +146,7 @@ async def rejection(jwt: Jwt, token: str) -> str:
     return caught.value.description
 
 
-def identity_of(grant: Grant) -> tuple[str | None, str | None, set[str]]:
+def identity_of(grant: AccessToken) -> tuple[str | None, str | None, set[str]]:
     return grant.principal.subject, grant.principal.client_id, set(grant.principal.scopes)
 
 

@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from mcpkit import Principal, Server
-from mcpkit.auth import Grant, InvalidTokenError, Jwt, StaticTokens, TokenVerifier
+from mcpkit.auth import AccessToken, InvalidTokenError, Jwt, StaticTokens, TokenVerifier
 from mcpkit.auth.issuers import Issuers
 from tests.helpers.clock import Clock
 from tests.helpers.signed_tokens import AUDIENCE, NOW, Signer
@@ -114,10 +114,10 @@ def jwt_for(issuer: str) -> Jwt:
 
 
 class InHouse(TokenVerifier):
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         if token not in {"opaque", IN_HOUSE}:
             raise InvalidTokenError("none of the house")
-        return Grant(Principal("house"))
+        return AccessToken(Principal("house"))
 
 
 IN_HOUSE = Signer("ES256").token(iss="the house")

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
-from mcpkit import TransportError
-from mcpkit.client.link.transport import Receiver
-from mcpkit.protocol.client import Outgoing
+from mcpkit.client.link.transport import TransportListener
+from mcpkit.exceptions import TransportError
+from mcpkit.protocol.client import OutgoingMessage
 
 STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 
@@ -203,13 +203,13 @@ class PipePeer:
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.is_open = False
-        self._receiver: Receiver | None = None
+        self._receiver: TransportListener | None = None
         self._listens: set[Any] = set()
         self._asking: dict[str, Message] = {}
         self._vain_starts = 0
         self._manner = peer.draw.choice(["refuses", "exits", "ignores"])
 
-    async def open(self, receiver: Receiver) -> None:
+    async def open(self, receiver: TransportListener) -> None:
         """Start the server."""
         await asyncio.sleep(self.peer.draw.choice([0, 0, 0.01]))
         if self._vain_starts:
@@ -243,7 +243,7 @@ class PipePeer:
         for id_ in self._listens:
             self._say(changed(id_))
 
-    def send(self, outgoing: Outgoing) -> Awaitable[None] | None:
+    def send(self, outgoing: OutgoingMessage) -> Awaitable[None] | None:
         """Take a message."""
         message = json.loads(outgoing.line)
         fault = self.peer.fault(PIPE_FAULTS) if "method" in message and "id" in message else ""

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
-from mcpkit import Client, OutcomeUnknownError, ProtocolError, TransportError
+from mcpkit import Client, ProtocolError, Retries
 from mcpkit.client.asking.forms import FormRequest
+from mcpkit.exceptions import OutcomeUnknownError, TransportError
 from tests.chaos.client_peer import HANDSHAKE, STATELESS, Peer, PipePeer
 from tests.helpers.child_process import held
 
@@ -188,8 +189,13 @@ class Round:
         log_level = draw.choice([None, "warning"])
         self._wants_log = log_level is not None
         self._client = client = Client(
-            target, elicit=self._answer, timeout=self.timeout, log_level=log_level, tries=TRIES
+            target,
+            elicitation_handler=self._answer,
+            timeout=self.timeout,
+            retries=Retries(attempts=TRIES),
         )
+        if log_level is not None:
+            await client.set_log_level(log_level)
         peer.is_armed = draw.random() < 0.2
         await self._enter()
         before = asyncio.all_tasks()
@@ -271,15 +277,15 @@ class Round:
     def _send(self, kind: str, key: str, progress: Any = None) -> Awaitable[Any]:
         client = self._client
         if kind == "list":
-            return client.list_tools(fresh=True)
+            return client.list_tools(use_cache=False)
         if kind == "read":
-            return client.read("chaos://x", fresh=True)
+            return client.read_resource("chaos://x", use_cache=False)
         if kind == "prompt":
             return client.get_prompt("x")
         if kind == "ping":
             return client.request("tools/list" if self._peer.is_stateless else "ping")
         retry = {"bake again": True, "taste once": False}.get(kind)
-        return client.call(kind.partition(" ")[0], {"key": key}, retry=retry, progress=progress)
+        return client.call_tool(kind.partition(" ")[0], {"key": key}, retry=retry, progress=progress)
 
     async def _end(self, outcome: Outcome, awaitable: Awaitable[Any]) -> None:
         """Wait for the end of what is asked, which must be a result or an error that says what is wrong."""

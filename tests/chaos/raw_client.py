@@ -139,12 +139,12 @@ class Client:
         async with self.open(method, params or {}, at) as (stream, id_):
             return await stream.response_to(id_)
 
-    async def call(self, tool: str, at: str | None = None, **arguments: object) -> Json:
+    async def call_tool(self, tool: str, at: str | None = None, **arguments: object) -> Json:
         return await self.ask("tools/call", {"name": tool, "arguments": arguments}, at)
 
     async def text(self, tool: str, at: str | None = None, **arguments: object) -> str:
         """Call a tool, and return its text."""
-        result = await self.call(tool, at, **arguments)
+        result = await self.call_tool(tool, at, **arguments)
         assert not result.get("isError"), result
         return str(result["content"][0]["text"])
 

@@ -18,7 +18,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from mcpkit import Context, Redis, Server, Task, Tasks
+from mcpkit import Context, HttpOptions, Server, Task, TaskOptions
+from mcpkit.storage import Redis
 from tests.chaos.cluster import Ledger
 
 FOLDER = Path(os.environ["FOLDER"])
@@ -33,9 +34,9 @@ async def lifespan(_: Server) -> AsyncGenerator[None]:
 
 server = Server(
     "cluster",
-    secret="a secret of the cluster",
-    shared=None if "ALONE" in os.environ else Redis(os.environ["REDIS_URL"]),
-    tasks=Tasks(
+    secret_key="a secret of the cluster",
+    storage=None if "ALONE" in os.environ else Redis(os.environ["REDIS_URL"]),
+    tasks=TaskOptions(
         by="replicas" if "ALONE" in os.environ else "workers",
         slots=8,
         lease=float(os.environ.get("LEASE", "2")),
@@ -47,7 +48,7 @@ server = Server(
 
 
 def write(what: str, ctx: Context, **more: object) -> None:
-    effects.write(what, call=ctx.call_id, attempt=ctx.attempt, pid=os.getpid(), **more)
+    effects.write(what, call=ctx.idempotency_key, attempt=ctx.task.attempt, pid=os.getpid(), **more)
 
 
 # Long work
@@ -57,21 +58,21 @@ def write(what: str, ctx: Context, **more: object) -> None:
 async def works(key: str, seconds: float, ctx: Context) -> dict[str, object]:
     write("effect", ctx, key=key)
     await asyncio.sleep(seconds)
-    return {"key": key, "attempt": ctx.attempt, "pid": os.getpid(), "unique": os.urandom(8).hex()}
+    return {"key": key, "attempt": ctx.task.attempt, "pid": os.getpid(), "unique": os.urandom(8).hex()}
 
 
 @server.tool(task=Task(rerun="safe", attempts=20))
 def works_in_thread(key: str, seconds: float, ctx: Context) -> dict[str, object]:
     write("effect", ctx, key=key)
     time.sleep(seconds)
-    return {"key": key, "attempt": ctx.attempt, "pid": os.getpid(), "unique": os.urandom(8).hex()}
+    return {"key": key, "attempt": ctx.task.attempt, "pid": os.getpid(), "unique": os.urandom(8).hex()}
 
 
 @server.tool(task=Task(rerun="never"))
 async def risks(key: str, seconds: float, ctx: Context) -> dict[str, object]:
     write("effect", ctx, key=key)
     await asyncio.sleep(seconds)
-    return {"key": key, "attempt": ctx.attempt}
+    return {"key": key, "attempt": ctx.task.attempt}
 
 
 @server.tool(task=Task(rerun="never"))
@@ -89,7 +90,7 @@ async def steps(key: str, seconds: float, ctx: Context) -> dict[str, object]:
         value = await ctx.once(name, partial(step, name, key, ctx))
         write("once", ctx, key=key, name=name, value=value)
         values.append(value)
-        await ctx.progress(len(values), 3, name)
+        await ctx.report_progress(len(values), 3, name)
         await asyncio.sleep(seconds / 3)
         if name == "fit":
             answer = await ctx.elicit("Go on?", bool)
@@ -111,13 +112,13 @@ async def waits(key: str, ctx: Context) -> dict[str, object]:
 async def wait(key: str, ctx: Context) -> dict[str, object]:
     write("effect", ctx, key=key)
     try:
-        while not (FOLDER / f"go-{key}-{ctx.attempt}").exists():
+        while not (FOLDER / f"go-{key}-{ctx.task.attempt}").exists():
             await asyncio.sleep(0.01)
     except asyncio.CancelledError:
         write("was cancelled", ctx, key=key)
         raise
     write("went on", ctx, key=key)
-    return {"key": key, "attempt": ctx.attempt, "pid": os.getpid()}
+    return {"key": key, "attempt": ctx.task.attempt, "pid": os.getpid()}
 
 
 # Plain calls
@@ -147,4 +148,4 @@ async def thing(name: str) -> str:
     return str(file.stat().st_size if file.exists() else 0)
 
 
-app = server.asgi(health="/health")
+app = server.asgi(http=HttpOptions(readiness_path="/health"))

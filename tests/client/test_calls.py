@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Client, Context, ProtocolError, Server
+from mcpkit import Client, Context, ProtocolError, Server, Timeout
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, text
 from tests.helpers.waiting import until
 
@@ -33,7 +33,7 @@ async def test_call_timeout_cancels_request() -> None:
     transport = silent()
     async with Client(transport) as client:
         with pytest.raises(TimeoutError, match="the server did not answer tools/call in time"):
-            await client.call("bake", timeout=0.01)
+            await client.call_tool("bake", timeout=0.01)
         await until(lambda: transport.methods()[-1] == "notifications/cancelled")
         given_up = transport.sent[-1]["params"]
         assert given_up == {"requestId": transport.sent[-2]["id"], "reason": "the request timed out"}
@@ -51,7 +51,9 @@ async def test_call_progress_extends_timeout_up_to_maximum() -> None:
     steps: list[tuple[float, float | None, str | None]] = []
     async with Client(transport) as client:
         call = asyncio.create_task(
-            client.call("bake", progress=lambda *step: steps.append(step), timeout=0.2, max_timeout=0.6)
+            client.call_tool(
+                "bake", progress=lambda *step: steps.append(step), timeout=Timeout(response=0.2, total=0.6)
+            )
         )
         while not call.done():
             if tokens:
@@ -76,8 +78,8 @@ async def test_call_cancellation_reaches_server(revision: str) -> None:
         finally:
             ended.set()
 
-    async with Client(server, revision=revision) as client:
-        call = asyncio.create_task(client.call("bake"))
+    async with Client(server, protocol_version=revision) as client:
+        call = asyncio.create_task(client.call_tool("bake"))
         await started.wait()
         call.cancel()
         await ended.wait()
@@ -88,7 +90,7 @@ async def test_call_cancellation_reaches_server(revision: str) -> None:
 async def test_initialize_is_never_cancelled() -> None:
     transport = ScriptedTransport(lambda transport, message: [])
     with pytest.raises(TimeoutError):
-        async with Client(transport, revision="2025-11-25", connect_timeout=0.01):
+        async with Client(transport, protocol_version="2025-11-25", timeout=Timeout(connect=0.01)):
             pass
     assert transport.methods() == ["initialize"]
 
@@ -106,11 +108,12 @@ async def test_log_handler_receives_messages_of_level(revision: str) -> None:
     def log(level: str, data: Any, logger: str | None) -> None:
         received.append((level, data, logger))
 
-    async with Client(server, revision=revision, log=log, log_level="warning") as client:
-        await client.call("bake")
+    async with Client(server, protocol_version=revision, log_handler=log) as client:
+        await client.set_log_level("warning")
+        await client.call_tool("bake")
         assert [(level, data) for level, data, _ in received] == [("warning", "hot")]
         await client.set_log_level("debug")
-        await client.call("bake")
+        await client.call_tool("bake")
         assert [level for level, _, _ in received] == ["warning", "debug", "warning"]
 
 
@@ -122,12 +125,12 @@ async def test_answer_malformed_is_protocol_error(answer: Any) -> None:
     transport = scripted(lambda transport, message: [{"id": message["id"], "result": answer}])
     async with Client(transport) as client:
         for ask in (
-            lambda: client.call("bake"),
+            lambda: client.call_tool("bake"),
             client.list_tools,
             client.list_resources,
             client.list_resource_templates,
             client.list_prompts,
-            lambda: client.read("data://x"),
+            lambda: client.read_resource("data://x"),
             lambda: client.get_prompt("plan"),
             lambda: client.complete("plan", "city", "O"),
         ):
@@ -148,8 +151,8 @@ async def test_unsolicited_messages_are_ignored(line: Message) -> None:
     def answer(transport: ScriptedTransport, message: Message) -> list[Message]:
         return [line, text(message, "bread")]
 
-    async with Client(scripted(answer), log=lambda *message: None) as client:
-        assert (await client.call("bake")).text == "bread"
+    async with Client(scripted(answer), log_handler=lambda *message: None) as client:
+        assert (await client.call_tool("bake")).text == "bread"
 
 
 async def test_client_closes_twice_and_reopens() -> None:
@@ -162,11 +165,11 @@ async def test_client_closes_twice_and_reopens() -> None:
     client = Client(server)
     for _ in range(2):
         await asyncio.create_task(client.__aenter__())
-        assert (await client.call("bake")).text == "bread"
+        assert (await client.call_tool("bake")).text == "bread"
         await asyncio.gather(client.close(), client.close())
         await asyncio.create_task(client.close())
         with pytest.raises(ConnectionError, match="the client is not open"):
-            await client.call("bake")
+            await client.call_tool("bake")
 
 
 bakery = Server("bakery")
@@ -186,7 +189,7 @@ def silent_server(kind: type[ScriptedTransport] = ScriptedTransport) -> Scripted
 
 
 async def _call(client: Client) -> str:
-    return (await client.call("bake")).text
+    return (await client.call_tool("bake")).text
 
 
 async def test_client_exit_cancels_pending_calls() -> None:
@@ -204,13 +207,13 @@ async def test_client_exit_cancels_pending_calls() -> None:
 
     transport = silent_server()
     async with Client(transport) as client:
-        call = asyncio.ensure_future(client.call("wait"))
+        call = asyncio.ensure_future(client.call_tool("wait"))
         await until(lambda: transport.methods()[-1] == "tools/call")
     assert transport.methods()[-1] == "notifications/cancelled"
     with pytest.raises(ConnectionError, match="the client is closed"):
         await call
     async with Client(slow) as client:
-        call = asyncio.ensure_future(client.call("wait"))
+        call = asyncio.ensure_future(client.call_tool("wait"))
         await begun.wait()
     assert ended == ["cancelled"]
     with pytest.raises(ConnectionError, match="the client is closed"):
@@ -218,9 +221,8 @@ async def test_client_exit_cancels_pending_calls() -> None:
 
 
 @pytest.mark.parametrize(("options", "error", "message"), [
-    ({"timeout": "soon"}, TypeError, "timeout must be a number of seconds above 0, or None, got 'soon'"),
-    ({"timeout": 0}, ValueError, "timeout must be a number of seconds above 0"),
-    ({"max_timeout": -1}, ValueError, "max_timeout must be a number of seconds above 0"),
+    ({"timeout": "soon"}, TypeError, "must be a number of seconds above 0, or None, got 'soon'"),
+    ({"timeout": 0}, ValueError, "must be a number of seconds above 0"),
     ({"progress": 3}, TypeError, "progress must be a function of done, total and message, got 3"),
     ({"arguments": {"name": object()}}, ValueError,
      r"the params of tools/call have no form in JSON: .*Give plain values"),
@@ -230,5 +232,5 @@ async def test_call_invalid_options_are_refused(
 ) -> None:
     async with Client(bakery) as client:
         with pytest.raises(error, match=message):
-            await client.call("bake", **options)  # type: ignore[call-overload]
+            await client.call_tool("bake", **options)  # type: ignore[call-overload]
         assert await _call(client) == "bread"

@@ -11,19 +11,9 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from mcpkit import (
-    Answer,
-    Client,
-    Context,
-    FormChoice,
-    FormRequest,
-    ProtocolError,
-    Root,
-    Sampler,
-    SampleRequest,
-    Server,
-    UrlRequest,
-)
+from mcpkit import Client, Context, ProtocolError, Server
+from mcpkit.client import FormChoice, FormRequest, SampleRequest, SamplingHandler, UrlRequest
+from mcpkit.elicitation import ElicitationResult, Root
 from mcpkit.protocol.eras import CLIENT_CAPABILITIES
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.scripted_transport import error as error_result
@@ -104,8 +94,8 @@ async def test_elicit_form_has_fields_and_fills_in_defaults(revision: str) -> No
         seen.append(form)
         return {"city": "Rome", "days": 5}
 
-    async with Client(server, revision=revision, elicit=fill_in) as client:
-        assert (await client.call("plan")).text == "Rome 5 s False"
+    async with Client(server, protocol_version=revision, elicitation_handler=fill_in) as client:
+        assert (await client.call_tool("plan")).text == "Rome 5 s False"
     (form,) = seen
     assert form.message == "Where to?"
     assert form.server["name"] == "asking"
@@ -129,15 +119,15 @@ class Tripped(BaseModel):
 @pytest.mark.parametrize(("answer", "reported"), [
     (Tripped(city="Oslo", pace=Pace.FAST), "Oslo 3 f False"),
     ({"city": "Oslo", "days": None}, "Oslo 3 s False"),
-    (Answer("accept", {"city": "Oslo"}), "Oslo 3 s False"),
-    (Answer("decline"), "decline"),
+    (ElicitationResult("accept", {"city": "Oslo"}), "Oslo 3 s False"),
+    (ElicitationResult("decline"), "decline"),
     (None, "cancel"),
 ])  # fmt: skip
 async def test_elicit_handler_return_values_become_answers(
     revision: str, answer: object, reported: str
 ) -> None:
-    async with Client(server, revision=revision, elicit=lambda form: answer) as client:
-        assert (await client.call("plan")).text == reported
+    async with Client(server, protocol_version=revision, elicitation_handler=lambda form: answer) as client:
+        assert (await client.call_tool("plan")).text == reported
 
 
 @pytest.mark.parametrize(("answer", "error", "problem"), [
@@ -151,10 +141,10 @@ async def test_elicit_handler_return_values_become_answers(
 async def test_elicit_answer_not_fitting_form_is_not_sent(
     answer: object, error: type[Exception], problem: str
 ) -> None:
-    async with Client(server, elicit=lambda form: answer) as client:
+    async with Client(server, elicitation_handler=lambda form: answer) as client:
         with pytest.raises(error, match=problem):
-            await client.call("plan")
-        assert (await client.call("capabilities")).structured is not None
+            await client.call_tool("plan")
+        assert (await client.call_tool("capabilities")).structured_content is not None
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -162,9 +152,9 @@ async def test_elicit_handler_error_is_raised_by_call(revision: str) -> None:
     def fail(form: FormRequest) -> None:
         raise LookupError("secret")
 
-    async with Client(server, revision=revision, elicit=fail) as client:
+    async with Client(server, protocol_version=revision, elicitation_handler=fail) as client:
         with pytest.raises(LookupError, match="secret"):
-            await client.call("plan")
+            await client.call_tool("plan")
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -176,9 +166,9 @@ async def test_call_timeout_does_not_run_during_elicitation(revision: str) -> No
         await reported.wait()
         return "Ada"
 
-    async with Client(server, revision=revision, elicit=think, timeout=5) as client:
+    async with Client(server, protocol_version=revision, elicitation_handler=think, timeout=5) as client:
         clock = LoopClock()
-        call = asyncio.create_task(client.call("name"))
+        call = asyncio.create_task(client.call_tool("name"))
         await asked.wait()
         for _ in range(20):
             clock.ahead += 6
@@ -195,8 +185,8 @@ async def test_elicit_url_is_passed_to_handler(revision: str) -> None:
         seen.append(page)
         return [True, False, None][len(seen) - 1]
 
-    async with Client(server, revision=revision, elicit_url=visit) as client:
-        reported = [(await client.call("pay")).text for _ in range(3)]
+    async with Client(server, protocol_version=revision, url_elicitation_handler=visit) as client:
+        reported = [(await client.call_tool("pay")).text for _ in range(3)]
     assert reported == ["accept", "decline", "cancel"]
     assert (seen[0].message, seen[0].url, seen[0].host) == (
         "Pay, please", "https://pay.example.com/1", "pay.example.com",
@@ -212,8 +202,8 @@ async def test_sample_request_fields_and_text_answer(revision: str) -> None:
         seen.append(request)
         return "Hm."
 
-    async with Client(server, revision=revision, sample=speak) as client:
-        assert (await client.call("think")).text == "Hm. (unknown, endTurn)"
+    async with Client(server, protocol_version=revision, sampling_handler=speak) as client:
+        assert (await client.call_tool("think")).text == "Hm. (unknown, endTurn)"
     (request,) = seen
     assert (request.text, request.max_tokens, request.system, request.temperature) == (
         "Think!", 50, "Be brief", 0.5,
@@ -227,8 +217,8 @@ async def test_roots_accept_paths_uris_and_functions(revision: str, tmp_path: Pa
     async def find() -> list[str | Path | Root]:
         return [tmp_path, "file:///srv", Root("file:///home", "Home")]
 
-    async with Client(server, revision=revision, roots=find) as client:
-        reported = (await client.call("places")).data["structuredContent"]
+    async with Client(server, protocol_version=revision, roots=find) as client:
+        reported = (await client.call_tool("places")).raw["structuredContent"]
     found = reported["result"] if isinstance(reported, dict) else reported
     assert found == [f"{tmp_path.as_uri()} None", "file:///srv None", "file:///home Home"]
 
@@ -250,7 +240,7 @@ def declared_to(revision: str) -> ScriptedTransport:
 async def test_capabilities_follow_from_handlers(revision: str) -> None:
     async def declared(**handlers: Any) -> Any:
         transport = declared_to(revision)
-        async with Client(transport, revision=revision, **handlers):
+        async with Client(transport, protocol_version=revision, **handlers):
             params = transport.sent[0]["params"]
         is_stateless = revision == "2026-07-28"
         return params["_meta"][CLIENT_CAPABILITIES] if is_stateless else params["capabilities"]
@@ -259,13 +249,17 @@ async def test_capabilities_follow_from_handlers(revision: str) -> None:
         return ""
 
     is_old = revision == "2025-06-18"
-    both = {"elicit": FormRequest.cancel, "elicit_url": lambda page: False}
+    both = {"elicitation_handler": FormRequest.cancel, "url_elicitation_handler": lambda page: False}
     assert await declared() == {}
-    assert await declared(elicit=FormRequest.cancel) == {"elicitation": {} if is_old else {"form": {}}}
-    assert await declared(elicit_url=lambda page: False) == ({} if is_old else {"elicitation": {"url": {}}})
+    assert await declared(elicitation_handler=FormRequest.cancel) == {
+        "elicitation": {} if is_old else {"form": {}}
+    }
+    assert await declared(url_elicitation_handler=lambda page: False) == (
+        {} if is_old else {"elicitation": {"url": {}}}
+    )
     assert await declared(**both) == {"elicitation": {} if is_old else {"form": {}, "url": {}}}
-    assert await declared(sample=speak) == {"sampling": {}}
-    assert await declared(sample=Sampler(speak, tools=True, context=True)) == {
+    assert await declared(sampling_handler=speak) == {"sampling": {}}
+    assert await declared(sampling_handler=SamplingHandler(speak, tools=True, context=True)) == {
         "sampling": {} if is_old else {"tools": {}, "context": {}}
     }
     assert await declared(roots=[]) == {"roots": {} if revision == "2026-07-28" else {"listChanged": True}}
@@ -307,9 +301,9 @@ def sent(transport: ScriptedTransport) -> list[Message]:
 async def test_input_required_state_is_returned_once_under_new_id() -> None:
     state = ' {"b":1,  "a":"\\u00e9é"}\n'
     transport = asking(asks({"k": SURE}, requestState=state), asks({"k": SURE}), DONE, DONE)
-    async with Client(transport, elicit=lambda form: {"sure": True}) as client:
-        await client.call("bake", {"what": "bread"})
-        await client.call("eat")
+    async with Client(transport, elicitation_handler=lambda form: {"sure": True}) as client:
+        await client.call_tool("bake", {"what": "bread"})
+        await client.call_tool("eat")
     accepted = {"k": {"action": "accept", "content": {"sure": True}}}
     call = {"name": "bake", "arguments": {"what": "bread"}}
     assert sent(transport) == [
@@ -331,9 +325,9 @@ async def test_input_required_state_is_returned_once_under_new_id() -> None:
     (asks({"k": {"method": "elicitation/create", "params": []}}), "requests with a method"),
 ])  # fmt: skip
 async def test_input_required_malformed_is_protocol_error(answer: Message, problem: str) -> None:
-    async with Client(asking(answer), elicit=FormRequest.cancel) as client:
+    async with Client(asking(answer), elicitation_handler=FormRequest.cancel) as client:
         with pytest.raises(ProtocolError, match=f"answer to tools/call is malformed: expected .*{problem}"):
-            await client.call("bake")
+            await client.call_tool("bake")
 
 
 @pytest.mark.parametrize(("params", "problem"), [
@@ -350,9 +344,9 @@ async def test_elicit_malformed_request_does_not_reach_handler(params: Message, 
         raise AssertionError
 
     transport = asking(asks({"k": {"method": "elicitation/create", "params": params}}))
-    async with Client(transport, elicit=fail) as client:
+    async with Client(transport, elicitation_handler=fail) as client:
         with pytest.raises(ProtocolError, match=problem) as raised:
-            await client.call("bake")
+            await client.call_tool("bake")
     assert raised.value.code == -32602
     assert len(transport.sent) == 2
 
@@ -364,17 +358,17 @@ async def test_elicit_url_not_http_is_refused(url: Any) -> None:
 
     params = {"mode": "url", "message": "Look", "url": url}
     async with Client(
-        asking(asks({"k": {"method": "elicitation/create", "params": params}})), elicit_url=fail
+        asking(asks({"k": {"method": "elicitation/create", "params": params}})), url_elicitation_handler=fail
     ) as client:
         with pytest.raises(ProtocolError, match="url: expected an http or https URL"):
-            await client.call("bake")
+            await client.call_tool("bake")
 
 
 @pytest.mark.parametrize("method", ["elicitation/create", "other/thing"])
 async def test_request_without_handler_is_method_not_found(method: str) -> None:
     async with Client(asking(asks({"k": {"method": method}}))) as client:
         with pytest.raises(ProtocolError, match=f"this client does not answer {method}") as raised:
-            await client.call("bake")
+            await client.call_tool("bake")
     assert raised.value.code == -32601
 
 
@@ -414,8 +408,8 @@ async def test_url_elicitation_required_repeats_call_after_completion() -> None:
         return True
 
     transport = requiring(1, tells=True)
-    async with Client(transport, revision="2025-11-25", elicit_url=visit) as client:
-        assert (await client.call("files")).text == "done"
+    async with Client(transport, protocol_version="2025-11-25", url_elicitation_handler=visit) as client:
+        assert (await client.call_tool("files")).text == "done"
     assert [(page.id, page.url) for page in seen] == [("e1", "https://example.com/1")]
     calls = [message for message in transport.sent if message["method"] == "tools/call"]
     assert calls[0]["params"] == calls[1]["params"]

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Client, OutcomeUnknownError, TransportError
+from mcpkit import Client
 from mcpkit.client.transports.http.streamable_http import HttpTransport
-from mcpkit.protocol.client import Outgoing
+from mcpkit.exceptions import OutcomeUnknownError, TransportError
+from mcpkit.protocol.client import OutgoingMessage
 from tests.helpers.scripted_http import Asked, Reply, greeting, scripted
 from tests.helpers.scripted_http import text as said
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error, initialized, text
@@ -61,30 +62,30 @@ class RestartingServer(ScriptedTransport):
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_server_that_ends_after_the_handshake_is_opened_again(revision: str) -> None:
     server = RestartingServer(revision)
-    async with Client(server, revision=revision) as client:
+    async with Client(server, protocol_version=revision) as client:
         server.dies_having_opened = 1
         server.die()
-        assert (await client.call("bake")).text == "done"
+        assert (await client.call_tool("bake")).text == "done"
     assert (server.opened, server.calls) == (3, 1)
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_call_to_a_server_that_does_not_start_has_not_begun(revision: str) -> None:
     server = RestartingServer(revision)
-    async with Client(server, revision=revision) as client:
+    async with Client(server, protocol_version=revision) as client:
         server.dies_at_start = 1
         server.die()
-        assert (await client.call("bake")).text == "done"
+        assert (await client.call_tool("bake")).text == "done"
         assert server.opened == 3
         server.dies_at_start = 100
         server.die()
         with pytest.raises(TransportError, match="the server has ended") as caught:
-            await client.call("bake")
+            await client.call_tool("bake")
         assert not isinstance(caught.value, OutcomeUnknownError)
         assert not caught.value.may_have_begun
         assert server.opened == 6, "three tries, and no more"
         server.dies_at_start = 0
-        assert (await client.call("bake")).text == "done"
+        assert (await client.call_tool("bake")).text == "done"
     assert server.calls == 2
 
 
@@ -109,11 +110,11 @@ async def test_server_may_restart_with_another_revision(before: str) -> None:
 
     client = Client(server)
     await advance_until_done(client.__aenter__())
-    assert client.revision == before
+    assert client.protocol_version == before
     server.revision = after
     server.die()
-    assert (await advance_until_done(client.call("bake"))).text == "done"
-    assert client.revision == after
+    assert (await advance_until_done(client.call_tool("bake"))).text == "done"
+    assert client.protocol_version == after
     await client.close()
 
 
@@ -127,9 +128,9 @@ async def test_watch_of_a_lost_session_joins_the_next() -> None:
             return super()._answer(transport, message)
 
     server = Session("2025-11-25")
-    async with Client(server, revision="2025-11-25") as client:
+    async with Client(server, protocol_version="2025-11-25") as client:
         server.die()
-        watch = client.watch(tools=True)
+        watch = client.listen(tools_list_changed=True)
         joining = asyncio.ensure_future(watch.__aenter__())
         while not client._link.is_open:
             await asyncio.sleep(0)
@@ -161,18 +162,18 @@ async def test_calls_of_an_expired_session_are_repeated_only_if_allowed() -> Non
 
     async with (
         scripted(greeting(script)) as server,
-        Client(HttpTransport(server.url), revision="2025-11-25") as client,
+        Client(HttpTransport(server.url), protocol_version="2025-11-25") as client,
     ):
-        first = asyncio.ensure_future(client.call("waits", retry=True))
+        first = asyncio.ensure_future(client.call_tool("waits", retry=True))
         await until(lambda: waiting)
-        assert (await client.call("finds out")).text == "finds out"
+        assert (await client.call_tool("finds out")).text == "finds out"
         assert (await first).text == "waits"
         assert len(server.of("POST", "initialize")) == 2
         waiting.clear()
         is_gone = False
-        first = asyncio.ensure_future(client.call("waits"))
+        first = asyncio.ensure_future(client.call_tool("waits"))
         await until(lambda: waiting)
-        assert (await client.call("finds out")).text == "finds out"
+        assert (await client.call_tool("finds out")).text == "finds out"
         with pytest.raises(OutcomeUnknownError):
             await first
 
@@ -198,10 +199,10 @@ async def test_call_whose_stream_finds_the_session_expired_has_an_unknown_outcom
 
     async with (
         scripted(greeting(script, stream=stream)) as server,
-        Client(HttpTransport(server.url), revision="2025-11-25") as client,
+        Client(HttpTransport(server.url), protocol_version="2025-11-25") as client,
     ):
         with pytest.raises(OutcomeUnknownError, match="no longer has the session"):
-            await client.call("bake")
+            await client.call_tool("bake")
     assert calls == 1
 
 
@@ -209,7 +210,7 @@ async def test_response_at_the_timeout_counts() -> None:
     """The time is over while the transport is still at work, and the answer is there."""
 
     class Slow(RestartingServer):
-        async def send(self, message: Outgoing) -> None:  # type: ignore[override]
+        async def send(self, message: OutgoingMessage) -> None:  # type: ignore[override]
             super().send(message)
             if message.method == "tools/call":
                 clock.ahead += 100
@@ -217,4 +218,4 @@ async def test_response_at_the_timeout_counts() -> None:
 
     async with Client(Slow()) as client:
         clock = LoopClock()
-        assert (await client.call("bake", timeout=50)).text == "done"
+        assert (await client.call_tool("bake", timeout=50)).text == "done"

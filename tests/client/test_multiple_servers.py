@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit import Client, Context, ProtocolError, Server
+from mcpkit import Client, ClientGroup, Context, ProtocolError, Server
 from mcpkit.client.names import LONGEST, Names
 
 pytestmark = pytest.mark.anyio
@@ -67,7 +67,7 @@ def two_servers(**more: Any) -> dict[str, Any]:
 
 @pytest.fixture(params=["2025-11-25", "2026-07-28"])
 def make(request: pytest.FixtureRequest) -> Callable[..., Client]:
-    return lambda target, **options: Client(target, revision=request.param, **options)
+    return lambda target, **options: ClientGroup(target, protocol_version=request.param, **options)
 
 
 async def test_tools_are_prefixed_by_server(make: Callable[..., Client]) -> None:
@@ -77,8 +77,8 @@ async def test_tools_are_prefixed_by_server(make: Callable[..., Client]) -> None
             "weather_delete_all",
             "maps_find",
         ]
-        assert (await client.call("weather_forecast", {"city": "Oslo"})).text == "sunny in Oslo"
-        assert (await client.call("maps_find", {"place": "Oslo"})).text == "Oslo is here"
+        assert (await client.call_tool("weather_forecast", {"city": "Oslo"})).text == "sunny in Oslo"
+        assert (await client.call_tool("maps_find", {"place": "Oslo"})).text == "Oslo is here"
 
 
 async def test_resources_keep_their_uris(make: Callable[..., Client]) -> None:
@@ -87,10 +87,10 @@ async def test_resources_keep_their_uris(make: Callable[..., Client]) -> None:
         assert [each["uriTemplate"] for each in await client.list_resource_templates()] == [
             "weather://{city}"
         ]
-        assert (await client.read("maps://world"))[0]["text"] == "round"
-        assert (await client.read("weather://Oslo"))[0]["text"] == "sunny in Oslo"
-        assert (await client.read("shared://about"))[0]["text"] == "of weather"
-        assert (await client.servers["maps"].read("shared://about"))[0]["text"] == "of maps"
+        assert (await client.read_resource("maps://world"))[0]["text"] == "round"
+        assert (await client.read_resource("weather://Oslo"))[0]["text"] == "sunny in Oslo"
+        assert (await client.read_resource("shared://about"))[0]["text"] == "of weather"
+        assert (await client.servers["maps"].read_resource("shared://about"))[0]["text"] == "of maps"
         assert await client.complete("weather://{city}", "city", "Os") == ["Oslo"]
 
 
@@ -100,26 +100,26 @@ async def test_unknown_name_is_error_with_suggestion(make: Callable[..., Client]
         with pytest.raises(
             ProtocolError, match="no server has wether_forecast among its tools; did you mean weather_"
         ):
-            await client.call("wether_forecast")
+            await client.call_tool("wether_forecast")
         with pytest.raises(
             ProtocolError, match="no server has other among its prompts: they begin with weather_, maps_"
         ):
             await client.get_prompt("other")
         with pytest.raises(ProtocolError, match="forecasts"):
-            await client.call("weather_forecasts")
+            await client.call_tool("weather_forecasts")
 
 
 async def test_unreachable_server_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     config = two_servers(gone={"command": "no-such-program"}, refused={"url": "http://127.0.0.1:1/mcp"})
     with caplog.at_level(logging.WARNING):
-        async with Client(config) as client:
+        async with ClientGroup(config) as client:
             assert list(client.failures) == ["gone", "refused"]
             assert "no-such-program" in str(client.failures["gone"])
             assert [tool["name"] for tool in await client.list_tools()][-1] == "maps_find"
-            assert (await client.call("maps_find", {"place": "Oslo"})).text == "Oslo is here"
-            assert (await client.read("maps://world"))[0]["text"] == "round"
+            assert (await client.call_tool("maps_find", {"place": "Oslo"})).text == "Oslo is here"
+            assert (await client.read_resource("maps://world"))[0]["text"] == "round"
             with pytest.raises(ConnectionError, match="no-such-program"):
-                await client.call("gone_tool")
+                await client.call_tool("gone_tool")
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "The server gone is left out, as it cannot be reached",
         "The server refused is left out, as it cannot be reached",
@@ -131,9 +131,9 @@ async def test_all_servers_unreachable_is_error() -> None:
     with pytest.raises(
         ConnectionError, match=r"none of the 2 servers can be reached: a: .*no-such.*; b: .*nor-this"
     ):
-        await Client(two).__aenter__()
+        await ClientGroup(two).__aenter__()
     with pytest.raises(ConnectionError, match=r"^(?!none of).*no-such-program"):
-        await Client({"command": "no-such-program"}).__aenter__()
+        await ClientGroup({"command": "no-such-program"}).__aenter__()
 
 
 def test_names_that_collide_are_numbered() -> None:

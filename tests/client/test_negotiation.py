@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Client, ProtocolError, Server
+from mcpkit import Client, ProtocolError, Retries, Server, Timeout
 from mcpkit.client.link import negotiation
 from mcpkit.protocol.revisions import ALL
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
@@ -36,22 +36,22 @@ def discover_answers(to_discover: Any) -> ScriptedTransport:
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_revision_requested_is_used(revision: str) -> None:
-    async with Client(Server("bakery", version="7"), revision=revision) as client:
-        assert client.revision == revision
-        assert client.revision_reason == "as requested"
+    async with Client(Server("bakery", version="7"), protocol_version=revision) as client:
+        assert client.protocol_version == revision
+        assert client.protocol_version_reason == "as requested"
         assert client.server_info == {"name": "bakery", "version": "7"}
 
 
 async def test_revision_default_is_latest() -> None:
     async with Client(Server("bakery", instructions="Ask for bread.")) as client:
-        assert client.revision == ALL[-1]
+        assert client.protocol_version == ALL[-1]
         assert client.instructions == "Ask for bread."
         assert "tools" not in client.server_capabilities
 
 
 def test_revision_unknown_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown revision '2027-01-01'\\. Supported are 2024-11-05"):
-        Client(Server("bakery"), revision="2027-01-01")
+        Client(Server("bakery"), protocol_version="2027-01-01")
 
 
 @pytest.mark.parametrize(("to_discover", "reason"), [
@@ -68,8 +68,8 @@ def test_revision_unknown_is_refused() -> None:
 async def test_discover_refused_falls_back_to_initialize(to_discover: Any, reason: str) -> None:
     transport = discover_answers(to_discover)
     async with Client(transport) as client:
-        assert client.revision == "2025-11-25"
-        assert reason in client.revision_reason
+        assert client.protocol_version == "2025-11-25"
+        assert reason in client.protocol_version_reason
         assert client.server_info == {"name": "scripted", "version": "1"}
     assert transport.methods() == ["server/discover", "initialize", "notifications/initialized"]
     assert transport.sent[1]["params"]["protocolVersion"] == "2025-11-25"
@@ -117,8 +117,8 @@ async def test_discover_ignored_falls_back_to_initialize(monkeypatch: pytest.Mon
         return [] if message["method"] == "server/discover" else legacy_server(transport, message)
 
     async with Client(ScriptedTransport(script)) as client:
-        assert client.revision == "2025-11-25"
-        assert "did not answer server/discover within" in client.revision_reason
+        assert client.protocol_version == "2025-11-25"
+        assert "did not answer server/discover within" in client.protocol_version_reason
 
 
 async def test_discover_late_answer_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ async def test_discover_late_answer_is_used(monkeypatch: pytest.MonkeyPatch) -> 
 
     transport = ScriptedTransport(script)
     async with Client(transport) as client:
-        assert client.revision == "2026-07-28"
+        assert client.protocol_version == "2026-07-28"
         assert client.server_info["name"] == "scripted"
     assert "notifications/initialized" not in transport.methods()
 
@@ -153,18 +153,18 @@ async def test_max_timeout_limits_opening_and_retries() -> None:
 
     loop = asyncio.get_running_loop()
     transport = ScriptedTransport(script)
-    async with Client(transport, max_timeout=0.2, tries=100) as client:
+    async with Client(transport, timeout=Timeout(total=0.2), retries=Retries(attempts=100)) as client:
         began = loop.time()
         with pytest.raises(TimeoutError, match="tools/list"):
             await client.request("tools/list")
         is_silent = True
         transport.die()
         with pytest.raises(TimeoutError, match="tools/call"):
-            await client.call("bake")
+            await client.call_tool("bake")
         assert loop.time() - began < 5
 
 
 async def test_connect_timeout_limits_opening() -> None:
     with pytest.raises(TimeoutError, match=r"did not answer within 0\.05 s"):
-        async with Client(ScriptedTransport(lambda transport, message: []), connect_timeout=0.05):
+        async with Client(ScriptedTransport(lambda transport, message: []), timeout=Timeout(connect=0.05)):
             pass

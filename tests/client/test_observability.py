@@ -16,9 +16,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from mcpkit import Client, ClientTelemetry, Context, ProtocolError, Replay, Server, ToolError
+from mcpkit import Client, ClientGroup, Context, ProtocolError, Server, ToolError
+from mcpkit.client import ClientTelemetry, Replay
 from mcpkit.client.observability.masking import MASK, Mask
-from mcpkit.middlewares import Telemetry
+from mcpkit.middleware import Telemetry
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
@@ -31,7 +32,7 @@ bakery = Server("bakery")
 @bakery.tool
 async def bake(ctx: Context) -> str:
     for number in range(3):
-        await ctx.progress(number, 3)
+        await ctx.report_progress(number, 3)
         await ctx.info(number)
     return "bread"
 
@@ -51,8 +52,9 @@ async def test_call_returns_after_async_progress_and_log_handlers(revision: str)
             await asyncio.sleep(0)
         logged.append(data)
 
-    async with Client(bakery, revision=revision, log=log, log_level="info") as client:
-        assert (await client.call("bake", progress=tell)).text == "bread"
+    async with Client(bakery, protocol_version=revision, log_handler=log) as client:
+        await client.set_log_level("info")
+        assert (await client.call_tool("bake", progress=tell)).text == "bread"
         assert reported == [0, 1, 2]
         await until(lambda: logged == [0, 1, 2])
 
@@ -66,8 +68,8 @@ async def test_progress_handler_error_ends_call(turns: int) -> None:
 
     async with Client(bakery) as client:
         with pytest.raises(RuntimeError, match="no display"):
-            await client.call("bake", progress=fail)
-        assert (await client.call("bake")).text == "bread"
+            await client.call_tool("bake", progress=fail)
+        assert (await client.call_tool("bake")).text == "bread"
 
 
 Heard = list[tuple[str, dict[str, Any]]]
@@ -89,9 +91,9 @@ async def test_notification_handler_receives_all_notifications() -> None:
     received: Heard = []
     async with Client(
         speaking("notifications/tools/list_changed", "example.com/rang"),
-        notification=lambda *reported: received.append(reported),
+        message_handler=lambda *reported: received.append(reported),
     ) as client:
-        await client.call("ring")
+        await client.call_tool("ring")
     assert received == [
         ("notifications/tools/list_changed", {"number": 1}),
         ("example.com/rang", {"number": 1}),
@@ -107,12 +109,12 @@ async def test_call_meta_is_sent(revision: str) -> None:
     def bake(ctx: Context) -> str:
         return str(ctx.meta.get("example.com/priority"))
 
-    async with Client(server, revision=revision) as client:
-        result = await client.call("bake", meta={"example.com/priority": "high"}, progress=print)
+    async with Client(server, protocol_version=revision) as client:
+        result = await client.call_tool("bake", meta={"example.com/priority": "high"}, progress=print)
         assert result.text == "high"
-        assert (await client.call("bake")).text == "None"
-    async with Client({"mcpServers": {"a": server, "b": Server("empty")}}) as client:
-        assert (await client.call("a_bake", meta={"example.com/priority": "low"})).text == "low"
+        assert (await client.call_tool("bake")).text == "None"
+    async with ClientGroup({"mcpServers": {"a": server, "b": Server("empty")}}) as client:
+        assert (await client.call_tool("a_bake", meta={"example.com/priority": "low"})).text == "low"
 
 
 REVISIONS = ["2025-06-18", "2026-07-28"]
@@ -123,7 +125,7 @@ def recorded_server() -> Server:
 
     @server.tool
     async def bake(bread: str, ctx: Context) -> str:
-        await ctx.progress(1, 2, "in the oven")
+        await ctx.report_progress(1, 2, "in the oven")
         return f"{bread} {next(numbers)}"
 
     @server.tool
@@ -141,17 +143,17 @@ async def talk(client: Client) -> list[Any]:
     """Ask all kinds of things."""
     steps: list[Any] = []
     reported = [
-        client.revision,
+        client.protocol_version,
         client.server_info,
         await client.list_tools(),
-        (await client.call("bake", {"bread": "rye"}, progress=lambda *step: steps.append(step))).text,
-        (await client.call("bake", {"bread": "rye"})).text,
-        (await client.call("bake", {"bread": "wheat"})).text,
-        (await client.call("ask")).text,
-        await client.read("bread://rye"),
+        (await client.call_tool("bake", {"bread": "rye"}, progress=lambda *step: steps.append(step))).text,
+        (await client.call_tool("bake", {"bread": "rye"})).text,
+        (await client.call_tool("bake", {"bread": "wheat"})).text,
+        (await client.call_tool("ask")).text,
+        await client.read_resource("bread://rye"),
     ]
     with pytest.raises(ProtocolError) as caught:
-        await client.read("bread://none")
+        await client.read_resource("bread://none")
     return [*reported, steps, str(caught.value)]
 
 
@@ -159,13 +161,18 @@ async def talk(client: Client) -> list[Any]:
 async def test_replay_answers_as_recorded(tmp_path: Path, revision: str) -> None:
     path = tmp_path / "bakery.jsonl"
     async with Client(
-        recorded_server(), revision=revision, record=path, elicit=lambda form: {"value": 3}
+        recorded_server(),
+        protocol_version=revision,
+        record=path,
+        elicitation_handler=lambda form: {"value": 3},
     ) as client:
         reported = await talk(client)
     assert reported[3:6] == ["rye 1", "rye 2", "wheat 3"]
-    async with Client(Replay(path), revision=revision, elicit=lambda form: {"value": 3}) as client:
+    async with Client(
+        Replay(path), protocol_version=revision, elicitation_handler=lambda form: {"value": 3}
+    ) as client:
         assert await talk(client) == reported
-        assert (await client.call("bake", {"bread": "rye"})).text == "rye 2"  # the last one from then on
+        assert (await client.call_tool("bake", {"bread": "rye"})).text == "rye 2"  # the last one from then on
 
 
 async def test_recording_masks_secrets(tmp_path: Path) -> None:
@@ -176,10 +183,10 @@ async def test_recording_masks_secrets(tmp_path: Path) -> None:
         return "open"
 
     async with Client(server, record=path) as client:
-        await client.call("unlock", {"password": "open sesame"})
+        await client.call_tool("unlock", {"password": "open sesame"})
     assert "open sesame" not in path.read_text()
     async with Client(Replay(path)) as client:
-        assert (await client.call("unlock", {"password": "another"})).text == "open"
+        assert (await client.call_tool("unlock", {"password": "another"})).text == "open"
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -192,7 +199,7 @@ async def test_telemetry_server_spans_continue_client_trace(revision: str) -> No
 
     @server.tool
     async def bake(ctx: Context, fails: bool = False) -> str:
-        await ctx.progress(1, 2)
+        await ctx.report_progress(1, 2)
         if fails:
             raise ToolError("no flour")
         return "bread"
@@ -207,15 +214,15 @@ async def test_telemetry_server_spans_continue_client_trace(revision: str) -> No
 
     telemetry = ClientTelemetry(tracer_provider=spans, meter_provider=meters)
     steps: list[float] = []
-    async with Client(server, revision=revision, telemetry=telemetry) as client:
+    async with Client(server, protocol_version=revision, telemetry=telemetry) as client:
         exporter.clear()
         with spans.get_tracer("test").start_as_current_span("breakfast") as breakfast:
-            await client.call("bake", progress=lambda *step: steps.append(step[0]))
-        await client.call("bake", {"fails": True})
+            await client.call_tool("bake", progress=lambda *step: steps.append(step[0]))
+        await client.call_tool("bake", {"fails": True})
         with pytest.raises(ProtocolError):
             await client.get_prompt("none")
         with pytest.raises(TimeoutError):
-            await client.call("wait", timeout=0.01)
+            await client.call_tool("wait", timeout=0.01)
     assert steps == [1]
     ours = [span for span in exporter.get_finished_spans() if span.kind is SpanKind.CLIENT]
     baked, failed, unread, late = ours
@@ -254,7 +261,7 @@ def traced_server() -> Server:
 
     @server.tool
     async def bake(flour: str, password: str, ctx: Context) -> str:
-        await ctx.progress(1, 2)
+        await ctx.report_progress(1, 2)
         return f"bread of {flour}"
 
     return server
@@ -265,14 +272,14 @@ async def test_trace_receives_messages_in_order_without_secrets(revision: str) -
     seen: list[tuple[str, Any]] = []
     async with Client(
         traced_server(),
-        revision=revision,
-        validate=False,
+        protocol_version=revision,
+        validate_results=False,
         trace=lambda *reported: seen.append((reported[0], json.loads(reported[1]))),
     ) as client:
         arguments = {"flour": "rye", "password": "open sesame"}
-        await client.call("bake", arguments, progress=lambda *step: None)
+        await client.call_tool("bake", arguments, progress=lambda *step: None)
     ways = [(way, message.get("method", "answer")) for way, message in seen][-3:]
-    assert ways == [("sent", "tools/call"), ("came", "notifications/progress"), ("came", "answer")]
+    assert ways == [("sent", "tools/call"), ("received", "notifications/progress"), ("received", "answer")]
     sent = seen[-3][1]["params"]
     assert sent["arguments"] == {"flour": "rye", "password": MASK}
     assert sent["_meta"]["progressToken"] != MASK

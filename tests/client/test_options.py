@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Client, Server
+from mcpkit import Client, ClientGroup, Retries, Server, Timeout
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.client.transports.processes.stdio import StdioTransport
 from tests.helpers.tables import each_row
@@ -20,21 +20,19 @@ URL = "http://127.0.0.1:9/mcp"
 
 
 @each_row(("options", "error", "message"), [
-    ({"timeout": "soon"}, TypeError, "timeout must be a number of seconds above 0, or None, got 'soon'"),
-    ({"max_timeout": 0}, ValueError, "max_timeout must be a number of seconds above 0"),
-    ({"connect_timeout": -1}, ValueError, "connect_timeout must be a number of seconds above 0"),
-    ({"tries": 0}, ValueError, "tries must be at least 1, got 0"),
-    ({"rounds": -1}, ValueError, "rounds must be at least 0, got -1"),
-    ({"longest_wait": "long"}, TypeError, "longest_wait must be a number of seconds from 0, got 'long'"),
-    ({"elicit": 3}, TypeError, "elicit must be a function of a FormRequest, got 3"),
-    ({"elicit_url": "x"}, TypeError, "elicit_url must be a function of a UrlRequest, got 'x'"),
-    ({"sample": 3}, TypeError, "sample must be a function of a SampleRequest, or a Sampler, got 3"),
+    ({"timeout": "soon"}, TypeError, "must be a number of seconds above 0, or None, got 'soon'"),
+    ({"retries": 3}, TypeError, r"retries must be Retries\(...\), got 3"),
+    ({"attempts": 3}, TypeError, r"Write retries=Retries\(attempts=...\)"),
+    ({"connect": 3}, TypeError, r"Write timeout=Timeout\(connect=...\)"),
+    ({"elicitation_handler": 3}, TypeError, "elicitation_handler must be a function of a FormRequest, got 3"),
+    ({"url_elicitation_handler": "x"}, TypeError, "url_elicitation_handler must be a function of a UrlRequest"),
+    ({"sampling_handler": 3}, TypeError, "sampling_handler must be a function of a SampleRequest, or a SamplingH"),
     ({"roots": "/tmp"}, TypeError, "roots= is a list of paths and URIs, not '/tmp'"),
-    ({"log": 3}, TypeError, "log must be a function of level, data and the logger's name, got 3"),
+    ({"log_handler": 3}, TypeError, "log_handler must be a function of level, data and the logger's name, got 3"),
     ({"trace": "log.txt"}, TypeError, r"trace must be a function of a direction .* and a string, or True, got"),
     ({"telemetry": True}, TypeError, "telemetry must be a ClientTelemetry, got True"),
-    ({"timout": 3}, TypeError, "unknown option timout=; did you mean timeout="),
-    ({"elicitt": 3}, TypeError, "unknown option elicitt=; did you mean elicit="),
+    ({"timout": 3}, TypeError, "has no option 'timout'. Did you mean 'timeout'"),
+    ({"elicitation_handlr": 3}, TypeError, "Did you mean 'elicitation_handler'"),
     ({"headers": 3}, TypeError, "headers= must be a mapping of names to values, got an int"),
 ])  # fmt: skip
 def test_client_option_invalid_is_error(
@@ -43,7 +41,20 @@ def test_client_option_invalid_is_error(
     with pytest.raises(error, match=message):
         Client(server, **options)
     with pytest.raises(error, match=message):
-        Client({"mcpServers": {"bakery": server, "empty": Server("empty")}}, **options)
+        ClientGroup({"mcpServers": {"bakery": server, "empty": Server("empty")}}, **options)
+
+
+@each_row(("make", "error", "message"), [
+    (lambda: Timeout(total=0), ValueError, "must be a number of seconds above 0"),
+    (lambda: Timeout(connect=-1), ValueError, "must be a number of seconds above 0"),
+    (lambda: Timeout(respons=1), TypeError, "Did you mean 'response'"),
+    (lambda: Retries(attempts=0), ValueError, "must be at least 1, got 0"),
+    (lambda: Retries(rounds=-1), ValueError, "must be at least 0, got -1"),
+    (lambda: Retries(max_delay="long"), TypeError, "must be a number of seconds from 0, got 'long'"),
+])  # fmt: skip
+def test_client_option_group_invalid_is_error(make: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
 
 
 SECRET = "very-secret"

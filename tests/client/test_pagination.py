@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from mcpkit import IncompleteListError, ProtocolError
+from mcpkit import ProtocolError
 from mcpkit.client.link.cache import ResultCache
 from mcpkit.client.link.pages import MAX_PAGES, all_pages
+from mcpkit.exceptions import IncompleteListError
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from mcpkit import Cache, Client, ProtocolError, Server
+from mcpkit import CacheHint, Client, ProtocolError, Server, ServerOptions
 from mcpkit.client.link.cache import ResultCache
 from tests.helpers.clock import Clock
 
@@ -209,8 +209,8 @@ class Counted:
     """A server whose lists and resources hold for an hour, and the requests that have reached it."""
 
     def __init__(self, scope: Literal["private", "public"] = "public", **options: Any) -> None:
-        caches = {**dict.fromkeys(CACHED, Cache(ttl=3600)), "resources/read": Cache(3600, scope)}
-        self.server = Server("counted", cache=caches, **options)
+        caches = {**dict.fromkeys(CACHED, CacheHint(ttl=3600)), "resources/read": CacheHint(3600, scope)}
+        self.server = Server("counted", options=ServerOptions(cache=caches), **options)
         self.asked: list[str] = []
 
         @self.server.middleware
@@ -246,22 +246,24 @@ async def test_client_caches_lists_and_resources() -> None:
             assert len(await client.list_prompts()) == 3
             assert len(await client.list_resources()) == 3
             assert len(await client.list_resource_templates()) == 3
-            assert (await client.read("x://a"))[0]["text"] == "text"
+            assert (await client.read_resource("x://a"))[0]["text"] == "text"
         assert counted.asked == list(CACHED)
-        await client.call("a")
-        await client.call("a")
+        await client.call_tool("a")
+        await client.call_tool("a")
         await client.get_prompt("a")
         await client.get_prompt("a")
         assert counted.asked[5:] == ["tools/call"] * 2 + ["prompts/get"] * 2
 
 
-@pytest.mark.parametrize("options", [{"cache": False}, {"revision": "2025-11-25"}], ids=["off", "handshake"])
+@pytest.mark.parametrize(
+    "options", [{"cache": False}, {"protocol_version": "2025-11-25"}], ids=["off", "handshake"]
+)
 async def test_client_without_cache_sends_every_request(options: dict[str, Any]) -> None:
     counted = Counted()
     async with Client(counted.server, **options) as client:
         counted.asked.clear()
         await asyncio.gather(
-            *(client.list_tools() for _ in range(3)), *(client.read("x://a") for _ in range(3))
+            *(client.list_tools() for _ in range(3)), *(client.read_resource("x://a") for _ in range(3))
         )
         assert sorted(counted.asked) == ["resources/read"] * 3 + ["tools/list"] * 3
 
@@ -279,7 +281,7 @@ async def test_client_caches_private_results_under_constant_authorization(
     counted = Counted("private")
     async with Client(counted.server.asgi(), **options) as client:
         for _ in range(2):
-            await client.read("x://a")
+            await client.read_resource("x://a")
         assert counted.asked.count("resources/read") == asked
         for _ in range(2):
             await client.list_tools()

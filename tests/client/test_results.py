@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from mcpkit import CallResult, Client, InvalidResultError, ProtocolError, ToolError
+from mcpkit import Client, ProtocolError, ToolError
+from mcpkit.client import CallResult
 from mcpkit.common.base64_text import decode_base64_text, is_plain_base64
+from mcpkit.exceptions import InvalidResultError
 from tests.helpers.official import Official, official
 from tests.helpers.scripted_transport import Message, ScriptedTransport, initialized
 from tests.helpers.scripted_transport import error as error_result
@@ -137,8 +139,8 @@ def judged(judge: Official, method: str, found: Any) -> Any:
         assert isinstance(found.meta, dict)
         assert "None" not in found.text
         if found.is_data_alone:
-            assert json.loads(found.text) == found.structured
-        blocks, answer = found.content, [found.content, found.structured, found.meta]
+            assert json.loads(found.text) == found.structured_content
+        blocks, answer = found.content, [found.content, found.structured_content, found.meta]
     elif method == "prompts/get":
         assert all(isinstance(each["role"], str) for each in found)
         blocks, answer = [each["content"] for each in found], found
@@ -156,11 +158,11 @@ async def test_result_bent_at_random_is_read_without_loss_or_error_names_member(
     answers: dict[str, Message] = {}
     judge = official(schema_dir, NEWEST)
     read = refused = 0
-    async with Client(answering(answers), cache=False, validate=False) as client:
+    async with Client(answering(answers), cache=False, validate_results=False) as client:
         asks: dict[str, Callable[[], Awaitable[Any]]] = {
-            "tools/call": lambda: client.call("bake"),
+            "tools/call": lambda: client.call_tool("bake"),
             "prompts/get": lambda: client.get_prompt("plan"),
-            "resources/read": lambda: client.read("note://asked"),
+            "resources/read": lambda: client.read_resource("note://asked"),
         }
         for seed in range(EXAMPLES):
             draw = random.Random(seed)
@@ -204,11 +206,11 @@ async def test_result_with_one_reading_is_read(result: Message, text: str, value
     listed = {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}]}
     transport = answering({"tools/list": listed, "tools/call": result})
     async with Client(transport) as client:
-        assert (await client.call("bake")).text == text
+        assert (await client.call_tool("bake")).text == text
         assert await (await client.tools())["bake"]() == value
         if value is None:
             with pytest.raises(InvalidResultError, match="neither structured content nor text"):
-                await client.call("bake", into=Any)
+                await client.call_tool("bake", result_type=Any)
 
 
 @pytest.mark.parametrize(("result", "output"), [
@@ -221,7 +223,7 @@ async def test_tool_error_text_comes_from_server(result: Message, output: str) -
     listed = {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}]}
     transport = answering({"tools/list": listed, "tools/call": {**result, "isError": True}})
     async with Client(transport) as client:
-        for ask in (lambda: client.call("bake", into=str), (await client.tools())["bake"]):
+        for ask in (lambda: client.call_tool("bake", result_type=str), (await client.tools())["bake"]):
             with pytest.raises(ToolError) as caught:
                 await ask()
             assert output in str(caught.value)
@@ -245,7 +247,11 @@ async def test_result_ambiguous_is_protocol_error_naming_member(
     method: str, result: Message, member: str
 ) -> None:
     async with Client(answering({method: result})) as client:
-        asks = {"tools/call": client.call, "prompts/get": client.get_prompt, "resources/read": client.read}
+        asks = {
+            "tools/call": client.call_tool,
+            "prompts/get": client.get_prompt,
+            "resources/read": client.read_resource,
+        }
         with pytest.raises(ProtocolError, match=f"answer to {method} is malformed: expected .*{member}"):
             await asks[method]("bake")
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import AuthorizationError, Client, OutcomeUnknownError, StatusError, TransportError
+from mcpkit import Client, Retries
+from mcpkit.exceptions import AuthorizationError, OutcomeUnknownError, StatusError, TransportError
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized, text
 
 pytestmark = pytest.mark.anyio
@@ -93,9 +94,9 @@ async def test_call_with_unknown_outcome_is_not_retried(fault: Fault, name: str)
     async with Client(server) as client:
         await client.list_tools()
         with pytest.raises(OutcomeUnknownError, match="the server may have executed"):
-            await client.call(name)
+            await client.call_tool(name)
         assert server.done["tools/call"] == 1
-        assert (await client.call(name)).text == "ok"  # the next one finds the server as it is now
+        assert (await client.call_tool(name)).text == "ok"  # the next one finds the server as it is now
 
 
 @pytest.mark.parametrize("name", ["taste", "clean"])
@@ -104,7 +105,7 @@ async def test_idempotent_tool_call_is_retried(fault: Fault, name: str) -> None:
     server = Failing("tools/call", fault)
     async with Client(server) as client:
         await client.list_tools()
-        assert (await client.call(name)).text == "ok"
+        assert (await client.call_tool(name)).text == "ok"
     assert server.done["tools/call"] == 2
 
 
@@ -112,15 +113,15 @@ async def test_idempotent_tool_call_is_retried(fault: Fault, name: str) -> None:
 async def test_call_that_never_began_is_retried(fault: Fault) -> None:
     server = Failing("tools/call", fault)
     async with Client(server) as client:
-        assert (await client.call("bake")).text == "ok"
+        assert (await client.call_tool("bake")).text == "ok"
     assert server.done["tools/call"] == 2
 
 
 async def test_tries_limits_attempts() -> None:
     server = Failing("tools/call", *[refuses()] * 9)
-    async with Client(server, tries=4) as client:
+    async with Client(server, retries=Retries(attempts=4)) as client:
         with pytest.raises(TransportError, match="it was refused"):
-            await client.call("bake")
+            await client.call_tool("bake")
     assert server.done["tools/call"] == 4
 
 
@@ -129,7 +130,7 @@ async def test_permanent_error_is_not_retried(fault: Fault) -> None:
     server = Failing("tools/call", fault)
     async with Client(server) as client:
         with pytest.raises(TransportError):
-            await client.call("bake")
+            await client.call_tool("bake")
     assert server.done["tools/call"] == 1
 
 
@@ -163,8 +164,8 @@ async def test_retry_after_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_concurrent_calls_reopen_lost_connection_once(revision: str) -> None:
     server = Failing("tools/call", revision=revision)
-    async with Client(server, revision=revision) as client:
+    async with Client(server, protocol_version=revision) as client:
         server.die()
-        results = await asyncio.gather(*(client.call("bake") for _ in range(20)))
+        results = await asyncio.gather(*(client.call_tool("bake") for _ in range(20)))
     assert [result.text for result in results] == ["ok"] * 20
     assert server.opened == 2

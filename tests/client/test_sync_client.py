@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from mcpkit import Change, Client, Context, ProtocolError, Server, SyncClient
+from mcpkit import Client, Context, ProtocolError, Server, SyncClient
+from mcpkit.client import Change
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +18,7 @@ server = Server("bakery", version="1", instructions="Ask for bread.")
 @server.tool(annotations={"readOnlyHint": True})
 async def bake(number: int, ctx: Context) -> int:
     """Bake."""
-    await ctx.progress(1, 2)
+    await ctx.report_progress(1, 2)
     return number
 
 
@@ -34,23 +35,25 @@ def toast(name: str) -> str:
 @pytest.mark.parametrize("revision", ["2024-11-05", "2026-07-28"])
 def test_sync_client_has_operations_of_client(revision: str) -> None:
     steps: list[float] = []
-    with SyncClient(server, revision=revision) as client:
-        assert client.revision == revision
-        assert client.revision_reason == "as requested"
+    with SyncClient(server, protocol_version=revision) as client:
+        assert client.protocol_version == revision
+        assert client.protocol_version_reason == "as requested"
         assert client.server_info["name"] == "bakery"
         assert "tools" in client.server_capabilities
         assert client.instructions == "Ask for bread."
-        assert client.call("bake", {"number": 3}, progress=lambda *step: steps.append(step[0])).text == "3"
+        assert (
+            client.call_tool("bake", {"number": 3}, progress=lambda *step: steps.append(step[0])).text == "3"
+        )
         assert [tool["name"] for tool in client.list_tools()] == ["bake"]
         assert [each["uri"] for each in client.list_resources()] == ["bread://rye"]
         assert client.list_resource_templates() == []
         assert [each["name"] for each in client.list_prompts()] == ["toast"]
-        assert client.read("bread://rye")[0]["text"] == "rye"
+        assert client.read_resource("bread://rye")[0]["text"] == "rye"
         assert client.get_prompt("toast", {"name": "Ada"})[0]["content"]["text"] == "A toast to Ada."
         assert client.request("tools/list")["tools"]
         client.set_log_level("error")
         with pytest.raises(ProtocolError):
-            client.call("unknown")
+            client.call_tool("unknown")
     assert steps == [1]
 
 
@@ -73,12 +76,12 @@ def test_sync_client_thread_ends_on_close() -> None:
     client = SyncClient(server)
     for _ in range(3):
         with client:
-            client.call("bake", {"number": 1})
+            client.call_tool("bake", {"number": 1})
             assert loops() == before + 1
         client.close()
         assert loops() == before
     with pytest.raises(ConnectionError, match="not open"):
-        client.call("bake", {"number": 1})
+        client.call_tool("bake", {"number": 1})
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -93,15 +96,18 @@ def test_sync_watch_yields_changes(revision: str) -> None:
     async def change() -> None:
         server.resource_updated("x://a")
 
-    with SyncClient(server, revision=revision) as client:
-        with client.watch(resources="x://a") as changes:
-            client.call("change")
+    with SyncClient(server, protocol_version=revision) as client:
+        with client.listen(resource_subscriptions="x://a") as changes:
+            client.call_tool("change")
             assert next(changes) == Change("resource", "x://a")
-            client.call("change")
+            client.call_tool("change")
             for change in changes:
                 assert change == Change("resource", "x://a")
                 break
         assert list(changes) == []
         changes.close()
-        with pytest.raises(ProtocolError, match="the list of prompts"), client.watch(prompts=True):
+        with (
+            pytest.raises(ProtocolError, match="the list of prompts"),
+            client.listen(prompts_list_changed=True),
+        ):
             pass

@@ -12,8 +12,10 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from mcpkit import Client, Image, InvalidResultError, RemoteTool, Server, Text, ToolError
+from mcpkit import Client, Image, Server, Text, ToolError
+from mcpkit.client import RemoteTool
 from mcpkit.client.tools.schemas import ServerSchema, UnusableSchemaError
+from mcpkit.exceptions import InvalidResultError
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.tables import each_row
 
@@ -75,7 +77,7 @@ async def picture() -> Image:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_tools_are_callable(revision: str) -> None:
-    async with Client(weather, revision=revision) as client:
+    async with Client(weather, protocol_version=revision) as client:
         tools = await client.tools()
         assert (
             (await tools["forecast"](city="Oslo", days=2))["high"] == 22.5 if revision in STRUCTURED else True
@@ -128,26 +130,31 @@ async def test_tool_has_metadata_and_signature() -> None:
     ([], "(**arguments)"),
 ])  # fmt: skip
 async def test_tool_signature_of_any_schema(schema: Any, signature: str) -> None:
-    tool = RemoteTool(Client(weather).call, {"name": "it", "inputSchema": schema})
+    tool = RemoteTool(Client(weather).call_tool, {"name": "it", "inputSchema": schema})
     assert str(inspect.signature(tool)).replace("typing.", "") == signature
     assert repr(tool) == f"<tool it{inspect.signature(tool)}>"
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_call_into_type(revision: str) -> None:
-    async with Client(weather, revision=revision) as client:
+    async with Client(weather, protocol_version=revision) as client:
         oslo = {"city": "Oslo"}
-        assert await client.call("forecast", oslo, into=Day) == Day(21.5, "clear")
-        assert (await client.call("forecast", oslo, into=DayDict))["sky"] == "clear"
-        assert await client.call("forecast", oslo, into=DayModel) == DayModel(high=21.5, sky="clear")
-        assert await client.call("count", into=int) == 2
-        assert await client.call("cities", into=list[str]) == ["Oslo", "Bergen"]
-        assert await client.call("say", {"what": "5"}, into=str) == "5"
-        assert await client.call("say", {"what": "5"}, into=int) == 5
-        assert await client.call("say", {"what": "hello"}, into=str) == "hello"
+        assert await client.call_tool("forecast", oslo, result_type=Day) == Day(21.5, "clear")
+        assert (await client.call_tool("forecast", oslo, result_type=DayDict))["sky"] == "clear"
+        assert await client.call_tool("forecast", oslo, result_type=DayModel) == DayModel(
+            high=21.5, sky="clear"
+        )
+        assert await client.call_tool("count", result_type=int) == 2
+        assert await client.call_tool("cities", result_type=list[str]) == ["Oslo", "Bergen"]
+        assert await client.call_tool("say", {"what": "5"}, result_type=str) == "5"
+        assert await client.call_tool("say", {"what": "5"}, result_type=int) == 5
+        assert await client.call_tool("say", {"what": "hello"}, result_type=str) == "hello"
         optional: Any = Day | None
-        assert await client.call("forecast", oslo, into=optional) == Day(21.5, "clear")
-        assert await client.call("count", into=Annotated[int, Field(json_schema_extra={"a": []})]) == 2
+        assert await client.call_tool("forecast", oslo, result_type=optional) == Day(21.5, "clear")
+        assert (
+            await client.call_tool("count", result_type=Annotated[int, Field(json_schema_extra={"a": []})])
+            == 2
+        )
 
 
 class Answering(ScriptedTransport):
@@ -188,43 +195,43 @@ ERAS = ["2025-11-25", "2026-07-28"]
 @pytest.mark.parametrize("is_listed", [True, False], ids=["listed before", "never listed"])
 async def test_structured_content_is_checked_against_output_schema(era: str, is_listed: bool) -> None:
     transport = Answering(POINT, {"structuredContent": {"x": 1}}, era)
-    async with Client(transport, revision=era) as client:
+    async with Client(transport, protocol_version=era) as client:
         if is_listed:
             await client.list_tools()
         for _ in range(3):
-            assert (await client.call("it")).structured == {"x": 1}
+            assert (await client.call_tool("it")).structured_content == {"x": 1}
         assert transport.methods().count("tools/list") == 1
         transport.answer = {"structuredContent": {"x": "one"}}
         with pytest.raises(InvalidResultError) as raised:
-            await client.call("it")
+            await client.call_tool("it")
     assert (
         str(raised.value)
         == 'the result of it does not match its outputSchema:\nx: expected an integer, got "one"'
     )
-    assert raised.value.result.structured == {"x": "one"}
+    assert raised.value.result.structured_content == {"x": "one"}
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_structured_content_missing_is_error_unless_tool_failed(era: str) -> None:
     transport = Answering(POINT, {"content": [{"type": "text", "text": "one"}]}, era)
-    async with Client(transport, revision=era) as client:
+    async with Client(transport, protocol_version=era) as client:
         await client.list_tools()
         with pytest.raises(InvalidResultError, match="structured content is missing"):
-            await client.call("it")
+            await client.call_tool("it")
         transport.answer = {"isError": True}
-        assert (await client.call("it")).is_error
+        assert (await client.call_tool("it")).is_error
 
 
 async def test_output_schema_changed_is_listed_again() -> None:
     transport = Answering(POINT, {"structuredContent": {"x": 1}})
     async with Client(transport) as client:
-        await client.call("it")
+        await client.call_tool("it")
         transport.schema = {"type": "object", "properties": {"y": {"type": "string"}}, "required": ["y"]}
         transport.answer = {"structuredContent": {"y": "one"}}
-        assert (await client.call("it")).structured == {"y": "one"}
+        assert (await client.call_tool("it")).structured_content == {"y": "one"}
         assert transport.methods().count("tools/list") == 2
         transport.say({"method": "notifications/tools/list_changed"})
-        await client.call("it")
+        await client.call_tool("it")
         assert transport.methods().count("tools/list") == 3
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Cache, Change, Client, ProtocolError, Server
-from mcpkit.client.changes.changes import MAX_LENGTH, MOST_WAITING, Pending, Wanted, Watch
+from mcpkit import CacheHint, Client, ProtocolError, Server, ServerOptions
+from mcpkit.client import Change
+from mcpkit.client.changes.changes import MAX_LENGTH, MOST_WAITING, Pending, Subscription, Wanted
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.waiting import PATIENCE, over, until
 
 
-async def _all(changes: Watch) -> list[Change]:
+async def _all(changes: Subscription) -> list[Change]:
     return [change async for change in changes]
 
 
@@ -78,11 +79,11 @@ def revision(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-async def next_change(changes: Watch) -> Change:
+async def next_change(changes: Subscription) -> Change:
     return await asyncio.wait_for(anext(changes), PATIENCE)
 
 
-async def nothing_waits(changes: Watch) -> None:
+async def nothing_waits(changes: Subscription) -> None:
     """Make sure that whatever was told before has been taken."""
     waiting = asyncio.ensure_future(anext(changes))
     for _ in range(20):
@@ -94,14 +95,17 @@ async def nothing_waits(changes: Watch) -> None:
 @asynccontextmanager
 async def connected(revision: str) -> AsyncGenerator[tuple[Observed, Client]]:
     observed = Observed()
-    async with Client(observed.server, revision=revision) as client:
+    async with Client(observed.server, protocol_version=revision) as client:
         yield observed, client
     await until(lambda: not observed.watched)
 
 
 @pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
 async def test_watch_list_change_yields_once_and_only_watched_kind(revision: str, kind: str) -> None:
-    async with connected(revision) as (observed, client), client.watch(**{kind: True}) as changes:
+    async with (
+        connected(revision) as (observed, client),
+        client.listen(**{f"{kind}_list_changed": True}) as changes,
+    ):
         for each in ("tools", "prompts", "resources"):
             observed.add(each)
         assert await next_change(changes) == Change(kind)
@@ -113,7 +117,7 @@ async def test_watch_list_change_yields_once_and_only_watched_kind(revision: str
 async def test_watch_resource_update_yields_its_uri_only(revision: str) -> None:
     async with (
         connected(revision) as (observed, client),
-        client.watch(resources=["x://a", "x://b"]) as changes,
+        client.listen(resource_subscriptions=["x://a", "x://b"]) as changes,
     ):
         await until(lambda: observed.watched == {"a", "b"})
         for uri in ("x://c", "x://b", "x://a"):
@@ -130,9 +134,9 @@ async def test_watch_resource_update_yields_its_uri_only(revision: str) -> None:
 async def test_watch_template_yields_matching_resources(revision: str) -> None:
     async with (
         connected(revision) as (observed, client),
-        client.watch(resources="x://all/{part}") as all_,
-        client.watch(resources="x://all/1") as one,
-        client.watch(resources="x://a") as other,
+        client.listen(resource_subscriptions="x://all/{part}") as all_,
+        client.listen(resource_subscriptions="x://all/1") as one,
+        client.listen(resource_subscriptions="x://a") as other,
     ):
         for part in ("1", "2"):
             observed.server.resource_updated(f"x://all/{part}")
@@ -146,7 +150,7 @@ async def test_watch_template_yields_matching_resources(revision: str) -> None:
 async def test_watch_pending_equal_changes_are_merged(revision: str) -> None:
     async with (
         connected(revision) as (observed, client),
-        client.watch(tools=True, resources="x://a") as changes,
+        client.listen(tools_list_changed=True, resource_subscriptions="x://a") as changes,
     ):
         for _ in range(3):
             observed.add("tools")
@@ -165,7 +169,7 @@ async def test_watch_break_ends_subscription(revision: str) -> None:
     async with connected(revision) as (observed, client):
 
         async def consume() -> Change:
-            async for change in client.watch(resources="x://a"):
+            async for change in client.listen(resource_subscriptions="x://a"):
                 break
             return change
 
@@ -182,7 +186,7 @@ async def test_watch_close_ends_pending_join() -> None:
         lambda _, message: [discovered(message)] if message["method"] == "server/discover" else None
     )
     async with Client(transport) as client:
-        changes = client.watch(tools=True)
+        changes = client.listen(tools_list_changed=True)
         waiting = asyncio.create_task(anext(changes, None))
         await until(lambda: transport.methods()[-1] == "subscriptions/listen")
         await changes.aclose()
@@ -191,36 +195,43 @@ async def test_watch_close_ends_pending_join() -> None:
 
 async def test_watch_ends_when_client_closes(revision: str) -> None:
     observed, before = Observed(), asyncio.all_tasks()
-    async with Client(observed.server, revision=revision) as client:
-        changes = client.watch(resources="x://a")
+    async with Client(observed.server, protocol_version=revision) as client:
+        changes = client.listen(resource_subscriptions="x://a")
         waiting = asyncio.create_task(_all(changes))
         await until(lambda: observed.watched == {"a"})
     assert await asyncio.wait_for(waiting, PATIENCE) == []
     await until(lambda: asyncio.all_tasks() == before)
     with pytest.raises(ConnectionError, match="is not open"):
-        async with client.watch(tools=True):
+        async with client.listen(tools_list_changed=True):
             pass
 
 
 async def test_watch_unsupported_changes_raise_protocol_error(revision: str) -> None:
     server = Server("without resources")
     server.tool(name="a")(_nothing)
-    async with Client(server, revision=revision) as client:
+    async with Client(server, protocol_version=revision) as client:
         with pytest.raises(
             ProtocolError, match=r"about the list of resources, x://a\. Watch only what it notifies"
         ):
-            async with client.watch(tools=True, resources="x://a", resource_list=True):
+            async with client.listen(
+                tools_list_changed=True, resource_subscriptions="x://a", resources_list_changed=True
+            ):
                 pass
         with pytest.raises(ProtocolError, match="the list of prompts"):
-            async for _ in client.watch(prompts=True):
+            async for _ in client.listen(prompts_list_changed=True):
                 pass
-        async with client.watch() as changes:
+        async with client.listen() as changes:
             server.tool(name="b")(_nothing)
             assert await next_change(changes) == Change("tools")
 
 
 async def test_watch_change_invalidates_cached_results() -> None:
-    server = Server("s", cache={"tools/list": Cache(3600), "resources/read": Cache(3600, "private")})
+    server = Server(
+        "s",
+        options=ServerOptions(
+            cache={"tools/list": CacheHint(3600), "resources/read": CacheHint(3600, "private")}
+        ),
+    )
     texts = ["first", "second"]
     server.tool(name="a")(_nothing)
 
@@ -228,15 +239,18 @@ async def test_watch_change_invalidates_cached_results() -> None:
     def read() -> str:
         return texts.pop(0)
 
-    async with Client(server) as client, client.watch(tools=True, resources="x://a") as changes:
+    async with (
+        Client(server) as client,
+        client.listen(tools_list_changed=True, resource_subscriptions="x://a") as changes,
+    ):
         assert len(await client.list_tools()) == 1
         server.tool(name="b")(_nothing)
         await next_change(changes)
         assert len(await client.list_tools()) == 2
-        assert [(await client.read("x://a"))[0]["text"] for _ in range(2)] == ["first"] * 2
+        assert [(await client.read_resource("x://a"))[0]["text"] for _ in range(2)] == ["first"] * 2
         server.resource_updated("x://a")
         await next_change(changes)
-        assert (await client.read("x://a"))[0]["text"] == "second"
+        assert (await client.read_resource("x://a"))[0]["text"] == "second"
 
 
 class Session:
@@ -276,8 +290,11 @@ class Session:
 
 async def test_subscription_is_shared_by_watches_of_one_resource() -> None:
     session = Session()
-    async with Client(session.transport, revision="2025-11-25") as client:
-        async with client.watch(resources=["x://a", "x://a", "x://b"]), client.watch(resources="x://a"):
+    async with Client(session.transport, protocol_version="2025-11-25") as client:
+        async with (
+            client.listen(resource_subscriptions=["x://a", "x://a", "x://b"]),
+            client.listen(resource_subscriptions="x://a"),
+        ):
             assert sorted(session.asked()) == ["subscribe x://a", "subscribe x://b"]
         await until(lambda: len(session.asked()) == 4)
         assert sorted(session.asked()[2:]) == ["unsubscribe x://a", "unsubscribe x://b"]

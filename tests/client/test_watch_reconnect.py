@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Cache, Change, Client, Server, TransportError
+from mcpkit import CacheHint, Client, ClientGroup, Server, ServerOptions
+from mcpkit.client import Change
 from mcpkit.client.changes import listening
-from mcpkit.client.changes.changes import Watch
-from mcpkit.client.link.transport import Receiver
+from mcpkit.client.changes.changes import Subscription
+from mcpkit.client.link.transport import TransportListener
 from mcpkit.client.transports.memory import MemoryTransport
-from mcpkit.protocol.client import Outgoing
+from mcpkit.exceptions import TransportError
+from mcpkit.protocol.client import OutgoingMessage
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered
 from tests.helpers.waiting import PATIENCE, LoopClock, until
 
@@ -42,9 +44,9 @@ class Restarted:
         self.is_forgotten = False
         self._make = make
         self._way: MemoryTransport | None = None
-        self._receiver: Receiver | None = None
+        self._receiver: TransportListener | None = None
 
-    async def open(self, receiver: Receiver) -> None:
+    async def open(self, receiver: TransportListener) -> None:
         """Start a server."""
         if self.failures:
             self.failures -= 1
@@ -60,7 +62,7 @@ class Restarted:
         self._way = MemoryTransport(self.server)
         await self._way.open(receiver)
 
-    async def send(self, message: Outgoing) -> None:
+    async def send(self, message: OutgoingMessage) -> None:
         """Send a message to the server that runs."""
         if self.is_forgotten and message.method != "initialize":
             self.is_forgotten = False
@@ -87,7 +89,7 @@ MISSED = [Change("tools", None, may_have_missed=True), Change("resource", "x://a
 
 
 def small_server() -> Server:
-    server = Server("small", cache={"tools/list": Cache(3600)})
+    server = Server("small", options=ServerOptions(cache={"tools/list": CacheHint(3600)}))
     server.tool(name="a")(_text)
     server.resource("x://a", name="a")(_text)
     return server
@@ -116,16 +118,16 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return pauses
 
 
-async def next_change(changes: Watch) -> Change:
+async def next_change(changes: Subscription) -> Change:
     return await asyncio.wait_for(anext(changes), PATIENCE)
 
 
 @asynccontextmanager
-async def watching(revision: str) -> AsyncGenerator[tuple[Restarted, Client, Watch]]:
+async def watching(revision: str) -> AsyncGenerator[tuple[Restarted, Client, Subscription]]:
     way = Restarted(small_server)
     async with (
-        Client(way, revision=revision) as client,
-        client.watch(tools=True, resources="x://a") as changes,
+        Client(way, protocol_version=revision) as client,
+        client.listen(tools_list_changed=True, resource_subscriptions="x://a") as changes,
     ):
         yield way, client, changes
 
@@ -185,7 +187,7 @@ async def test_watch_reconnect_gives_up_after_repeated_breaks(revision: str) -> 
         assert ended == listening.TRIES - 2  # the last of those that lasted counts, too
 
 
-async def _breaks_and_joins(way: Restarted, changes: Watch) -> bool:
+async def _breaks_and_joins(way: Restarted, changes: Subscription) -> bool:
     await way.die()
     try:
         return [await next_change(changes) for _ in range(2)] == MISSED
@@ -224,7 +226,7 @@ async def test_watch_stream_ended_by_server_is_joined_again() -> None:
         return [acknowledged(message)]
 
     transport = stateless(listen)
-    async with Client(transport) as client, client.watch(tools=True) as changes:
+    async with Client(transport) as client, client.listen(tools_list_changed=True) as changes:
         transport.say({"id": streams[0]["id"], "result": {"resultType": "complete"}})
         assert await next_change(changes) == MISSED[0]
         transport.say(
@@ -248,8 +250,8 @@ async def test_watch_ignores_notifications_of_other_streams() -> None:
     transport = stateless(listen)
     async with (
         Client(transport) as client,
-        client.watch(tools=True, resources="x://a") as first,
-        client.watch(tools=True) as second,
+        client.listen(tools_list_changed=True, resource_subscriptions="x://a") as first,
+        client.listen(tools_list_changed=True) as second,
     ):
         transport.say(notification_of(streams[1], "tools/list_changed"))
         assert await next_change(second) == Change("tools")
@@ -284,9 +286,9 @@ async def test_watch_of_several_servers_yields_changes_of_each(
     one, two, three = with_tool("one"), with_tool("two"), with_resource("three")
     servers = {"one": one, "two": two, "three": three, "empty": Server("empty")}
     async with (
-        Client({"mcpServers": servers}, revision=revision) as client,
-        client.watch(tools=True, resources="three://a") as changes,
-        client.watch() as lists,
+        ClientGroup({"mcpServers": servers}, protocol_version=revision) as client,
+        client.listen(tools_list_changed=True, resource_subscriptions="three://a") as changes,
+        client.listen() as lists,
     ):
         for server in (one, two):
             server.tool(name="b")(_text)
@@ -302,6 +304,6 @@ async def test_watch_missing_acknowledgement_times_out() -> None:
     transport = stateless(lambda *_: None)
     async with Client(transport, timeout=0.01) as client:
         with pytest.raises(TimeoutError, match="did not acknowledge subscriptions/listen within"):
-            async with client.watch(tools=True):
+            async with client.listen(tools_list_changed=True):
                 pass
         await until(lambda: transport.methods()[-1] == "notifications/cancelled")

@@ -57,16 +57,16 @@ def returning(value: object) -> SdkMcpTool[Any]:
 async def test_sdk_server_lists_and_calls_tools(revision: str) -> None:
     config = create_sdk_mcp_server("greeter", "1.2.3", tools=[greet])
     assert (config["type"], config["name"]) == ("sdk", "greeter")
-    async with connect(config["instance"].server, revision=revision) as client:
+    async with connect(config["instance"].server, protocol_version=revision) as client:
         (listed,) = await client.list_tools()
         assert listed["inputSchema"]["properties"] == {"name": {"type": "string", "description": "Who"}}
-        assert (await client.call("greet", {"name": "Ann"})).text == "Hello, Ann!"
+        assert (await client.call_tool("greet", {"name": "Ann"})).text == "Hello, Ann!"
         for name, arguments, said in [
             ("greet", {}, "Input validation error: 'name' is a required property"),
             ("greet", {"name": 1}, "Input validation error: 1 is not of type 'string'"),
             ("lost", {}, "Tool 'lost' not found"),
         ]:
-            result = await client.call(name, arguments)
+            result = await client.call_tool(name, arguments)
             assert (result.is_error, result.text) == (True, said)
 
 
@@ -74,7 +74,7 @@ async def test_sdk_server_runs_over_stdio(tmp_path: Any) -> None:
     program = tmp_path / "greeter.py"
     program.write_text(PROGRAM)
     async with Client([sys.executable, str(program)]) as client:
-        assert (await client.call("greet", {"name": "Ann"})).text == "Hello, Ann!"
+        assert (await client.call_tool("greet", {"name": "Ann"})).text == "Hello, Ann!"
 
 
 async def test_sdk_server_accepts_mcpkit_components() -> None:
@@ -86,9 +86,9 @@ async def test_sdk_server_accepts_mcpkit_components() -> None:
 
     server.resource("data://x", name="x")(lambda: "data")
     async with connect(server) as client:
-        assert (await client.call("add", {"a": 1, "b": 2})).structured == 3
-        assert (await client.call("greet", {"name": "Ann"})).text == "Hello, Ann!"
-        assert (await client.read("data://x"))[0]["text"] == "data"
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == 3
+        assert (await client.call_tool("greet", {"name": "Ann"})).text == "Hello, Ann!"
+        assert (await client.read_resource("data://x"))[0]["text"] == "data"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ async def test_sdk_server_accepts_mcpkit_components() -> None:
 )
 async def test_sdk_tool_malformed_result_is_error_text(returned: object, said: str) -> None:
     async with connect(create_sdk_mcp_server("s", tools=[returning(returned)])["instance"].server) as client:
-        result = await client.call("give")
+        result = await client.call_tool("give")
         assert (result.is_error, result.text) == (True, said)
 
 
@@ -126,7 +126,7 @@ async def test_sdk_tool_cancelled_call_sets_signal() -> None:
         return text("never")
 
     async with connect(create_sdk_mcp_server("s", tools=[watch])["instance"].server) as client:
-        calling = asyncio.create_task(client.call("watch"))
+        calling = asyncio.create_task(client.call_tool("watch"))
         await begun.wait()
         calling.cancel()
         assert await asyncio.wait_for(seen, 10) is True
@@ -140,8 +140,8 @@ async def test_sdk_tool_with_context_parameter_returns_and_raises() -> None:
         return text(f"{current_context().request_id is not None}")
 
     async with connect(create_sdk_mcp_server("s", tools=[two])["instance"].server) as client:
-        assert (await client.call("two", {"fail": False})).text == "True"
-        result = await client.call("two", {"fail": True})
+        assert (await client.call_tool("two", {"fail": False})).text == "True"
+        result = await client.call_tool("two", {"fail": True})
         assert (result.is_error, result.text) == (True, "as it should")
 
 

@@ -85,10 +85,10 @@ REVISIONS = ("2025-11-25", "2026-07-28")
 async def test_malformed_request_is_error_and_server_continues(
     revision: str, method: str, params: dict[str, Any]
 ) -> None:
-    async with Client(bakery()._mcp_server.served, revision=revision) as client:
+    async with Client(bakery()._mcp_server.served, protocol_version=revision) as client:
         with pytest.raises(ProtocolError):
             await asyncio.wait_for(client.request(method, params), 20)
-        (read,) = await client.read("order://monday-3-rye.json")
+        (read,) = await client.read_resource("order://monday-3-rye.json")
         assert json.loads(read["text"]) == {"day": "monday", "number": 3, "kind": "rye"}
 
 
@@ -96,11 +96,11 @@ async def test_malformed_request_is_error_and_server_continues(
 async def test_resource_uri_too_long_to_match_is_unknown() -> None:
     async with Client(bakery()._mcp_server.served) as client:
         kind = "k" * (391 - len("order://d-1-.json"))
-        (read,) = await client.read(f"order://d-1-{kind}.json")
+        (read,) = await client.read_resource(f"order://d-1-{kind}.json")
         assert json.loads(read["text"])["kind"] == kind
         for uri in (f"order://d-1-k{kind}.json", "order://" + "-" * 4000):
             with pytest.raises(ProtocolError, match="Unknown resource"):
-                await asyncio.wait_for(client.read(uri), 20)
+                await asyncio.wait_for(client.read_resource(uri), 20)
 
 
 PAGE = ElicitRequestURLParams(message="Log in.", url="https://example.org", elicitationId="1")

@@ -100,8 +100,8 @@ async def test_handler_elicits_in_each_era(lab: Lab, revision: str, schema_dir: 
         asked.append(params)
         return answers[method]
 
-    async with connect(lab.server.served, revision=revision, answers=answer) as client:
-        assert (await client.call("do it")).text == "accept {'city': 'Rome'} ['file:///home']"
+    async with connect(lab.server.served, protocol_version=revision, answers=answer) as client:
+        assert (await client.call_tool("do it")).text == "accept {'city': 'Rome'} ['file:///home']"
     assert lab.runs == (1 if revision in HANDSHAKE else 3), "from the top in each round"
     form = {"message": "Where?", "requestedSchema": FORM}
     assert asked == [form if revision == "2025-06-18" else {"mode": "form", **form}, {}]
@@ -122,7 +122,7 @@ async def test_sampling_without_capability_is_error(lab: Lab, schema_dir: Path):
 
     lab.do = ask
     async with open_pipe(lab.server.served, "2025-11-25", schema_dir) as pipe:
-        result = await pipe.call("do it")
+        result = await pipe.call_tool("do it")
         assert (result["isError"], result["content"][0]["text"]) == (True, "Sampling not supported")
         assert codes == [-32600]
     async with open_pipe(lab.server.served, "2026-07-28", schema_dir) as pipe:
@@ -174,7 +174,7 @@ async def test_subscriptions_listen_receives_changes(lab: Lab, schema_dir: Path)
         wanted = {"toolsListChanged": True, "resourceSubscriptions": ["file:///a"]}
         listening = pipe.start("subscriptions/listen", {"notifications": wanted})
         assert (await pipe.receive())["method"] == "notifications/subscriptions/acknowledged"
-        await pipe.call("do it")
+        await pipe.call_tool("do it")
         said = await pipe.answered()
         assert [message["method"] for message in said] == [
             "notifications/tools/list_changed",
@@ -209,9 +209,9 @@ async def test_list_changed_is_sent_to_own_session_only(lab: Lab, schema_dir: Pa
 async def test_session_is_usable_until_client_disconnects(lab: Lab, schema_dir: Path):
     lab.do = nothing
     async with open_pipe(lab.server.served, "2025-11-25", schema_dir, capabilities=ABLE) as pipe:
-        await pipe.call("do it")
+        await pipe.call_tool("do it")
         session = lab.session
-        await pipe.call("do it")
+        await pipe.call_tool("do it")
         assert lab.session is session
         await session.send_log_message("info", "later")
         assert (await pipe.receive())["params"] == {"level": "info", "data": "later"}

@@ -131,8 +131,8 @@ async def test_context_sample_and_list_roots_request_the_client():
         assert request.params["systemPrompt"] == "Be short"
         return "Short"
 
-    async with mcpkit.Client(mcp.served, sample=sample, roots=["file:///home"]) as client:
-        assert (await client.call("summarize", {})).data["structuredContent"] == {
+    async with mcpkit.Client(mcp.served, sampling_handler=sample, roots=["file:///home"]) as client:
+        assert (await client.call_tool("summarize", {})).structured_content == {
             "result": ["Short", "file:///home"]
         }
 
@@ -162,8 +162,8 @@ async def test_http_app_has_own_routes_and_middleware():
     app: Any = mcp.http_app(path="/api/mcp", middleware=[Middleware(Watching, name="watching")])
     assert callable(app.lifespan)
     async with mcpkit.Client(app, path="/api/mcp", headers={"X-Shop": "1"}) as client:
-        answer = await client.call("where", {})
-    assert answer.data["structuredContent"] == {"result": ["/api/mcp", "1", "streamable-http"]}
+        answer = await client.call_tool("where", {})
+    assert answer.structured_content == {"result": ["/api/mcp", "1", "streamable-http"]}
     assert "watching" in seen
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from mcpkit import Context, ProtocolError, Server
-from mcpkit.protocol.revisions import STATELESS
 from mcpkit.testing import Client, connect
 from tests.helpers.tables import each_row
 
@@ -107,7 +106,9 @@ async def test_context_of_request(server: Server, revision: str) -> None:
         return ""
 
     info = {"name": "tests", "version": "1.2"}
-    async with connect(server, revision=revision, info=info, capabilities={"roots": {}}) as client:
+    async with connect(
+        server, protocol_version=revision, client_info=info, capabilities={"roots": {}}
+    ) as client:
         await client.request(
             "tools/call", {"name": "look", "arguments": {"x": 1}, "_meta": {"example.com/trace": "abc"}}
         )
@@ -118,8 +119,7 @@ async def test_context_of_request(server: Server, revision: str) -> None:
     assert ctx.client.info == info
     assert (ctx.client.name, ctx.client.version) == ("tests", "1.2")
     assert ctx.client.capabilities == {"roots": {}}
-    assert ctx.revision == revision
-    assert ctx.era == ("stateless" if revision in STATELESS else "handshake")
+    assert ctx.protocol_version == revision
     assert ctx.server is server
     assert ctx.state is None
     assert ctx.request_id == 2

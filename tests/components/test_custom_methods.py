@@ -10,7 +10,15 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from mcpkit import Context, Extension, ProtocolError, RegistrationError, Server, ToolError
+from mcpkit import (
+    Access,
+    Context,
+    Extension,
+    ProtocolError,
+    RegistrationError,
+    Server,
+    ToolError,
+)
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
@@ -58,15 +66,14 @@ def test_method_reserved_name_is_refused(name: Any) -> None:
 @each_row(
     ("options", "message"),
     [
-        ({"revisions": ["2026-07-28", "2027-01-01"]}, "unknown '2027-01-01'"),
-        ({"revisions": []}, "nobody could call it"), ({"revisions": "2026-07-28"}, "revisions is a list"),
-        ({"revisions": 2026}, "revisions is a list"),
+        ({"protocol_versions": ["2026-07-28", "2027-01-01"]}, "unknown '2027-01-01'"),
+        ({"protocol_versions": []}, "nobody could call it"),
+        ({"protocol_versions": "2026-07-28"}, "protocol_versions is a list"),
+        ({"protocol_versions": 2026}, "protocol_versions is a list"),
         ({"named_by": "other"}, "named_by is one of its parameters"),
         ({"named_by": "number"}, "annotate 'number' as `str`"),
-        ({"requires": "flying"}, "'flying' is no capability"),
-        ({"requires": 7}, "requires is a list of strings"),
-        ({"output": 7}, "there is no option output=.*revisions"), ({"timeout": -1}, "timeout"),
-        ({"single_use": True}, "single_use= is for tools, resources and prompts"),
+        ({"access": Access(requires_capabilities="flying")}, "'flying' is no capability"),
+        ({"access": Access(requires_capabilities=7)}, "requires is a list of strings"), ({"timeout": -1}, "timeout"),
     ],
 )  # fmt: skip
 def test_method_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
@@ -119,7 +126,7 @@ def server() -> Server:
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_method_is_served(server: Server, revision: str) -> None:
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         found = await client.request("thing/find", {"id": "a", "place": {"row": 3}})
         assert core_result(found) == {"id": "a", "place": {"row": 3}, "notes": []}
         assert core_result(await client.request("thing/find_in_thread", {"id": "abc"})) == {"total": 3}
@@ -149,15 +156,15 @@ async def test_method_wrong_params_are_refused(server: Server, params: Any, mess
 async def test_method_is_limited_to_named_versions(revision: str) -> None:
     server = Server("s")
 
-    @server.method("thing/do", revisions=["2025-06-18", "2026-07-28"])
+    @server.method("thing/do", protocol_versions=["2025-06-18", "2026-07-28"])
     async def do() -> dict[str, int]:
         return {"done": 1}
 
     if revision in {"2025-06-18", "2026-07-28"}:
-        async with connect(server, revision=revision) as client:
+        async with connect(server, protocol_version=revision) as client:
             assert (await client.request("thing/do"))["done"] == 1
     else:
-        assert (await refusal(server, "thing/do", revision=revision)).code == -32601
+        assert (await refusal(server, "thing/do", protocol_version=revision)).code == -32601
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -188,9 +195,9 @@ async def test_method_errors(revision: str, caplog: pytest.LogCaptureFixture) ->
     async def surrogate() -> dict[str, str]:
         return {"text": "\ud800"}
 
-    refused = await refusal(server, "thing/refuse", revision=revision)
+    refused = await refusal(server, "thing/refuse", protocol_version=revision)
     assert (refused.code, refused.message, refused.data) == (-32602, "There is no such thing", {"id": 1})
-    tool_error = await refusal(server, "thing/say", revision=revision)
+    tool_error = await refusal(server, "thing/say", protocol_version=revision)
     assert (tool_error.code, tool_error.message) == (-32603, "It is closed")
     for method, message in {
         "thing/fail": r"Internal error \(ref ",
@@ -198,7 +205,7 @@ async def test_method_errors(revision: str, caplog: pytest.LogCaptureFixture) ->
         "thing/number": "the method ran, but result is an int; return a JSON object",
         "thing/surrogate": "the method ran, but result.text has no form in JSON: half of a surrogate pair",
     }.items():
-        error = await refusal(server, method, revision=revision)
+        error = await refusal(server, method, protocol_version=revision)
         assert error.code == -32603
         assert re.match(message, error.message)
     assert "thing/number: the method ran, but result is an int" in caplog.text
@@ -213,11 +220,11 @@ def extended() -> Server:
     async def do(id: str) -> dict[str, str]:
         return {"id": id}
 
-    @thing.method("thing/sample", requires="sampling")
+    @thing.method("thing/sample", access=Access(requires_capabilities="sampling"))
     async def sample() -> dict[str, str]:
         return {}
 
-    @thing.method("thing/old", revisions=EVERY)
+    @thing.method("thing/old", protocol_versions=EVERY)
     async def old() -> dict[str, int]:
         return {"done": 1}
 
@@ -234,13 +241,13 @@ async def test_method_of_extension_needs_declared_extension(extended: Server) ->
 
 @each_row("revision", HANDSHAKE)
 async def test_method_of_extension_is_missing_in_handshake_versions(extended: Server, revision: str) -> None:
-    error = await refusal(extended, "thing/do", {"id": "a"}, revision=revision, capabilities=KNOWS)
+    error = await refusal(extended, "thing/do", {"id": "a"}, protocol_version=revision, capabilities=KNOWS)
     assert error.code == -32601
 
 
 @each_row("revision", HANDSHAKE)
 async def test_method_of_extension_may_name_handshake_versions(extended: Server, revision: str) -> None:
-    async with connect(extended, revision=revision, capabilities=KNOWS) as client:
+    async with connect(extended, protocol_version=revision, capabilities=KNOWS) as client:
         assert await client.request("thing/old") == {"done": 1}
-    error = await refusal(extended, "thing/old", revision=revision)
+    error = await refusal(extended, "thing/old", protocol_version=revision)
     assert (error.code, error.data) == (-32602, {"requiredCapabilities": KNOWS})

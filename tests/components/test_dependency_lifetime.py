@@ -122,7 +122,7 @@ def register(way: str, server: Server, trace: Trace, body: Callable[[], str]) ->
 async def test_dependencies_are_closed_in_reverse_order(way: str, server: Server, trace: Trace) -> None:
     register(way, server, trace, lambda: "!")
     async with connect(server) as client:
-        assert (await client.call("look")).text == "ab!"
+        assert (await client.call_tool("look")).text == "ab!"
     assert trace.events == ["open a", "between", "open b", "body", "close b", "close a"]
 
 
@@ -133,7 +133,7 @@ async def test_dependency_receives_exception_of_handler(way: str, server: Server
 
     register(way, server, trace, fail)
     async with connect(server) as client:
-        result = await client.call("look")
+        result = await client.call_tool("look")
     assert (result.is_error, result.text) == (True, "no such thing")
     assert trace.events[4:] == ["b receives ToolError", "close b", "a receives ToolError", "close a"]
 
@@ -187,7 +187,7 @@ async def test_dependency_must_yield_once(
             raise ToolError("no such thing")
 
     async with connect(server) as client:
-        result = await client.call("look")
+        result = await client.call_tool("look")
     assert result.text.startswith("Internal error (ref ")
     assert f"RuntimeError: {fault}: {ONCE}" in caplog.text
 
@@ -205,7 +205,7 @@ def server() -> Server:
 
 async def cancel(client: Client, trace: Trace, started: str) -> None:
     """Call `look`, and cancel it once something has happened; return when the call is over for its caller."""
-    call = asyncio.create_task(client.call("look"))
+    call = asyncio.create_task(client.call_tool("look"))
     await trace.reach(started)
     await over(call)
     assert call.cancelled()

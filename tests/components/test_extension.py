@@ -8,14 +8,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import (
-    Context,
-    Extension,
-    ExtensionResult,
-    ProtocolError,
-    RegistrationError,
-    Server,
-)
+from mcpkit import Context, Extension, ProtocolError, RegistrationError, Server
+from mcpkit.extensions import ExtensionResult
 from mcpkit.middleware import CallTool, ToolCall
 from mcpkit.testing import Client, connect
 from tests.helpers.tables import each_row
@@ -58,13 +52,13 @@ async def test_extension_is_advertised_in_stateless_version_only(revision: str) 
     server = Server("s")
     server.extension(ID, {"max": 3})
     server.include(Extension("com.example/other"))
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         advertised = client.server_capabilities.get("extensions")
     assert advertised == ({ID: {"max": 3}, "com.example/other": {}} if revision == STATELESS else None)
 
 
 async def call_look(client: Client, tool: str = "look") -> Any:
-    return (await client.call(tool)).structured
+    return (await client.call_tool(tool)).structured_content
 
 
 @each_row(
@@ -114,13 +108,13 @@ def queueing(*, is_careful: bool = True) -> Server:
 
 async def test_extension_result_has_own_type() -> None:
     async with connect(queueing(), capabilities=KNOWS) as client:
-        result = await client.call("queue")
+        result = await client.call_tool("queue")
         assert result.type == "ticket"
-        assert result.data.keys() == {"resultType", "id", "place", "_meta"}
-        assert (result.data["id"], result.data["place"]) == ("special", 7)
+        assert result.raw.keys() == {"resultType", "id", "place", "_meta"}
+        assert (result.raw["id"], result.raw["place"]) == ("special", 7)
         assert result.meta.keys() == {"io.modelcontextprotocol/serverInfo"}
-        assert (result.content, result.structured, result.is_error) == ([], None, False)
-        threaded = await client.call("queue_in_thread")
+        assert (result.content, result.structured_content, result.is_error) == ([], None, False)
+        threaded = await client.call_tool("queue_in_thread")
         assert threaded.type == "ticket"
         assert threaded.meta.keys() == {"io.modelcontextprotocol/serverInfo", "com.example/a"}
 
@@ -128,8 +122,8 @@ async def test_extension_result_has_own_type() -> None:
 @each_row("revision", ["2025-11-25", STATELESS])
 async def test_extension_result_is_core_result_for_other_clients(revision: str) -> None:
     declared = {} if revision == STATELESS else KNOWS
-    async with connect(queueing(), revision=revision, capabilities=declared) as client:
-        result = await client.call("queue")
+    async with connect(queueing(), protocol_version=revision, capabilities=declared) as client:
+        result = await client.call_tool("queue")
     assert result.type == "complete"
     assert result.text == '{"id":"plain","place":1}'
     assert not result.is_error
@@ -138,7 +132,7 @@ async def test_extension_result_is_core_result_for_other_clients(revision: str) 
 async def test_extension_result_for_client_without_it_is_error() -> None:
     async with connect(queueing(is_careful=False)) as client:
         with pytest.raises(ProtocolError) as raised:
-            await client.call("queue")
+            await client.call_tool("queue")
     assert raised.value.code == -32021
     assert raised.value.data == {"requiredCapabilities": KNOWS}
 
@@ -174,33 +168,27 @@ async def test_extension_middleware_replaces_result() -> None:
     server = make_server()
     server.include(make_wrapper())
     async with connect(server, capabilities=KNOWS) as client:
-        ticket = await client.call("slow")
-        assert ticket.data == {
+        ticket = await client.call_tool("slow")
+        assert ticket.raw == {
             "resultType": "ticket",
             "id": "1",
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "0.0.0"}},
         }
-        assert (await client.call("quick")).structured == 2
+        assert (await client.call_tool("quick")).structured_content == 2
 
 
 @each_row("revision", ["2025-11-25", STATELESS])
 async def test_extension_notification_is_sent(revision: str) -> None:
     server = Server("s")
+    thing = server.extension("com.example/thing")
 
     @server.tool
     async def notify(ctx: Context) -> str:
-        await ctx.notify("notifications/thing/begun", {"id": "1"})
-        await ctx.notify("notifications/thing")
+        await thing.notify(ctx, "notifications/thing/begun", {"id": "1"})
+        await thing.notify(ctx, "notifications/thing")
         return "done"
 
-    @server.tool
-    def notify_from_thread(ctx: Context) -> str:
-        ctx.sync.notify("notifications/thing/begun", {"id": "2"})
-        return "done"
-
-    async with connect(server, revision=revision) as client:
-        await client.call("notify")
+    async with connect(server, protocol_version=revision) as client:
+        await client.call_tool("notify")
         assert await client.notification("notifications/thing/begun") == {"id": "1"}
         assert client.notifications == [{"jsonrpc": "2.0", "method": "notifications/thing"}]
-        await client.call("notify_from_thread")
-        assert await client.notification("notifications/thing/begun") == {"id": "2"}

@@ -1,4 +1,4 @@
-"""`Header` and `x-mcp-header`: arguments of tools that clients mirror into HTTP headers."""
+"""`ParamHeader` and `x-mcp-header`: arguments of tools that clients mirror into HTTP headers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from mcpkit import Header, RegistrationError, Server
+from mcpkit import RegistrationError, Server
+from mcpkit.extensions import ParamHeader
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
@@ -22,21 +23,21 @@ class Zone(Enum):
 
 
 class Place(BaseModel):
-    region: Annotated[str, Header("Region")]
-    zone: Annotated[Zone, Header("Zone")] = Zone.NORTH
+    region: Annotated[str, ParamHeader("Region")]
+    zone: Annotated[Zone, ParamHeader("Zone")] = Zone.NORTH
 
 
 class Arguments(TypedDict):
-    region: Annotated[str, Header("Region")]
+    region: Annotated[str, ParamHeader("Region")]
 
 
 class Tree(BaseModel):
-    label: Annotated[str, Header("Label")]
+    label: Annotated[str, ParamHeader("Label")]
     children: list[Tree] = []
 
 
 class Optionally(BaseModel):
-    region: Annotated[str | None, Header("Region")] = None
+    region: Annotated[str | None, ParamHeader("Region")] = None
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def schema_of(server: Server) -> dict[str, Any]:
 @pytest.mark.anyio
 async def test_header_is_published_in_schema(server: Server) -> None:
     @server.tool
-    def execute(region: Annotated[str, Header("Region")], query: str) -> str:
+    def execute(region: Annotated[str, ParamHeader("Region")], query: str) -> str:
         """Execute SQL.
 
         Args:
@@ -78,7 +79,7 @@ async def test_header_is_published_in_schema(server: Server) -> None:
     "schema",
     [
         {"type": "object", "properties": {"region": {"type": "string", KEYWORD: "Region"}}},
-        {"region": Annotated[str, Header("Region")]}, Arguments,
+        {"region": Annotated[str, ParamHeader("Region")]}, Arguments,
     ],
 )  # fmt: skip
 def test_header_of_explicit_schemas(server: Server, schema: Any) -> None:
@@ -92,23 +93,39 @@ def test_header_of_explicit_schemas(server: Server, schema: Any) -> None:
 @each_row(
     ("hint", "default", "message"),
     [
-        (Annotated[str, Header("")], ..., "argument 'region': '' is no name of an HTTP header; use letters"),
-        (Annotated[str, Header("The Region")], ..., "'The Region' is no name of an HTTP header"),
-        (Annotated[str, Header("Region\n")], ..., "is no name of an HTTP header"),
-        (Annotated[str, Header(7)], ..., "7 is no name of an HTTP header"),  # type: ignore[arg-type] # refused
-        (Annotated[float, Header("R")], ..., "'R' cannot carry this type: the text of a number is not exact"),
-        (Annotated[str | None, Header("R")], ..., 'may be null; .* own type instead of None, such as `= ""`'),
-        (Annotated[int | None, Header("R")], None, "may be null; give it a default .* such as `= 0`"),
         (
-            Annotated[str, Header("R")],
+            Annotated[str, ParamHeader("")],
+            ...,
+            "argument 'region': '' is no name of an HTTP header; use letters",
+        ),
+        (Annotated[str, ParamHeader("The Region")], ..., "'The Region' is no name of an HTTP header"),
+        (Annotated[str, ParamHeader("Region\n")], ..., "is no name of an HTTP header"),
+        (Annotated[str, ParamHeader(7)], ..., "7 is no name of an HTTP header"),  # type: ignore[arg-type] # refused
+        (
+            Annotated[float, ParamHeader("R")],
+            ...,
+            "'R' cannot carry this type: the text of a number is not exact",
+        ),
+        (
+            Annotated[str | None, ParamHeader("R")],
+            ...,
+            'may be null; .* own type instead of None, such as `= ""`',
+        ),
+        (Annotated[int | None, ParamHeader("R")], None, "may be null; give it a default .* such as `= 0`"),
+        (
+            Annotated[str, ParamHeader("R")],
             None,
             "marked at `anyOf`.*, and a default of that type instead of None",
         ),
-        (Annotated[str, Header("R")] | None, None, "is marked at `anyOf`.*; give it one type, and a default"),
-        (Annotated[str | int, Header("R")], ..., "use `str`, `int` or `bool`"),
-        (list[Annotated[str, Header("R")]], ..., "is marked at `items`"),
-        (tuple[Annotated[str, Header("R")], int], ..., "is marked at `prefixItems`"),
-        (dict[str, Annotated[str, Header("R")]], ..., "is marked at `additionalProperties`"),
+        (
+            Annotated[str, ParamHeader("R")] | None,
+            None,
+            "is marked at `anyOf`.*; give it one type, and a default",
+        ),
+        (Annotated[str | int, ParamHeader("R")], ..., "use `str`, `int` or `bool`"),
+        (list[Annotated[str, ParamHeader("R")]], ..., "is marked at `items`"),
+        (tuple[Annotated[str, ParamHeader("R")], int], ..., "is marked at `prefixItems`"),
+        (dict[str, Annotated[str, ParamHeader("R")]], ..., "is marked at `additionalProperties`"),
         (list[Place], ..., "argument 'region.region': .* is marked at `items`"),
         (Place | None, None, "is marked at `anyOf`"),
         (Tree, ..., "is marked at `\\$defs`"),

@@ -8,17 +8,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import (
-    Answer,
-    Ask,
-    Context,
-    Depends,
-    FromHeader,
-    FromState,
-    ProtocolError,
-    RegistrationError,
-    Server,
-)
+from mcpkit import Ask, Context, Depends, FromHeader, FromState, ProtocolError, RegistrationError, Server
+from mcpkit.elicitation import ElicitationResult
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
@@ -112,13 +103,13 @@ async def test_depends_on_any_callable_in_any_tool(function: Callable[[], Any], 
     def c_in_a_thread(times: int, db: Annotated[Database, Depends(function)]) -> str:
         return db.name * times
 
-    @server.tool(thread=False)
+    @server.tool(run_in="loop")
     def d_not_in_a_thread(times: int, db: Annotated[Database | None, Depends(function)]) -> str:
         return f"{db and db.name}" * times
 
     async with connect(server) as client:
         tools = await client.list_tools()
-        results = [(await client.call(each["name"], {"times": 2})).text for each in tools]
+        results = [(await client.call_tool(each["name"], {"times": 2})).text for each in tools]
     assert [list(each["inputSchema"]["properties"]) for each in tools] == [["times"]] * 4
     assert results == [name * 2] * 4
 
@@ -156,8 +147,8 @@ async def test_depends_is_called_once_per_request() -> None:
         return [first, second, third, alone, alone_too]
 
     async with connect(server) as client:
-        assert (await client.call("look")).structured == [1, 1, 1, 2, 3]
-        assert (await client.call("look")).structured == [4, 4, 4, 5, 6]
+        assert (await client.call_tool("look")).structured_content == [1, 1, 1, 2, 3]
+        assert (await client.call_tool("look")).structured_content == [4, 4, 4, 5, 6]
 
 
 async def test_depends_receives_context_and_state() -> None:
@@ -183,8 +174,12 @@ async def test_depends_receives_context_and_state() -> None:
         return [one, two, three.name, ctx.method]
 
     async with connect(server) as client:
-        assert (await client.call("look")).structured == ["state in tools/call", "statestatestate", "state",
-            "tools/call"]  # fmt: skip
+        assert (await client.call_tool("look")).data == [
+            "state in tools/call",
+            "statestatestate",
+            "state",
+            "tools/call",
+        ]
 
 
 async def test_from_state_without_lifespan_is_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -199,8 +194,8 @@ async def test_from_state_without_lifespan_is_error(caplog: pytest.LogCaptureFix
         return db.name
 
     async with connect(server) as client:
-        assert (await client.call("look")).text == "None"
-        assert (await client.call("need")).text.startswith("Internal error")
+        assert (await client.call_tool("look")).text == "None"
+        assert (await client.call_tool("need")).text.startswith("Internal error")
     assert "there is no state to pass: write Server(lifespan=...)" in caplog.text
 
 
@@ -291,7 +286,7 @@ def asking() -> Server:
         return city.name if city is not None else "nowhere"
 
     @server.tool
-    async def whole(city: Annotated[Answer[City], Ask("Which city?")]) -> str:
+    async def whole(city: Annotated[ElicitationResult[City], Ask("Which city?")]) -> str:
         return f"{city.action} {city.value.name if city else '-'}"
 
     return server
@@ -310,21 +305,21 @@ async def test_ask_fills_parameter(
     revision: str, tool: str, answers: list[dict[str, Any]], text: str, asking: Server
 ) -> None:
     arguments = {"greeting": "Hello"} if tool == "plan" else {}
-    async with connect(asking, revision=revision, answers=answering(*answers)) as client:
-        assert (await client.call(tool, arguments)).text == text
+    async with connect(asking, protocol_version=revision, answers=answering(*answers)) as client:
+        assert (await client.call_tool(tool, arguments)).text == text
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", *REVISIONS])
 async def test_ask_without_elicitation(revision: str, asking: Server) -> None:
     lacks = "The client lacks the capability that this needs: elicitation.form"
-    async with connect(asking, revision=revision) as client:
-        assert (await client.call("perhaps")).text == "nowhere"
+    async with connect(asking, protocol_version=revision) as client:
+        assert (await client.call_tool("perhaps")).text == "nowhere"
         for tool in ("in_a_thread", "whole"):
             if revision == REVISIONS[-1]:
                 with pytest.raises(ProtocolError, match=lacks):
-                    await client.call(tool)
+                    await client.call_tool(tool)
             else:
-                assert (await client.call(tool)).text == lacks
+                assert (await client.call_tool(tool)).text == lacks
 
 
 @each_row(

@@ -526,7 +526,7 @@ def check_message(error: RegistrationError, is_good: bool, *names: str) -> None:
 async def check_wire(
     server: Server, definition: Definition, calls: list[dict[str, Any]], revision: str
 ) -> None:
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         lists: dict[str, Callable[[], Any]] = {"tool": client.list_tools, "prompt": client.list_prompts,
             "resource": client.list_resources, "resource template": client.list_resource_templates}  # fmt: skip
         assert "healthy" in [each["name"] for each in await client.list_tools()]
@@ -554,14 +554,14 @@ async def check_calls(client: Any, definition: Definition, calls: list[dict[str,
     }
     for values in (full, few):
         if definition.kind == "tool":
-            result = await client.call("subject", values)
+            result = await client.call_tool("subject", values)
             if definition.returns is str:
                 assert not result.is_error, result.text
         elif definition.kind == "prompt":
             await client.get_prompt("subject", values)
         elif definition.kind == "resource" or values is full:
             path = "".join(f"/{quote(values[each.name], safe='')}" for each in definition.arguments)
-            await client.read(f"subject://it{path}")
+            await client.read_resource(f"subject://it{path}")
         else:
             continue
         received = calls.pop()
@@ -612,8 +612,8 @@ def test_random_question_works_or_is_refused(leaf: Leaf, message: Part, revision
         return {"action": "accept", "content": leaf.wire}
 
     async def check() -> None:
-        async with connect(server, revision=revision, answers=answer) as client:
-            result = await client.call("subject", {})
+        async with connect(server, protocol_version=revision, answers=answer) as client:
+            result = await client.call_tool("subject", {})
             if not requests:  # a revision that has no words for it
                 assert "cannot be asked" in result.text, result.text
                 return

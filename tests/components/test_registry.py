@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import RegistrationError, Registry, Server, prompt, resource, tool
+from mcpkit import RegistrationError, Registry, Server, Tool, prompt, resource, tool
 from mcpkit.testing import Client, connect
 from tests.helpers.tables import each_row
 
@@ -165,7 +165,7 @@ async def test_include_module() -> None:
     server.include(module(a=top_level, b=renamed, c=unmarked, d=3, again=top_level))
     assert tool_names(server) == ["top_level", "second"]
     async with connect(server) as client:
-        assert (await client.call("top_level", {"x": 4})).structured == 8
+        assert (await client.call_tool("top_level", {"x": 4})).structured_content == 8
 
 
 async def test_include_object_binds_methods() -> None:
@@ -173,8 +173,8 @@ async def test_include_object_binds_methods() -> None:
     server.include(Base("Hi"))
     assert tool_names(server) == ["greet", "farewell"]
     async with connect(server) as client:
-        assert (await client.call("greet", {"name": "Ada"})).text == "Hi, Ada!"
-        assert (await client.read("data://greeting"))[0]["text"] == "Hi"
+        assert (await client.call_tool("greet", {"name": "Ada"})).text == "Hi, Ada!"
+        assert (await client.read_resource("data://greeting"))[0]["text"] == "Hi"
         (listed,) = [tool for tool in await client.list_tools() if tool["name"] == "greet"]
         assert listed["inputSchema"]["properties"].keys() == {"name"}
 
@@ -199,8 +199,8 @@ async def test_include_prefix_in_names_and_uris() -> None:
     server.include(registry, prefix="weather")
     assert tool_names(server) == ["weather_top_level"]
     async with connect(server) as client:
-        assert (await client.call("weather_top_level", {"x": 1})).structured == 2
-        assert (await client.read("data://weather/x/y"))[0]["uri"] == "data://weather/x/y"
+        assert (await client.call_tool("weather_top_level", {"x": 1})).structured_content == 2
+        assert (await client.read_resource("data://weather/x/y"))[0]["uri"] == "data://weather/x/y"
         assert [each["name"] for each in await client.list_prompts()] == ["weather_plan"]
 
 
@@ -214,7 +214,7 @@ def test_include_registry_is_followed() -> None:
     assert server.tools.get("unmarked") is None
     registry.tools.enable("unmarked")
     assert server.tools.get("unmarked") is not None
-    registry.tool(renamed, name="unmarked", replace=True)
+    registry.tools.add(Tool(renamed, name="unmarked"), replace=True)
     assert server.tools["unmarked"].function is renamed
     registry.tools.remove("top_level")
     assert tool_names(server) == ["unmarked"]

@@ -196,12 +196,12 @@ def test_resource_dir_wrong_prefix_is_refused(root: Path, prefix: str, message: 
 
 def test_resource_dir_renamed_template(root: Path) -> None:
     template = resource_dir(root, "docs://x").renamed("docs://team/x/{+path}")
-    assert template.entries is not None
-    uris = [entry["uri"] for entry in template.entries()]
+    assert template.list_entries is not None
+    uris = [entry["uri"] for entry in template.list_entries()]
     assert uris[0] == "docs://team/x/guide/a.txt"
     assert all(template.template.match(uri) for uri in uris)
     with pytest.raises(ResourceNotFoundError, match="docs://team/x/missing"):
         template.function(path="missing")
     bare = resource_dir(root, "docs://").renamed("docs://{+path}").renamed("docs://team/{+path}")
-    assert bare.entries is not None
-    assert next(iter(bare.entries()))["uri"] == "docs://team/guide/a.txt"
+    assert bare.list_entries is not None
+    assert next(iter(bare.list_entries()))["uri"] == "docs://team/guide/a.txt"

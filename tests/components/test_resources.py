@@ -192,10 +192,10 @@ async def test_template_values_are_converted(server: Server) -> None:
         return {"station": station, "day": day + 1, "kind": kind.name, "limit": limit, "exact": exact}
 
     async with connect(server) as client:
-        (contents,) = await client.read("data://KNYC/3/rain?limit=2&exact=true")
+        (contents,) = await client.read_resource("data://KNYC/3/rain?limit=2&exact=true")
         assert json.loads(contents["text"]) == {"station": "KNYC", "day": 4, "kind": "RAIN", "limit": 2.0,
             "exact": True}  # fmt: skip
-        (contents,) = await client.read("data://a%20b/3/rain")
+        (contents,) = await client.read_resource("data://a%20b/3/rain")
         assert json.loads(contents["text"])["station"] == "a b"
 
 
@@ -207,7 +207,7 @@ async def test_template_wrong_value_is_invalid_params(server: Server) -> None:
     async with connect(server) as client:
         for wrong in ("x", "0", "1.5"):
             with pytest.raises(ProtocolError, match="day") as caught:
-                await client.read(f"data://days/{wrong}")
+                await client.read_resource(f"data://days/{wrong}")
             assert caught.value.code == -32602
             assert caught.value.data == {"uri": f"data://days/{wrong}"}
 
@@ -222,7 +222,7 @@ async def test_template_path_traversal_is_not_found(value: str) -> None:
 
     async with connect(server) as client:
         with pytest.raises(ProtocolError, match="not found"):
-            await client.read(f"data://files/{value}")
+            await client.read_resource(f"data://files/{value}")
 
 
 async def test_resource_precedence_over_templates(server: Server) -> None:
@@ -230,16 +230,16 @@ async def test_resource_precedence_over_templates(server: Server) -> None:
     def first(name: str) -> str:
         return f"first {name}"
 
-    @server.resource("data://{other}", replace=False)
+    @server.resource("data://{other}")
     def second(other: str) -> str:
         return f"second {other}"
 
     server.resource("data://fixed", name="fixed")(lambda: "fixed")
     async with connect(server) as client:
-        assert (await client.read("data://fixed"))[0]["text"] == "fixed"
-        assert (await client.read("data://x"))[0]["text"] == "first x"
+        assert (await client.read_resource("data://fixed"))[0]["text"] == "fixed"
+        assert (await client.read_resource("data://x"))[0]["text"] == "first x"
         server.resource_templates.disable("data://{name}")
-        assert (await client.read("data://x"))[0]["text"] == "second x"
+        assert (await client.read_resource("data://x"))[0]["text"] == "second x"
 
 
 async def test_template_entries_are_listed(server: Server) -> None:
@@ -247,7 +247,7 @@ async def test_template_entries_are_listed(server: Server) -> None:
 
     @server.resource(
         "data://items/{name}",
-        entries=lambda: [{"uri": f"data://items/{item}", "name": item} for item in items],
+        list_entries=lambda: [{"uri": f"data://items/{item}", "name": item} for item in items],
     )
     def item(name: str) -> str:
         return name
@@ -280,5 +280,5 @@ async def test_unknown_uri_is_shortened_in_the_error(server: Server) -> None:
     server.resource("data://known")(empty)
     async with connect(server) as client:
         with pytest.raises(ProtocolError) as caught:
-            await client.read("data://" + "a" * 300)
+            await client.read_resource("data://" + "a" * 300)
     assert caught.value.message == "Resource not found: data://" + "a" * 193

@@ -10,16 +10,18 @@ from typing import Annotated, Any
 import pytest
 
 from mcpkit import (
-    Cache,
+    Access,
+    CacheHint,
     Complete,
     Context,
-    MissingCapabilityError,
     Principal,
     ProtocolError,
     RegistrationError,
     Registry,
     Server,
+    ServerOptions,
 )
+from mcpkit.exceptions import MissingCapabilityError
 from mcpkit.protocol.eras import Client as DeclaredClient
 from mcpkit.protocol.revisions import LATEST, STATELESS
 from mcpkit.testing import Client, connect
@@ -50,7 +52,7 @@ def server() -> Server:
         """Look."""
         return f"{ctx.principal.id} {sorted(ctx.principal.scopes)}"
 
-    @server.tool(visible=is_admin)
+    @server.tool(access=Access(visible=is_admin))
     def erase() -> str:
         """Erase."""
         return "erased"
@@ -60,7 +62,7 @@ def server() -> Server:
         """Greet."""
         return "hello"
 
-    @server.prompt(visible=is_admin)
+    @server.prompt(access=Access(visible=is_admin))
     def shout(word: Annotated[str, Complete(["aloud"])]) -> str:
         """Shout."""
         return word.upper()
@@ -70,7 +72,7 @@ def server() -> Server:
         """Open."""
         return "open"
 
-    @server.resource("data://secret", visible=is_admin)
+    @server.resource("data://secret", access=Access(visible=is_admin))
     def secret() -> str:
         """Secret."""
         return "secret"
@@ -80,7 +82,7 @@ def server() -> Server:
         """Open."""
         return name
 
-    @server.resource("secret://{name}", visible=is_admin)
+    @server.resource("secret://{name}", access=Access(visible=is_admin))
     def secrets(name: str) -> str:
         """Secret."""
         return name
@@ -103,12 +105,12 @@ async def refusal(client: Client, method: str, params: dict[str, Any]) -> tuple[
 
 @pytest.mark.parametrize("revision", ["2025-11-25", LATEST])
 async def test_visible_lists_contain_visible_components(server: Server, revision: str):
-    async with connect(server, revision=revision, principal=ADMIN) as admin:
+    async with connect(server, protocol_version=revision, principal=ADMIN) as admin:
         assert await list_all(admin) == {"tools": ["look", "erase"], "prompts": ["greet", "shout"],
             "resources": ["data://open", "data://secret"], "resourceTemplates": ["open://{name}",
             "secret://{name}"]}  # fmt: skip
     for principal in (USER, Principal()):
-        async with connect(server, revision=revision, principal=principal) as client:
+        async with connect(server, protocol_version=revision, principal=principal) as client:
             assert await list_all(client) == {"tools": ["look"], "prompts": ["greet"],
                 "resources": ["data://open"], "resourceTemplates": ["open://{name}"]}  # fmt: skip
 
@@ -123,7 +125,7 @@ async def test_visible_hidden_component_is_reported_as_unknown(server: Server, r
             {"ref": {"type": "ref/prompt", "name": name}, "argument": argument}), ("completion/complete",
             {"ref": {"type": "ref/resource", "uri": template}, "argument": argument})]  # fmt: skip
 
-    async with connect(server, revision=revision, principal=USER) as client:
+    async with connect(server, protocol_version=revision, principal=USER) as client:
         for names in (
             ({"tools/call": "erase"}.get("tools/call"), "data://secret", "secret://{name}"),
             ("shout", "secret://anything", "secret://{name}"),
@@ -149,9 +151,11 @@ async def test_visible_updates_are_sent_to_permitted_principals(revision: str):
         yield
         await asyncio.Event().wait()
 
-    server.resource("data://secret", name="secret", visible=is_admin, watch=watch)(lambda: "secret")
+    server.resource("data://secret", name="secret", access=Access(visible=is_admin), watch=watch)(
+        lambda: "secret"
+    )
     server.resource("data://open", name="open")(lambda: "open")
-    server.resource("rows://{name}", name="rows", visible=is_admin)(lambda name: name)
+    server.resource("rows://{name}", name="rows", access=Access(visible=is_admin))(lambda name: name)
     uris = ["data://secret", "rows://{name}", "rows://7", "data://missing", "data://open"]
     updated = ["data://secret", "rows://7", "rows://8", "data://missing", "data://open"]
 
@@ -161,11 +165,15 @@ async def test_visible_updates_are_sent_to_permitted_principals(revision: str):
             found.append((await anext(changes)).uri)
         return found
 
-    user_client = connect(server, revision=revision, principal=USER)
-    admin_client = connect(server, revision=revision, principal=ADMIN)
-    async with user_client as user, admin_client as admin, user.watch(resources=uris) as user_changes:
+    user_client = connect(server, protocol_version=revision, principal=USER)
+    admin_client = connect(server, protocol_version=revision, principal=ADMIN)
+    async with (
+        user_client as user,
+        admin_client as admin,
+        user.listen(resource_subscriptions=uris) as user_changes,
+    ):
         assert watching == []  # not started for a principal that may not see the resource
-        async with admin.watch(resources=uris) as admin_changes:
+        async with admin.listen(resource_subscriptions=uris) as admin_changes:
             for uri in updated:
                 server.resource_updated(uri)
             assert await received(user_changes) == ["data://missing", "data://open"]
@@ -174,11 +182,11 @@ async def test_visible_updates_are_sent_to_permitted_principals(revision: str):
 
 
 async def test_visible_failing_predicate_hides(server: Server, caplog: pytest.LogCaptureFixture):
-    @server.tool(visible=lambda who: who.id.startswith("a"))  # type: ignore[union-attr]  # as authors would
+    @server.tool(access=Access(visible=lambda who: who.id.startswith("a")))  # type: ignore[union-attr]  # as authors would
     def named() -> str:
         return "named"
 
-    @server.tool(visible=lambda who: "admin")  # type: ignore[arg-type, return-value]  # as authors would
+    @server.tool(access=Access(visible=lambda who: "admin"))  # type: ignore[arg-type, return-value]  # as authors would
     def truthy() -> str:
         return "truthy"
 
@@ -186,11 +194,11 @@ async def test_visible_failing_predicate_hides(server: Server, caplog: pytest.Lo
         assert [tool["name"] for tool in await client.list_tools()] == ["look"]
         for name in ("named", "truthy"):
             assert (await refusal(client, "tools/call", {"name": name}))[1] == f"Unknown tool: {name}"
-        assert (await client.call("look")).text == "None []"
+        assert (await client.call_tool("look")).text == "None []"
     assert "visible= of <tool 'named'> raised an exception" in caplog.text
     assert "visible= of <tool 'truthy'> returned 'admin' instead of True or False" in caplog.text
     async with connect(server, principal=ADMIN) as client:
-        assert (await client.call("named")).text == "named"
+        assert (await client.call_tool("named")).text == "named"
 
 
 def test_visible_wrong_predicate_is_refused():
@@ -199,14 +207,12 @@ def test_visible_wrong_predicate_is_refused():
 
     registry = Registry()
     for wrong in (slow, partial(slow)):
-        with pytest.raises(
-            RegistrationError, match="tool 't': visible= must not be async, as the server calls it"
-        ):
-            registry.tool(name="t", visible=wrong)(lambda: "")  # type: ignore[arg-type]  # as authors would
+        with pytest.raises(RegistrationError, match=r"Access\(visible=...\) must not be async"):
+            registry.tool(name="t", access=Access(visible=wrong))(lambda: "")  # type: ignore[arg-type]  # as authors would
     with pytest.raises(
-        RegistrationError, match='visible= must be a function of a Principal, such as lambda who: "'
+        RegistrationError, match='must be a function of the principal, such as lambda principal: "'
     ):
-        registry.resource("data://x", visible={"admin"})(lambda: "")  # type: ignore[typeddict-item]  # as authors would
+        registry.resource("data://x", access=Access(visible={"admin"}))(lambda: "")  # type: ignore[typeddict-item]  # as authors would
 
 
 MISSING = -32021
@@ -254,7 +260,7 @@ def test_client_supports_declared_capabilities(
 def requiring() -> Server:
     server = Server("asking")
 
-    @server.tool(requires="sampling")
+    @server.tool(access=Access(requires_capabilities="sampling"))
     async def ask(count: int) -> str:
         return "asked"
 
@@ -268,11 +274,13 @@ def requiring() -> Server:
         ctx.client.require("sampling")
         return "asked"
 
-    @server.resource("asking://fixed", requires=["sampling"])
+    @server.resource("asking://fixed", access=Access(requires_capabilities=["sampling"]))
     async def fixed() -> str:
         return "asked"
 
-    @server.resource("asking://{number}", requires="sampling", complete={"number": ["1"]})
+    @server.resource(
+        "asking://{number}", access=Access(requires_capabilities="sampling"), complete={"number": ["1"]}
+    )
     async def templated(number: int) -> str:
         return "asked"
 
@@ -281,7 +289,9 @@ def requiring() -> Server:
         ctx.client.require("sampling")
         return "asked"
 
-    @server.prompt(requires=("sampling", "sampling.tools"), complete={"city": ["Bern"]})
+    @server.prompt(
+        access=Access(requires_capabilities=("sampling", "sampling.tools")), complete={"city": ["Bern"]}
+    )
     async def plan(city: str) -> str:
         return "asked"
 
@@ -308,7 +318,7 @@ REQUESTS = [
 async def test_requires_missing_capability_is_protocol_error(
     requiring: Server, revision: str, method: str, params: dict[str, Any], required: dict[str, Any]
 ) -> None:
-    async with connect(requiring, revision=revision) as client:
+    async with connect(requiring, protocol_version=revision) as client:
         with pytest.raises(
             ProtocolError, match=r"The client lacks the capabilit.* this needs: sampling"
         ) as caught:
@@ -319,7 +329,7 @@ async def test_requires_missing_capability_is_protocol_error(
 
 async def test_visible_list_pages_are_cached_privately(server: Server):
     server.page_size = 1
-    server.engine.runtime.cache["tools/list"] = Cache(300)
+    server.engine.runtime.cache["tools/list"] = CacheHint(300)
     for principal in (ADMIN, USER):
         async with connect(server, principal=principal) as client:
             page = await client.request("tools/list")
@@ -334,13 +344,13 @@ async def test_visible_list_pages_are_cached_privately(server: Server):
 
 
 async def test_visible_resource_read_is_cached_privately():
-    server = Server("s", cache={"resources/read": Cache(60)})
+    server = Server("s", options=ServerOptions(cache={"resources/read": CacheHint(60)}))
 
-    @server.resource("data://a", visible=is_admin)
+    @server.resource("data://a", access=Access(visible=is_admin))
     def a() -> str:
         return "for admins"
 
-    @server.resource("data://{name}", cache=Cache(60))
+    @server.resource("data://{name}", cache=CacheHint(60))
     def any_(name: str) -> str:
         return f"for all: {name}"
 

@@ -17,15 +17,9 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import httpx2
 
-from mcpkit import (
-    AuthorizationError,
-    Client,
-    ClientCredentials,
-    EnterpriseManaged,
-    MemoryTokens,
-    OAuth,
-    WorkloadIdentity,
-)
+from mcpkit import Client
+from mcpkit.client import ClientCredentials, EnterpriseManaged, MemoryTokens, OAuth, WorkloadIdentity
+from mcpkit.exceptions import AuthorizationError
 
 Scenario = Callable[[str], Awaitable[None]]
 
@@ -57,21 +51,21 @@ async def list_tools(url: str) -> None:
 @scenario("tools_call")
 async def call_tool(url: str) -> None:
     async with Client(url) as client:
-        result = await client.call("add_numbers", {"a": 2, "b": 3})
+        result = await client.call_tool("add_numbers", {"a": 2, "b": 3})
         assert result.text == "The sum of 2 and 3 is 5"
 
 
 @scenario("elicitation-sep1034-client-defaults")
 async def accept_defaults(url: str) -> None:
-    async with Client(url, elicit=accept) as client:
-        result = await client.call("test_client_elicitation_defaults")
+    async with Client(url, elicitation_handler=accept) as client:
+        result = await client.call_tool("test_client_elicitation_defaults")
         assert result.text.startswith("Elicitation completed")
 
 
 @scenario("sse-retry")
 async def reconnect(url: str) -> None:
     async with Client(url) as client:
-        result = await client.call("test_reconnection")
+        result = await client.call_tool("test_reconnection")
         assert result.text == "Reconnection test completed successfully"
 
 
@@ -80,31 +74,33 @@ async def send_metadata(url: str) -> None:
     async def sample(*_: Any) -> str:
         raise AssertionError("the suite does not ask for it")
 
-    async with Client(url, elicit=accept, sample=sample, roots=["file:///work"]) as client:
+    async with Client(
+        url, elicitation_handler=accept, sampling_handler=sample, roots=["file:///work"]
+    ) as client:
         await client.list_tools()
-        await client.call("any")
+        await client.call_tool("any")
 
 
 @scenario("sep-2322-client-request-state")
 async def answer_rounds(url: str) -> None:
     async def ask(*_: Any) -> dict[str, Any]:
-        between = await client.call("test_mrtr_unrelated")
+        between = await client.call_tool("test_mrtr_unrelated")
         assert between.text == "unrelated-ok"
         return {"confirmed": True}
 
-    async with Client(url, elicit=ask) as client:
-        assert (await client.call("test_mrtr_echo_state")).text == "echo-state-ok"
-        assert (await client.call("test_mrtr_no_state")).text == "no-state-ok"
-        assert (await client.call("test_mrtr_no_result_type")).text == "no-result-type-test-ok"
+    async with Client(url, elicitation_handler=ask) as client:
+        assert (await client.call_tool("test_mrtr_echo_state")).text == "echo-state-ok"
+        assert (await client.call_tool("test_mrtr_no_state")).text == "no-state-ok"
+        assert (await client.call_tool("test_mrtr_no_result_type")).text == "no-result-type-test-ok"
 
 
 @scenario("http-standard-headers")
 async def use_all_lists(url: str) -> None:
     async with Client(url) as client:
         for tool in await client.list_tools():
-            await client.call(tool["name"])
+            await client.call_tool(tool["name"])
         for resource in await client.list_resources():
-            await client.read(resource["uri"])
+            await client.read_resource(resource["uri"])
         for prompt in await client.list_prompts():
             await client.get_prompt(prompt["name"])
 
@@ -113,7 +109,7 @@ async def use_all_lists(url: str) -> None:
 async def call_listed_tools(url: str) -> None:
     async with Client(url) as client:
         for call in CONTEXT["toolCalls"]:
-            await client.call(call["name"], call["arguments"])
+            await client.call_tool(call["name"], call["arguments"])
 
 
 @scenario("http-invalid-tool-headers")
@@ -122,7 +118,7 @@ async def call_valid_tools(url: str) -> None:
         tools = await client.list_tools()
         assert [tool["name"] for tool in tools] == ["valid_tool"]
         for tool in tools:
-            await client.call(tool["name"], {"region": "eu"})
+            await client.call_tool(tool["name"], {"region": "eu"})
 
 
 @scenario("json-schema-2020-12-preservation")
@@ -133,7 +129,7 @@ async def return_schema(url: str) -> None:
             for tool in await client.list_tools()
             if tool["name"] == "json_schema_2020_12_tool"
         ]
-        await client.call("json_schema_echo", {"schema": schema})
+        await client.call_tool("json_schema_echo", {"schema": schema})
 
 
 class AutomaticBrowser:
@@ -158,7 +154,7 @@ def oauth(**options: Any) -> OAuth:
 async def use(url: str, auth: Any) -> None:
     async with Client(url, auth=auth) as client:
         [tool] = await client.list_tools()
-        await client.call(tool["name"])
+        await client.call_tool(tool["name"])
 
 
 @scenario(

@@ -18,22 +18,20 @@ from mcpkit import (
     Ask,
     Audio,
     Context,
-    Elicit,
     EmbeddedResource,
-    Header,
     Image,
-    ListRoots,
     Message,
     Prompt,
     ProtocolError,
     Registry,
-    Sample,
     Server,
     Task,
     Tool,
     ToolError,
     user,
 )
+from mcpkit.elicitation import ElicitRequest, ListRootsRequest, SamplingRequest
+from mcpkit.extensions import ParamHeader
 
 PAUSE = 0.05  # seconds between two reports, so that a client can tell them apart
 
@@ -108,7 +106,7 @@ def test_error_handling() -> None:
 async def test_tool_with_progress(ctx: Context) -> str:
     """Report progress from 0 to 100."""
     for done in (0, 50, 100):
-        await ctx.progress(done, 100, f"{done} of 100")
+        await ctx.report_progress(done, 100, f"{done} of 100")
         await asyncio.sleep(PAUSE)
     return "Done."
 
@@ -132,7 +130,7 @@ async def test_logging_tool(ctx: Context) -> str:
 @server.tool
 async def test_reconnection(ctx: Context) -> str:
     """Close the stream of the call before its result, which the client fetches by reconnecting."""
-    await ctx.close_stream()
+    await ctx.http.close_stream()
     await asyncio.sleep(2 * PAUSE)
     return "Fetched by reconnecting."
 
@@ -161,7 +159,7 @@ async def test_trigger_prompt_change() -> str:
 
 
 @server.tool(name="test_x_mcp_header")
-def x_mcp_header(region: Annotated[str, Header("Region")] = "") -> str:
+def x_mcp_header(region: Annotated[str, ParamHeader("Region")] = "") -> str:
     """Take an argument that clients repeat in a header.
 
     Args:
@@ -343,7 +341,9 @@ async def test_input_required_result_request_state(ctx: Context) -> str:
 async def test_input_required_result_multiple_inputs(ctx: Context) -> str:
     """Ask three things at once."""
     name, greeting, roots = await ctx.ask(
-        Elicit("What is your name?", Name), Sample("Say hello", max_tokens=50), ListRoots()
+        ElicitRequest("What is your name?", Name),
+        SamplingRequest("Say hello", max_tokens=50),
+        ListRootsRequest(),
     )
     return f"{name.value.name}: {greeting.text} ({len(roots)} roots)"
 
@@ -367,9 +367,9 @@ async def test_input_required_result_capabilities(ctx: Context) -> str:
     """Ask what the client can be asked."""
     questions: list[Any] = []
     if ctx.client.supports("elicitation"):
-        questions.append(Elicit("What is your name?", Name))
+        questions.append(ElicitRequest("What is your name?", Name))
     if ctx.client.supports("sampling"):
-        questions.append(Sample("Say hello", max_tokens=50))
+        questions.append(SamplingRequest("Say hello", max_tokens=50))
     return f"{len(await ctx.ask(*questions))} answers"
 
 
@@ -451,7 +451,9 @@ async def confirm_delete(filename: str, ctx: Context) -> str:
 @tasks.tool(task=True)
 async def multi_input(ctx: Context) -> str:
     """Ask two people at once."""
-    signatures = await ctx.ask(Elicit("Who signs first?", Signature), Elicit("Who signs second?", Signature))
+    signatures = await ctx.ask(
+        ElicitRequest("Who signs first?", Signature), ElicitRequest("Who signs second?", Signature)
+    )
     return f"Signed by {' and '.join(each.value.name for each in signatures)}."
 
 
@@ -471,4 +473,4 @@ if __name__ == "__main__":
         "--http", choices=("h11", "httptools"), default="h11", help="what uvicorn parses HTTP with"
     )
     options = parser.parse_args()
-    server.run("http", port=options.port, uvicorn={"http": options.http, "log_level": "warning"})
+    server.run("http", port=options.port, log_level="warning")

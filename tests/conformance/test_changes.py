@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Server
+from mcpkit import Server, ServerOptions
 from mcpkit.transports import Connection
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import META, Pipe, settle
@@ -27,7 +27,7 @@ def item(name: str) -> str:
 
 @pytest.fixture
 def server() -> Server:
-    server = Server("s", offers=["tools", "resources", "prompts"])
+    server = Server("s", options=ServerOptions(capabilities=["tools", "resources", "prompts"]))
     server.tool(handler)
     server.prompt(handler)
     server.resource("data://x")(handler)

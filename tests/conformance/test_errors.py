@@ -10,16 +10,9 @@ from typing import Any
 
 import pytest
 
-from mcpkit import (
-    PromptError,
-    ProtocolError,
-    ResourceError,
-    ResourceNotFoundError,
-    Server,
-    ToolError,
-    ToolResult,
-)
+from mcpkit import PromptError, ProtocolError, ResourceError, Server, ToolError, ToolResult
 from mcpkit.engine.connection import Connection
+from mcpkit.exceptions import ResourceNotFoundError
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import stateless_meta
 

@@ -27,7 +27,7 @@ def server() -> Server:
 
     @server.tool
     async def revision(ctx: Context) -> str:
-        return ctx.revision
+        return ctx.protocol_version
 
     return server
 
@@ -113,7 +113,7 @@ def stateless_server() -> Server:
 
     @server.tool
     async def envelope(ctx: Context) -> str:
-        return f"{ctx.era} {ctx.revision} {ctx.client.name}"
+        return f"{ctx.protocol_version} {ctx.client.name}"
 
     return server
 
@@ -129,7 +129,7 @@ async def test_stateless_results_have_server_info_and_errors_have_their_codes(
             assert result["resultType"] == "complete"
         assert (listed["ttlMs"], listed["cacheScope"]) == (0, "public")
         assert not {"ttlMs", "cacheScope"} & called.keys()
-        assert called["content"][0]["text"] == "stateless 2026-07-28 wire"
+        assert called["content"][0]["text"] == "2026-07-28 wire"
         for version in (*HANDSHAKE, "2099-01-01", "", "x" * 500):
             error = await pipe.error("tools/list", None, **{META + "protocolVersion": version})
             data = {"supported": [REVISION], "requested": version[:100]}
@@ -163,9 +163,9 @@ async def test_session_and_stateless_requests_on_one_pipe(
     stateless_server: Server, wire: Wire, revision: str
 ) -> None:
     async with wire(stateless_server, revision) as pipe:
-        assert await pipe.text("envelope") == f"handshake {revision} wire"
+        assert await pipe.text("envelope") == f"{revision} wire"
         meta = stateless_meta(**{META + "clientInfo": {"name": "other", "version": "2"}})
         params = {"name": "envelope", "_meta": meta}
         pipe.send({"jsonrpc": "2.0", "id": "s", "method": "tools/call", "params": params})
-        assert (await pipe.receive())["result"]["content"][0]["text"] == "stateless 2026-07-28 other"
-        assert await pipe.text("envelope") == f"handshake {revision} wire"
+        assert (await pipe.receive())["result"]["content"][0]["text"] == "2026-07-28 other"
+        assert await pipe.text("envelope") == f"{revision} wire"

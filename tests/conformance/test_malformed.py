@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit import Server
+from mcpkit import Server, ServerOptions
 from mcpkit.protocol.unreadable import id_of_unreadable
 from mcpkit.transports import Framing
 from tests.conformance.conftest import Wire
@@ -127,7 +127,7 @@ async def test_unparsable_request_gets_parse_error_with_its_id(wire: Wire, order
         *(b"1e400", b"NaN", b'"half \\ud800"', b'"\xff"'),
     ]
     faults = []
-    async with wire(Server("s", offers={"tools"}), "2026-07-28") as pipe:
+    async with wire(Server("s", options=ServerOptions(capabilities={"tools"})), "2026-07-28") as pipe:
         for value in values:
             for id_ in (7, "seven"):
                 pipe.send(request(id_, value, order))
@@ -135,7 +135,7 @@ async def test_unparsable_request_gets_parse_error_with_its_id(wire: Wire, order
                 if (answer.get("id"), answer["error"]["code"]) != (id_, -32700):
                     faults.append(f"{value[:20]!r}: {answer}")
     assert not faults, "\n".join(faults)
-    async with wire(Server("s", offers={"tools"})) as pipe:
+    async with wire(Server("s", options=ServerOptions(capabilities={"tools"}))) as pipe:
         pipe.send(request(7, nested(READABLE - 3), order))
         answer = await pipe.receive()
         assert (answer["id"], answer["error"]["code"]) == (7, -32602), "it is parsed; the tool is unknown"

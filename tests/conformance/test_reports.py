@@ -72,7 +72,7 @@ async def test_progress_too_fast_sends_latest_before_response(
     @server.tool
     async def work(ctx: Context) -> str:
         for done in range(1, 101):
-            await ctx.progress(done)
+            await ctx.report_progress(done)
         if outcome == "error":
             raise ToolError("no")
         return ""
@@ -88,7 +88,7 @@ async def test_delayed_progress_is_sent_after_interval(server: Server, wire: Wir
     @server.tool
     async def work(ctx: Context) -> str:
         for done in range(1, 14):
-            await ctx.progress(done)
+            await ctx.report_progress(done)
         has_reported.set()
         await gate.wait()
         return ""
@@ -118,18 +118,18 @@ def report_server() -> Server:
     async def log_all(ctx: Context) -> str:
         await ctx.debug({"at": "debug"})
         await ctx.info("info")
-        await ctx.notice("notice")
+        await ctx.log("notice", "notice")
         await ctx.warning("warning")
         await ctx.error("error")
-        await ctx.critical("critical")
-        await ctx.alert("alert")
-        await ctx.emergency("emergency", logger="tests")
+        await ctx.log("critical", "critical")
+        await ctx.log("alert", "alert")
+        await ctx.log("emergency", "emergency", logger="tests")
         return "done"
 
     @server.tool
     async def work(ctx: Context) -> str:
-        await ctx.progress(1)
-        await ctx.progress(2, 10, "two")
+        await ctx.report_progress(1)
+        await ctx.report_progress(2, 10, "two")
         return "done"
 
     return server
@@ -197,7 +197,7 @@ async def test_progress_only_increases(wire: Wire) -> None:
     @server.tool
     async def work(ctx: Context) -> str:
         for done in (0, 1, 1, 0.5, -3, 2, 2.5):
-            await ctx.progress(done)
+            await ctx.report_progress(done)
         return ""
 
     async with wire(server) as pipe:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Server
+from mcpkit import Context, Limits, Server
 from mcpkit.protocol import jsonrpc
 from mcpkit.transports import Connection
 from tests.conformance.conftest import Wire
@@ -54,7 +54,7 @@ def server(stage: Stage) -> Server:
             await stage.gate.wait()
         except asyncio.CancelledError:
             with pytest.raises(RuntimeError, match="ended"):
-                await ctx.progress(1)
+                await ctx.report_progress(1)
             stage.events.append("swallowed")
         return "too late"
 
@@ -167,7 +167,7 @@ def item(name: str) -> str:
 
 def serve(names: str, page_size: int | None) -> Server:
     """Return a server with one of each kind for each letter of `names`."""
-    server = Server("s", page_size=page_size)
+    server = Server("s", limits=Limits(page_size=page_size))
     for name in names:
         server.tool(nothing, name=name)
         server.prompt(nothing, name=name)
@@ -197,7 +197,7 @@ async def test_lists_come_in_pages_in_order_of_registration(wire: Wire, revision
             assert await pages(pipe, "tools/list") == expected, size
     for size in (0, -1):
         with pytest.raises(ValueError, match="page_size"):
-            Server("s", page_size=size)
+            Server("s", limits=Limits(page_size=size))
 
 
 async def test_invalid_cursor_is_invalid_params_and_cursors_are_not_stored(wire: Wire) -> None:

@@ -16,7 +16,9 @@ from mcpkit import (
     EmbeddedResource,
     File,
     Image,
+    Limits,
     ResourceLink,
+    ResultOptions,
     Server,
     Text,
     ToolResult,
@@ -70,7 +72,7 @@ def everything() -> list[Any]:
 
 @pytest.fixture
 def server() -> Server:
-    server = Server("everything", page_size=1)
+    server = Server("everything", limits=Limits(page_size=1))
     common: Any = {"title": "A title", "description": "A description", "icons": ICONS, "meta": NOTE}
 
     @server.tool(**common, annotations=TOOL_HINTS, tags={"a"})
@@ -211,11 +213,11 @@ def structured_server() -> Server:
     async def a_number() -> int:
         return 3
 
-    @server.tool(name="silent", content="none")
+    @server.tool(name="silent", result=ResultOptions(text="none"))
     async def silent() -> Forecast:
         return {"summary": "sunny", "degrees": 21.5}
 
-    @server.tool(name="text", content=lambda value: f"{value['degrees']} degrees")
+    @server.tool(name="text", result=ResultOptions(text=lambda value: f"{value['degrees']} degrees"))
     async def text() -> Forecast:
         return {"summary": "sunny", "degrees": 21.5}
 

@@ -13,9 +13,10 @@ import pytest
 from pydantic import BaseModel, computed_field, field_serializer
 from typing_extensions import TypedDict
 
-from mcpkit import Image, ProtocolError, Server, ToolError, ToolResult, as_content, user
+from mcpkit import Image, ProtocolError, Server, ToolError, ToolResult, user
 from mcpkit.content.values import to_content
 from mcpkit.testing import Client, connect
+from mcpkit.types import as_content
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -168,7 +169,7 @@ UNTYPED: list[tuple[Callable[[], Any], str]] = [
 
 
 async def outcome(client: Client, name: str) -> str:
-    result = await client.call(name)
+    result = await client.call_tool(name)
     assert result.is_error
     assert len(result.content) == 1
     assert "hunter2" not in result.text
@@ -299,7 +300,7 @@ async def test_resource_and_prompt_result_errors(revision: str, caplog: pytest.L
     def ask() -> Any:
         return ["a", user(value)]
 
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         for value, text in (
             ({"a": [Hidden()]}, "result.a[0] has no form in JSON: a Hidden"),
             ({"a": {"1": 1, 1: 2}}, "result.a.1 has no form in JSON: two keys"),
@@ -308,7 +309,7 @@ async def test_resource_and_prompt_result_errors(revision: str, caplog: pytest.L
         ):
             caplog.clear()
             with pytest.raises(ProtocolError) as refused:
-                await client.read("data://x")
+                await client.read_resource("data://x")
             assert refused.value.code == -32603
             assert refused.value.message.startswith(f"the resource was read, but {text}")
             with pytest.raises(ProtocolError) as refused:
@@ -322,7 +323,7 @@ async def test_resource_and_prompt_result_errors(revision: str, caplog: pytest.L
         with pytest.raises(
             ProtocolError, match="the resource was read, but result is None; return the contents"
         ):
-            await client.read("data://x")
+            await client.read_resource("data://x")
 
 
 @dataclass
@@ -383,9 +384,9 @@ async def test_as_content_of_any_class(kind: Any) -> None:
         async with connect(server) as client:
             assert all("outputSchema" not in tool for tool in await client.list_tools())
             for name, message in (("alone", [describe(kind())]), ("listed", ["one", describe(kind())])):
-                result = await client.call(name)
+                result = await client.call_tool(name)
                 assert [block["text"] for block in result.content] == message
-                assert result.structured is None
+                assert result.structured_content is None
 
 
 @each_row("name", ["pandas.DataFrame", pd.DataFrame])

@@ -8,7 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpkit import BaseTool, Context, RegistrationError, Server, ToolError, ToolResult
+from mcpkit import Context, RegistrationError, Server, ToolError, ToolResult
+from mcpkit.extensions import BaseTool
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -62,8 +63,7 @@ def serving(*tools: BaseTool, **options: Any) -> Server:
         ({"output_schema": []}, "output_schema must be a dict whose keys are strings"),
         ({"name": "a b"}, "invalid tool name 'a b'"),
         ({"annotations": {"readonly": True}}, "unknown member 'readonly'"),
-        ({"process": True}, "there is no option process=; there are title, description"),
-        ({"timeout": -1}, "timeout is a positive number"),
+        ({"timeout": -1}, "timeout must be a positive number"),
     ],
 )
 def test_base_tool_wrong_option_is_refused(options: dict[str, Any], message: str) -> None:
@@ -100,11 +100,11 @@ def test_base_tool_wrong_option_is_refused(options: dict[str, Any], message: str
     ],
 )
 async def test_base_tool_wrong_result_is_an_error(revision: str, result: Any, text: str) -> None:
-    async with connect(serving(Given(result), Given(name="other")), revision=revision) as client:
-        answer = await client.call("given")
+    async with connect(serving(Given(result), Given(name="other")), protocol_version=revision) as client:
+        answer = await client.call_tool("given")
         assert answer.is_error
         assert text in answer.text
-        assert not (await client.call("other")).is_error
+        assert not (await client.call_tool("other")).is_error
 
 
 @pytest.mark.parametrize("revision", ERAS)
@@ -119,11 +119,11 @@ async def test_base_tool_exception_is_handled_like_one_of_any_tool(
                 raise ToolError("closed")
 
     several = Groups(name="several")
-    async with connect(serving(said, bug, several), revision=revision) as client:
-        assert (await client.call("said")).text == "closed today"
-        assert (await client.call("several")).text == "closed"
+    async with connect(serving(said, bug, several), protocol_version=revision) as client:
+        assert (await client.call_tool("said")).text == "closed today"
+        assert (await client.call_tool("several")).text == "closed"
         with caplog.at_level(logging.ERROR, "mcpkit"):
-            text = (await client.call("bug")).text
+            text = (await client.call_tool("bug")).text
     assert text.startswith("Internal error (ref ")
     assert "secret" in caplog.text
 
@@ -136,17 +136,20 @@ async def test_base_tool_result_is_adapted_to_older_revisions() -> None:
         output_schema={"type": "array"},
         title="All that",
     )
-    async with connect(serving(given), revision="2024-11-05") as client:
-        assert [each["type"] for each in (await client.call("given")).data["content"]] == ["text", "resource"]
-    async with connect(serving(given), revision="2025-11-25") as client:
+    async with connect(serving(given), protocol_version="2024-11-05") as client:
+        assert [each["type"] for each in (await client.call_tool("given")).raw["content"]] == [
+            "text",
+            "resource",
+        ]
+    async with connect(serving(given), protocol_version="2025-11-25") as client:
         assert "outputSchema" not in (await client.list_tools())[0]  # which can only be an object there
-        assert (await client.call("given")).structured == {"result": [1]}
+        assert (await client.call_tool("given")).structured_content == {"result": [1]}
     async with connect(serving(given)) as client:
         (listed,) = await client.list_tools()
         assert listed == {
             "name": "given", "title": "All that", "inputSchema": ANYTHING, "outputSchema": {"type": "array"}
         }  # fmt: skip
-        assert (await client.call("given")).structured == [1]
+        assert (await client.call_tool("given")).structured_content == [1]
 
 
 async def test_base_tool_execute_that_is_not_async_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -156,5 +159,5 @@ async def test_base_tool_execute_that_is_not_async_is_logged(caplog: pytest.LogC
 
     async with connect(serving(Plain())) as client:
         with caplog.at_level(logging.ERROR, "mcpkit"):
-            assert (await client.call("given")).is_error
+            assert (await client.call_tool("given")).is_error
     assert "execute returned a dict: write `async def execute`" in caplog.text

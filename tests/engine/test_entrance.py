@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, ProtocolError, Server
+from mcpkit import (
+    Context,
+    ProtocolError,
+    Server,
+    ServerOptions,
+    Timeouts,
+)
 from mcpkit.middleware import CallNext, Request
 from tests.helpers.impatient import ImpatientClient
 from tests.helpers.waiting import LoopClock, until
@@ -78,8 +84,8 @@ async def test_early_requests_find_components_of_the_lifespan(revision: str) -> 
         asked = asyncio.gather(
             client.list_tools(),
             client.list_resources(),
-            client.call("orders"),
-            client.read("table://orders"),
+            client.call_tool("orders"),
+            client.read_resource("table://orders"),
             client.get_prompt("report", {"column": "id"}),
             client.complete("report", "column", ""),
             client.request("table/count"),
@@ -103,7 +109,7 @@ async def test_components_after_the_lifespan_wait_are_announced(
     revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = LoopClock()
-    tables = Tables(lifespan_wait=60)
+    tables = Tables(timeouts=Timeouts(startup=60))
 
     @tables.server.tool
     def at_once(ctx: Context[str]) -> str:
@@ -133,8 +139,8 @@ async def test_components_after_the_lifespan_wait_are_announced(
         assert names(await client.list_tools()) == ["at_once"]
         assert await client.list_prompts() == []
         with pytest.raises(ProtocolError, match="Unknown tool: orders"):
-            await client.call("orders")
-        waits = asyncio.ensure_future(client.call("at_once"))
+            await client.call_tool("orders")
+        waits = asyncio.ensure_future(client.call_tool("at_once"))
         tables.gate.set()
         assert (await waits).text == "shop"
         for name in ("tools", "resources", "prompts"):
@@ -159,7 +165,7 @@ async def test_failing_lifespan_is_logged_once_and_lists_are_served(
         assert names(await listing) == ["at_once"]
         for _ in range(2):
             with pytest.raises(ProtocolError, match="The server could not start; its log says why"):
-                await client.call("at_once")
+                await client.call_tool("at_once")
         await client.close()
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(errors) == 1
@@ -167,7 +173,7 @@ async def test_failing_lifespan_is_logged_once_and_lists_are_served(
 
 
 async def test_middleware_state_after_the_lifespan_wait_is_a_retryable_error() -> None:
-    tables = Tables(lifespan_wait=0)
+    tables = Tables(timeouts=Timeouts(startup=0))
 
     @tables.server.tool
     def at_once() -> str:
@@ -184,7 +190,7 @@ async def test_middleware_state_after_the_lifespan_wait_is_a_retryable_error() -
             ProtocolError, match="still starting: its lifespan is being entered; try again later"
         ):
             await client.list_tools()
-        call = asyncio.ensure_future(client.call("at_once"))
+        call = asyncio.ensure_future(client.call_tool("at_once"))
         await asyncio.sleep(0)
         tables.gate.set()
         assert (await call).text == "x"
@@ -192,7 +198,7 @@ async def test_middleware_state_after_the_lifespan_wait_is_a_retryable_error() -
 
 
 async def test_a_server_included_from_a_thread_begins_its_life() -> None:
-    plugin, outer = Tables(), Server("outer", offers={"tools"})
+    plugin, outer = Tables(), Server("outer", options=ServerOptions(capabilities={"tools"}))
     plugin.gate.set()
     async with outer.running():
         client = await opened(ImpatientClient(outer, "2025-11-25"))

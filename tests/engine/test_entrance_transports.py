@@ -18,7 +18,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from mcpkit import Context, Server
+from mcpkit import (
+    Context,
+    Server,
+    Timeouts,
+)
 from mcpkit.middleware import CallNext, Request
 from tests.helpers.process_client import PATIENCE, environment, line
 from tests.helpers.process_client import STATELESS_META as META
@@ -28,7 +32,7 @@ PROGRAM = """
 import anyio.to_thread, os, sqlite3
 from contextlib import asynccontextmanager
 from pathlib import Path
-from mcpkit import Context, Server
+from mcpkit import Context, Server, Timeouts
 
 @asynccontextmanager
 async def lifespan(server):
@@ -41,7 +45,7 @@ async def lifespan(server):
         server.tool(name=f"count_{table}")(count)
     yield database
 
-server = Server("tables", lifespan=lifespan, lifespan_wait=float(os.environ.get("WAIT", "5")))
+server = Server("tables", lifespan=lifespan, timeouts=Timeouts(startup=float(os.environ.get("WAIT", "5"))))
 """
 STDIO = f"{PROGRAM}\nserver.run()"
 INITIALIZE = {
@@ -120,7 +124,7 @@ def test_a_host_that_lists_right_after_initialize(gate: Path) -> None:
 
 
 def test_session_receives_list_changed_after_the_lifespan_wait() -> None:
-    gated = Gated(lifespan_wait=0)
+    gated = Gated(timeouts=Timeouts(startup=0))
     with in_thread(below(gated.server.asgi())) as url, httpx2.Client(timeout=PATIENCE) as http:
         try:
             answer = http.post(f"{url}/x/mcp", json=request(1, "initialize", **INITIALIZE), headers=HEADERS)
@@ -176,7 +180,7 @@ FAILING = """
 import anyio.to_thread, os
 from contextlib import asynccontextmanager
 from pathlib import Path
-from mcpkit import Context, Server
+from mcpkit import Context, Server, Timeouts
 
 @asynccontextmanager
 async def lifespan(server):
@@ -217,7 +221,7 @@ def test_failing_lifespan_is_logged_once_on_stdio(gate: Path) -> None:
 
 @pytest.mark.parametrize("method", ["tools/list", "initialize"])
 def test_middleware_that_needs_the_state_after_the_wait_is_answered_503(method: str) -> None:
-    gated = Gated(lifespan_wait=0)
+    gated = Gated(timeouts=Timeouts(startup=0))
 
     @gated.server.middleware
     async def note(request: Request, call_next: CallNext) -> Any:

@@ -8,16 +8,9 @@ from typing import Any
 
 import pytest
 
-from mcpkit import (
-    CallTimeoutError,
-    Failure,
-    PromptError,
-    ProtocolError,
-    RegistrationError,
-    ResourceNotFoundError,
-    Server,
-    ToolError,
-)
+from mcpkit import PromptError, ProtocolError, RegistrationError, Server, ToolError
+from mcpkit.exceptions import CallTimeoutError, ResourceNotFoundError
+from mcpkit.extensions import ErrorEvent
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import Client, connect
 from tests.helpers.failing import BOTH, CALLS, BrokenError, make_server, told
@@ -34,9 +27,9 @@ async def test_error_hook_receives_unexpected_exceptions(
 ) -> None:
     error = BrokenError("secret")
     server = make_server(error)
-    failures: list[Failure] = []
+    failures: list[ErrorEvent] = []
     server.on_error(failures.append)
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         text = await told(client, call)
     (failure,) = failures
     assert failure.exception is error
@@ -53,7 +46,7 @@ async def test_error_hook_does_not_receive_deliberate_errors(
     call: Callable[[Client], Awaitable[Any]], error: Exception
 ) -> None:
     server = make_server(error)
-    failures: list[Failure] = []
+    failures: list[ErrorEvent] = []
     server.on_error(failures.append)
     async with connect(server) as client:
         await told(client, call)
@@ -62,7 +55,7 @@ async def test_error_hook_does_not_receive_deliberate_errors(
 
 async def test_nor_of_wrong_arguments_unknown_tools_and_cancelled_calls() -> None:
     server = Server("s")
-    failures: list[Failure] = []
+    failures: list[ErrorEvent] = []
     server.on_error(failures.append)
     work = Work()
     server.tool(work.wait)
@@ -72,20 +65,20 @@ async def test_nor_of_wrong_arguments_unknown_tools_and_cancelled_calls() -> Non
         return to
 
     async with connect(server) as client:
-        assert (await client.call("count", {"to": "x"})).is_error
+        assert (await client.call_tool("count", {"to": "x"})).is_error
         with pytest.raises(ProtocolError):
-            await client.call("none")
-        call = asyncio.ensure_future(client.call("wait"))
+            await client.call_tool("none")
+        call = asyncio.ensure_future(client.call_tool("wait"))
         await work.started.wait()
         await over(call)
-        await client.call("count", {"to": 1})
+        await client.call_tool("count", {"to": 1})
     assert failures == []
 
 
 @pytest.mark.parametrize("revision", BOTH)
 async def test_error_hook_receives_timeouts_without_a_reference(revision: str) -> None:
-    server = Server("s", timeout=0.01)
-    failures: list[Failure] = []
+    server = Server("s", timeouts=0.01)
+    failures: list[ErrorEvent] = []
     server.on_error(failures.append)
 
     @server.tool
@@ -93,7 +86,7 @@ async def test_error_hook_receives_timeouts_without_a_reference(revision: str) -
         await asyncio.Event().wait()
         return ""
 
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         assert await told(client, CALLS["tool"]) == "timed out after 0.01 s"
     assert [(type(failure.exception), failure.ref) for failure in failures] == [(CallTimeoutError, None)]
 
@@ -104,14 +97,14 @@ async def test_error_hook_may_replace_the_error(
     call: Callable[[Client], Awaitable[Any]], revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = make_server(BrokenError("secret"))
-    later: list[Failure] = []
+    later: list[ErrorEvent] = []
 
     @server.on_error
-    def explain(failure: Failure) -> ToolError | None:
+    def explain(failure: ErrorEvent) -> ToolError | None:
         return ToolError("the station is down") if isinstance(failure.exception, BrokenError) else None
 
     server.on_error(later.append)
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         assert await told(client, call) == "the station is down"
     assert later == []  # to whoever comes after, it is what the author has said
     assert caplog.records == []
@@ -125,10 +118,10 @@ async def test_failing_error_hook_leaves_the_response_unchanged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = make_server(BrokenError())
-    heard: list[Failure] = []
+    heard: list[ErrorEvent] = []
 
     @server.on_error
-    def fail(failure: Failure) -> Any:
+    def fail(failure: ErrorEvent) -> Any:
         if isinstance(raised, str):
             return raised
         raise raised
@@ -145,7 +138,7 @@ async def test_failing_error_hook_leaves_the_response_unchanged(
 
 async def test_error_hook_receives_middleware_exceptions(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
-    failures: list[Failure] = []
+    failures: list[ErrorEvent] = []
     server.on_error(failures.append)
 
     @server.tool
@@ -165,7 +158,7 @@ async def test_error_hook_receives_middleware_exceptions(caplog: pytest.LogCaptu
 async def test_error_hook_of_the_serving_server_is_called(caplog: pytest.LogCaptureFixture) -> None:
     inner, outer = make_server(BrokenError()), Server("outer")
     outer.include(inner)
-    heard: dict[str, list[Failure]] = {"inner": [], "outer": []}
+    heard: dict[str, list[ErrorEvent]] = {"inner": [], "outer": []}
     inner.on_error(heard["inner"].append)
     outer.on_error(heard["outer"].append)
     async with connect(outer) as client:

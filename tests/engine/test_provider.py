@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from mcpkit import (
+    Access,
     Context,
-    Header,
+    Limits,
     Principal,
     Prompt,
     ProtocolError,
@@ -20,8 +21,10 @@ from mcpkit import (
     Resource,
     ResourceTemplate,
     Server,
+    ServerOptions,
     Tool,
 )
+from mcpkit.extensions import ParamHeader
 from mcpkit.testing import Client, connect
 from tests.helpers.raw_client import serving as serving_http
 from tests.helpers.waiting import until
@@ -111,15 +114,15 @@ def raising(error: BaseException) -> Any:
 async def test_provider_wrong_list_is_an_internal_error_and_logged(
     revision: str, value: Any, logged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with connect(serving(Table(tools=value)), revision=revision) as client:
+    async with connect(serving(Table(tools=value)), protocol_version=revision) as client:
         with caplog.at_level(logging.ERROR, "mcpkit"):
             with pytest.raises(ProtocolError, match="Internal error") as caught:
                 await client.list_tools()
             with pytest.raises(ProtocolError):
-                await client.call("u")
+                await client.call_tool("u")
         assert caught.value.code == -32603
         assert logged in caplog.text
-        assert (await client.call("own")).text == "own"
+        assert (await client.call_tool("own")).text == "own"
         assert await client.list_prompts() == []
 
 
@@ -130,18 +133,18 @@ async def test_provider_find_with_another_name_is_an_internal_error(caplog: pyte
 
     async with connect(serving(Careless())) as client:
         with caplog.at_level(logging.ERROR, "mcpkit"), pytest.raises(ProtocolError, match="Internal error"):
-            await client.call("Add")
+            await client.call_tool("Add")
     assert "Careless.find('tools', 'Add') returned <tool 'add'>, which has another name" in caplog.text
 
 
 @pytest.mark.parametrize("revision", ERAS)
 async def test_provider_protocol_error_is_the_response(revision: str) -> None:
     provider = Table(tools=raising(ProtocolError(-32001, "The library is closed")))
-    async with connect(serving(provider), revision=revision) as client:
+    async with connect(serving(provider), protocol_version=revision) as client:
         with pytest.raises(ProtocolError, match="The library is closed"):
             await client.list_tools()
         with pytest.raises(ProtocolError, match="The library is closed"):
-            await client.call("any")
+            await client.call_tool("any")
 
 
 @pytest.mark.parametrize(
@@ -164,24 +167,32 @@ async def test_two_of_one_name_refuse_the_list(
         assert caught.value.code == -32603
         assert logged in caplog.text
         assert ".py" not in caught.value.message  # where it was registered is nobody's business
-        assert (await client.call("own")).text == "own"
+        assert (await client.call_tool("own")).text == "own"
 
 
 async def test_visible_tags_and_requires_apply() -> None:
-    hidden = says("hidden", visible=lambda principal: principal.id == "ann")
-    table = Table(tools=[hidden, says("old", tags={"old"}), says("asks", requires="sampling")])
-    server = serving(table, ToolsAlone(tools=[says("hidden", visible=lambda principal: False)]))
+    hidden = says("hidden", access=Access(visible=lambda principal: principal.id == "ann"))
+    table = Table(
+        tools=[
+            hidden,
+            says("old", tags={"old"}),
+            says("asks", access=Access(requires_capabilities="sampling")),
+        ]
+    )
+    server = serving(
+        table, ToolsAlone(tools=[says("hidden", access=Access(visible=lambda principal: False))])
+    )
     server.disable(tags={"old"})
     async with connect(server) as client:
         assert await names(client) == ["own", "asks"]
         for name in ("hidden", "old"):
             with pytest.raises(ProtocolError, match=f"Unknown tool: {name}"):
-                await client.call(name)
+                await client.call_tool(name)
         with pytest.raises(ProtocolError, match="sampling"):
-            await client.call("asks")
+            await client.call_tool("asks")
     async with connect(server, principal=Principal("ann")) as client:
         assert await names(client) == ["own", "hidden", "asks"]
-        assert (await client.call("hidden")).text == "hidden"
+        assert (await client.call_tool("hidden")).text == "hidden"
 
 
 @pytest.mark.parametrize("revision", ERAS)
@@ -195,7 +206,7 @@ async def test_prompts_templates_and_completion(revision: str) -> None:
     given = Table(prompts=[Prompt(plan)], resource_templates=[ResourceTemplate(street, "street://{name}")])
     server = Server("s")
     server.include(given)
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         assert [each["name"] for each in await client.list_prompts()] == ["plan"]
         assert "Rome" in str(
             await client.request("prompts/get", {"name": "plan", "arguments": {"city": "Rome"}})
@@ -231,7 +242,7 @@ async def test_prompts_templates_and_completion(revision: str) -> None:
 async def test_pages_continue_after_the_last_item(now: list[str], rest: list[str]) -> None:
     has = ["a", "b", "c", "d"]
     table = Table(tools=lambda _: of(list(map(says, has))))
-    server = Server("s", page_size=2)
+    server = Server("s", limits=Limits(page_size=2))
     server.include(table)
     async with connect(server) as client:
         cursor = (await client.request("tools/list"))["nextCursor"]
@@ -247,19 +258,23 @@ async def test_pages_continue_after_the_last_item(now: list[str], rest: list[str
 
 async def test_provider_of_an_included_registry_is_served_under_its_prefix() -> None:
     table = Table(tools=[says("a")], resources=[Resource(lambda: "text", "note://x", name="n")])
-    inner, middle, outer = Registry(), Registry(), Server("outer", offers={"tools"})
+    inner, middle, outer = (
+        Registry(),
+        Registry(),
+        Server("outer", options=ServerOptions(capabilities={"tools"})),
+    )
     middle.include(inner, prefix="in")
     outer.include(middle, prefix="mid")
-    async with connect(outer, revision="2025-11-25") as client:
+    async with connect(outer, protocol_version="2025-11-25") as client:
         included = inner.include(table)  # later
         assert await names(client) == ["mid_in_a"]
-        assert (await client.call("mid_in_a")).text == "a"
+        assert (await client.call_tool("mid_in_a")).text == "a"
         assert [each["uri"] for each in await client.list_resources()] == ["note://mid/in/x"]
-        (contents,) = await client.read("note://mid/in/x")
+        (contents,) = await client.read_resource("note://mid/in/x")
         assert contents["uri"] == "note://mid/in/x"
         for name in ("a", "in_a", "mid_a", "mid_in_b"):
             with pytest.raises(ProtocolError, match="Unknown tool"):
-                await client.call(name)
+                await client.call_tool(name)
         client.notifications.clear()
         table.changed("tools")
         await until(lambda: bool(client.notifications))
@@ -269,7 +284,7 @@ async def test_provider_of_an_included_registry_is_served_under_its_prefix() -> 
         assert outer.providers == ()
 
 
-async def region(region: Annotated[str, Header("Region")]) -> str:
+async def region(region: Annotated[str, ParamHeader("Region")]) -> str:
     return region
 
 
@@ -283,7 +298,7 @@ class Regions(Provider):
 async def test_headers_that_differ_from_arguments_of_a_provided_tool_are_refused(schema_dir: Path) -> None:
     async with serving_http(serving(Regions()), schema_dir) as client:
         for header, status in (("eu", 200), ("us", 400), (None, 400)):
-            answer = await client.call(
+            answer = await client.call_tool(
                 "region", {"region": "eu"}, headers={"mcp-param-region": header}
             ).whole()
             assert answer.status == status
@@ -300,7 +315,7 @@ async def test_provider_is_not_called_for_names_above_limit() -> None:
     async with connect(serving(Asked())) as client:
         for name in ("short", "x" * 100_000):
             with pytest.raises(ProtocolError, match="Unknown tool"):
-                await client.call(name)
+                await client.call_tool(name)
     assert asked == ["short"]
 
 

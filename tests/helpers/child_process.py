@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpkit.client.transports.processes.stdio import StdioTransport
-from mcpkit.protocol.client import Outgoing
+from mcpkit.protocol.client import OutgoingMessage
 
 PATIENCE = 30.0
 
@@ -73,10 +73,10 @@ class Received:
             await asyncio.wait_for(self._changed.wait(), PATIENCE)
 
 
-def request(id_: int, **params: Any) -> Outgoing:
+def request(id_: int, **params: Any) -> OutgoingMessage:
     """A request."""
     message = {"jsonrpc": "2.0", "id": id_, "method": "echo", "params": params}
-    outgoing = Outgoing()
+    outgoing = OutgoingMessage()
     outgoing.line = json.dumps(message).encode()
     outgoing.id = id_
     return outgoing

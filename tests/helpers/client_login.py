@@ -8,7 +8,7 @@ import httpx2
 from keyring.backend import KeyringBackend
 from keyring.errors import PasswordDeleteError
 
-from mcpkit import Loopback, MemoryTokens, OAuth
+from mcpkit.client import LocalCallbackServer, MemoryTokens, OAuth
 from tests.helpers.oauth_flow import PageForms
 
 
@@ -31,7 +31,7 @@ class User:
     @property
     def auth(self) -> OAuth:
         """What logs them in, for `Client(auth=...)`."""
-        return OAuth(browser=Loopback(open_browser=self._visit), storage=self.storage)
+        return OAuth(browser=LocalCallbackServer(open_browser=self._visit), storage=self.storage)
 
     async def _visit(self, url: str) -> None:
         self.asked.append(set(parse_qs(urlsplit(url).query).get("scope", [""])[0].split()))

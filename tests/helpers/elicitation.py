@@ -49,17 +49,17 @@ def make_server(
     function: Callable[..., Any], secret: str = "a secret of the tests", **options: Any
 ) -> Server:
     """Return a server with one tool."""
-    server = Server("asking", secret=secret)
+    server = Server("asking", secret_key=secret)
     server.tool(function, **options)
     return server
 
 
 async def call_tool(server: Server, answers: ScriptedAnswers | None, revision: str, **options: Any) -> str:
     """Call the server's one tool; return the text of the result, or the error with its code or `error: ` in front."""
-    async with connect(server, revision=revision, answers=answers, **options) as client:
+    async with connect(server, protocol_version=revision, answers=answers, **options) as client:
         (name,) = [each["name"] for each in await client.list_tools()]
         try:
-            result = await client.call(name)
+            result = await client.call_tool(name)
         except ProtocolError as error:
             return f"{error.code}: {error.message}"
         return f"error: {result.text}" if result.is_error else result.text

@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeVar
 
 import pytest
 
-from mcpkit import Broker, Memory, Redis, Sqlite, Store, Stored
 from mcpkit.state.queue import Added, Job, Message, Queue, Taken
 from mcpkit.state.sqlite import _tidy
+from mcpkit.storage import Memory, PubSub, Redis, Sqlite, Store, StoredValue
 from tests.helpers.redis_server import Dated, common_server, kept
 from tests.helpers.waiting import PATIENCE
 
@@ -50,19 +50,19 @@ def done(coroutine: Coroutine[Any, Any, T]) -> T:
     return _here.held.loop.run_until_complete(coroutine)
 
 
-def read(engine: Broker, key: str) -> dict[str, str]:
+def read(engine: PubSub, key: str) -> dict[str, str]:
     return dict(done(engine.read(key)))
 
 
-def write(engine: Broker, key: str, changes: Mapping[str, str | None], ttl: float = 60) -> None:
+def write(engine: PubSub, key: str, changes: Mapping[str, str | None], ttl: float = 60) -> None:
     done(engine.write(key, changes, ttl))
 
 
-def claim(engine: Broker, key: str, ttl: float = 60) -> bool:
+def claim(engine: PubSub, key: str, ttl: float = 60) -> bool:
     return done(engine.claim(key, ttl))
 
 
-def get(engine: Store, key: str) -> Stored | None:
+def get(engine: Store, key: str) -> StoredValue | None:
     return done(engine.get(key))
 
 

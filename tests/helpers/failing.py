@@ -52,10 +52,10 @@ def make_server(error: BaseException, **options: Any) -> Server:
 COMPLETION = {"ref": {"type": "ref/prompt", "name": "prompt"}, "argument": {"name": "word", "value": "a"}}
 
 CALLS: dict[str, Callable[[Client], Awaitable[Any]]] = {
-    "tool": lambda client: client.call("tool"),
-    "in thread": lambda client: client.call("in_thread"),
-    "resource": lambda client: client.read("failing://resource"),
-    "template": lambda client: client.read("failing://a/template"),
+    "tool": lambda client: client.call_tool("tool"),
+    "in thread": lambda client: client.call_tool("in_thread"),
+    "resource": lambda client: client.read_resource("failing://resource"),
+    "template": lambda client: client.read_resource("failing://a/template"),
     "prompt": lambda client: client.get_prompt("prompt"),
     "completion": lambda client: client.request("completion/complete", COMPLETION),
     "own method": lambda client: client.request("failing/own"),

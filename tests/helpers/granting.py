@@ -14,8 +14,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from mcpkit import Cache, Context, MemoryTokens, OAuth, Scope, Server
-from mcpkit.auth import Grant, InvalidTokenError, Site, TokenVerifier
+from mcpkit import CacheHint, Context, Scope, Server, ServerOptions
+from mcpkit.auth import AccessToken, InvalidTokenError, ProtectedResource, TokenVerifier
+from mcpkit.client import MemoryTokens, OAuth
 from mcpkit.state.principal import Principal
 from tests.helpers.serving import in_thread_at
 
@@ -71,17 +72,17 @@ class Granting(TokenVerifier):
         """The kinds of grants that were asked for."""
         return [form["grant_type"] for form in self.of("token")]
 
-    def enter(self, site: Site) -> None:
+    def enter(self, site: ProtectedResource) -> None:
         self.origin = site.public_url.removesuffix("/mcp")
         self.issuers = (self.origin,)
 
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         if token not in self.live or not self.takes_all:
             raise InvalidTokenError("it is not known here")
         principal = Principal(
             f"{self.origin}#sub=ada", self.live[token], client_id="any", issuer=self.origin, subject="ada"
         )
-        return Grant(principal, fresh_until=0.0)
+        return AccessToken(principal, fresh_until=0.0)
 
     def routes(self) -> Sequence[Route]:
         """The authorization server, and others below paths of its origin."""
@@ -181,7 +182,7 @@ def notes(auth: TokenVerifier) -> Server:
     server = Server(
         "notes",
         auth=auth,
-        cache={"tools/list": Cache(ttl=300, scope="private")},
+        options=ServerOptions(cache={"tools/list": CacheHint(ttl=300, scope="private")}),
         scopes={
             "notes:read": Scope("Read notes", default=True),
             "notes:write": Scope("Change notes", implies=["notes:read"]),

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcpkit import ProtocolError, Server
+from mcpkit.client import CallResult
 from mcpkit.protocol.client import Answered, ClientWire, Notified, Refused
 from mcpkit.protocol.revisions import STATELESS
-from mcpkit.testing import CallResult
 from mcpkit.transports import Connection
 
 
@@ -56,7 +56,7 @@ class ImpatientClient:
             if (given_up := self._wire.cancel(sent.id, "nobody waits")) is not None:
                 self._connection.receive(given_up.line)
 
-    async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> CallResult:
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> CallResult:
         """Call a tool."""
         return CallResult(await self.request("tools/call", {"name": name, "arguments": arguments or {}}))
 
@@ -76,7 +76,7 @@ class ImpatientClient:
         """Return the prompts."""
         return await self._list("prompts")
 
-    async def read(self, uri: str) -> list[dict[str, Any]]:
+    async def read_resource(self, uri: str) -> list[dict[str, Any]]:
         """Read a resource."""
         contents: list[dict[str, Any]] = (await self.request("resources/read", {"uri": uri}))["contents"]
         return contents

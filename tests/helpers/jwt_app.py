@@ -7,7 +7,7 @@ import os
 from mcpkit import Context, Server
 from mcpkit.auth import Jwt
 
-server = Server("notes", secret="a secret of some length", auth=Jwt(os.environ["ISSUER"]))
+server = Server("notes", secret_key="a secret of some length", auth=Jwt(os.environ["ISSUER"]))
 
 
 @server.tool

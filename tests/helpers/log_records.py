@@ -31,11 +31,11 @@ def author_log(handler: LogHandler) -> Iterator[logging.Logger]:
 async def heard(client: Client, name: str, level: str = "debug", **arguments: Any) -> list[dict[str, Any]]:
     """Call a tool, and return the params of the log messages that came before its result."""
     client.notifications.clear()
-    if client.revision == "2026-07-28":
-        await client.call(name, arguments, log_level=level)
+    if client.protocol_version == "2026-07-28":
+        await client.call_tool(name, arguments, log_level=level)
     else:
         await client.request("logging/setLevel", {"level": level})
-        await client.call(name, arguments)
+        await client.call_tool(name, arguments)
     return [each["params"] for each in client.notifications if each["method"] == "notifications/message"]
 
 

@@ -18,7 +18,16 @@ import httpx2
 from starlette.applications import Starlette
 
 from mcpkit import Scope
-from mcpkit.auth import Audit, DevClient, DevUser, Grant, Ground, OAuthProxy, Site, Upstream
+from mcpkit.auth import (
+    AccessToken,
+    Audit,
+    DevClient,
+    DevUser,
+    OAuthProxy,
+    ProtectedResource,
+    Upstream,
+    VerifierContext,
+)
 from mcpkit.auth.authority.client_documents import ClientDocuments
 from mcpkit.auth.authority.dev_auth import made
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
@@ -56,11 +65,11 @@ def site(
     secret: Any = SECRET,
     scopes: Mapping[str, Scope | str] = SCOPES,
     origin: str = ORIGIN,
-) -> Site:
+) -> ProtectedResource:
     urls = (f"{origin}/mcp", f"{origin}/sse")
     keys = Keys(secret, "notes")
     kept = Memory() if shared is None else shared
-    return Site(urls[0], urls, "notes", keys, Scopes(scopes), kept, Audit(lambda: keys))
+    return ProtectedResource(urls[0], urls, "notes", keys, Scopes(scopes), kept, Audit(lambda: keys))
 
 
 class PageForms(HTMLParser):
@@ -175,7 +184,7 @@ class AuthServer:
         async with self.browser() as client:
             return await client.post(path, data=form, **options)
 
-    async def granted(self, tokens: Mapping[str, Any], audience: str = MCP) -> Grant:
+    async def granted(self, tokens: Mapping[str, Any], audience: str = MCP) -> AccessToken:
         return await self.authority.verify(tokens["access_token"], audience)
 
 
@@ -427,8 +436,8 @@ class ProxyServer:
         self.app = Starlette(routes=[*self.auth.routes()])
 
     @property
-    def ground(self) -> Ground:
-        return Ground(self.site.name, self.site.keys, self.site.shared, self.site.audit)
+    def ground(self) -> VerifierContext:
+        return VerifierContext(self.site.name, self.site.keys, self.site.shared, self.site.audit)
 
     def browser(self) -> httpx2.AsyncClient:
         return browser_at(self.app, self.origin)
@@ -436,7 +445,7 @@ class ProxyServer:
     def flow(self, browser: httpx2.AsyncClient | None = None, **more: Any) -> ProxyFlow:
         return ProxyFlow(browser or self.browser(), more.pop("visit", self.upstream.visit), **more)
 
-    async def granted(self, tokens: dict[str, Any]) -> Grant:
+    async def granted(self, tokens: dict[str, Any]) -> AccessToken:
         return await self.auth.verify(tokens["access_token"], f"{self.origin}/mcp")
 
     async def token_for(self, tokens: dict[str, Any], provider: str = "example") -> str:

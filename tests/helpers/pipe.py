@@ -168,13 +168,15 @@ class Pipe:
         assert "error" in message, message
         return message["error"]
 
-    async def call(self, name: str, arguments: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any] | None = None, **meta: Any
+    ) -> dict[str, Any]:
         """Call a tool and return its result."""
         return await self.result("tools/call", {"name": name, "arguments": arguments or {}}, **meta)
 
     async def text(self, name: str, arguments: dict[str, Any] | None = None, **meta: Any) -> str:
         """Call a tool and return the text of its first block."""
-        return (await self.call(name, arguments, **meta))["content"][0]["text"]
+        return (await self.call_tool(name, arguments, **meta))["content"][0]["text"]
 
     async def answered(self) -> list[Any]:
         """Wait until all requests have been answered; return what has been sent since the last look."""

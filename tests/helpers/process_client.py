@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcpkit import Server
+from tests.helpers.http_apps import app_of
 from tests.helpers.pipe import META, stateless_meta
 from tests.helpers.serving import in_thread
 
@@ -171,7 +172,7 @@ def eventually(condition: Callable[[], object]) -> None:
 @contextmanager
 def site(server: Server, *, uvicorn: dict[str, Any] | None = None, **options: Any) -> Iterator[Site]:
     """Serve a server over HTTP in a thread."""
-    app = server.asgi(**options)
+    app = app_of(server, **options)
     with in_thread(app, **(uvicorn or {})) as url:
         web = Site(server, app, url + "/mcp")
         try:

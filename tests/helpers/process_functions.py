@@ -14,8 +14,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from mcpkit import Context, ProtocolError, ResourceNotFoundError, ToolError
+from mcpkit import Context, ProtocolError, ToolError
 from mcpkit.common.errors import ArgumentsError, Problem
+from mcpkit.exceptions import ResourceNotFoundError
 
 
 @dataclass

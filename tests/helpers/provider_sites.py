@@ -15,8 +15,9 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from mcpkit import Finding, Scope, Server, check_authorization
+from mcpkit import Scope, Server
 from mcpkit.auth import InvalidTokenError, TokenVerifier, Upstream
+from mcpkit.doctor import Finding, check_authorization
 from tests.helpers.clock import Clock
 from tests.helpers.oauth_flow import CALLBACK as CLIENT_CALLBACK
 from tests.helpers.oauth_flow import Login, PageForms, redirect_params

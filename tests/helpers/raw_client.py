@@ -9,7 +9,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from mcpkit import Memory, Server
+from mcpkit import Server
+from mcpkit.storage import Memory
+from tests.helpers.http_apps import AT_ONCE, app_of
 from tests.helpers.official import official
 from tests.helpers.pipe import HANDSHAKE, META, STATELESS, settle, stateless_meta
 
@@ -411,7 +413,7 @@ class Client:
         message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
         return self.post(message, standard | dict(headers or {}))
 
-    def call(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> Answer:
+    def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> Answer:
         """Send a stateless tool call."""
         return self.ask("tools/call", {"name": name, "arguments": arguments or {}}, **more)
 
@@ -476,14 +478,14 @@ class Session:
         message = {"jsonrpc": "2.0", "id": self._ids if id is None else id, "method": method}
         return self.post(message | ({"params": params} if params is not None else {}), headers)
 
-    def call(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> Answer:
+    def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> Answer:
         """Call a tool with a progress token."""
         meta = {"progressToken": f"progress of {name}"}
         return self.ask("tools/call", {"name": name, "arguments": arguments or {}, "_meta": meta}, **more)
 
     async def text(self, name: str, arguments: dict[str, Any] | None = None) -> str:
         """Call a tool and return its text."""
-        return (await self.call(name, arguments).response())["result"]["content"][0]["text"]
+        return (await self.call_tool(name, arguments).response())["result"]["content"][0]["text"]
 
     async def notify(self, method: str, params: dict[str, Any] | None = None) -> Answer:
         """Send a notification."""
@@ -525,7 +527,7 @@ async def serving(server: Server, folder: Path, **options: Any) -> AsyncIterator
     """Run the ASGI app of a server; after the last app has ended, no task may be left."""
     if not _served:
         _before[:] = asyncio.all_tasks()
-    app = server.asgi(**({"grace": 0} | options))
+    app = app_of(server, **({"timeouts": AT_ONCE} | options))
     client = Client(app, folder)
     _served.append(app)
     try:
@@ -595,7 +597,7 @@ async def subscribe(session: Session, *names: str, verb: str = "subscribe") -> N
 
 async def log_messages(session: Session) -> list[str]:
     """Call the tool `log_levels` and return its log messages."""
-    *messages, response = await session.call("log_levels").messages()
+    *messages, response = await session.call_tool("log_levels").messages()
     assert "result" in response
     return texts_of(messages)
 

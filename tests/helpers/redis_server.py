@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Redis, Stored
 from mcpkit.state.queue import Added, Job, Message, Taken, Waiting
+from mcpkit.storage import Redis, StoredValue
 from tests.helpers.waiting import PATIENCE
 
 SCALE = 100_000
@@ -193,7 +193,7 @@ class Dated(Redis):
         self._move()
         return await super().spend(key, every=every * SCALE, burst=burst, cost=cost) / SCALE
 
-    async def get(self, key: str) -> Stored | None:
+    async def get(self, key: str) -> StoredValue | None:
         self._move()
         return await super().get(key)
 
@@ -252,7 +252,7 @@ class Dated(Redis):
         self._move()
         return [each._replace(oldest=each.oldest / SCALE) for each in await super().waiting(server)]
 
-    async def items(self, prefix: str) -> AsyncIterator[tuple[str, Stored]]:
+    async def items(self, prefix: str) -> AsyncIterator[tuple[str, StoredValue]]:
         self._move()
         async for each in super().items(prefix):
             yield each

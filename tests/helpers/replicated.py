@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
-from mcpkit import Memory, Server
+from mcpkit import Server
+from mcpkit.storage import Memory
 from tests.helpers.engines import Engine, close, make_engine
+from tests.helpers.http_apps import AT_ONCE, app_of
 from tests.helpers.pipe import settle
 from tests.helpers.raw_client import Client, lifespan
 
@@ -35,7 +37,7 @@ async def replicas(servers: Sequence[Server], folder: Path) -> AsyncIterator[lis
         folder: Where the schemas are.
     """
     before = asyncio.all_tasks()
-    clients = [Client(server.asgi(grace=0), folder) for server in servers]
+    clients = [Client(app_of(server, timeouts=AT_ONCE), folder) for server in servers]
     async with AsyncExitStack() as stack:
         for client in clients:
             await stack.enter_async_context(lifespan(client.app))

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mcpkit import TransportError
-from mcpkit.client.link.transport import Receiver
+from mcpkit.client.link.transport import TransportListener
+from mcpkit.exceptions import TransportError
 from mcpkit.middleware import ToolCall
-from mcpkit.protocol.client import Outgoing
+from mcpkit.protocol.client import OutgoingMessage
 from mcpkit.transports import OpenQuestions
 
 Message = dict[str, Any]
@@ -33,15 +33,15 @@ class ScriptedTransport:
         self.opened = 0
         self.is_open = False
         self._script = script
-        self._receiver: Receiver | None = None
+        self._receiver: TransportListener | None = None
 
-    async def open(self, receiver: Receiver) -> None:
+    async def open(self, receiver: TransportListener) -> None:
         """Open it."""
         self.opened += 1
         self.is_open = True
         self._receiver = receiver
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: OutgoingMessage) -> None:
         """Let the script answer."""
         if not self.is_open:
             raise TransportError("the pipe is closed", may_have_begun=False)
@@ -108,7 +108,7 @@ class Mailbox:
     """
 
     def __init__(self, request: ToolCall) -> None:
-        channel = request.ctx.call.channel
+        channel = request.channel
         self.principal = channel.principal
         self.request_headers = channel.request_headers
         self.caller = channel.caller

@@ -42,9 +42,11 @@ from pydantic import (
 )
 from typing_extensions import LiteralString, NotRequired, TypeAliasType, TypedDict
 
-from mcpkit import Server, json_type
+from mcpkit import Server
+from mcpkit.client import CallResult
 from mcpkit.schema import Output
-from mcpkit.testing import CallResult, connect
+from mcpkit.testing import connect
+from mcpkit.types import json_type
 
 T = TypeVar("T")
 
@@ -457,16 +459,16 @@ class Echo:
     async def pass_on(self, value: Any, revision: str) -> Any:
         """Return the JSON form of a value, after a client has sent it back."""
         self.given = value
-        async with connect(self.server, revision=revision) as client:
-            sent = self.data(await client.call("give", {}), revision)
-            returned = self.data(await client.call("echo", {"x": sent}), revision)
+        async with connect(self.server, protocol_version=revision) as client:
+            sent = self.data(await client.call_tool("give", {}), revision)
+            returned = self.data(await client.call_tool("echo", {"x": sent}), revision)
         assert _unordered(returned) == _unordered(sent)
         return sent
 
     async def take(self, data: Any) -> CallResult:
         """Return the result of a call with a JSON value."""
         async with connect(self.server) as client:
-            return await client.call("echo", {"x": data})
+            return await client.call_tool("echo", {"x": data})
 
     def data(self, result: CallResult, revision: str) -> Any:
         """Return the JSON value in a result."""
@@ -481,7 +483,7 @@ class Echo:
             assert base64.b64encode(base64.b64decode(data, validate=True)).decode() == data
             return data
         is_wrapped = self.output.is_wrapped and revision == REVISIONS[0]
-        return result.structured["result"] if is_wrapped else result.structured
+        return result.structured_content["result"] if is_wrapped else result.structured_content
 
 
 def _unordered(data: Any) -> str:

@@ -12,7 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from mcpkit import Context, Server, Sqlite, Task, Tasks
+from mcpkit import Context, Server, Task, TaskOptions, Timeouts
+from mcpkit.storage import Sqlite
+from tests.helpers.http_apps import app_of
 from tests.helpers.serving import ROOT
 from tests.helpers.waiting import until
 
@@ -37,7 +39,7 @@ def make_server(path: Path, ledger: Path, **options: Any) -> Server:
         with ledger.open("a") as file:
             file.write(f"{os.getpid()} {what}\n")
 
-    server = Server("lab", secret=SECRET, shared=Sqlite(path), lifespan=lifespan, **options)
+    server = Server("lab", secret_key=SECRET, storage=Sqlite(path), lifespan=lifespan, **options)
     running = 0
 
     @server.tool(task=SAFE)
@@ -51,31 +53,31 @@ def make_server(path: Path, ledger: Path, **options: Any) -> Server:
 
     @server.tool(task=SAFE)
     async def wait(label: str, ctx: Context) -> str:
-        record(f"{label} begins {ctx.attempt}")
-        if ctx.attempt == 1:
+        record(f"{label} begins {ctx.task.attempt}")
+        if ctx.task.attempt == 1:
             await asyncio.Event().wait()
-        return f"{label} in attempt {ctx.attempt} by {os.getpid()} {ctx.state}"
+        return f"{label} in attempt {ctx.task.attempt} by {os.getpid()} {ctx.state}"
 
     @server.tool(task=SAFE)
     async def stubborn(label: str, ctx: Context) -> str:
-        record(f"{label} begins {ctx.attempt}")
-        while ctx.attempt == 1:
+        record(f"{label} begins {ctx.task.attempt}")
+        while ctx.task.attempt == 1:
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
                 record(f"{label} goes on")
-        return f"{label} in attempt {ctx.attempt}"
+        return f"{label} in attempt {ctx.task.attempt}"
 
     @server.tool(task=SAFE)
     def sleep(label: str, ctx: Context) -> str:
-        record(f"{label} begins {ctx.attempt}")
-        if ctx.attempt == 1:
+        record(f"{label} begins {ctx.task.attempt}")
+        if ctx.task.attempt == 1:
             time.sleep(600)
-        return f"{label} in attempt {ctx.attempt}"
+        return f"{label} in attempt {ctx.task.attempt}"
 
     @server.tool(task=Task(rerun="safe", timeout=1))
     async def hang(label: str, ctx: Context) -> None:
-        record(f"{label} begins {ctx.attempt}")
+        record(f"{label} begins {ctx.task.attempt}")
         time.sleep(600)
 
     @server.tool(task=Task(rerun="never"))
@@ -166,9 +168,9 @@ if "LAB_FOLDER" in os.environ:
     server = make_server(
         folder / "lab.db",
         folder / "ledger",
-        tasks=Tasks(
+        tasks=TaskOptions(
             by="replicas" if os.environ.get("LAB_TASKS") == "replicas" else "workers",
             lease=float(os.environ.get("LAB_LEASE", LEASE)),
         ),
     )
-    app = server.asgi(grace=4)
+    app = app_of(server, timeouts=Timeouts(shutdown=4))

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mcpkit import Context, Scope, Server
-from mcpkit.auth import Grant, InvalidTokenError, TokenVerifier
+from mcpkit.auth import AccessToken, InvalidTokenError, TokenVerifier
 from mcpkit.state.principal import client
 from tests.helpers.serving import in_thread_at
 
@@ -128,11 +128,11 @@ class _Issued(TokenVerifier):
         self._site = site
         self.issuers = (site.origin,)
 
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         until = self._site.issued.get(token, 0)
         if until < time.time():
             raise InvalidTokenError("it is not one of these")
         principal = client(self.issuers[0], "reports", self._site.granted[token])
-        return Grant(
+        return AccessToken(
             principal, until, fresh_until=0.0
         )  # asked again for each request, so that a test can revoke it

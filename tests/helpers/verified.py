@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection
 
 from mcpkit import Principal
-from mcpkit.auth import Grant, InvalidTokenError, TokenVerifier, VerifierUnavailableError
+from mcpkit.auth import AccessToken, InvalidTokenError, TokenVerifier, VerifierUnavailableError
 from mcpkit.state.principal import user
 
 ISSUER = "https://id.example.com"
@@ -38,14 +38,14 @@ class Table(TokenVerifier):
         self.issued: float | None = None
         self.fresh: float | None = None
 
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         self.asked.append((token, audience))
         if self.is_down:
             raise VerifierUnavailableError("the table is locked", retry_after=7)
         if token in self.revoked or token.startswith("bad"):
             raise InvalidTokenError("The access token has expired")
         fresh_until = None if self.fresh is None else time.time() + self.fresh
-        return Grant(principal_of(token), self.expires, self.issued, fresh_until)
+        return AccessToken(principal_of(token), self.expires, self.issued, fresh_until)
 
 
 def principal_of(token: str) -> Principal:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcpkit import Context, ResourceNotFoundError, Server, ToolError
+from mcpkit import Context, Limits, Server, ToolError
+from mcpkit.exceptions import ResourceNotFoundError
 from mcpkit.middleware import CallNext, Request, Result
 
 REVISIONS = ["2025-11-25", "2026-07-28"]
 
 
 def make_server() -> Server:
-    server = Server("wrapped", page_size=1)
+    server = Server("wrapped", limits=Limits(page_size=1))
 
     @server.tool
     async def add(a: int, b: int) -> int:
@@ -27,7 +28,7 @@ def make_server() -> Server:
 
     @server.tool
     async def count(ctx: Context) -> str:
-        await ctx.progress(1, 2)
+        await ctx.report_progress(1, 2)
         await ctx.info("half")
         return "done"
 

@@ -21,7 +21,7 @@ server = Server("shop", version="1.0.0")
 @server.tool(annotations={"readOnlyHint": True}, meta={"anthropic/maxResultSizeChars": 500_000})
 async def add(a: int, b: int, ctx: Context) -> int:
     """Add two numbers."""
-    await ctx.progress(1, 2)
+    await ctx.report_progress(1, 2)
     await ctx.log("info", "adding")
     return a + b
 

@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 
 import mcpkit
-from mcpkit import Ask, BaseTool, Elicit, LogHandler, Root, Sample, Server, Topic, json_type, resource_dir
+from mcpkit import Access, Ask, LogHandler, Server, TaskOptions, resource_dir
 from mcpkit.components.injection.plan import Injection
 from mcpkit.content.uri_template import UriTemplate
+from mcpkit.elicitation import ElicitRequest, Root, SamplingRequest
 from mcpkit.engine.chain import through
 from mcpkit.engine.connection import Connection
+from mcpkit.extensions import BaseTool, SubscriptionTopic
+from mcpkit.types import json_type
 
 PACKAGE = str(Path(mcpkit.__file__).parent)
 LIMIT = 10
@@ -158,7 +161,11 @@ def loaded(depth: int = 1) -> list[str]:
 
 server.run()
 '''
-WITH_AN_APP = SERVER.replace("server.run()", 'app = server.asgi(health="/health")\nserver.run()')
+WITH_AN_APP = SERVER.replace(
+    "server.run()",
+    "from mcpkit import HttpOptions\n"
+    'app = server.asgi(http=HttpOptions(readiness_path="/health"))\nserver.run()',
+)
 HTTP = {
     "asgiref",
     "django",
@@ -228,12 +235,12 @@ RARE = (
     through,
     Ask,
     BaseTool,
-    Elicit,
+    ElicitRequest,
     Injection,
     LogHandler,
     Root,
-    Sample,
-    Topic,
+    SamplingRequest,
+    SubscriptionTopic,
     UriTemplate,
     json_type,
     resource_dir,
@@ -256,9 +263,12 @@ def test_stdio_server_does_not_import_http_and_heavy_packages(load):
 
 
 def test_public_names_can_be_imported():
-    program = "import mcpkit; assert set(mcpkit.__all__) <= {*dir(mcpkit)}; from mcpkit import *; print(Elicit, Topic)"
+    program = (
+        "import mcpkit; assert set(mcpkit.__all__) <= {*dir(mcpkit)}\n"
+        "from mcpkit import *; print(Access, TaskOptions)"
+    )
     shown = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60)
-    assert shown.split() == f"{Elicit} {Topic}".split()
+    assert shown.split() == f"{Access} {TaskOptions}".split()
 
 
 def test_unknown_name_of_the_package_raises():
@@ -282,7 +292,6 @@ def test_asgi_app_at_module_level_imports_its_options_only():
     with_an_app, without = (after_a_whole_conversation(9, program) for program in (WITH_AN_APP, SERVER))
     assert with_an_app - without == {
         "mcpkit.state.keys",
-        "mcpkit.common.nearest",
         "mcpkit.protocol.header_fields",
         "mcpkit.transports.http",
         "mcpkit.transports.http.app",
@@ -306,7 +315,7 @@ async def add(a: int, b: int) -> int:
 
 async def main() -> None:
     async with Client(server.asgi()) as client:
-        await client.call("add", {"a": 1, "b": 2})
+        await client.call_tool("add", {"a": 1, "b": 2})
 
 
 asyncio.run(main())

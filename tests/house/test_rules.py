@@ -20,6 +20,8 @@ from counts import counts, kept
 from floors import Floors, rooms
 from imports import PACKAGE, ROOT, Graph, Trees, circles, entries, imports, reaches, read
 from mcpkit.testing import connect
+from messages import PAGE as MESSAGES
+from messages import page as messages
 from picture import DRAWN, draw
 from tests.typed.author import server as typed_server
 
@@ -38,7 +40,7 @@ def package_graph() -> Graph:
     return imports(package_trees(), PACKAGE.name)
 
 
-MOST_ENTRIES = 20
+MOST_ENTRIES = 26
 MOST_LINES = 450
 
 
@@ -87,23 +89,33 @@ def test_picture_in_the_documentation_is_current(graph: Graph) -> None:
     assert DRAWN.read_text("utf-8") == draw(graph, Floors.declared()), "run `make house`"
 
 
+def test_catalogue_of_messages_is_current() -> None:
+    assert MESSAGES.read_text("utf-8") == messages(), "run `make house`"
+
+
 # What is public
 
 PUBLIC: Final = (
     "mcpkit",
     "mcpkit.auth",
+    "mcpkit.client",
     "mcpkit.compat",
     "mcpkit.compat.agent_sdk",
     "mcpkit.compat.fastmcp",
     "mcpkit.compat.lowlevel",
     "mcpkit.compat.standalone",
     "mcpkit.compat.types",
+    "mcpkit.doctor",
+    "mcpkit.elicitation",
+    "mcpkit.exceptions",
+    "mcpkit.extensions",
     "mcpkit.middleware",
-    "mcpkit.middlewares",
     "mcpkit.protocol.revisions",
+    "mcpkit.storage",
     "mcpkit.testing",
     "mcpkit.transports",
     "mcpkit.transports.stdio",
+    "mcpkit.types",
 )
 """The modules that authors import."""
 
@@ -145,10 +157,10 @@ async def test_typed_author_file_registers_its_components() -> None:
     async with connect(typed_server) as client:
         tools = [each["name"] for each in await client.list_tools()]
         prompts = [each["name"] for each in await client.list_prompts()]
-        called = await client.call("called", {"table": "stars"})
+        called = await client.call_tool("called", {"table": "stars"})
     assert tools == ["bare", "called", "more_registered", "paint", "colours", "mix", "injected"]
     assert prompts == ["bare_prompt", "called_prompt", "describe"]
-    assert called.structured == 5
+    assert called.structured_content == 5
 
 
 # Style

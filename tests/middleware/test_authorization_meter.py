@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from mcpkit import Context, Server
 from mcpkit.auth import Introspection, Jwt
-from mcpkit.middlewares import Telemetry
+from mcpkit.middleware import Telemetry
 from tests.helpers.identity_provider import RESOURCE_SERVER, providing
 from tests.helpers.raw_client import serving
 from tests.helpers.verified import ISSUER, Table, bearer
@@ -55,12 +55,12 @@ async def test_verifications_and_refusals_are_measured(schema_dir: Path) -> None
 
     async with serving(server, schema_dir, public_url=URL, allowed_hosts=["localhost"]) as client:
         for _ in range(4):
-            assert (await client.call("whoami", headers=bearer("ada")).whole()).status == 200
-        assert (await client.call("send", headers=bearer("ada")).whole()).status == 403
+            assert (await client.call_tool("whoami", headers=bearer("ada")).whole()).status == 200
+        assert (await client.call_tool("send", headers=bearer("ada")).whole()).status == 403
         for token in (bearer("bad1"), bearer("bad2"), {}):
-            assert (await client.call("whoami", headers=token).whole()).status == 401
+            assert (await client.call_tool("whoami", headers=token).whole()).status == 401
         table.is_down = True
-        assert (await client.call("whoami", headers=bearer("bob")).whole()).status == 503
+        assert (await client.call_tool("whoami", headers=bearer("bob")).whole()).status == 503
     found = measured(reader)
     provider.shutdown()
     assert found["mcpkit.auth.verification.duration"] == [

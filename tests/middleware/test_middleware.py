@@ -25,7 +25,7 @@ def server() -> Server:
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_every_request_passes_with_its_result(server: Server, revision: str) -> None:
     recorder = server.middleware(Recorder())
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         answers = [
             ("tools/list", await client.request("tools/list")),
             (
@@ -45,12 +45,12 @@ async def test_every_request_passes_with_its_result(server: Server, revision: st
 
 async def test_requests_that_are_refused_pass_too(server: Server) -> None:
     recorder = server.middleware(Recorder())
-    async with connect(server, revision="2025-11-25") as client:
+    async with connect(server, protocol_version="2025-11-25") as client:
         for method, params in [("no/such", {}), ("tools/call", {"name": "none"}), ("tools/call", {})]:
             with pytest.raises(ProtocolError):
                 await client.request(method, params)
         with pytest.raises(ProtocolError):
-            await client.read("wrapped://lost")
+            await client.read_resource("wrapped://lost")
     assert recorder.seen[1:] == [
         ("no/such", "ProtocolError"),
         ("tools/call", "ProtocolError"),
@@ -76,7 +76,7 @@ async def test_the_first_that_is_registered_is_outermost(server: Server) -> None
     server.middleware(make("third"))
     async with connect(server) as client:
         order.clear()
-        await client.call("add", {"a": 1, "b": 2})
+        await client.call_tool("add", {"a": 1, "b": 2})
         await client.list_prompts()
     assert order[:6] == ["first in", "second in", "third in", "third out", "second out", "first out"]
     assert order[6:] == ["first in", "third in", "third out", "first out"]
@@ -87,9 +87,11 @@ async def test_questions_pass(server: Server, revision: str) -> None:
     recorder = server.middleware(Recorder())
 
     async with connect(
-        server, revision=revision, answers=lambda *_: {"action": "accept", "content": {"value": "Rome"}}
+        server,
+        protocol_version=revision,
+        answers=lambda *_: {"action": "accept", "content": {"value": "Rome"}},
     ) as client:
-        result = await client.call("ask")
+        result = await client.call_tool("ask")
     assert result.text == "mcpkit-testing said Rome"
     ends = [what if isinstance(what, str) else "result" for _, what in recorder.seen[1:]]
     assert ends == (["InputRequired", "result"] if revision == REVISIONS[-1] else ["result"])
@@ -100,8 +102,8 @@ async def test_a_cancellation_reaches_middleware_and_handler(server: Server, rev
     work = Work()
     server.tool(work.wait)
     recorder = server.middleware(Recorder())
-    async with connect(server, revision=revision) as client:
-        call = asyncio.ensure_future(client.call("wait"))
+    async with connect(server, protocol_version=revision) as client:
+        call = asyncio.ensure_future(client.call_tool("wait"))
         await work.started.wait()
         await over(call)
         await client.list_prompts()
@@ -115,7 +117,7 @@ async def test_middleware_of_an_included_server_does_not_run(server: Server) -> 
     outer_server.include(server)
     outer = outer_server.middleware(Recorder())
     async with connect(outer_server) as client:
-        assert (await client.call("add", {"a": 1, "b": 2})).text == "3"
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
     assert inner.seen == []
     assert [method for method, _ in outer.seen] == ["server/discover", "tools/call"]
 

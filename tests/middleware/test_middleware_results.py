@@ -32,8 +32,8 @@ async def test_middleware_may_change_arguments_and_result(server: Server, revisi
         result["_meta"] = {**result.get("_meta", {}), "name": request.name}
         return result
 
-    async with connect(server, revision=revision) as client:
-        result = await client.call("add", {"a": 1, "b": 2})
+    async with connect(server, protocol_version=revision) as client:
+        result = await client.call_tool("add", {"a": 1, "b": 2})
     assert result.text == "22"
     assert result.meta["name"] == "add"
 
@@ -46,9 +46,9 @@ async def test_middleware_may_respond_itself(server: Server, revision: str) -> N
             return await call_next(request)
         return {"content": [{"type": "text", "text": "kept"}], "structuredContent": {"kept": True}}
 
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         result = await client.request("tools/call", {"name": "add"})
-        passed = await client.call("count")
+        passed = await client.call_tool("count")
     assert result["content"] == [{"type": "text", "text": "kept"}]
     assert result["structuredContent"] == {"kept": True}
     assert result.get("resultType") == ("complete" if revision == REVISIONS[-1] else None)
@@ -65,9 +65,9 @@ async def test_an_answer_of_its_own_without_content_blocks_is_an_error_that_name
     async def forgetful(request: Request, call_next: CallNext) -> Any:
         return own
 
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         with pytest.raises(ProtocolError, match=r"^Internal error \(ref [0-9a-f]{8}\)$") as refused:
-            await client.call("add", {"a": 1, "b": 2})
+            await client.call_tool("add", {"a": 1, "b": 2})
     assert refused.value.code == -32603
     assert "the middleware <function" in caplog.text
     assert "forgetful" in caplog.text
@@ -92,7 +92,7 @@ async def test_middleware_may_retry(server: Server) -> None:
         return result
 
     async with connect(server) as client:
-        assert (await client.call("flaky")).text == "now"
+        assert (await client.call_tool("flaky")).text == "now"
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -107,17 +107,17 @@ async def test_middleware_exception_is_handled_like_one_of_the_handler(
             raise problem[0]
         return await call_next(request)
 
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         problem[:] = [ToolError("ask the boss")]
-        refused = await client.call("add", {"a": 1, "b": 2})
+        refused = await client.call_tool("add", {"a": 1, "b": 2})
         with pytest.raises(ProtocolError, match="ask the boss") as told:
-            await client.read("wrapped://known")
+            await client.read_resource("wrapped://known")
         problem[:] = [ProtocolError(-1, "not today", {"tomorrow": True})]
         with pytest.raises(ProtocolError) as sent:
-            await client.call("add", {"a": 1, "b": 2})
+            await client.call_tool("add", {"a": 1, "b": 2})
         problem[:] = [KeyError("secret")]
         with caplog.at_level(logging.CRITICAL, "mcpkit"):
-            masked = await client.call("add", {"a": 1, "b": 2})
+            masked = await client.call_tool("add", {"a": 1, "b": 2})
             with pytest.raises(ProtocolError, match=r"Internal error \(ref \w+\)$"):
                 await client.list_tools()
     assert (refused.is_error, refused.text) == (True, "ask the boss")
@@ -147,7 +147,7 @@ async def test_middleware_may_refuse_initialize(server: Server) -> None:
         raise ProtocolError(-1, f"not for {request.ctx.client.info['name']}")
 
     with pytest.raises(ProtocolError, match="not for mcpkit-testing"):
-        async with connect(server, revision="2025-11-25"):
+        async with connect(server, protocol_version="2025-11-25"):
             pytest.fail("it is refused")
 
 
@@ -165,8 +165,8 @@ async def test_a_result_has_its_exception(
         results.append(await call_next(call))
         return results[-1]
 
-    async with connect(server, revision=revision) as client:
-        text = (await client.call(tool)).text
+    async with connect(server, protocol_version=revision) as client:
+        text = (await client.call_tool(tool)).text
     assert results[0].exception is error
     assert text == ("no" if results[0].ref is None else f"Internal error (ref {results[0].ref})")
     assert (results[0].ref is None) == isinstance(error, ToolError)

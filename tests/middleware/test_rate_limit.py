@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Principal, ProtocolError, Server
-from mcpkit.middlewares import RateLimit
+from mcpkit.middleware import RateLimit
 from mcpkit.testing import Client, connect
 from tests.helpers.clock import Clock
 from tests.helpers.pipe import stateless_meta
@@ -22,7 +22,7 @@ REVISIONS = ["2025-11-25", "2026-07-28"]
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("mcpkit.middlewares.buckets.monotonic", clock)
+    monkeypatch.setattr("mcpkit.middleware.buckets.monotonic", clock)
     return clock
 
 
@@ -42,7 +42,7 @@ async def allowed(client: Client, tries: int) -> int:
     taken = 0
     for _ in range(tries):
         try:
-            await client.call("work")
+            await client.call_tool("work")
         except ProtocolError as error:
             assert "Rate limit exceeded" in str(error)  # noqa: PT017 - what else is raised fails, too
         else:
@@ -52,7 +52,7 @@ async def allowed(client: Client, tries: int) -> int:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_burst_passes_and_then_the_rate(revision: str, clock: Clock) -> None:
-    async with connect(make(2, burst=5), revision=revision) as client:
+    async with connect(make(2, burst=5), protocol_version=revision) as client:
         assert await allowed(client, 8) == 5
         clock.now += 1
         assert await allowed(client, 8) == 2
@@ -62,10 +62,10 @@ async def test_a_burst_passes_and_then_the_rate(revision: str, clock: Clock) -> 
 
 async def test_rate_limit_error_has_the_rate_and_retry_after(clock: Clock) -> None:
     async with connect(make(0.1, burst=1)) as client:
-        await client.call("work")
+        await client.call_tool("work")
         clock.now += 2.5
         with pytest.raises(ProtocolError) as refused:
-            await client.call("work")
+            await client.call_tool("work")
     assert refused.value.code == -32603
     assert refused.value.message == "Rate limit exceeded (one every 10 seconds). Try again in 8 seconds"
     assert refused.value.data == {"retryAfterSeconds": 8}
@@ -73,7 +73,10 @@ async def test_rate_limit_error_has_the_rate_and_retry_after(clock: Clock) -> No
 
 async def test_rate_limit_counts_sessions_separately(clock: Clock) -> None:
     server = make(1, burst=2)
-    async with connect(server, revision="2025-11-25") as one, connect(server, revision="2025-11-25") as two:
+    async with (
+        connect(server, protocol_version="2025-11-25") as one,
+        connect(server, protocol_version="2025-11-25") as two,
+    ):
         assert await allowed(one, 3) == 2
         assert await allowed(two, 3) == 2
 
@@ -113,7 +116,7 @@ async def test_over_http_the_refusal_has_the_status_and_the_header_for_it(
     server = make(0.5, burst=1, key=lambda ctx: ctx.headers["x-user"])
     async with serving(server, schema_dir) as client:
         for user, status in [("ada", 200), ("ada", 503), ("bob", 200)]:
-            answer = client.call("work", headers={"x-user": user})
+            answer = client.call_tool("work", headers={"x-user": user})
             assert (await answer.whole()).status == status
             assert answer.headers.get("retry-after") == ("2" if status == 503 else None)
 
@@ -145,5 +148,5 @@ async def test_each_principal_has_a_bucket(revision: str, clock: Clock) -> None:
     server = make(1, burst=2)
     for name in ("ada", "bob"):
         for count in (2, 0):  # a second connection of the same principal finds the bucket empty
-            async with connect(server, revision=revision, principal=Principal(name)) as client:
+            async with connect(server, protocol_version=revision, principal=Principal(name)) as client:
                 assert await allowed(client, 3) == count

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Memory, Principal, ProtocolError, Redis, Server
-from mcpkit.middlewares import RateLimit
+from mcpkit import Principal, ProtocolError, Server
+from mcpkit.middleware import RateLimit
+from mcpkit.storage import Memory, Redis
 from mcpkit.testing import connect
 from tests.helpers.clock import Clock
 from tests.helpers.engines import ENGINES, Engine
@@ -30,7 +31,7 @@ SLOW = 0.001
 
 def make(shared: Any, *limits: RateLimit) -> Server:
     """Make one replica; where no limits are given, it has one that passes four."""
-    server = Server("limited", secret=SECRET, shared=shared)
+    server = Server("limited", secret_key=SECRET, storage=shared)
     for limit in limits or (RateLimit(SLOW, burst=4),):
         server.middleware(limit)
 
@@ -67,7 +68,7 @@ async def test_rate_limit_is_shared_by_replicas_per_client(shares: list[Any], sc
 async def test_principal_is_one_client_on_all_connections(shares: list[Any], revision: str) -> None:
     taken = []
     for each in shares:
-        async with connect(make(each), revision=revision, principal=Principal("ada")) as client:
+        async with connect(make(each), protocol_version=revision, principal=Principal("ada")) as client:
             taken.append(await allowed(client, 3))
     assert taken == [3, 1, 0]
 
@@ -76,7 +77,7 @@ async def allowed(client: Any, tries: int) -> int:
     taken = 0
     for _ in range(tries):
         try:
-            await client.call("work")
+            await client.call_tool("work")
         except ProtocolError as error:
             assert "Rate limit exceeded" in str(error)  # noqa: PT017 - what else is raised fails, too
         else:
@@ -88,7 +89,7 @@ async def test_rate_limit_keys_do_not_contain_principal_names(
     shares: list[Any], schema_dir: Path, tmp_path: Path
 ) -> None:
     async with connect(make(shares[0]), principal=Principal("ada.lovelace")) as client:
-        await client.call("work")
+        await client.call_tool("work")
     if isinstance(shares[0], Memory):
         kept = " ".join(shares[0]._buckets.beginning(""))
     elif isinstance(shares[0], Redis):
@@ -131,8 +132,8 @@ class Weak(Memory):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("mcpkit.middlewares.buckets.monotonic", clock)
-    monkeypatch.setattr("mcpkit.middlewares.shared_buckets.monotonic", clock)
+    monkeypatch.setattr("mcpkit.middleware.buckets.monotonic", clock)
+    monkeypatch.setattr("mcpkit.middleware.shared_buckets.monotonic", clock)
     return clock
 
 
@@ -145,7 +146,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_rate_limit_without_its_engine_counts_locally_until_it_returns(
     mode: str, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.middlewares.shared_buckets._PATIENCE", 0.02)
+    monkeypatch.setattr("mcpkit.middleware.shared_buckets._PATIENCE", 0.02)
     engine = Weak()
     async with connect(make(engine), principal=Principal("ada")) as client:
         assert await allowed(client, 2) == 2
@@ -171,7 +172,7 @@ async def test_rate_limit_without_its_engine_counts_locally_until_it_returns(
 async def test_a_limited_call_is_one_round_trip(tmp_path: Path, revision: str) -> None:
     with RedisServer(tmp_path) as redis, closing(Redis(redis.url)) as shared:
         server = make(shared, RateLimit(SLOW, burst=10))
-        async with connect(server, revision=revision, principal=Principal("ada")) as client:
+        async with connect(server, protocol_version=revision, principal=Principal("ada")) as client:
             await allowed(client, 1)
             before = redis.calls()
             assert await allowed(client, 20) == 9

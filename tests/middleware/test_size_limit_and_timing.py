@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from mcpkit import ProtocolError, Server
-from mcpkit.middlewares import SizeLimit, Timed, Timing
+from mcpkit import ProtocolError, ResultOptions, Server
+from mcpkit.middleware import SizeLimit, Timed, Timing
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ def make(limit: SizeLimit) -> Server:
     server = Server("limited")
     server.middleware(limit)
 
-    @server.tool(structured=False)
+    @server.tool(result=ResultOptions(structured=False))
     async def repeat(times: int, word: str = "x") -> str:
         return word * times
 
@@ -32,9 +32,9 @@ def make(limit: SizeLimit) -> Server:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_result_above_the_size_limit_is_an_error_with_advice(revision: str) -> None:
-    async with connect(make(SizeLimit(2000)), revision=revision) as client:
-        small = await client.call("repeat", {"times": 1000})
-        large = await client.call("repeat", {"times": 10_000})
+    async with connect(make(SizeLimit(2000)), protocol_version=revision) as client:
+        small = await client.call_tool("repeat", {"times": 1000})
+        large = await client.call_tool("repeat", {"times": 10_000})
     assert (small.is_error, small.text) == (False, "x" * 1000)
     assert large.is_error
     assert large.text.startswith("The result is too large: it has 10,")
@@ -45,16 +45,16 @@ async def test_result_above_the_size_limit_is_an_error_with_advice(revision: str
 
 async def test_size_limit_counts_the_whole_result() -> None:
     server = make(SizeLimit(10_000))
-    async with connect(server, revision="2025-11-25") as client:
+    async with connect(server, protocol_version="2025-11-25") as client:
         frame = len(b'{"content":[{"type":"text","text":""}]}')
-        assert not (await client.call("repeat", {"times": 10_000 - frame})).is_error
-        refused = await client.call("repeat", {"times": 10_001 - frame})
+        assert not (await client.call_tool("repeat", {"times": 10_000 - frame})).is_error
+        refused = await client.call_tool("repeat", {"times": 10_001 - frame})
     assert refused.text.startswith("The result is too large: it has 10,001 bytes, and the limit is 10,000. ")
 
 
 async def test_other_results_pass() -> None:
     async with connect(make(SizeLimit(2000))) as client:
-        assert len((await client.read("limited://large"))[0]["text"]) == 5000
+        assert len((await client.read_resource("limited://large"))[0]["text"]) == 5000
 
 
 async def test_each_request_is_reported_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ async def test_each_request_is_reported_with_its_time(monkeypatch: pytest.Monkey
         def perf_counter() -> float:
             return now
 
-    monkeypatch.setattr("mcpkit.middlewares.timing.time", Clock)
+    monkeypatch.setattr("mcpkit.middleware.timing.time", Clock)
     reported: list[Timed] = []
     server = Server("timed")
     server.middleware(Timing(reported.append))
@@ -84,7 +84,7 @@ async def test_each_request_is_reported_with_its_time(monkeypatch: pytest.Monkey
         raise KeyError
 
     async with connect(server) as client:
-        await client.call("work")
+        await client.call_tool("work")
         with pytest.raises(ProtocolError):
             await client.get_prompt("fail")
     assert [(timed.request.method, timed.seconds, timed.outcome, timed.code) for timed in reported] == [

@@ -18,7 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from mcpkit import ProtocolError, Server, ToolError
 from mcpkit.common.installation import install_command
-from mcpkit.middlewares import Telemetry
+from mcpkit.middleware import Telemetry
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -89,8 +89,8 @@ def server(collected: Collected) -> Server:
 async def test_a_call_has_a_span_with_the_attributes_of_the_conventions(
     server: Server, collected: Collected, revision: str
 ) -> None:
-    async with connect(server, revision=revision) as client:
-        await client.call("work")
+    async with connect(server, protocol_version=revision) as client:
+        await client.call_tool("work")
     inside, span = collected.spans
     assert (span.name, span.kind, span.status.status_code) == (
         "tools/call work",
@@ -114,7 +114,7 @@ async def test_span_parent_is_the_traceparent_of_the_client(
     server: Server, collected: Collected, revision: str
 ) -> None:
     meta = {"traceparent": f"00-{TRACE}-{SPAN}-01", "tracestate": "rojo=1"}
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         await client.request("tools/call", {"name": "work", "_meta": meta})
     _, span = collected.spans
     assert span.parent is not None
@@ -128,11 +128,11 @@ async def test_spans_distinguish_failures(
     server: Server, collected: Collected, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connect(server) as client:
-        await client.call("fail")
+        await client.call_tool("fail")
         with pytest.raises(ProtocolError):
             await client.get_prompt("none")
         with pytest.raises(ProtocolError):
-            await client.read("traced://broken")
+            await client.read_resource("traced://broken")
     failed = {
         span.name: (
             span.status.status_code,
@@ -170,9 +170,9 @@ async def test_durations_are_measured_by_method_tool_and_failure(
     server: Server, collected: Collected
 ) -> None:
     async with connect(server) as client:
-        await client.call("work")
-        await client.call("work")
-        await client.call("fail")
+        await client.call_tool("work")
+        await client.call_tool("work")
+        await client.call_tool("fail")
     counts = {
         (point.attributes["mcp.method.name"], point.attributes.get("gen_ai.tool.name")): point.count
         for point in collected.points()
@@ -193,7 +193,7 @@ def test_without_providers_the_global_ones_are_used() -> None:
 def test_telemetry_without_opentelemetry_names_the_extra() -> None:
     program = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "from mcpkit.middlewares import Telemetry\n"
+        "from mcpkit.middleware import Telemetry\n"
         "try: Telemetry()\nexcept ImportError as error: print(error)"
     )
     printed = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60)
@@ -213,7 +213,7 @@ async def test_a_span_keeps_no_more_of_a_uri_than_a_uri_needs() -> None:
 
     async with connect(server) as client:
         with pytest.raises(ProtocolError, match="at most 8,192 characters"):
-            await client.read("data://" + "a" * 100_000)
+            await client.read_resource("data://" + "a" * 100_000)
     (span,) = [span for span in exporter.get_finished_spans() if span.name == "resources/read"]
     assert span.attributes is not None
     assert len(str(span.attributes["mcp.resource.uri"])) == 2048

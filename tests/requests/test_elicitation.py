@@ -10,20 +10,12 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, field_validator
 
-from mcpkit import (
-    AnswerError,
-    Complete,
-    Context,
-    Elicit,
-    ListRoots,
-    ProtocolError,
-    Sample,
-    Server,
-    user,
-)
+from mcpkit import Complete, Context, ProtocolError, Server, Timeouts, user
 from mcpkit.calls.asking.pending import MOST_OPEN
 from mcpkit.calls.asking.roots import file_path
+from mcpkit.elicitation import ElicitRequest, ListRootsRequest, SamplingRequest
 from mcpkit.engine.connection import Connection
+from mcpkit.exceptions import AnswerError
 from mcpkit.testing import connect
 from tests.helpers.clock import Clock
 from tests.helpers.elicitation import (
@@ -105,7 +97,7 @@ async def test_sync_context_asks_from_a_thread(revision: str) -> None:
     def plan(ctx: Context) -> str:
         city = ctx.sync.elicit("Which city?", City).value
         number = ctx.sync.once("order", lambda: orders.append(city.name) or len(orders))
-        words, roots = ctx.sync.ask(Sample(city.name, max_tokens=5), ListRoots())
+        words, roots = ctx.sync.ask(SamplingRequest(city.name, max_tokens=5), ListRootsRequest())
         assert ctx.sync.list_roots(key="again") == []
         assert ctx.sync.sample("more", max_tokens=5).text == "more"
         assert not ctx.sync.elicit_url("Pay", "https://example.com")
@@ -124,7 +116,9 @@ async def test_questions_by_revision_are_sent_or_name_the_missing_capability(tmp
         return ", ".join(f"{root.uri} ({root.name})" for root in await ctx.list_roots())
 
     async def several(ctx: Context) -> str:
-        city, words, roots = await ctx.ask(Elicit("City?", City), Sample("Hello", max_tokens=5), ListRoots())
+        city, words, roots = await ctx.ask(
+            ElicitRequest("City?", City), SamplingRequest("Hello", max_tokens=5), ListRootsRequest()
+        )
         return f"{city.value.name} {words.text} {len(roots)}"
 
     async def days(ctx: Context) -> str:
@@ -198,7 +192,7 @@ async def test_sample_refused_raises_answer_error(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_prompts_and_resources_ask(revision: str) -> None:
-    server = Server("asking", secret="a secret of the tests")
+    server = Server("asking", secret_key="a secret of the tests")
 
     @server.prompt
     async def greet(ctx: Context) -> str:
@@ -209,9 +203,9 @@ async def test_prompts_and_resources_ask(revision: str) -> None:
         return f"{kind} of {(await ctx.elicit('Whose?', Literal['Ada', 'Bob'])).value}"
 
     answers = ScriptedAnswers({"value": "Ada"}, {"value": "Bob"})
-    async with connect(server, revision=revision, answers=answers) as client:
+    async with connect(server, protocol_version=revision, answers=answers) as client:
         assert (await client.get_prompt("greet"))[0]["content"]["text"] == "Greet Ada"
-        assert (await client.read("notes://day"))[0]["text"] == "day of Bob"
+        assert (await client.read_resource("notes://day"))[0]["text"] == "day of Bob"
 
 
 # Forms with entries that do not fit
@@ -220,7 +214,7 @@ async def test_prompts_and_resources_ask(revision: str) -> None:
 @pytest.mark.parametrize("revision", ["2025-06-18", *REVISIONS])
 async def test_elicit_invalid_entries_repeats_the_form_with_the_reason(revision: str) -> None:
     async def invite(ctx: Context) -> str:
-        guest, city = await ctx.ask(Elicit("Who comes?", Guest), Elicit("Where from?", City))
+        guest, city = await ctx.ask(ElicitRequest("Who comes?", Guest), ElicitRequest("Where from?", City))
         seats = (await ctx.elicit(f"How many seats for {guest.value.name}?", int)).value
         return f"{seats} for {guest.value.name} from {city.value.name}"
 
@@ -243,7 +237,7 @@ async def test_elicit_invalid_entries_repeats_the_form_with_the_reason(revision:
 
 @pytest.mark.parametrize("is_read", [True, False], ids=["answers nothing", "reads nothing"])
 async def test_question_timeout_fails_the_call(is_read: bool) -> None:
-    server = Server("slow", question_timeout=0.01)
+    server = Server("slow", timeouts=Timeouts(client_request=0.01))
     messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     @server.tool
@@ -277,8 +271,8 @@ async def test_cancelled_call_cancels_its_question() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with connect(make_server(sample), revision="2025-11-25", answers=never) as client:
-        call = asyncio.ensure_future(client.call("sample"))
+    async with connect(make_server(sample), protocol_version="2025-11-25", answers=never) as client:
+        call = asyncio.ensure_future(client.call_tool("sample"))
         await asked.wait()
         call.cancel()
         assert (await client.notification("notifications/cancelled"))["requestId"] == "1"
@@ -325,8 +319,8 @@ async def test_elicit_url_is_repeated_until_done(revision: str, clock: Clock) ->
     answers = ScriptedAnswers(*[{"action": "accept"}] * 3, {"value": True})
     if revision == "2026-07-28":
         done += [True]  # the last round looks again
-    async with connect(make_server(pay), revision=revision, answers=answers) as client:
-        assert (await client.call("pay")).text == "accept True"
+    async with connect(make_server(pay), protocol_version=revision, answers=answers) as client:
+        assert (await client.call_tool("pay")).text == "accept True"
         pages = [params for _, params in answers.requests[:3]]
         assert {params["url"] for params in pages} == {"https://example.com/pay"}
         if revision == "2025-11-25":
@@ -369,8 +363,8 @@ async def test_elicit_url_never_done_fails_after_question_timeout(revision: str,
     server.prompt(pay)
 
     accepting = AcceptingUser()
-    async with connect(server, revision=revision, answers=accepting) as client:
-        result = await client.call("pay")
+    async with connect(server, protocol_version=revision, answers=accepting) as client:
+        result = await client.call_tool("pay")
         assert (result.is_error, result.text) == (True, NOT_DONE.format(600))
         # The time begins with the first acceptance, before `done` is called.
         assert accepting.pages == 6

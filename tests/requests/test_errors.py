@@ -11,15 +11,8 @@ from typing import Annotated, Any
 import anyio
 import pytest
 
-from mcpkit import (
-    Context,
-    Depends,
-    PromptError,
-    ProtocolError,
-    ResourceNotFoundError,
-    Server,
-    ToolError,
-)
+from mcpkit import Context, Depends, PromptError, ProtocolError, Server, ToolError
+from mcpkit.exceptions import ResourceNotFoundError
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import connect
 
@@ -43,10 +36,10 @@ def make_server(error: BaseException, **options: Any) -> Server:
 async def read_errors(server: Server) -> list[str]:
     """Return the messages of a tool, a resource and a prompt that fail."""
     async with connect(server) as client:
-        result = await client.call("fail")
+        result = await client.call_tool("fail")
         assert result.is_error
         texts = [result.text]
-        for request in (client.read("a://b"), client.get_prompt("fail")):
+        for request in (client.read_resource("a://b"), client.get_prompt("fail")):
             with pytest.raises(ProtocolError) as caught:
                 await request
             texts.append(caught.value.message)
@@ -87,18 +80,18 @@ async def test_mask_errors_false_shows_type_and_text(caplog: pytest.LogCaptureFi
         ValueError("two\nlines"): "ValueError: two\nlines",
         ValueError("half \ud800"): "ValueError: half ?",
     }.items():
-        for text in await read_errors(make_server(error, mask_errors=False)):
+        for text in await read_errors(make_server(error, mask_error_details=False)):
             assert (found := re.fullmatch(r"(.*) \(ref ([0-9a-f]{8})\)", text, re.DOTALL)), text
             assert found[1] == expected
             assert f"ref {found[2]}" in caplog.text
     assert "Traceback" in caplog.text
     logging.getLogger("mcpkit").disabled = True
     try:
-        text = (await read_errors(make_server(UnreadableError(), mask_errors=False)))[0]
+        text = (await read_errors(make_server(UnreadableError(), mask_error_details=False)))[0]
     finally:
         logging.getLogger("mcpkit").disabled = False
     assert "UnreadableError: <exception str() failed>" in text
-    server = make_server(ToolError("There is no such city."), mask_errors=False)
+    server = make_server(ToolError("There is no such city."), mask_error_details=False)
     for server in (server, make_server(ToolError("There is no such city."))):
         assert (await read_errors(server))[0] == "There is no such city."
 
@@ -179,15 +172,15 @@ async def test_exception_group_is_reported_as_its_first_error(revision: str) -> 
         await run_nested(failing(ResourceNotFoundError()))
         return ""
 
-    async with connect(server, revision=revision, answers=lambda *_: {"roots": []}) as client:
+    async with connect(server, protocol_version=revision, answers=lambda *_: {"roots": []}) as client:
         for name in ("several", "in_time", "error_and_question"):
-            result = await client.call(name)
+            result = await client.call_tool(name)
             assert (result.is_error, result.text) == (True, "no paper left"), name
         with pytest.raises(ProtocolError, match="nobody is there") as caught:
             await client.get_prompt("greet")
         assert caught.value.code == -32099
         with pytest.raises(ProtocolError, match="Resource not found: notes://day"):
-            await client.read("notes://day")
+            await client.read_resource("notes://day")
 
 
 async def test_exception_group_with_an_unexpected_error_is_masked(caplog: pytest.LogCaptureFixture) -> None:
@@ -198,7 +191,7 @@ async def test_exception_group_with_an_unexpected_error_is_masked(caplog: pytest
         await run_nested(failing(ToolError("no paper left")), failing(KeyError("secret")))
 
     async with connect(server) as client:
-        assert (await client.call("work")).text.startswith("Internal error (ref ")
+        assert (await client.call_tool("work")).text.startswith("Internal error (ref ")
     assert "secret" in caplog.text
 
 
@@ -242,7 +235,7 @@ def kinds_of_functions(fail: Callable[[], Any]) -> dict[str, tuple[Any, dict[str
     return {
         "coroutine": (waiting, {}),
         "in time": (waiting, {"timeout": 600}),
-        "quick": (synchronous, {"thread": False}),
+        "quick": (synchronous, {"run_in": "loop"}),
         "async generator": (async_generator, {}),
         "opens async": (opens_async, {}),
         "thread": (synchronous, {}),
@@ -273,10 +266,10 @@ async def test_exception_that_ends_a_process_ends_the_call_alone(
     unretrieved: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unretrieved.append(context))
     faults = []
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         for name in names:
-            texts = [(await client.call(name)).text]
-            for request in (client.read(f"data://{name}"), client.get_prompt(name)):
+            texts = [(await client.call_tool(name)).text]
+            for request in (client.read_resource(f"data://{name}"), client.get_prompt(name)):
                 try:
                     texts.append(repr(await request))
                 except ProtocolError as caught:

@@ -65,10 +65,10 @@ async def test_lifespan_state_is_available_in_all_components() -> None:
 
     async with connect(server) as client:
         assert story.events == ["entered for s"]
-        assert (await client.call("tool")).text == "db"
-        assert (await client.call("tool_in_thread")).text == "db"
-        assert (await client.read("data://x"))[0]["text"] == "db"
-        assert (await client.read("data://y"))[0]["text"] == "db"
+        assert (await client.call_tool("tool")).text == "db"
+        assert (await client.call_tool("tool_in_thread")).text == "db"
+        assert (await client.read_resource("data://x"))[0]["text"] == "db"
+        assert (await client.read_resource("data://y"))[0]["text"] == "db"
         assert (await client.get_prompt("prompt", {"x": ""}))[0]["content"]["text"] == "db"
         assert await client.complete("prompt", "x", "") == ["db"]
     assert story.events == ["entered for s", "left"]
@@ -87,10 +87,12 @@ async def test_lifespan_is_entered_once_for_all_connections() -> None:
     server = Server("s", lifespan=story.lifespan)
     server.tool(database)
     async with connect(server) as first:
-        async with connect(server, revision="2024-11-05") as second:
-            assert (await first.call("database")).text == (await second.call("database")).text == "db"
+        async with connect(server, protocol_version="2024-11-05") as second:
+            assert (
+                (await first.call_tool("database")).text == (await second.call_tool("database")).text == "db"
+            )
         assert story.events == ["entered for s"]
-        assert (await first.call("database")).text == "db"
+        assert (await first.call_tool("database")).text == "db"
     assert story.events == ["entered for s", "left"]
 
 
@@ -145,8 +147,8 @@ async def test_each_included_server_has_its_own_state() -> None:
     outer.tool(database)
     outer.include(inner, prefix="in")
     async with connect(outer) as client:
-        assert (await client.call("database")).text == "outer"
-        assert (await client.call("in_database")).text == "inner"
+        assert (await client.call_tool("database")).text == "outer"
+        assert (await client.call_tool("in_database")).text == "inner"
     assert inner_story.events == ["entered for inner", "left"]
     assert outer_story.events == ["entered for outer", "left"]
 

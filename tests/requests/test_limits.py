@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, ProtocolError, RegistrationError, Server
+from mcpkit.calls.call import call_of
 from mcpkit.calls.coroutines import is_cancelled_from_outside, uncancel
 from mcpkit.calls.turn import Slots
 from mcpkit.common.errors import INTERNAL_ERROR
@@ -45,17 +46,17 @@ def running(server: Server) -> int:
 
 
 async def test_timeout_is_an_error_of_tools_resources_and_prompts() -> None:
-    part, server = Server("part"), Server("s", timeout=SOON)
-    server.tool(wait_forever, concurrency=3)
+    part, server = Server("part"), Server("s", timeouts=SOON)
+    server.tool(wait_forever, max_concurrency=3)
     server.resource("data://slow")(wait_forever)
     server.prompt(wait_forever)
     part.tool(wait_forever)
     server.include(part, prefix="part")
     async with connect(server) as client:
         for name in ("wait_forever", "part_wait_forever"):
-            result = await client.call(name)
+            result = await client.call_tool(name)
             assert (result.is_error, result.text) == (True, TIMED_OUT)
-        for answer in (client.read("data://slow"), client.get_prompt("wait_forever")):
+        for answer in (client.read_resource("data://slow"), client.get_prompt("wait_forever")):
             with pytest.raises(ProtocolError, match=r"timed out after 0\.02 s") as caught:
                 await answer
             assert caught.value.code == INTERNAL_ERROR
@@ -66,14 +67,16 @@ def test_limit_that_is_no_positive_number_is_refused() -> None:
 
     for timeout in (0, -1, float("inf"), float("nan"), "5", True):
         with pytest.raises(
-            RegistrationError, match="tool 'function': timeout is a positive number of seconds"
+            RegistrationError, match="tool 'function': timeout must be a positive number of seconds"
         ):
             Server("s").tool(function, timeout=timeout)  # type: ignore[call-overload]
-        with pytest.raises(ValueError, match="timeout is a positive number of seconds"):
-            Server("s", timeout=timeout)  # type: ignore[arg-type]
+        with pytest.raises((TypeError, ValueError), match="must be a number of seconds above 0"):
+            Server("s", timeouts=timeout)  # type: ignore[arg-type]
     for concurrency in (0, -1, 1.5, "1", True):
-        with pytest.raises(RegistrationError, match="tool 'function': concurrency is the number of calls"):
-            Server("s").tool(function, concurrency=concurrency)  # type: ignore[call-overload]
+        with pytest.raises(
+            RegistrationError, match="tool 'function': max_concurrency must be a whole number of calls"
+        ):
+            Server("s").tool(function, max_concurrency=concurrency)  # type: ignore[call-overload]
 
 
 @pytest.mark.slow
@@ -92,13 +95,13 @@ async def test_timeout_answers_though_the_function_suppresses_cancellation(
                 seen.append(ctx.cancelled)
                 gc.collect()
         try:
-            await ctx.progress(1)
+            await ctx.report_progress(1)
         except RuntimeError as error:
             seen.append("has ended" in str(error))
         raise ValueError("too late")
 
     async with connect(server) as client:
-        assert (await client.call("stubborn")).text == TIMED_OUT
+        assert (await client.call_tool("stubborn")).text == TIMED_OUT
         await until(lambda: seen == [True])
         assert running(server) == 1  # it counts, so that such functions are bounded
         gate.set()
@@ -123,7 +126,7 @@ async def test_timeout_of_a_thread_answers_and_leaves_it_running(server: Server)
         return "dropped"
 
     async with connect(server) as client:
-        call = asyncio.create_task(client.call("block"))
+        call = asyncio.create_task(client.call_tool("block"))
         await asyncio.to_thread(started.wait, 10)
         clock.ahead += 100
         assert (await call).text == "timed out after 100 s"
@@ -161,7 +164,7 @@ class Gates:
         return name
 
     def call(self, client: Client, name: str, tool: str = "work") -> asyncio.Task[Any]:
-        return asyncio.create_task(client.call(tool, {"name": name}))
+        return asyncio.create_task(client.call_tool(tool, {"name": name}))
 
     async def open(self, name: str) -> None:
         await until(lambda: name in self.inside)
@@ -170,8 +173,8 @@ class Gates:
 
 @pytest.mark.parametrize(("concurrency", "timeout"), [(1, None), (1, 100), (2, None)])
 async def test_concurrency_lets_calls_wait_in_order(concurrency: int, timeout: float | None) -> None:
-    server = Server("s", timeout=timeout)
-    gates = Gates(server, concurrency=concurrency)
+    server = Server("s", timeouts=timeout)
+    gates = Gates(server, max_concurrency=concurrency)
     async with connect(server) as client:
         calls = []
         for name in "abcd":
@@ -185,7 +188,7 @@ async def test_concurrency_lets_calls_wait_in_order(concurrency: int, timeout: f
 
 
 async def test_concurrency_place_of_a_cancelled_call_goes_to_the_next(server: Server) -> None:
-    gates = Gates(server, concurrency=1)
+    gates = Gates(server, max_concurrency=1)
     async with connect(server) as client:
         first = gates.call(client, "a")
         await until(lambda: gates.inside == ["a"])
@@ -209,7 +212,7 @@ async def test_concurrency_slot_is_free_after_the_function_returns(server: Serve
     gate = asyncio.Event()
     started, thread_gate = threading.Event(), threading.Event()
 
-    @server.tool(concurrency=1, timeout=SOON)
+    @server.tool(max_concurrency=1, timeout=SOON)
     async def stubborn() -> None:
         while not gate.is_set():
             try:
@@ -217,23 +220,23 @@ async def test_concurrency_slot_is_free_after_the_function_returns(server: Serve
             except asyncio.CancelledError:
                 continue
 
-    @server.tool(concurrency=1)
+    @server.tool(max_concurrency=1)
     def block() -> str:
         started.set()
         thread_gate.wait(10)
         return "done"
 
     async with connect(server) as client:
-        assert (await client.call("stubborn")).text == TIMED_OUT
-        assert (await client.call("stubborn")).text == f"{TIMED_OUT} of waiting for earlier calls to end"
+        assert (await client.call_tool("stubborn")).text == TIMED_OUT
+        assert (await client.call_tool("stubborn")).text == f"{TIMED_OUT} of waiting for earlier calls to end"
         gate.set()
         await until(lambda: running(server) == 0)
-        assert not (await client.call("stubborn")).is_error
-        first = asyncio.create_task(client.call("block"))
+        assert not (await client.call_tool("stubborn")).is_error
+        first = asyncio.create_task(client.call_tool("block"))
         await asyncio.to_thread(started.wait, 10)
         await over(first)
         started.clear()
-        second = asyncio.create_task(client.call("block"))
+        second = asyncio.create_task(client.call_tool("block"))
         await until(lambda: running(server) == 1)
         await asyncio.sleep(SOON)
         assert not started.is_set()
@@ -250,7 +253,7 @@ async def test_timeout_is_paused_by_a_question(server: Server) -> None:
 
     @server.tool(timeout=100)
     async def ask(ctx: Context) -> None:
-        async with ctx.call.paused():
+        async with call_of(ctx).paused():
             asked.set()
             await answer.wait()
         resumed.set()
@@ -258,12 +261,12 @@ async def test_timeout_is_paused_by_a_question(server: Server) -> None:
 
     @server.tool
     async def ask_without_limits(ctx: Context) -> str:
-        async with ctx.call.paused():
+        async with call_of(ctx).paused():
             return "asked"
 
     async with connect(server) as client:
-        assert (await client.call("ask_without_limits")).text == "asked"
-        call = asyncio.create_task(client.call("ask"))
+        assert (await client.call_tool("ask_without_limits")).text == "asked"
+        call = asyncio.create_task(client.call_tool("ask"))
         await asked.wait()
         clock.ahead += 1000
         await settle()
@@ -278,11 +281,11 @@ async def test_place_is_free_during_a_question_and_returns_before_later_calls(se
     answer = asyncio.Event()
     events: list[str] = []
 
-    @server.tool(concurrency=1)
+    @server.tool(max_concurrency=1)
     async def ask(name: str, is_question: bool, ctx: Context) -> None:
         events.append(f"{name} begins")
         if is_question:
-            async with ctx.call.paused():
+            async with call_of(ctx).paused():
                 await answer.wait()
             events.append(f"{name} goes on")
         else:
@@ -292,7 +295,7 @@ async def test_place_is_free_during_a_question_and_returns_before_later_calls(se
 
     async with connect(server) as client:
         await asyncio.gather(
-            *(client.call("ask", {"name": each, "is_question": each == "a"}) for each in ("a", "b", "c"))
+            *(client.call_tool("ask", {"name": each, "is_question": each == "a"}) for each in ("a", "b", "c"))
         )
     # A call that had a place before goes first: c came earlier than the answer, but has had none.
     assert events == ["a begins", "b begins", "b ends", "a goes on", "a ends", "c begins", "c ends"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, LogHandler, Server
+from mcpkit import Context, LogHandler, Server, ServerOptions
 from mcpkit.calls import reports as reporting
 from mcpkit.testing import connect
 from tests.helpers.log_records import CANCELLED, author_log, calling, heard, texts
@@ -36,7 +36,7 @@ def log(handler: LogHandler) -> Iterator[logging.Logger]:
 
 @pytest.fixture
 def server() -> Server:
-    return Server("s", offers={"logging"})
+    return Server("s", options=ServerOptions(capabilities={"logging"}))
 
 
 @pytest.mark.parametrize("revision", ERAS)
@@ -54,7 +54,7 @@ async def test_a_record_is_sent_before_the_result(
         log.warning("page %d is torn", page)
         return ""
 
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         messages = await heard(client, "in_loop" if is_async else "in_thread", page=3)
     assert messages == [{"level": "warning", "data": "page 3 is torn", "logger": "archive.pages"}]
 
@@ -69,11 +69,11 @@ async def test_log_records_below_the_requested_level_are_not_sent(
             log.log(level, "at %d", level)
         return ""
 
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         assert texts(await heard(client, "speak", "error")) == ["at 40", "at 50"]
         assert texts(await heard(client, "speak", "debug")) == ["at 10", "at 20", "at 30", "at 40", "at 50"]
         client.notifications.clear()
-        await client.call("speak")
+        await client.call_tool("speak")
         of_its_own_accord = [] if revision == "2026-07-28" else ["at 10", "at 20", "at 30", "at 40", "at 50"]
         assert [each["params"]["data"] for each in client.notifications] == of_its_own_accord
 
@@ -279,7 +279,7 @@ async def test_log_handler_without_declared_logging_warns_once(
         return ""
 
     async with connect(server) as client:
-        await client.call("speak", log_level="debug")
+        await client.call_tool("speak", log_level="debug")
         assert client.notifications == []
     (warning,) = [record.getMessage() for record in caplog.records if record.name == "mcpkit"]
     assert "'archive.pages'" in warning
@@ -409,5 +409,5 @@ async def test_log_of_any_value_is_sent_and_the_call_has_its_result(server: Serv
             await ctx.info(value, logger="caf\udce9")
         return "done"
 
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         assert len(await heard(client, "log_all")) == len(values)

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Elicit, ProtocolError, Server
+from mcpkit import Context, ProtocolError, Server, ServerOptions, Timeouts
 from mcpkit.common.installation import install_command
+from mcpkit.elicitation import ElicitRequest
 from mcpkit.testing import connect
 from tests.helpers.clock import Clock
 from tests.helpers.elicitation import City, ScriptedAnswers, call_tool, make_server
@@ -37,7 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def login_server(secret: str | list[str] = SECRET, **options: Any) -> Server:
-    server = Server("login", secret=secret, **options)
+    server = Server("login", secret_key=secret, **options)
 
     @server.tool
     async def sign_in(ctx: Context) -> str:
@@ -82,14 +83,14 @@ async def test_responses_without_a_state_are_used_and_unknown_keys_ignored() -> 
 @pytest.mark.parametrize("encrypt_state", [False, True])
 async def test_state_is_accepted_by_servers_with_the_secret(encrypt_state: bool) -> None:
     def make(secret: Any) -> Server:
-        return login_server(secret, encrypt_state=encrypt_state)
+        return login_server(secret, options=ServerOptions(encrypt_state=encrypt_state))
 
     old = await second_state(make(OLD))
     result = await make_round(make([SECRET, OLD]), inputResponses=PIN, requestState=old)
     assert result["content"][0]["text"] == "Ada Lovelace ticket-4711 1815"
     new = await second_state(make([SECRET, OLD]))
     assert (await make_round(make(SECRET), inputResponses=PIN, requestState=new))["resultType"] == "complete"
-    for server in (make(SECRET), login_server(OLD, encrypt_state=not encrypt_state)):
+    for server in (make(SECRET), login_server(OLD, options=ServerOptions(encrypt_state=not encrypt_state))):
         with pytest.raises(ProtocolError) as error:
             await make_round(server, inputResponses=PIN, requestState=old)
         assert (error.value.code, error.value.message) == (-32602, NOT_ISSUED)
@@ -111,7 +112,7 @@ async def test_state_that_is_malformed_is_refused(state: Any, message: str) -> N
 
 async def test_state_expires_after_question_timeout(clock: Clock) -> None:
     clock.now = 1000.9
-    server = login_server(question_timeout=0.5)
+    server = login_server(timeouts=Timeouts(client_request=0.5))
     state = (await make_round(server))["requestState"]
     clock.now = 1001.3
     assert "inputRequests" in await make_round(server, inputResponses=NAME, requestState=state)
@@ -124,7 +125,7 @@ async def test_state_encrypted_is_unreadable_and_plain_is_json() -> None:
     plain = json.loads(urlsafe_b64decode(await second_state(login_server()))[32:])
     assert sorted(plain) == ["answered", "asked", "exp", "home", "id", "of", "once", "round", "until"]
     assert (plain["answered"]["name"][1], plain["once"]) == (NAME["name"], {"ticket": "ticket-4711"})
-    server = login_server(encrypt_state=True)
+    server = login_server(options=ServerOptions(encrypt_state=True))
     packed = urlsafe_b64decode(await second_state(server))
     assert [
         text for text in (b"Ada", b"Lovelace", b"ticket", b"4711", b"answered", b"name") if text in packed
@@ -136,7 +137,7 @@ async def test_state_encrypted_is_unreadable_and_plain_is_json() -> None:
 
 @pytest.mark.parametrize("encrypt_state", [False, True])
 async def test_state_is_limited_to_16_kib(encrypt_state: bool) -> None:
-    server = login_server(encrypt_state=encrypt_state)
+    server = login_server(options=ServerOptions(encrypt_state=encrypt_state))
     state = (await make_round(server, "long", arguments={"size": 11_900}))["requestState"]
     assert 15_000 < len(state) <= 16 * 1024
     again = await make_round(server, "long", arguments={"size": 11_900}, requestState=state)
@@ -151,7 +152,7 @@ def test_encrypt_state_without_cryptography_names_the_extra(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "cryptography", None)
     login_server()
     with pytest.raises(ImportError) as error:
-        login_server(encrypt_state=True)
+        login_server(options=ServerOptions(encrypt_state=True))
     assert str(error.value) == f"encryption needs cryptography. Run: {install_command('crypto')}"
 
 
@@ -164,7 +165,7 @@ async def test_once_runs_once_and_the_rest_in_each_round() -> None:
 
     async def order(ctx: Context) -> str:
         counts["each"] += 1
-        ids.add(ctx.call_id)
+        ids.add(ctx.idempotency_key)
 
         async def place() -> dict[str, int]:
             counts["once"] += 1
@@ -189,9 +190,12 @@ async def test_question_that_differs_between_rounds_is_refused_and_logged(
     async def fickle(ctx: Context) -> str:
         rounds.append(1)
         name = (await ctx.elicit("Who?", str)).value
-        questions = [Elicit(f"Where does {name} live?", City), Elicit(f"How old is {name}?", int)]
+        questions = [
+            ElicitRequest(f"Where does {name} live?", City),
+            ElicitRequest(f"How old is {name}?", int),
+        ]
         if len(rounds) == 3:
-            questions = questions[::-1] if is_swapped else [Elicit("Where?", City), questions[1]]
+            questions = questions[::-1] if is_swapped else [ElicitRequest("Where?", City), questions[1]]
         await ctx.ask(*questions)
         return ""
 

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from mcpkit import Context, Elicit, ListRoots, ProtocolError, Sample, Server
+from mcpkit import Context, ProtocolError, Server, ServerOptions, Timeouts
+from mcpkit.elicitation import ElicitRequest, ListRootsRequest, SamplingRequest
 from mcpkit.state.keys import Keys
 from mcpkit.testing import connect
 
@@ -67,10 +68,19 @@ REQUESTS = [
 
 
 def make_server(
-    runs: list[str], *, name: str = "rounds", secret: str = SECRET, encrypt_state: bool = False
+    runs: list[str],
+    *,
+    name: str = "rounds",
+    secret_key: str = SECRET,
+    options: ServerOptions = ServerOptions(),
 ) -> Server:
     """Make a server of which all handlers ask the same first question, and record that they run."""
-    server = Server(name, secret=secret, question_timeout=86_400, encrypt_state=encrypt_state)
+    server = Server(
+        name,
+        secret_key=secret_key,
+        timeouts=Timeouts(client_request=86_400),
+        options=options,
+    )
 
     async def begin(ctx: Context) -> City:
         runs.append(ctx.method)
@@ -83,9 +93,9 @@ def make_server(
         city = await begin(ctx)
         number = await ctx.once("number", lambda: 7)
         warm, words, roots = await ctx.ask(
-            Elicit(f"Is {city.name} warm?", bool, key="warm"),
-            Sample("Say hello", max_tokens=9, key="words"),
-            ListRoots(key="roots"),
+            ElicitRequest(f"Is {city.name} warm?", bool, key="warm"),
+            SamplingRequest("Say hello", max_tokens=9, key="words"),
+            ListRootsRequest(key="roots"),
         )
         assert (type(warm.value), type(words.text)) == (bool, str)
         return f"{city.days} {number} {len(roots)}"
@@ -153,7 +163,7 @@ def state_of(outcome: Outcome) -> str:
 @functools.cache
 def issued(*, is_encrypted: bool = False) -> tuple[Issued, ...]:
     """Return a state for each request, and one of a second round."""
-    options = {"encrypt_state": is_encrypted}
+    options = {"options": ServerOptions(encrypt_state=is_encrypted)}
     states = [Issued(each, state_of(make_round(each, {}, **options)), is_encrypted) for each in REQUESTS]
     second = {"inputResponses": FIRST, "requestState": states[0].state}
     return (*states, Issued(PLAN, state_of(make_round(PLAN, second, **options)), is_encrypted))
@@ -182,7 +192,7 @@ def test_state_is_accepted_with_its_request_in_any_order_and_meta(value: Issued,
     request = Request(value.request.method, {name: value.request.params[name] for name in names})
     meta = data.draw(st.dictionaries(st.text("abc", min_size=1, max_size=5), json_values, max_size=2))
     more = {"requestState": value.state, "_meta": {"x/y": meta}}
-    outcome = make_round(request, more, encrypt_state=value.is_encrypted)
+    outcome = make_round(request, more, options=ServerOptions(encrypt_state=value.is_encrypted))
     assert state_of(outcome)
     assert outcome.runs == [value.request.method]
 
@@ -247,15 +257,17 @@ invented = (
 
 @given(damaged() | forged() | st.builds(Issued, st.just(PLAN), invented, st.booleans()))
 def test_state_not_issued_is_refused(value: Issued) -> None:
-    check_refused(value, value.request, {"encrypt_state": value.is_encrypted})
+    check_refused(value, value.request, {"options": ServerOptions(encrypt_state=value.is_encrypted)})
 
 
-@given(
-    any_issued(), st.sampled_from(REQUESTS), st.sampled_from(["secret", "name", "encrypt_state", "request"])
-)
+@given(any_issued(), st.sampled_from(REQUESTS), st.sampled_from(["secret_key", "name", "options", "request"]))
 def test_state_of_another_server_or_request_is_refused(value: Issued, request: Request, differs: str) -> None:
-    others = {"secret": OTHER, "name": "other", "encrypt_state": not value.is_encrypted}
-    options = {"encrypt_state": value.is_encrypted}
+    others = {
+        "secret_key": OTHER,
+        "name": "other",
+        "options": ServerOptions(encrypt_state=not value.is_encrypted),
+    }
+    options = {"options": ServerOptions(encrypt_state=value.is_encrypted)}
     if differs == "request":
         assume(request != value.request)
     else:

@@ -13,15 +13,8 @@ from typing import Annotated, Any, Literal, Optional
 import pytest
 from pydantic import Field
 
-from mcpkit import (
-    Answer,
-    Context,
-    Elicit,
-    RegistrationError,
-    ResourceLink,
-    Sample,
-    user,
-)
+from mcpkit import Context, RegistrationError, ResourceLink, user
+from mcpkit.elicitation import ElicitationResult, ElicitRequest, SamplingRequest
 from tests.helpers.elicitation import REVISIONS, ScriptedAnswers, call_tool, make_server
 
 pytestmark = pytest.mark.anyio
@@ -44,49 +37,49 @@ def clock() -> str:
 LONG_KEY = "key must be a string of 1 to 100 characters"
 INVALID: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "value for a type": (
-        lambda: Elicit("Which city?", City("Rome")),  # type: ignore[call-overload]
+        lambda: ElicitRequest("Which city?", City("Rome")),  # type: ignore[call-overload]
         RegistrationError,
         r"a form asks for a type, such as a dataclass .*, not for City\(name='Rome'\)",
     ),
     "optional type": (
-        lambda: Elicit("Which city?", Optional[City]),  # noqa: UP045 - as some write it
+        lambda: ElicitRequest("Which city?", Optional[City]),  # noqa: UP045 - as some write it
         RegistrationError,
-        "leave `None` out: an `Answer` that is not accepted has no value",
+        "leave `None` out: an `ElicitationResult` that is not accepted has no value",
     ),
     "arguments swapped": (
-        lambda: Elicit(str, "Which city?"),  # type: ignore[call-overload]
+        lambda: ElicitRequest(str, "Which city?"),  # type: ignore[call-overload]
         TypeError,
         "message must be a string, got",
     ),
-    "number for a key": (lambda: Elicit("A?", str, key=3), ValueError, LONG_KEY),  # type: ignore[arg-type]
-    "long key": (lambda: Elicit("A?", str, key="k" * 101), ValueError, LONG_KEY),
+    "number for a key": (lambda: ElicitRequest("A?", str, key=3), ValueError, LONG_KEY),  # type: ignore[arg-type]
+    "long key": (lambda: ElicitRequest("A?", str, key="k" * 101), ValueError, LONG_KEY),
     "key of another question": (
-        lambda: Elicit("Who?", str, key="#1"),
+        lambda: ElicitRequest("Who?", str, key="#1"),
         ValueError,
         "key must not begin with #, as those of questions without one do",
     ),
     "message without JSON": (
-        lambda: Sample([user("Hello"), user({"a": object()})], max_tokens=5),
+        lambda: SamplingRequest([user("Hello"), user({"a": object()})], max_tokens=5),
         ValueError,
         r"messages\[1\]\.content\.a has no form in JSON: an object; return",
     ),
     "number for messages": (
-        lambda: Sample(3, max_tokens=5),  # type: ignore[arg-type]
+        lambda: SamplingRequest(3, max_tokens=5),  # type: ignore[arg-type]
         TypeError,
         "messages are a string, or a list of user",
     ),
     "resource link": (
-        lambda: Sample([user(ResourceLink("notes://day", "day"))], max_tokens=5),
+        lambda: SamplingRequest([user(ResourceLink("notes://day", "day"))], max_tokens=5),
         TypeError,
         "a model is sent text, image, audio, .*, not resource_link",
     ),
     "content as text": (
-        lambda: Sample([{"role": "user", "content": "Hello"}], max_tokens=5),  # type: ignore[list-item]
+        lambda: SamplingRequest([{"role": "user", "content": "Hello"}], max_tokens=5),  # type: ignore[list-item]
         TypeError,
         "messages are written user",
     ),
     "function for a tool": (
-        lambda: Sample("Hello", max_tokens=5, tools=[clock]),  # type: ignore[list-item]
+        lambda: SamplingRequest("Hello", max_tokens=5, tools=[clock]),  # type: ignore[list-item]
         TypeError,
         "tools are written as tools/list shows them, each a dict",
     ),
@@ -131,18 +124,20 @@ async def test_elicit_type_that_the_revision_lacks_is_named_and_logged(
     assert advice in caplog.text
 
 
-ALL_FOUR = "write ctx.ask(Elicit(...), ElicitUrl(...), Sample(...), ListRoots())"
+ALL_FOUR = (
+    "write ctx.ask(ElicitRequest(...), UrlElicitRequest(...), SamplingRequest(...), ListRootsRequest())"
+)
 NOT_QUESTIONS: dict[str, Callable[[Context], Any]] = {
     "a str: write ctx.ask(Elicit('A?', bool)), or another type that is to be entered": lambda ctx: "A?",
-    "a coroutine: write ctx.ask(Elicit(...), ...), as ctx.elicit(...) asks by itself": (
+    "a coroutine: write ctx.ask(ElicitRequest(...), ...), as ctx.elicit(...) asks by itself": (
         lambda ctx: ctx.elicit("A?", bool)
     ),
-    "a coroutine: write ctx.ask(ListRoots(...), ...), as ctx.list_roots(...) asks by itself": (
+    "a coroutine: write ctx.ask(ListRootsRequest(...), ...), as ctx.list_roots(...) asks by itself": (
         lambda ctx: ctx.list_roots()
     ),
-    "a list: write ctx.ask(*questions)": lambda ctx: [Elicit("A?", bool), Elicit("B?", bool)],
-    f"the class Elicit: {ALL_FOUR}": lambda ctx: Elicit,
-    f"an Answer: {ALL_FOUR}": lambda ctx: Answer("accept", "a password"),
+    "a list: write ctx.ask(*questions)": lambda ctx: [ElicitRequest("A?", bool), ElicitRequest("B?", bool)],
+    f"the class ElicitRequest: {ALL_FOUR}": lambda ctx: ElicitRequest,
+    f"an ElicitationResult: {ALL_FOUR}": lambda ctx: ElicitationResult("accept", "a password"),
 }
 
 
@@ -153,7 +148,7 @@ async def test_ask_wrong_argument_names_what_to_write(revision: str, problem: st
         wrong = NOT_QUESTIONS[problem](ctx)
         try:
             # A coroutine that stays open would be warned of, which fails the test.
-            await ctx.ask(Elicit("First?", bool), wrong, ctx.sample("Hello", max_tokens=5))  # type: ignore[arg-type]
+            await ctx.ask(ElicitRequest("First?", bool), wrong, ctx.sample("Hello", max_tokens=5))  # type: ignore[arg-type]
         except TypeError as error:
             return str(error)
         return ""
@@ -199,7 +194,7 @@ async def ask_in_a_loop(ctx: Context) -> None:
 
 
 async def ask_at_once(ctx: Context) -> None:
-    await ctx.ask(Elicit("This?", bool, key="more"), Elicit("That?", bool, key="more"))
+    await ctx.ask(ElicitRequest("This?", bool, key="more"), ElicitRequest("That?", bool, key="more"))
 
 
 async def ask_pages(ctx: Context) -> None:

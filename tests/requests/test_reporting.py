@@ -48,8 +48,8 @@ async def test_track_reports_the_number_of_items_done(
     async with connect(server) as client:
         for name in ("in_loop", "in_thread"):
             seen: Reports = []
-            result = await client.call(name, progress=lambda *report: seen.append(report))
-            assert result.structured == list(items())
+            result = await client.call_tool(name, progress=lambda *report: seen.append(report))
+            assert result.structured_content == list(items())
             assert seen == message
 
 
@@ -61,7 +61,7 @@ async def test_track_of_a_value_that_is_not_iterable_is_refused(server: Server) 
         return "refused"
 
     async with connect(server) as client:
-        assert (await client.call("work")).text == "refused"
+        assert (await client.call_tool("work")).text == "refused"
 
 
 ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -96,7 +96,7 @@ async def reported(ctx: Context, way: str) -> AsyncIterator[None]:
     if way == "progress":
         for number in range(ITEMS):
             yield
-            await ctx.progress(number, ITEMS)
+            await ctx.report_progress(number, ITEMS)
     else:
         tracked: Any = items() if way == "track an async generator" else range(ITEMS)
         async for _ in ctx.track(tracked):
@@ -120,7 +120,7 @@ async def test_others_run_every_ten_milliseconds_of_work(way: str, is_asked: boo
             clock.ahead += 0.006
         turns.stop()
 
-    async with connect(server, revision=revision) as client:
-        await client.call("work", progress=(lambda *report: None) if is_asked else None)
+    async with connect(server, protocol_version=revision) as client:
+        await client.call_tool("work", progress=(lambda *report: None) if is_asked else None)
     assert len(seen) == ITEMS
     assert all(later > now for now, later in zip(seen, seen[3:], strict=False))

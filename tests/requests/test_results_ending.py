@@ -41,8 +41,8 @@ async def test_slow_generator_ends_with_the_timeout(server: Server, revision: st
 
         return lines()
 
-    async with connect(server, revision=revision) as client:
-        assert (await client.call("slow")).text == "timed out after 0.1 s"
+    async with connect(server, protocol_version=revision) as client:
+        assert (await client.call_tool("slow")).text == "timed out after 0.1 s"
         may_go_on.set()
         assert await asyncio.to_thread(ended.wait, 10)  # nobody waits for the other lines
 
@@ -67,9 +67,9 @@ async def test_endless_iterator_is_refused(
         "loop": synchronous,
         "async generator": yielding,
     }
-    server.tool(name="f", **({"thread": False} if way == "loop" else {}))(functions[way])
+    server.tool(name="f", **({"run_in": "loop"} if way == "loop" else {}))(functions[way])
     async with connect(server) as client:
-        assert (await client.call("f")).is_error
+        assert (await client.call_tool("f")).is_error
     assert "more than 100,000 items; is it endless?" in caplog.text
 
 
@@ -99,11 +99,11 @@ async def test_an_async_generator_gives_its_items(server: Server, revision: str)
 
         return figures()
 
-    async with connect(server, revision=revision) as client:
-        assert (await client.call("numbers")).text == "[1,[2]]"
-        assert (await client.call("called")).text == "[1,[2]]"
-        assert (await client.call("shown")).text == "shown in a thread"
-        assert (await client.read("data://numbers"))[0]["text"] == "[1,[2]]"
+    async with connect(server, protocol_version=revision) as client:
+        assert (await client.call_tool("numbers")).text == "[1,[2]]"
+        assert (await client.call_tool("called")).text == "[1,[2]]"
+        assert (await client.call_tool("shown")).text == "shown in a thread"
+        assert (await client.read_resource("data://numbers"))[0]["text"] == "[1,[2]]"
         assert [each["content"]["text"] for each in await client.get_prompt("asked")] == ["1", "[2]"]
 
 
@@ -127,7 +127,7 @@ async def test_an_async_generator_is_closed(
             closed.set()
 
     async with connect(server) as client:
-        call = asyncio.create_task(client.call("lines"))
+        call = asyncio.create_task(client.call_tool("lines"))
         if end == "cancellation":
             await started.wait()
             await over(call)
@@ -193,7 +193,7 @@ async def test_endless_collection_is_refused(make: Any, server: Server) -> None:
 
     async with connect(server) as client:
         for name in ("tool", "typed"):
-            result = await asyncio.wait_for(client.call(name), 60)
+            result = await asyncio.wait_for(client.call_tool(name), 60)
             assert result.is_error
             assert "100,000 items; is it endless?" in result.text
 
@@ -215,9 +215,9 @@ async def test_collection_of_an_own_class_is_read_in_a_thread(
         made.append(kind(["1", "2"], 2))
         return made[-1]
 
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         expected = '{"1":1,"2":1}' if kind is OwnMapping else '["1","2"]'
-        assert (await client.call("tool")).text == expected
-        assert (await client.read("a://b"))[0]["text"] == expected
+        assert (await client.call_tool("tool")).text == expected
+        assert (await client.read_resource("a://b"))[0]["text"] == expected
     for each in made:
         assert threading.get_ident() not in each.threads

@@ -1,4 +1,4 @@
-"""Components with `single_use=True`: each `requestState` is accepted once, in one process or in several."""
+"""Servers with `single_use_state=True`: each `requestState` is accepted once, in one process or in several."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Memory, ProtocolError, Server
+from mcpkit import Access, Context, ProtocolError, Server, ServerOptions
+from mcpkit.storage import Memory
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -31,9 +32,14 @@ class Shop:
         sold: The sizes of the calls that completed.
     """
 
-    def __init__(self, single_use: bool = True, **options: Any) -> None:
+    def __init__(self, is_single_use: bool = True, **options: Any) -> None:
         self.sold: list[int] = []
-        self.server = server = Server("shop", secret=SECRET, **options)
+        self.server = server = Server(
+            "shop",
+            secret_key=SECRET,
+            options=ServerOptions(single_use_state=is_single_use),
+            **options,
+        )
 
         async def order(ctx: Context) -> str:
             size = (await ctx.elicit("Size?", int, key="size")).value
@@ -43,10 +49,10 @@ class Shop:
         async def orders_of(who: str, ctx: Context) -> str:
             return await order(ctx)
 
-        server.tool(order, single_use=single_use)
-        server.prompt(order, single_use=single_use)
-        server.resource("orders://all", single_use=single_use)(order)
-        server.resource("orders://of/{who}", single_use=single_use)(orders_of)
+        server.tool(order)
+        server.prompt(order)
+        server.resource("orders://all")(order)
+        server.resource("orders://of/{who}")(orders_of)
 
     async def round(self, kind: str = "tool", state: str | None = None, **more: Any) -> dict[str, Any]:
         """Make one round of a request on a connection of its own."""
@@ -86,7 +92,7 @@ class RecordingMemory(Memory):
 
 @pytest.mark.parametrize("kind", REQUESTS)
 async def test_state_is_accepted_once_with_single_use_only(kind: str) -> None:
-    shop, plain = Shop(), Shop(single_use=False)
+    shop, plain = Shop(), Shop(is_single_use=False)
     state, plain_state = await shop.state(kind), await plain.state(kind)
     assert (await shop.round(kind, state))["resultType"] == "complete"
     for _ in range(2):
@@ -104,7 +110,7 @@ async def test_state_of_a_refused_request_is_not_used_up() -> None:
     shop = Shop()
     server = shop.server
 
-    @server.tool(single_use=True, requires="elicitation")
+    @server.tool(access=Access(requires_capabilities="elicitation"))
     async def needs_forms(ctx: Context) -> str:
         return str((await ctx.elicit("Size?", int, key="size")).value)
 
@@ -128,7 +134,7 @@ async def test_state_of_a_refused_request_is_not_used_up() -> None:
 
 
 async def test_state_in_concurrent_requests_is_accepted_once() -> None:
-    shop = Shop(shared=RecordingMemory(expected=5))
+    shop = Shop(storage=RecordingMemory(expected=5))
     state = await shop.state()
     outcomes = await asyncio.gather(*(shop.round(state=state) for _ in range(5)), return_exceptions=True)
     refused = [each for each in outcomes if isinstance(each, ProtocolError)]
@@ -138,7 +144,7 @@ async def test_state_in_concurrent_requests_is_accepted_once() -> None:
 
 async def test_state_is_refused_while_the_store_fails(caplog: pytest.LogCaptureFixture) -> None:
     store = RecordingMemory(is_broken=True)
-    shop = Shop(shared=store)
+    shop = Shop(storage=store)
     state = await shop.state()
     with caplog.at_level(logging.ERROR, "mcpkit"), pytest.raises(ProtocolError) as error:
         await shop.round(state=state)
@@ -153,7 +159,7 @@ async def test_state_is_refused_while_the_store_fails(caplog: pytest.LogCaptureF
 
 async def test_state_is_accepted_once_by_servers_with_a_shared_store() -> None:
     store = Memory()
-    first, second = Shop(shared=store), Shop(shared=store)
+    first, second = Shop(storage=store), Shop(storage=store)
     state = await first.state()
     await second.round(state=state)
     for shop in (first, second):

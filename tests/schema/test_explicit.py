@@ -11,7 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from mcpkit import Image, Server
+from mcpkit import (
+    Image,
+    ResultOptions,
+    Server,
+)
 from mcpkit.common.errors import ArgumentsError, RegistrationError
 from mcpkit.protocol.revisions import LATEST, LATEST_HANDSHAKE
 from mcpkit.schema import Arguments, choices, explicit
@@ -172,9 +176,9 @@ async def call(output_schema: Any, value: Any, revision: str = LATEST) -> tuple[
     def look() -> Any:
         return value
 
-    async with connect(server, revision=revision) as client:
+    async with connect(server, protocol_version=revision) as client:
         (tool,) = await client.list_tools()
-        return tool.get("outputSchema"), await client.call("look")
+        return tool.get("outputSchema"), await client.call_tool("look")
 
 
 @each_row(
@@ -191,14 +195,14 @@ async def call(output_schema: Any, value: Any, revision: str = LATEST) -> tuple[
 async def test_output_schema_wrong_result_is_error(schema: Any, value: Any, message: str) -> None:
     _, result = await call(schema, value)
     assert result.is_error
-    assert result.structured is None
+    assert result.structured_content is None
     assert re.search(message, result.text), result.text
 
 
 async def test_output_schema_array_is_wrapped_in_handshake_versions() -> None:
     schema = {"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}
     published, result = await call(schema, [1], LATEST)
-    assert (published, result.structured) == (schema, [1])
+    assert (published, result.structured_content) == (schema, [1])
     published, result = await call(schema, [1], LATEST_HANDSHAKE)
     assert published == {
         "type": "object",
@@ -206,7 +210,7 @@ async def test_output_schema_array_is_wrapped_in_handshake_versions() -> None:
         "required": ["result"],
         "$defs": {"n": {"type": "integer"}},
     }
-    assert result.structured == {"result": [1]}
+    assert result.structured_content == {"result": [1]}
 
 
 @each_row(
@@ -219,7 +223,7 @@ async def test_output_schema_array_is_wrapped_in_handshake_versions() -> None:
         ({"output_schema": "Report"}, "'Report' is neither a JSON Schema as a dict nor a type"),
         ({"output_schema": [int]}, "is neither a JSON Schema as a dict nor a type"),
         ({"output_schema": Image}, "promises no data"), ({"output_schema": Any}, "promises no data"),
-        ({"output_schema": FORECAST, "structured": False}, "structured=False sends none; leave one out"),
+        ({"output_schema": FORECAST, "result": ResultOptions(structured=False)}, "needs structured content"),
     ],
 )  # fmt: skip
 def test_output_schema_that_is_invalid_is_refused(options: Any, message: str) -> None:

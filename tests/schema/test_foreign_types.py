@@ -27,10 +27,12 @@ from pydantic import BaseModel
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, deferred, mapped_column
 from typing_extensions import Required, TypedDict, Unpack
 
-from mcpkit import ArgumentsError, RegistrationError, Server, json_type
+from mcpkit import RegistrationError, Server
 from mcpkit.content.foreign import encoder
+from mcpkit.exceptions import ArgumentsError
 from mcpkit.schema import declared as declarations
 from mcpkit.testing import connect
+from mcpkit.types import json_type
 from tests.helpers.schema_cases import arguments_of
 from tests.helpers.tables import each_row
 
@@ -290,8 +292,8 @@ async def test_json_type_round_trip_in_every_type(annotation: Any, data: Any) ->
     server = Server("declared")
     server.tool(within)
     async with connect(server) as client:
-        result = await client.call("within", {"value": data})
-    assert result.structured == {"within": [data]}
+        result = await client.call_tool("within", {"value": data})
+    assert result.structured_content == {"within": [data]}
 
 
 @each_row(
@@ -380,7 +382,7 @@ async def test_kwargs_of_typed_dict_are_arguments() -> None:
             "city": {"type": "string", "description": "Where to."}, "days": {"type": "integer"}},
             "required": ["by", "city"], "additionalProperties": False}  # fmt: skip
         assert (
-            await client.call("travel", {"by": "bus", "city": "Rome"})
+            await client.call_tool("travel", {"by": "bus", "city": "Rome"})
         ).text == '{"by": "bus", "city": "Rome"}'
-        refused = await client.call("travel", {"by": "bus", "city": "Rome", "dayz": 2})
+        refused = await client.call_tool("travel", {"by": "bus", "city": "Rome", "dayz": 2})
         assert refused.text == 'dayz: unknown argument; did you mean "days"?'

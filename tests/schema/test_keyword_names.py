@@ -167,15 +167,15 @@ async def check_round_trip(made: str, use: str, fields: dict[str, str]) -> None:
         tools = {tool["name"]: tool for tool in await client.list_tools()}
         if use == "parameter":
             check_schema(tools["take"]["inputSchema"], {"thing": value}, [{"thing": each} for each in wrong])
-            assert (await client.call("take", {"thing": value})).text == "taken"
+            assert (await client.call_tool("take", {"thing": value})).text == "taken"
             for each in wrong:
-                result = await client.call("take", {"thing": each})
+                result = await client.call_tool("take", {"thing": each})
                 assert result.is_error
                 assert "Internal error" not in result.text
         elif use == "result":
             schema = tools["echo"]["outputSchema"]
-            result = await client.call("echo", {"thing": value})
-            data = result.structured
+            result = await client.call_tool("echo", {"thing": value})
+            data = result.structured_content
             assert data == value
             assert json.loads(result.text) == value
             if schema["type"] == "object":
@@ -184,7 +184,7 @@ async def check_round_trip(made: str, use: str, fields: dict[str, str]) -> None:
             (message,) = await client.get_prompt("write", {"thing": json.dumps(value)})
             assert message["content"]["text"] == "prompt"
         else:
-            result = await client.call("ask")
+            result = await client.call_tool("ask")
             assert all(repr(part) in result.text for part in right.values()), result.text
 
 

@@ -219,10 +219,10 @@ async def test_output_of_unannotated_serializer_is_sent(annotation: Any, value: 
     server.tool(find)
     async with connect(server) as client:
         (tool,) = await client.list_tools()
-        result = await client.call("find")
+        result = await client.call_tool("find")
     assert not result.is_error, result.text
-    assert result.structured == data
-    Draft202012Validator(tool.get("outputSchema", {})).validate(result.structured)
+    assert result.structured_content == data
+    Draft202012Validator(tool.get("outputSchema", {})).validate(result.structured_content)
 
 
 class Thing(BaseModel):
@@ -251,9 +251,9 @@ async def test_output_fields_named_like_pydantic_schema_keys(
 
     sent = {"type": {"type": "model"}}
     async with connect(server) as client:
-        echoed = await client.call("echo", {"box": sent})
-        assert echoed.structured == {"type": {"type": "model", "cls": 1, "extras_schema": "none",
+        echoed = await client.call_tool("echo", {"box": sent})
+        assert echoed.structured_content == {"type": {"type": "model", "cls": 1, "extras_schema": "none",
             "schema_like": {"type": "model", "cls": "Thing"}},
             "more": {"type": "dataclass"}}, echoed.text  # fmt: skip
-        refused = await client.call("echo", {"box": {"type": {"type": True}}})
+        refused = await client.call_tool("echo", {"box": {"type": {"type": True}}})
         assert refused.text == "box.type.type: expected a string, got true"

@@ -61,13 +61,13 @@ async def test_pattern_with_exponential_steps_is_refused(name: str, monkeypatch:
         return may_take_long
 
     async with connect(server_of(EXPONENTIAL)) as client:
-        assert (await client.call(name, {"texts": ["a" * 40]})).text == "fits"
+        assert (await client.call_tool(name, {"texts": ["a" * 40]})).text == "fits"
         monkeypatch.setattr(backtracking, "_may_take_long", counted)
-        result = await client.call(name, {"texts": ["a" * 40 + "b"] * 1000})
+        result = await client.call_tool(name, {"texts": ["a" * 40 + "b"] * 1000})
         assert result.is_error
         assert "texts[0]: expected a string that matches" in result.text
         assert result.text.count("; telling whether it does takes too many steps") == ArgumentsError.MOST
-        short = await client.call(name, {"texts": ["a" * 3 + "b"]})
+        short = await client.call_tool(name, {"texts": ["a" * 3 + "b"]})
         assert short.is_error
         assert "too many steps" not in short.text
     assert steps <= backtracking.MOST_LONG

@@ -75,9 +75,9 @@ async def travel(target: Any, kit: Kit, revision: str | None) -> Seen:
     before = held()
     client = Client(
         target,
-        revision=revision,
-        elicit=tell_name,
-        sample=tell_capital,
+        protocol_version=revision,
+        elicitation_handler=tell_name,
+        sampling_handler=tell_capital,
         roots=[ROOT],
         stderr=subprocess.DEVNULL if isinstance(target, dict) else None,
     )
@@ -86,7 +86,7 @@ async def travel(target: Any, kit: Kit, revision: str | None) -> Seen:
     except Exception as error:
         seen["revision"] = f"no: {type(error).__name__}: {error}"
         return seen
-    seen["revision"], seen["why"] = client.revision, client.revision_reason
+    seen["revision"], seen["why"] = client.protocol_version, client.protocol_version_reason
     for column, step in steps(client, kit).items():
         await seen.note(column, step)
     await seen.note("close", lambda: close(client))
@@ -125,8 +125,8 @@ def steps(client: Client, kit: Kit) -> dict[str, Callable[[], Awaitable[str]]]:
         return f"{len(tools)}, {len(resources)}, {len(templates)}, {len(prompts)}"
 
     async def call(expected: Call) -> str:
-        result = await client.call(expected.tool, dict(expected.arguments))
-        said = result.text or str(result.structured)
+        result = await client.call_tool(expected.tool, dict(expected.arguments))
+        said = result.text or str(result.structured_content)
         return "yes" if expected.answer in said and not result.is_error else f"no: {said[:200]}"
 
     async def read() -> str:
@@ -136,7 +136,7 @@ def steps(client: Client, kit: Kit) -> dict[str, Callable[[], Awaitable[str]]]:
             if not listed:
                 return NONE
             uri = listed[0]["uri"]
-        contents = await client.read(uri)
+        contents = await client.read_resource(uri)
         return "yes" if contents and contents[0]["uri"] == uri else f"no: {contents}"
 
     async def prompt() -> str:
@@ -159,7 +159,7 @@ def steps(client: Client, kit: Kit) -> dict[str, Callable[[], Awaitable[str]]]:
         if kit.progress is None:
             return NONE
         told: list[float] = []
-        await client.call(
+        await client.call_tool(
             kit.progress.tool, dict(kit.progress.arguments), progress=lambda done, *_: told.append(done)
         )
         return "yes" if told == sorted(told) and len(told) == 3 else f"no: told {told}"
@@ -184,8 +184,8 @@ async def hear(client: Client, kit: Kit) -> str:
     declared = client.server_capabilities["resources" if "resources" in watched else "tools"]
     if not declared.get("subscribe" if "resources" in watched else "listChanged"):
         return NONE
-    async with client.watch(**watched) as changes:
-        await client.call(changing.tool, dict(changing.arguments))
+    async with client.listen(**watched) as changes:
+        await client.call_tool(changing.tool, dict(changing.arguments))
         async for change in changes:
             return f"no: {change}" if change.may_have_missed else "yes"
     return "no: the watch has ended"
@@ -201,7 +201,7 @@ async def cancel(client: Client, kit: Kit) -> str:
         if not begun.done():
             begun.set_result(None)
 
-    call = asyncio.create_task(client.call(kit.wait.tool, dict(kit.wait.arguments), progress=tell))
+    call = asyncio.create_task(client.call_tool(kit.wait.tool, dict(kit.wait.arguments), progress=tell))
     # What tells nothing of its progress has begun after a while.
     await asyncio.wait((begun, call), timeout=1, return_when=asyncio.FIRST_COMPLETED)
     if call.done():
@@ -210,15 +210,15 @@ async def cancel(client: Client, kit: Kit) -> str:
     await asyncio.wait((call,), timeout=PATIENCE)
     if not call.cancelled():
         return "no: the call went on"
-    after = await client.call(kit.call.tool, dict(kit.call.arguments))
-    if kit.call.answer not in (after.text or str(after.structured)):
+    after = await client.call_tool(kit.call.tool, dict(kit.call.arguments))
+    if kit.call.answer not in (after.text or str(after.structured_content)):
         return "no: the server is not what it was"
     if kit.stopped is None:
         return "freed"
     tool = kit.stopped
 
     async def heard() -> str:
-        return "yes" if (await client.call(tool)).text not in ("", "0") else "freed"
+        return "yes" if (await client.call_tool(tool)).text not in ("", "0") else "freed"
 
     return await until_yes(heard, 3)
 

@@ -137,7 +137,7 @@ def write(rows: Sequence[Row]) -> None:
     reasons = "".join(f"| {revision} | {reason} | {who(rows, reason)} |\n" for revision, reason in why)
     PAGE.write_text(
         f"{HEAD}{table}\n{LEGEND}\n## What differs\n\n{differs}\n## Why that revision\n\n"
-        "What `client.revision_reason` said where the client found out.\n\n"
+        "What `client.protocol_version_reason` said where the client found out.\n\n"
         f"| revision | reason | servers |\n| --- | --- | --- |\n{reasons}",
         "utf-8",
     )

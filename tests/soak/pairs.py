@@ -25,12 +25,16 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from mcpkit import Access, Limits, Timeouts
+from tests.helpers.http_apps import app_of
+
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
-from mcpkit import Cache, Context, Principal, Scope, Server, Sqlite  # noqa: E402
-from mcpkit.auth import Grant, TokenVerifier  # noqa: E402
+from mcpkit import CacheHint, Context, Principal, Scope, Server  # noqa: E402
+from mcpkit.auth import AccessToken, TokenVerifier  # noqa: E402
 from mcpkit.state.principal import client as client_by_itself  # noqa: E402
 from mcpkit.state.principal import user  # noqa: E402
+from mcpkit.storage import Sqlite  # noqa: E402
 from tests.helpers.protected import Lenient  # noqa: E402
 from tests.helpers.raw_client import DECLARED, Answer, Client, Session, accept, initialize, lifespan, within  # noqa: E402
 
@@ -59,18 +63,18 @@ class Readable(TokenVerifier):
 
     issuers = ISSUERS
 
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         issuer, subject, client_id, scopes, _ = json.loads(base64.urlsafe_b64decode(token))
         if subject is None:
-            return Grant(client_by_itself(issuer, client_id, scopes))
-        return Grant(user(issuer, subject, scopes, client_id=client_id))
+            return AccessToken(client_by_itself(issuer, client_id, scopes))
+        return AccessToken(user(issuer, subject, scopes, client_id=client_id))
 
 
 def make_server(shared: Sqlite) -> Server:
     """Return a server that says in all that it says who asks."""
-    server = Server("pairs", secret=SECRET, shared=shared, auth=Readable(), scopes=SCOPES)
+    server = Server("pairs", secret_key=SECRET, storage=shared, auth=Readable(), scopes=SCOPES)
 
-    @server.tool(anonymous=True)
+    @server.tool(access=Access(allow_anonymous=True))
     async def say(ctx: Context) -> str:
         return f"who=<{mark_of(ctx.principal)}>"
 
@@ -79,22 +83,24 @@ def make_server(shared: Sqlite) -> Server:
         question = f"Who is who=<{mark_of(ctx.principal)}>?"
         return f"{(await ctx.elicit(question, str)).value} who=<{mark_of(ctx.principal)}>"
 
-    @server.tool(visible=lambda who: "odd" in who.scopes)
+    @server.tool(access=Access(visible=lambda who: "odd" in who.scopes))
     async def odd() -> None: ...
 
     for issuer in ISSUERS:
         server.tool(
-            lambda: None, name=f"of_{issuer[8:11]}", visible=lambda who, issuer=issuer: who.issuer == issuer
+            lambda: None,
+            name=f"of_{issuer[8:11]}",
+            access=Access(visible=lambda who, issuer=issuer: who.issuer == issuer),
         )
 
-    @server.resource("inbox://mine", anonymous=True, cache=Cache(60))
+    @server.resource("inbox://mine", access=Access(allow_anonymous=True), cache=CacheHint(60))
     def own(ctx: Context) -> str:
         return f"who=<{mark_of(ctx.principal)}>"
 
     def entries(who: Principal) -> Iterable[dict[str, Any]]:
         return [{"uri": f"inbox://{box_of(who.id)}", "name": f"who=<{mark_of(who)}>"}]
 
-    @server.resource("inbox://{box}", entries=entries)
+    @server.resource("inbox://{box}", list_entries=entries)
     def inbox(box: str, ctx: Context) -> str:
         return f"who=<{mark_of(ctx.principal)}>"
 
@@ -142,7 +148,13 @@ class World:
     async def _start(self, number: int) -> None:
         shared, stack = Sqlite(self._folder / "pairs.db"), AsyncExitStack()
         server = make_server(shared)
-        app = server.asgi(public_url=URL, allowed_hosts=["localhost"], grace=0, max_sessions=100_000)
+        app = app_of(
+            server,
+            public_url=URL,
+            allowed_hosts=["localhost"],
+            timeouts=Timeouts(shutdown=0),
+            limits=Limits(max_sessions=100_000),
+        )
         await stack.enter_async_context(lifespan(app))
         client = Client(app, self._folder)
         client.opened = _Unkept()
@@ -360,7 +372,7 @@ class Pair:
             session = other.at()
             for token in (own.token, {}):
                 intrusions = [
-                    session.call("say", headers=token),
+                    session.call_tool("say", headers=token),
                     session.listen(headers=token),
                     session.client.open("DELETE", headers=session.headers(token)),
                 ]

@@ -21,7 +21,8 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
-from mcpkit import Client, ProtocolError, TransportError  # noqa: E402 - found by the path above
+from mcpkit import Client, ProtocolError  # noqa: E402 - found by the path above
+from mcpkit.exceptions import TransportError  # noqa: E402 - found by the path above
 from tests.helpers.processes import PATIENCE, free_port  # noqa: E402
 
 SERVER = Path(__file__).with_name("server.py")
@@ -57,7 +58,7 @@ def arguments_of(tool: str, token: str, draw: random.Random) -> dict[str, Any]:
 async def call(client: Client, tool: str, arguments: dict[str, Any]) -> None:
     """Call a tool, and check that the result belongs to the call."""
     try:
-        result = await client.call(tool, arguments, timeout=PATIENCE, progress=lambda *_: None)
+        result = await client.call_tool(tool, arguments, timeout=PATIENCE, progress=lambda *_: None)
     except ProtocolError as error:
         if (
             tool != "no_such_tool"
@@ -104,7 +105,7 @@ async def serve_http() -> AsyncIterator[str]:
 
 
 async def held_resources(client: Client) -> dict[str, int]:
-    return dict((await client.call("state")).structured)
+    return dict((await client.call_tool("state")).structured_content)
 
 
 async def soak(transport: str, seconds: float, seed: int) -> None:
@@ -114,7 +115,7 @@ async def soak(transport: str, seconds: float, seed: int) -> None:
         if transport == "http":
             target = await stack.enter_async_context(serve_http())
         clients = [
-            await stack.enter_async_context(Client(target, revision=revision))
+            await stack.enter_async_context(Client(target, protocol_version=revision))
             for revision in (REVISIONS if transport == "http" else REVISIONS[1:])
         ]
 

@@ -13,9 +13,9 @@ import time
 import tracemalloc
 from pathlib import Path
 
-from mcpkit import Context, Server, ToolError
+from mcpkit import Context, Server, Timeouts, ToolError
 
-server = Server("soak", version="1.0.0")
+server = Server("soak", version="1.0.0", timeouts=Timeouts(session_idle=5.0))
 
 
 @server.tool
@@ -51,7 +51,7 @@ async def reports(token: str, steps: int, ctx: Context) -> str:
 @server.tool
 def reports_from_thread(token: str, steps: int, ctx: Context) -> str:
     for step in range(steps):
-        ctx.sync.progress(step, steps)
+        ctx.sync.report_progress(step, steps)
     return token
 
 
@@ -75,19 +75,19 @@ async def returns_nonsense(token: str) -> dict[str, float]:
     return {"value": object()}  # type: ignore[dict-item]  # what is wrong on purpose
 
 
-@server.tool(process=True)
+@server.tool(run_in="process")
 def in_process(token: str) -> str:
     return token
 
 
-@server.tool(process=True)
+@server.tool(run_in="process")
 def forks(token: str) -> str:
     if os.fork() == 0:
         sys.exit(0)
     return token
 
 
-@server.tool(process=True)
+@server.tool(run_in="process")
 def dies(token: str) -> str:
     os.kill(os.getpid(), signal.SIGKILL)
     return token
@@ -121,7 +121,7 @@ def main(arguments: list[str]) -> None:
         return
     import uvicorn
 
-    app = server.asgi(session_ttl=5.0)
+    app = server.asgi()
     uvicorn.run(app, host="127.0.0.1", port=int(arguments[0]), log_level="critical", access_log=False)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit import Sqlite
+from mcpkit.storage import Sqlite
 from tests.helpers.clock import Clock
 from tests.helpers.engines import Engine, close, make_engine
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit import Memory, Sqlite
+from mcpkit.storage import Memory, Sqlite
 from tests.helpers.clock import Clock
 from tests.helpers.engines import (
     THREADS,

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from mcpkit import Memory, Server
+from mcpkit import Server
 from mcpkit.state.presence import _FORGOTTEN, MISSED, Presence
+from mcpkit.storage import Memory
 from tests.helpers.clock import Clock
 from tests.helpers.engines import delete, done, put
 from tests.helpers.waiting import over, until
@@ -140,11 +141,11 @@ def test_server_with_a_lasting_engine_requires_a_secret(secret: str, monkeypatch
     with pytest.raises(
         ValueError, match=r"Lasting\(\.\.\.\) keeps encrypted data.*Set MCPKIT_SECRET or write"
     ):
-        Server("s", shared=Lasting())
+        Server("s", storage=Lasting())
     if secret == "environment":
         monkeypatch.setenv("MCPKIT_SECRET", SECRET)
-    Server("s", shared=Lasting(), secret=SECRET if secret == "argument" else None)
-    Server("s", shared=Memory())
+    Server("s", storage=Lasting(), secret_key=SECRET if secret == "argument" else None)
+    Server("s", storage=Memory())
 
 
 def test_server_names_the_missing_methods_of_an_engine() -> None:
@@ -157,4 +158,4 @@ def test_server_names_the_missing_methods_of_an_engine() -> None:
         TypeError,
         match=r"shared lacks erase, spend, listening, items\. Implement all members of mcpkit\.Shared",
     ):
-        Server("s", shared=Half(), secret=SECRET)  # type: ignore[arg-type]  # the mistake
+        Server("s", storage=Half(), secret_key=SECRET)  # type: ignore[arg-type]  # the mistake

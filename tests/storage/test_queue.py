@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit import Memory
 from mcpkit.state.queue import Job
+from mcpkit.storage import Memory
 from tests.helpers.clock import Clock
 from tests.helpers.engines import (
     LINE,

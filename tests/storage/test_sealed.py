@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Memory, Server, Sqlite
+from mcpkit import Server
 from mcpkit.state import sealed
 from mcpkit.state.keys import Keys
 from mcpkit.state.sealed import NewerRecordError, Sealed, UnreadableRecordError
+from mcpkit.storage import Memory, Sqlite
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -124,14 +125,14 @@ async def test_server_start_logs_unreadable_records_once(
     monkeypatch.setattr(sealed, "_FORMAT", 2)
     await sealed_with(shared, NEW, prefix="clients").put("a", RECORD, version=None, ttl=60)
     monkeypatch.undo()
-    servers = [Server("notes", shared=Sqlite(tmp_path / "notes.db"), secret=NEW) for _ in range(2)]
+    servers = [Server("notes", storage=Sqlite(tmp_path / "notes.db"), secret_key=NEW) for _ in range(2)]
     with caplog.at_level(logging.WARNING, "mcpkit"):
         async with servers[0].running(), servers[1].running(), servers[1].running():
             await until(lambda: len(caplog.records) == 2)
-            await asyncio.gather(*(each.store.get("a") for each in servers))
+            await asyncio.gather(*(each.storage.get("a") for each in servers))
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
     assert "cannot decrypt 3 records of Sqlite(" in caplog.text
-    assert "Server(secret=[new, old])" in caplog.text
+    assert "Server(secret_key=[new, old])" in caplog.text
     assert "1 records of Sqlite(" in caplog.text
     assert "later version of mcpkit" in caplog.text
     assert OLD not in caplog.text

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit import Sqlite
 from mcpkit.state import database, disks, tables
+from mcpkit.storage import Sqlite
 from tests.helpers.engines import done
 from tests.helpers.waiting import until
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Sqlite
 from mcpkit.state import bulletin, database
+from mcpkit.storage import Sqlite
 from tests.helpers.engines import done, eventually
 from tests.helpers.waiting import PATIENCE
 

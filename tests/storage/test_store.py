@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit import Memory, Stored
+from mcpkit.storage import Memory, StoredValue
 from tests.helpers.clock import Clock
 from tests.helpers.engines import (
     THREADS,
@@ -33,7 +33,7 @@ def test_concurrent_compare_and_set_loses_no_change(engine: Engine) -> None:
     def work(number: int) -> None:
         for _ in range(turns):
             while True:
-                stored = get(engine, "a") or Stored(b"0", "")
+                stored = get(engine, "a") or StoredValue(b"0", "")
                 value = str(int(stored.value) + 1).encode()
                 if put(engine, "a", value, stored.version or None) is not None:
                     break
@@ -67,10 +67,10 @@ def test_values_agree_with_a_model(
 ) -> None:
     clock = Clock()
     engine = make_engine(engine_name, tmp_path_factory.mktemp("engine"), clock)
-    model: dict[str, tuple[Stored, float]] = {}
+    model: dict[str, tuple[StoredValue, float]] = {}
     versions: list[str] = []
 
-    def current(key: str) -> Stored | None:
+    def current(key: str) -> StoredValue | None:
         stored, expires = model.get(key, (None, 0.0))
         return stored if expires > clock.now else None
 
@@ -95,7 +95,7 @@ def test_values_agree_with_a_model(
             if new is not None:
                 assert new not in versions
                 versions.append(new)
-                model[key] = (Stored(value, new), clock.now + ttl)
+                model[key] = (StoredValue(value, new), clock.now + ttl)
         else:
             key, number = arguments
             version, before = seen(key, number), current(key)

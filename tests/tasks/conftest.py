@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit import Memory
+from mcpkit.storage import Memory
 from mcpkit.tasks import runner
 from tests.helpers.handshake_tasks import OpenPipe, pipe_opener
 

@@ -14,8 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mcpkit import Context, Memory, ProtocolError, Server, Task, Tasks
+from mcpkit import Context, ProtocolError, Server, Task, TaskOptions, Timeouts
 from mcpkit.state.queue import Job
+from mcpkit.storage import Memory
 from mcpkit.tasks.handshake import TasksOfBoth
 from mcpkit.tasks.runner import DRAINED, LOST
 from mcpkit.testing import Client, connect
@@ -63,13 +64,13 @@ async def test_task_completes_whichever_engine_call_fails(rerun: Any, when: When
     while number < calls:
         number += 1
         engine = FailingMemory(number, when)
-        server = Server("lab", shared=engine, tasks=Tasks(lease=0.3 if rerun == "safe" else 1.0))
+        server = Server("lab", storage=engine, tasks=TaskOptions(lease=0.3 if rerun == "safe" else 1.0))
         did: list[str] = []
 
         @server.tool(task=Task(rerun=rerun, attempts=20))
         async def work(ctx: Context) -> str:
             did.append("run")
-            await ctx.progress(1, 3, "first")
+            await ctx.report_progress(1, 3, "first")
             await asyncio.gather(*(ctx.once(key, partial(did.append, key)) for key in "ab"))
             one, two = await asyncio.gather(ctx.once("c", partial(did.append, "c")), ctx.elicit("?", str))
             await ctx.once("d", partial(did.append, "d"))
@@ -124,7 +125,9 @@ class Interleavings(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.clock = Clock()
         self.engine = Memory(self.clock)
-        self.server = Server("lab", shared=self.engine, tasks="workers", question_timeout=100)
+        self.server = Server(
+            "lab", storage=self.engine, tasks="workers", timeouts=Timeouts(client_request=100)
+        )
         self.begun: list[str] = []
         self.committed: set[str] = set()
         self.gates: list[asyncio.Event] = []
@@ -142,20 +145,20 @@ class Interleavings(RuleBasedStateMachine):
 
     async def work(self, ctx: Context) -> int:
         """Do something once, and ask."""
-        self.begun.append(ctx.call_id)
+        self.begun.append(ctx.idempotency_key)
         await self.step()
 
         async def effect() -> int:
-            assert ctx.call_id not in self.committed
+            assert ctx.idempotency_key not in self.committed
             await self.step()
             return 1
 
         await ctx.once("effect", effect)
-        self.committed.add(ctx.call_id)
+        self.committed.add(ctx.idempotency_key)
         await self.step()
         await ctx.elicit("Go on?", bool, key="go")
         await self.step()
-        return ctx.attempt
+        return ctx.task.attempt
 
     async def step(self) -> None:
         if not self.is_open:

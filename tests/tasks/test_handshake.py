@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import AnswerError, Ask, Context, Elicit, Principal, Scope, Server, Task
+from mcpkit import Ask, Context, Principal, Scope, Server, Task
+from mcpkit.elicitation import ElicitRequest
+from mcpkit.exceptions import AnswerError
 from mcpkit.testing import connect
 from tests.helpers import task_client
 from tests.helpers.handshake_tasks import ADA, BOB, RELATED, OpenPipe, begin, ended, look, server_of
@@ -25,7 +27,7 @@ class Name:
 
 async def sign(ctx: Context) -> str:
     """Ask two at once."""
-    first, second = await ctx.ask(Elicit("First?", Name), Elicit("Second?", Name))
+    first, second = await ctx.ask(ElicitRequest("First?", Name), ElicitRequest("Second?", Name))
     return f"{first.value.name} and {second.value.name}"
 
 

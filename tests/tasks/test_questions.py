@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Ask, Context, Memory, ProtocolError, Server, Task
+from mcpkit import Ask, Context, ProtocolError, Server, Task, Timeouts
+from mcpkit.storage import Memory
 from mcpkit.tasks import ledger
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, accepted, answer, begin, look, until
@@ -22,7 +23,7 @@ SECRET = "a secret of sixteen and more"
 
 @pytest.fixture
 def server() -> Server:
-    return Server("lab", secret=SECRET, shared=Memory(), question_timeout=600)
+    return Server("lab", secret_key=SECRET, storage=Memory(), timeouts=Timeouts(client_request=600))
 
 
 def task_tool(server: Server, rerun: str) -> Callable[[Any], Any]:
@@ -43,7 +44,7 @@ async def test_answer_resumes_the_task_and_once_is_not_repeated(server: Server, 
         path = await ctx.once("fit", fit)
         if (await ctx.elicit("Publish?", bool)).value:
             await ctx.once("publish", lambda: did.append("publish"))
-        return {"path": path, "attempt": ctx.attempt}
+        return {"path": path, "attempt": ctx.task.attempt}
 
     async with connect(server, capabilities=KNOWS_TASKS) as client:
         task = await begin(client, "train", {"data": "a"})
@@ -82,7 +83,7 @@ async def test_invalid_answer_repeats_request_under_another_key(server: Server) 
 
 
 async def test_unanswered_question_times_out() -> None:
-    server = Server("lab", question_timeout=0.1)
+    server = Server("lab", timeouts=Timeouts(client_request=0.1))
 
     @server.tool(task=Task(rerun="safe"))
     async def ask(ctx: Context) -> str:
@@ -123,7 +124,7 @@ async def test_task_that_must_not_rerun_fails_after_a_restart() -> None:
 
     @server.tool(task=Task(rerun="never"))
     async def pay(ctx: Context) -> None:
-        runs.append(ctx.attempt)
+        runs.append(ctx.task.attempt)
         await asyncio.Event().wait()
 
     async with connect(server, capabilities=KNOWS_TASKS) as client:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Memory, Sqlite
 from mcpkit.state.queue import Job, Queue, Taken
+from mcpkit.storage import Memory, Sqlite
 from mcpkit.tasks.leases import Hold
 from mcpkit.tasks.orphans import Orphans
 from mcpkit.tasks.runner import Runner

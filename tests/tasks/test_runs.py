@@ -13,18 +13,10 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from mcpkit import (
-    Depends,
-    FromHeader,
-    Memory,
-    Principal,
-    RegistrationError,
-    Server,
-    Tasks,
-)
+from mcpkit import Depends, FromHeader, Principal, RegistrationError, Server, ServerOptions, TaskOptions
 from mcpkit.auth import AuditEvent, StaticTokens
-from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
-from mcpkit.middlewares import AccessLog, Telemetry
+from mcpkit.middleware import AccessLog, CallTool, Telemetry, ToolCall, ToolCallResult
+from mcpkit.storage import Memory
 from mcpkit.tasks.measuring import Watched
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, begin, look, until
@@ -35,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def server() -> Server:
-    return Server("work", offers={"logging"})
+    return Server("work", options=ServerOptions(capabilities={"logging"}))
 
 
 def result_text(task: dict[str, Any]) -> str:
@@ -136,7 +128,9 @@ def metrics(reader: InMemoryMetricReader) -> dict[str, dict[tuple[str, ...], Any
 async def test_runs_and_waiting_tasks_are_measured(
     reader: InMemoryMetricReader, telemetry: Telemetry
 ) -> None:
-    server = Server("lab/1", secret="a secret of sixteen and more", shared=Memory(), tasks=Tasks(slots=2))
+    server = Server(
+        "lab/1", secret_key="a secret of sixteen and more", storage=Memory(), tasks=TaskOptions(slots=2)
+    )
     server.middleware(telemetry)
     gate, stopped = asyncio.Event(), asyncio.Event()
     running = 0
@@ -178,7 +172,7 @@ async def test_runs_and_waiting_tasks_are_measured(
 
 
 async def test_cancellation_is_audited_once() -> None:
-    server = Server("lab", secret="a secret of sixteen and more", shared=Memory())
+    server = Server("lab", secret_key="a secret of sixteen and more", storage=Memory())
     events: list[AuditEvent] = []
     server.on_audit(events.append)
 
@@ -220,8 +214,8 @@ class WorkingServer:
     def __init__(self, engine: Any, **options: Any) -> None:
         self.server = Server(
             "lab",
-            secret="a secret of sixteen and more",
-            shared=engine,
+            secret_key="a secret of sixteen and more",
+            storage=engine,
             auth=StaticTokens({secrets.token_urlsafe(32): ADA}),
             **options,
         )
@@ -259,7 +253,7 @@ async def test_revoke_cancels_running_tasks_of_the_user(engine: Any) -> None:
 
 
 async def test_revoke_cancels_waiting_tasks_and_allows_later_ones(engine: Any) -> None:
-    front, back = WorkingServer(engine, tasks="workers"), WorkingServer(engine, tasks=Tasks(slots=2))
+    front, back = WorkingServer(engine, tasks="workers"), WorkingServer(engine, tasks=TaskOptions(slots=2))
     back.is_let_go.set()
     async with connect(front.server, capabilities=KNOWS_TASKS, principal=ADA) as ada:
         task = await begin(ada, "work", {"label": "before"})

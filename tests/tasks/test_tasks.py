@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from mcpkit import BaseTool, Context, Memory, Principal, ProtocolError, Scope, Server, Task, Tasks, ToolError
+from mcpkit import Context, Principal, ProtocolError, Scope, Server, Task, TaskOptions, ToolError
+from mcpkit.extensions import BaseTool
+from mcpkit.storage import Memory
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, TASKS, begin, look, until
 
@@ -25,7 +27,7 @@ def server() -> Server:
 
 
 def make_server(shared: Any = None, **options: Any) -> Server:
-    server = Server("lab", secret=SECRET, shared=shared, **options)
+    server = Server("lab", secret_key=SECRET, storage=shared, **options)
 
     @server.tool
     def greet(name: str) -> str:
@@ -34,11 +36,11 @@ def make_server(shared: Any = None, **options: Any) -> Server:
     @server.tool(task=True)
     async def slow(label: str, ctx: Context) -> str:
         await gate(server).wait()
-        return f"{label} in attempt {ctx.attempt}"
+        return f"{label} in attempt {ctx.task.attempt}"
 
     @server.tool(task=True)
     async def quick(label: str, ctx: Context) -> dict[str, Any]:
-        return {"label": label, "call": ctx.call_id, "attempt": ctx.attempt}
+        return {"label": label, "call": ctx.idempotency_key, "attempt": ctx.task.attempt}
 
     @server.tool(task=Task(required=True))
     def failing() -> None:
@@ -142,7 +144,7 @@ async def test_task_of_another_principal_is_unknown_without_a_lookup() -> None:
     async with connect(server, capabilities=KNOWS_TASKS, principal=Principal("ada")) as ada:
         task = await begin(ada, "quick", {"label": "a"})
         await until(ada, task, "completed")
-        engine: Any = server.engine.runtime.shared
+        engine: Any = server.engine.runtime.storage
         looked: list[str] = []
 
         async def look_at(key: str) -> None:
@@ -203,7 +205,7 @@ async def test_idempotency_key_creates_one_task(server: Server) -> None:
 
 
 async def test_open_tasks_are_limited_per_owner_and_in_total() -> None:
-    server = make_server(Memory(), tasks=Tasks(per_owner=2, most=3))
+    server = make_server(Memory(), tasks=TaskOptions(per_owner=2, most=3))
     async with connect(server, capabilities=KNOWS_TASKS, principal=Principal("ada")) as ada:
         tasks = [await begin(ada, "slow", {"label": "a"}) for _ in range(2)]
         with pytest.raises(ProtocolError, match="You have 2 open tasks"):
@@ -259,8 +261,8 @@ streams: list[Any] = []
 
 async def test_subscription_without_the_scope_receives_no_status() -> None:
     shared, gate = Memory(), asyncio.Event()
-    before = Server("lab", shared=shared)
-    now = Server("lab", shared=shared, tasks="workers", scopes={"run": Scope("Run")})
+    before = Server("lab", storage=shared)
+    now = Server("lab", storage=shared, tasks="workers", scopes={"run": Scope("Run")})
 
     async def work() -> str:
         await gate.wait()
@@ -335,4 +337,4 @@ async def test_tools_of_your_own_are_served_beside_tasks(server: Server) -> None
     async with connect(server, capabilities=KNOWS_TASKS) as client:
         task = await begin(client, "quick", {"label": "a"})
         await until(client, task, "completed")
-        assert (await client.call("echo")).text == "echo"
+        assert (await client.call_tool("echo")).text == "echo"

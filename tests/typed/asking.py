@@ -10,7 +10,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import assert_type
 
-from mcpkit import Answer, Ask, Context, Elicit, FromHeader, FromState, ListRoots, Root, Sample, Sampled
+from mcpkit import Ask, Context, FromHeader, FromState
+from mcpkit.elicitation import (
+    ElicitationResult,
+    ElicitRequest,
+    ListRootsRequest,
+    Root,
+    SamplingRequest,
+    SamplingResult,
+)
 
 Size = Literal["small", "large"]
 
@@ -22,24 +30,29 @@ class City:
 
 async def asks(ctx: Context) -> None:
     """Answers have the type of what was asked for."""
-    assert_type(await ctx.elicit("Which?", City), Answer[City])
+    assert_type(await ctx.elicit("Which?", City), ElicitationResult[City])
     assert_type((await ctx.elicit("Sure?", bool)).value, bool)
     assert_type((await ctx.elicit("Which?", Literal["a", "b"])).value, Literal["a", "b"])
     assert_type((await ctx.elicit("Which?", list[Size])).value, "list[Size]")
     assert_type((await ctx.elicit("How many?", Annotated[int, Field(ge=1)])).value, int)
-    assert_type(await ctx.elicit("Which?", {"type": "object", "properties": {}}), Answer[dict[str, Any]])
-    assert_type(Elicit("Which?", {"type": "object", "properties": {}}), Elicit[dict[str, Any]])
+    assert_type(
+        await ctx.elicit("Which?", {"type": "object", "properties": {}}), ElicitationResult[dict[str, Any]]
+    )
+    assert_type(ElicitRequest("Which?", {"type": "object", "properties": {}}), ElicitRequest[dict[str, Any]])
     city, sure, words = await ctx.ask(
-        Elicit("Which?", City), Elicit("Sure?", bool), Sample("Hello", max_tokens=5, temperature=0.5)
+        ElicitRequest("Which?", City),
+        ElicitRequest("Sure?", bool),
+        SamplingRequest("Hello", max_tokens=5, temperature=0.5),
     )
-    assert_type(city, Answer[City])
-    assert_type(sure, Answer[bool])
-    assert_type(words, Sampled)
+    assert_type(city, ElicitationResult[City])
+    assert_type(sure, ElicitationResult[bool])
+    assert_type(words, SamplingResult)
     sizes = await ctx.ask(
-        Elicit("Which?", Literal["small", "large"]), Elicit("How many?", Annotated[int, Field(ge=1)])
+        ElicitRequest("Which?", Literal["small", "large"]),
+        ElicitRequest("How many?", Annotated[int, Field(ge=1)]),
     )
-    assert_type(sizes, tuple[Answer[Literal["small", "large"]], Answer[int]])
-    (roots,) = await ctx.ask(ListRoots())
+    assert_type(sizes, tuple[ElicitationResult[Literal["small", "large"]], ElicitationResult[int]])
+    (roots,) = await ctx.ask(ListRootsRequest())
     assert_type(roots, list[Root])
     await ctx.sample("Hello", max_tokens=5, tool_choice="always")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
@@ -91,7 +104,7 @@ def filled(
 
 def asks_in_a_thread(ctx: Context) -> None:
     """The same without `await`."""
-    assert_type(ctx.sync.elicit("Which?", City), Answer[City])
-    assert_type(ctx.sync.elicit("Which?", {"type": "object"}), Answer[dict[str, Any]])
-    assert_type(ctx.sync.elicit("Which?", Size), Answer[Size])
+    assert_type(ctx.sync.elicit("Which?", City), ElicitationResult[City])
+    assert_type(ctx.sync.elicit("Which?", {"type": "object"}), ElicitationResult[dict[str, Any]])
+    assert_type(ctx.sync.elicit("Which?", Size), ElicitationResult[Size])
     assert_type(ctx.sync.once("order", lambda: 7), int)

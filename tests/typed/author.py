@@ -19,6 +19,7 @@ from mcpkit import (
     FromHeader,
     FromState,
     Image,
+    Limits,
     Message,
     Registry,
     Server,
@@ -65,7 +66,7 @@ async def called(table: str, ctx: Context[Database]) -> int:
     """A decorator with options, on a coroutine function."""
     assert_type(ctx.state, Database)
     assert_type(ctx.server.name, str)
-    await ctx.progress(1, 2, "half")
+    await ctx.report_progress(1, 2, "half")
     if not table:
         raise ToolError("name a table")
     return await ctx.state.size(table)
@@ -225,17 +226,17 @@ if TYPE_CHECKING:
     server.tool(bare, nam="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     server.tool(timeout="1 s")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     tool(titel="X")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    tool(extra="drop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    tool(run_in="fiber")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     server.resource("author://x", mimetype="text/plain")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     resource("author://x", size="3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     server.prompt(tags=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    prompt(structured=False)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    prompt(result=None)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     server.method("author/do", single_use=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     server.extension("com.example/x").method("x/do", revision="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     server.include(registry, prefx="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     server.extension("com.example/y", setings={})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     server.asgi(alowed_hosts=["x"])  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    server.asgi(max_body="4 MiB")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Limits(max_request_body_size="4 MiB")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     server.run("http", prot=80)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     server.run("websocket")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     server.run("http", stateless="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

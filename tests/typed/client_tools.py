@@ -9,20 +9,17 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from typing_extensions import TypedDict, assert_type
 
-from mcpkit import (
-    Answer,
+from mcpkit import Client, SyncClient
+from mcpkit.client import (
     CallResult,
-    Client,
     FormRequest,
     RemoteTool,
-    Root,
-    Sampled,
-    Sampler,
     SampleRequest,
-    SyncClient,
+    SamplingHandler,
     SyncTool,
     UrlRequest,
 )
+from mcpkit.elicitation import ElicitationResult, Root, SamplingResult
 
 
 @dataclass
@@ -40,13 +37,13 @@ class Named(TypedDict):
 
 async def calls(client: Client) -> None:
     """A result has the type that was asked for."""
-    assert_type(await client.call("find"), CallResult)
-    assert_type(await client.call("find", {"name": "Oslo"}, timeout=3), CallResult)
-    assert_type(await client.call("find", into=City), City)
-    assert_type(await client.call("find", into=Model), Model)
-    assert_type(await client.call("find", into=Named), Named)
-    assert_type(await client.call("find", into=list[City]), list[City])
-    assert_type(await client.call("find", into=int), int)
+    assert_type(await client.call_tool("find"), CallResult)
+    assert_type(await client.call_tool("find", {"name": "Oslo"}, timeout=3), CallResult)
+    assert_type(await client.call_tool("find", result_type=City), City)
+    assert_type(await client.call_tool("find", result_type=Model), Model)
+    assert_type(await client.call_tool("find", result_type=Named), Named)
+    assert_type(await client.call_tool("find", result_type=list[City]), list[City])
+    assert_type(await client.call_tool("find", result_type=int), int)
     tools = await client.tools()
     assert_type(tools, dict[str, RemoteTool])
     assert_type(tools["find"].name, str)
@@ -55,12 +52,12 @@ async def calls(client: Client) -> None:
 
 def waits(client: SyncClient) -> None:
     """The same without an event loop."""
-    assert_type(client.call("find"), CallResult)
-    assert_type(client.call("find", into=City), City)
+    assert_type(client.call_tool("find"), CallResult)
+    assert_type(client.call_tool("find", result_type=City), City)
     assert_type(client.tools(), dict[str, SyncTool])
 
 
-async def fill_in(form: FormRequest) -> dict[str, str] | Answer[Any]:
+async def fill_in(form: FormRequest) -> dict[str, str] | ElicitationResult[Any]:
     """Fill in a form."""
     assert_type(form.message, str)
     for field in form.fields:
@@ -85,7 +82,7 @@ def speak(request: SampleRequest) -> str:
     return request.text
 
 
-async def speak_at_length(request: SampleRequest) -> Sampled | dict[str, Any] | None:
+async def speak_at_length(request: SampleRequest) -> SamplingResult | dict[str, Any] | None:
     """Say more."""
     return {"content": request.text} if request.tools else None
 
@@ -98,13 +95,24 @@ async def find() -> list[str | Path | Root]:
 def clients() -> list[Client]:
     """Handlers may be async, or not."""
     return [
-        Client("server.py", elicit=fill_in, elicit_url=visit, sample=speak, roots=["/srv", Path("/home")]),
         Client(
             "server.py",
-            elicit=fill_in_at_once,
-            elicit_url=lambda page: None,
-            sample=speak_at_length,
+            elicitation_handler=fill_in,
+            url_elicitation_handler=visit,
+            sampling_handler=speak,
+            roots=["/srv", Path("/home")],
+        ),
+        Client(
+            "server.py",
+            elicitation_handler=fill_in_at_once,
+            url_elicitation_handler=lambda page: None,
+            sampling_handler=speak_at_length,
             roots=find,
         ),
-        Client("server.py", elicit=FormRequest.decline, sample=Sampler(speak, tools=True), roots=list),
+        Client(
+            "server.py",
+            elicitation_handler=FormRequest.decline,
+            sampling_handler=SamplingHandler(speak, tools=True),
+            roots=list,
+        ),
     ]

@@ -7,23 +7,22 @@ from typing import Any, Literal
 
 from typing_extensions import assert_type
 
-from mcpkit import (
-    AuthorizationError,
+from mcpkit import Client, ProtocolError, SyncClient, Timeout, ToolError
+from mcpkit.client import (
     CallResult,
     Change,
-    Client,
     ClientTelemetry,
-    InvalidResultError,
-    OutcomeUnknownError,
-    ProtocolError,
     RemoteTool,
     Replay,
+    Subscription,
+    SyncSubscription,
+)
+from mcpkit.exceptions import (
+    AuthorizationError,
+    InvalidResultError,
+    OutcomeUnknownError,
     StatusError,
-    SyncClient,
-    SyncWatch,
-    ToolError,
     TransportError,
-    Watch,
 )
 
 
@@ -32,7 +31,7 @@ def show_progress(done: float, total: float | None, message: str | None) -> None
     print(done, total, message)
 
 
-def show(way: Literal["sent", "came"], text: str) -> None:
+def show(way: Literal["sent", "received"], text: str) -> None:
     """Show a message."""
     print(way, text)
 
@@ -44,22 +43,22 @@ def log(level: str, data: object, logger: str | None) -> None:
 
 async def use() -> None:
     """Use everything."""
-    async with Client("server.py", trace=show, record="talk.jsonl", log=log, log_level="info") as client:
+    async with Client("server.py", trace=show, record="talk.jsonl", log_handler=log) as client:
         assert_type(client, Client)
-        assert_type(client.revision, str)
+        assert_type(client.protocol_version, str)
         assert_type(client.server_info, dict[str, Any])
         assert_type(client.instructions, str | None)
-        assert_type(await client.list_tools(fresh=True), list[dict[str, Any]])
+        assert_type(await client.list_tools(use_cache=False), list[dict[str, Any]])
         assert_type(await client.list_resources(), list[dict[str, Any]])
         assert_type(await client.list_resource_templates(), list[dict[str, Any]])
         assert_type(await client.list_prompts(), list[dict[str, Any]])
-        assert_type(await client.read("weather://oslo"), list[dict[str, Any]])
+        assert_type(await client.read_resource("weather://oslo"), list[dict[str, Any]])
         assert_type(await client.get_prompt("greet", {"name": "Ada"}), list[dict[str, Any]])
         assert_type(await client.complete("greet", "name", "A"), list[str])
         assert_type(await client.request("ping", timeout=3), dict[str, Any])
         assert_type(await client.notify("notifications/roots/list_changed"), None)
         await client.set_log_level("debug")
-        await client.call("bake", progress=show_progress, retry=True, max_timeout=60.0)
+        await client.call_tool("bake", progress=show_progress, retry=True, timeout=Timeout(total=60.0))
         client.roots = ["/srv"]
 
 
@@ -74,8 +73,8 @@ async def tools(client: Client) -> None:
 
 async def changes(client: Client) -> AsyncIterator[Change]:
     """Hear of changes."""
-    async with client.watch(tools=True, resources=["weather://oslo"]) as watch:
-        assert_type(watch, Watch)
+    async with client.listen(tools_list_changed=True, resource_subscriptions=["weather://oslo"]) as watch:
+        assert_type(watch, Subscription)
         async for change in watch:
             assert_type(change.kind, Literal["tools", "prompts", "resources", "resource"])
             assert_type(change.uri, str | None)
@@ -84,8 +83,8 @@ async def changes(client: Client) -> AsyncIterator[Change]:
 
 def changes_that_are_waited_for(client: SyncClient) -> None:
     """Hear of changes, without an event loop."""
-    with client.watch() as watch:
-        assert_type(watch, SyncWatch)
+    with client.listen() as watch:
+        assert_type(watch, SyncSubscription)
         for change in watch:
             assert_type(change, Change)
 
@@ -97,32 +96,32 @@ def waits() -> None:
         assert_type(client.servers, Mapping[str, SyncClient])
         assert_type(client.failures, Mapping[str, Exception])
         assert_type(client.list_tools(), list[dict[str, Any]])
-        assert_type(client.read("weather://oslo"), list[dict[str, Any]])
+        assert_type(client.read_resource("weather://oslo"), list[dict[str, Any]])
         assert_type(client.request("ping"), dict[str, Any])
         assert_type(client.complete("greet", "name", "A"), list[str])
-        result = client.call("bake", progress=show_progress)
+        result = client.call_tool("bake", progress=show_progress)
         assert_type(result.text, str)
         assert_type(result.content, list[dict[str, Any]])
         assert_type(result.is_error, bool)
-        assert_type(result.structured, Any)
+        assert_type(result.structured_content, Any)
 
 
 async def plays() -> None:
     """Play a conversation again, and measure it."""
     async with Client(Replay("talk.jsonl"), telemetry=ClientTelemetry()) as client:
-        await client.call("bake")
+        await client.call_tool("bake")
 
 
 async def fails(client: Client) -> CallResult | None:
     """Tell errors apart."""
     try:
-        return await client.call("bake")
+        return await client.call_tool("bake")
     except AuthorizationError as error:
         assert_type(error.challenge, str)
     except StatusError as error:
         assert_type(error.status, int)
     except OutcomeUnknownError:
-        return await client.call("bake", retry=True)
+        return await client.call_tool("bake", retry=True)
     except TransportError as error:
         assert_type(error.may_have_begun, bool)
         assert_type(error.retry_after, float | None)

@@ -8,7 +8,8 @@ from typing import Any
 
 from typing_extensions import assert_type
 
-from mcpkit import Context, Extension, ExtensionResult, Server
+from mcpkit import Access, Context, Extension, Server
+from mcpkit.extensions import ExtensionResult
 from mcpkit.middleware import CallTool, ToolCall
 
 server = Server("typed")
@@ -28,11 +29,13 @@ class Ticket:
 async def get(id: str, ctx: Context) -> Ticket:
     assert_type(thing.is_supported(ctx), bool)
     assert_type(thing.client_settings(ctx), dict[str, Any] | None)
-    await ctx.notify("notifications/thing/got", {"id": id})
+    await thing.notify(ctx, "notifications/thing/got", {"id": id})
     return Ticket(id)
 
 
-@server.method("thing/count", revisions=["2026-07-28"], requires="sampling")
+@server.method(
+    "thing/count", protocol_versions=["2026-07-28"], access=Access(requires_capabilities="sampling")
+)
 def count(least: int = 0) -> dict[str, int]:
     return {"count": least}
 

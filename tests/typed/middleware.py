@@ -7,9 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import assert_type
 
-from mcpkit import Failure, Server, ToolError, current_context
-from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall, ToolCallResult
-from mcpkit.middlewares import AccessLog, RateLimit, SizeLimit, Telemetry, Timed, Timing
+from mcpkit import Server, ToolError, current_context
+from mcpkit.extensions import ErrorEvent
+from mcpkit.middleware import (
+    AccessLog,
+    CallNext,
+    CallTool,
+    RateLimit,
+    Request,
+    Result,
+    SizeLimit,
+    Telemetry,
+    Timed,
+    Timing,
+    ToolCall,
+    ToolCallResult,
+)
 
 server = Server("typed")
 
@@ -56,18 +69,18 @@ server.middleware(Telemetry())
 
 
 @server.on_error
-def report(failure: Failure) -> None:
+def report(failure: ErrorEvent) -> None:
     assert_type(failure.exception, BaseException)
     assert_type(failure.ref, str | None)
 
 
 @server.on_error
-def explain(failure: Failure) -> ToolError | None:
+def explain(failure: ErrorEvent) -> ToolError | None:
     return ToolError("known") if isinstance(failure.exception, KeyError) else None
 
 
 if TYPE_CHECKING:
-    assert_type(explain(Failure(current_context(), KeyError(), None)), ToolError | None)
+    assert_type(explain(ErrorEvent(current_context(), KeyError(), None)), ToolError | None)
 
     def plain(request: Request, call_next: CallNext) -> Result:
         return Result({})

@@ -7,7 +7,8 @@ from typing import Any
 
 from typing_extensions import TypedDict, Unpack, assert_type
 
-from mcpkit import Server, json_type
+from mcpkit import Server
+from mcpkit.types import json_type
 
 server = Server("author")
 

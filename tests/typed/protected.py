@@ -12,27 +12,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import assert_type
 
-from mcpkit import (
-    Client,
-    ClientCredentials,
-    Context,
-    FileTokens,
-    Loopback,
-    OAuth,
-    Principal,
-    Scope,
-    Server,
-    Sqlite,
-    SyncClient,
-    check_authorization,
-)
+from mcpkit import Access, Client, Context, HttpOptions, Principal, Scope, Server, SyncClient
 from mcpkit.auth import (
+    AccessToken,
     AuditEvent,
     DevAuth,
     DevClient,
     DevUser,
     Entra,
-    Grant,
     Introspection,
     InvalidTokenError,
     Jwt,
@@ -40,6 +27,9 @@ from mcpkit.auth import (
     StaticTokens,
     TokenVerifier,
 )
+from mcpkit.client import ClientCredentials, FileTokens, LocalCallbackServer, OAuth
+from mcpkit.doctor import check_authorization
+from mcpkit.storage import Sqlite
 
 ISSUER = "https://id.example.com"
 
@@ -47,10 +37,10 @@ ISSUER = "https://id.example.com"
 class Badges(TokenVerifier):
     """Knows badges."""
 
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         if token != "badge":
             raise InvalidTokenError("the badge is unknown")
-        return Grant(Principal("badge:ada", {"notes:read"}), expires=None)
+        return AccessToken(Principal("badge:ada", {"notes:read"}), expires=None)
 
 
 development = DevAuth(
@@ -67,8 +57,8 @@ several = [
 ]
 server = Server(
     "notes",
-    secret=["the new one, 16 characters", b"the old one, 16 characters"],
-    shared=Sqlite(Path("notes.db")),
+    secret_key=["the new one, 16 characters", b"the old one, 16 characters"],
+    storage=Sqlite(Path("notes.db")),
     auth=several,
     scopes={
         "notes:read": Scope("Read notes", default=True),
@@ -82,24 +72,24 @@ def is_admin(who: Principal) -> bool:
     return "notes:admin" in who.scopes
 
 
-@server.tool(scopes="notes:write", may_need=["notes:admin"])
+@server.tool(access=Access(scopes="notes:write", optional_scopes=["notes:admin"]))
 async def add_note(text: str, ctx: Context, pinned: bool = False) -> str:
     """Add a note."""
     if pinned:
-        ctx.require("notes:admin", "notes:write")
+        ctx.require_scopes("notes:admin", "notes:write")
     assert_type(ctx.principal.id, "str | None")
     assert_type(ctx.principal.scopes, frozenset[str])
     assert_type(ctx.principal.claims["groups"], object)
     return text
 
 
-@server.tool(anonymous=True)
+@server.tool(access=Access(allow_anonymous=True))
 def status() -> str:
     """Say whether it works."""
     return "well"
 
 
-@server.tool(scopes={"notes:admin"}, visible=is_admin)
+@server.tool(access=Access(scopes={"notes:admin"}, visible=is_admin))
 async def lock_out(subject: str) -> None:
     """Send somebody away."""
     await server.revoke(f"{ISSUER}#sub={subject}", keep=3600)
@@ -130,7 +120,7 @@ def heard(event: AuditEvent) -> None:
     assert_type(event.scopes, tuple[str, ...])
 
 
-app = server.asgi(public_url="https://mcp.example.com/mcp", health="/health")
+app = server.asgi(public_url="https://mcp.example.com/mcp", http=HttpOptions(readiness_path="/health"))
 routes = app.well_known()
 
 
@@ -141,7 +131,7 @@ async def log_in() -> None:
         issuer=ISSUER,
         scopes=["notes:read"],
         storage=FileTokens("tokens.json"),
-        browser=Loopback(port=8123),
+        browser=LocalCallbackServer(port=8123),
     )
     program = ClientCredentials("reports", "secret", issuer=ISSUER)
     for client in (
@@ -151,9 +141,9 @@ async def log_in() -> None:
         Client("https://mcp.example.com/mcp", token="t"),
     ):
         async with client:
-            assert_type(await client.call("add_note", {"text": "a"}, into=str), str)
+            assert_type(await client.call_tool("add_note", {"text": "a"}, result_type=str), str)
     with SyncClient("https://mcp.example.com/mcp", auth=program) as waiting:
-        waiting.call("status")
+        waiting.call_tool("status")
     for finding in await check_authorization("https://mcp.example.com/mcp"):
         assert_type(finding.code, str)
 
@@ -164,7 +154,7 @@ if TYPE_CHECKING:
     Server("s", auth=Jwt)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Server("s", auth=OAuth())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Server("s", scopes=["notes:read"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    Server("s", shared="notes.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Server("s", storage="notes.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Scope()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     Scope("Read", implies=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Jwt(ISSUER, audiences="a")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

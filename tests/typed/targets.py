@@ -10,7 +10,8 @@ from typing import Any
 
 from typing_extensions import assert_type
 
-from mcpkit import Client, Outgoing, Receiver, Server
+from mcpkit import Client, ClientGroup, Server
+from mcpkit.client import OutgoingMessage, TransportListener
 
 server = Server("weather")
 
@@ -20,8 +21,8 @@ async def token() -> str:
 
 
 class Mine:
-    async def open(self, receiver: Receiver) -> None: ...
-    async def send(self, message: Outgoing) -> None: ...
+    async def open(self, receiver: TransportListener) -> None: ...
+    async def send(self, message: OutgoingMessage) -> None: ...
     async def close(self) -> None: ...
 
 
@@ -43,8 +44,7 @@ Client("server.py", env=["CITY=Oslo"])  # type: ignore[arg-type]  # pyright: ign
 
 
 async def several(path: Path) -> None:
-    async with Client(path) as client:
-        assert_type(client, Client)
+    async with ClientGroup(path) as client:
         assert_type(client.servers, Mapping[str, Client])
         assert_type(client.failures, Mapping[str, Exception])
         assert_type(await client.servers["weather"].list_tools(), list[dict[str, Any]])

@@ -18,7 +18,7 @@ from ...state.sealed import UnreadableRecordError
 from ..audiences import audiences_of
 from ..discovery import authorization_server_urls
 from ..strict_json import read_object
-from ..verifier import Grant, InvalidTokenError, VerifierUnavailableError
+from ..verifier import AccessToken, InvalidTokenError, VerifierUnavailableError
 from .asked import LIFETIME, Asked, asked_by
 from .callers import caller_of
 from .client import METHODS
@@ -104,7 +104,7 @@ class Authority:
         ]
         return [Route(where, answer, methods=methods) for where, answer, methods in endpoints]
 
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         """Return what an access token grants.
 
         Raises:
@@ -122,7 +122,7 @@ class Authority:
             raise InvalidTokenError("the token has been revoked")
         principal = self.parts.principal(record, str(claims["scope"]).split(), {**record.claims, **claims})
         issued, expires = (float(str(claims[name])) for name in ("iat", "exp"))
-        return Grant(principal, expires, issued, min(expires, self._clock() + FRESH))
+        return AccessToken(principal, expires, issued, min(expires, self._clock() + FRESH))
 
     async def claim(self, asked: Asked) -> None:
         """Take it that a request is answered now.

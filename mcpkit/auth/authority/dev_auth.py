@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ..urls import is_loopback, origin
-from ..verifier import Grant, Site, TokenVerifier
+from ..verifier import AccessToken, ProtectedResource, TokenVerifier
 from .access_tokens import AccessTokens
 from .authority import Authority
 from .client_documents import ClientDocuments
@@ -38,7 +38,7 @@ class DevAuth(TokenVerifier):
     But it believes whoever opens its page. So it serves under a loopback URL alone, and answers no request that names
     another host, or that a proxy or a tunnel has forwarded.
 
-    Its tokens are signed with the server's secret, and what it keeps is in `Server(shared=...)`: several workers need
+    Its tokens are signed with the server's secret, and what it keeps is in `Server(storage=...)`: several workers need
     both, and a login outlives a restart with both.
 
     Args:
@@ -83,7 +83,7 @@ class DevAuth(TokenVerifier):
         self._documents = ClientDocuments() if client_documents else None
         self._authority: Authority | None = None
 
-    def enter(self, site: Site) -> None:
+    def enter(self, site: ProtectedResource) -> None:
         """Serve a site, which must be on this machine.
 
         Raises:
@@ -123,7 +123,7 @@ class DevAuth(TokenVerifier):
         self._authority = made(issuer, site, self._users, self._clients, self._lifetime, self._documents)
         self._authority.parts.tokens.key_set()  # what is not installed is missed now, and not at the first login
 
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         """Return what a token grants that has been issued here.
 
         Raises:
@@ -156,7 +156,7 @@ class DevAuth(TokenVerifier):
 
 def made(
     issuer: str,
-    site: Site,
+    site: ProtectedResource,
     users: Mapping[str, DevUser],
     clients: Iterable[DevClient],
     lifetime: float,
@@ -197,7 +197,7 @@ def _by_name(users: Iterable[str | DevUser]) -> dict[str, DevUser]:
     ):  # a mapping's values, passwords perhaps, would be passed over
         raise TypeError(
             'users must be a list such as ["ada", DevUser("bob", password="...")], not'
-            f" {type(given).__name__}"
+            f" {type(users).__name__}"
         )
     found: dict[str, DevUser] = {}
     for user in users:

@@ -21,7 +21,7 @@ from ..authority.parts import Parts
 from ..authority.registration import Registration
 from ..upstream.upstream import Upstream
 from ..urls import check_url, origin
-from ..verifier import Site
+from ..verifier import ProtectedResource
 from .admission import Admission, Allow
 from .edge import at_the_edge
 from .limits import Limits
@@ -63,7 +63,7 @@ class Entered(NamedTuple):
         name, callback = self.authority.parts.name, self.authority.parts.url(CALLBACK)
         return f"{name}: users log in with {self.upstream.title}. Register the redirect URI {callback} there"
 
-    def announce(self, site: Site, *, is_open: bool) -> None:
+    def announce(self, site: ProtectedResource, *, is_open: bool) -> None:
         """Warn an operator of what they may not want.
 
         Args:
@@ -79,12 +79,12 @@ class Entered(NamedTuple):
         if not site.shared.is_lasting:
             logger.warning(
                 "%s: logins are kept in memory, so they end with this process and other processes do not know them. "
-                'Store them, as in Server(shared=Sqlite("notes.db"), secret=...)',
+                'Store them, as in Server(storage=Sqlite("notes.db"), secret_key=...)',
                 site.name,
             )
 
 
-def issuer_at(site: Site, given: str | None) -> str:
+def issuer_at(site: ProtectedResource, given: str | None) -> str:
     """Return the URL of an authorization server at a site.
 
     Args:
@@ -107,7 +107,7 @@ def issuer_at(site: Site, given: str | None) -> str:
 
 def entered(
     issuer: str,
-    site: Site,
+    site: ProtectedResource,
     upstream: Upstream,
     logins: Logins,
     allow: Allow | None,
@@ -155,6 +155,8 @@ def entered(
     return Entered(authority, login, upstream, Limits(site.shared, site.name, site.audit, look))
 
 
-def _remembered(issuer: str, site: Site, upstream: Upstream, clock: Callable[[], float]) -> Remembered:
+def _remembered(
+    issuer: str, site: ProtectedResource, upstream: Upstream, clock: Callable[[], float]
+) -> Remembered:
     revocations = Revocations(site.shared, site.name)
     return Remembered(issuer, upstream.issuer, site.scopes, site.keys, revocations, clock)

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...state.audit import Audit
-from ...state.broker import Broker
+from ...state.broker import PubSub
 from ...state.owner import digest_of
 from ..authority.callers import caller_of, is_unbelieved_proxy
 from ..authority.errors import NOT_KEPT
@@ -53,7 +53,7 @@ class Limits:
         look: How a page looks.
     """
 
-    def __init__(self, broker: Broker, name: str, audit: Audit, look: Look) -> None:
+    def __init__(self, broker: PubSub, name: str, audit: Audit, look: Look) -> None:
         self._broker = broker
         self._name = name
         self._audit = audit

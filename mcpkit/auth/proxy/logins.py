@@ -14,7 +14,7 @@ from ..one_at_a_time import AbandonedError, OneAtATime
 from ..upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from ..upstream.tokens import Identity, UpstreamTokens
 from ..upstream.upstream import Upstream
-from ..verifier import Ground
+from ..verifier import VerifierContext
 from .held import Held
 
 logger = logging.getLogger("mcpkit")
@@ -57,7 +57,7 @@ class Logins:
         self,
         upstream: Upstream,
         grants: Grants,
-        ground: Ground,
+        ground: VerifierContext,
         running: OneAtATime[GrantRecord],
         clock: Callable[[], float] = time.time,
     ) -> None:

@@ -12,7 +12,7 @@ from ...common.numbers import check_seconds
 from ..authority.look import Look, look_of
 from ..one_at_a_time import OneAtATime
 from ..upstream.upstream import Upstream
-from ..verifier import Grant, Ground, Site, TokenVerifier
+from ..verifier import AccessToken, ProtectedResource, TokenVerifier, VerifierContext
 from .admission import Allow, check_allow
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ _GRACE = 10.0
 class OAuthProxy(TokenVerifier):
     """An authorization server for clients of any kind, whose users log in with a provider that knows one client alone.
 
-    `Server("notes", auth=OAuthProxy(Upstream.github(CLIENT_ID, CLIENT_SECRET)), shared=Sqlite("notes.db"))`. Clients
+    `Server("notes", auth=OAuthProxy(Upstream.github(CLIENT_ID, CLIENT_SECRET)), storage=Sqlite("notes.db"))`. Clients
     register themselves, or are known by a document of theirs; each user is asked whether a client may, and then sent
     to the provider, where the callback `https://.../callback` has to be registered.
 
     The provider's tokens stay here, encrypted, and are no client's: those get tokens of this server's, for this server.
-    `ctx.token_for(...)` has the provider's.
+    `ctx.upstream_token(...)` has the provider's.
 
     Args:
         upstream: The provider.
@@ -94,7 +94,7 @@ class OAuthProxy(TokenVerifier):
         self._serves: str | None = None
         self.providers = (upstream.name,)
 
-    def enter(self, site: Site) -> None:
+    def enter(self, site: ProtectedResource) -> None:
         """Serve a site.
 
         Raises:
@@ -126,7 +126,7 @@ class OAuthProxy(TokenVerifier):
         if is_new:
             self._entered.announce(site, is_open=self._allow is None)
 
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         """Return what a token grants that has been issued here.
 
         Raises:
@@ -143,7 +143,7 @@ class OAuthProxy(TokenVerifier):
         """Return with whom users log in, and what has to be registered there."""
         return (self._serving().notice(),)
 
-    async def token_for(self, principal: Principal, provider: str, ground: Ground) -> str:
+    async def token_for(self, principal: Principal, provider: str, ground: VerifierContext) -> str:
         """Return the access token that a user has at the provider.
 
         Raises:
@@ -165,7 +165,7 @@ class OAuthProxy(TokenVerifier):
         except UpstreamUnavailableError:
             raise ProviderUnavailableError(provider) from None
 
-    async def revoke(self, principal: Principal, ground: Ground) -> None:
+    async def revoke(self, principal: Principal, ground: VerifierContext) -> None:
         """End all logins of somebody, here and at the provider.
 
         Raises:
@@ -180,7 +180,7 @@ class OAuthProxy(TokenVerifier):
         await self._refreshing.aclose(_GRACE)
         await self._upstream.provider.aclose()
 
-    def _logins(self, ground: Ground) -> Logins:
+    def _logins(self, ground: VerifierContext) -> Logins:
         from ..authority.grants import Grants
         from .logins import Logins
 
@@ -194,5 +194,5 @@ class OAuthProxy(TokenVerifier):
         return self._entered
 
 
-def _ground(site: Site) -> Ground:
-    return Ground(site.name, site.keys, site.shared, site.audit)
+def _ground(site: ProtectedResource) -> VerifierContext:
+    return VerifierContext(site.name, site.keys, site.shared, site.audit)

@@ -25,7 +25,7 @@ class Upstream:
 
     It is made by one of the class methods; all of them take these options:
 
-    - `name`: what it is called in code, such as in `ctx.token_for("github")`;
+    - `name`: what it is called in code, such as in `ctx.upstream_token("github")`;
     - `title`: what it is called before people;
     - `scopes`: what is asked for, in the place of the usual scopes;
     - `parameters`: more of the authorization request, such as `{"hd": "example.com"}`;

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
 
 from pydantic_core import from_json, to_json
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from ..call import Call
     from .dialogue import Dialogue
-    from .questions import Answer, Question
+    from .questions import ElicitationResult, Question
     from .roots import Root
-    from .sampling import Sampled, SampleOptions
+    from .sampling import SampleOptions, SamplingResult
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -42,11 +42,20 @@ Together less than what clients wait for an answer, and not much less, as they g
 """
 
 _QUESTIONS = {
-    "elicit": "Elicit",
-    "elicit_url": "ElicitUrl",
-    "sample": "Sample",
-    "list_roots": "ListRoots",
+    "elicit": "ElicitRequest",
+    "elicit_url": "UrlElicitRequest",
+    "sample": "SamplingRequest",
+    "list_roots": "ListRootsRequest",
 }
+
+
+class TaskRun(NamedTuple):
+    """One run of a task, as its function sees it."""
+
+    id: str
+    """The id of the task."""
+    attempt: int
+    """A number that is greater in each later run of the task. With it a database can refuse writes of an older run."""
 
 
 class Asking(CallContext):
@@ -72,7 +81,7 @@ class Asking(CallContext):
         """Ask the client several things at once.
 
         Args:
-            questions: `Elicit`, `ElicitUrl`, `Sample` and `ListRoots`, in any number.
+            questions: `ElicitRequest`, `UrlElicitRequest`, `SamplingRequest` and `ListRootsRequest`, in any number.
 
         Returns:
             The answers, in the order of the questions.
@@ -85,7 +94,7 @@ class Asking(CallContext):
             RuntimeError: The call has ended, or its method has no place for questions.
         """
         _check_questions(questions)
-        call = self.call
+        call = self._call
         dialogue = dialogue_of(call)
         requests = await _requests(call, questions)
         names = [dialogue.name(question.key) for question in questions]
@@ -94,14 +103,18 @@ class Asking(CallContext):
     @overload
     async def elicit(
         self, message: str, type_: Mapping[str, Any], *, key: str | None = None
-    ) -> Answer[dict[str, Any]]: ...
+    ) -> ElicitationResult[dict[str, Any]]: ...
     @overload
-    async def elicit(self, message: str, type_: type[T], *, key: str | None = None) -> Answer[T]: ...
+    async def elicit(
+        self, message: str, type_: type[T], *, key: str | None = None
+    ) -> ElicitationResult[T]: ...
     @overload
-    async def elicit(self, message: str, type_: TypeForm[T], *, key: str | None = None) -> Answer[T]: ...
+    async def elicit(
+        self, message: str, type_: TypeForm[T], *, key: str | None = None
+    ) -> ElicitationResult[T]: ...
     @overload
-    async def elicit(self, message: str, type_: Any, *, key: str | None = None) -> Answer[Any]: ...
-    async def elicit(self, message: str, type_: Any, *, key: str | None = None) -> Answer[Any]:
+    async def elicit(self, message: str, type_: Any, *, key: str | None = None) -> ElicitationResult[Any]: ...
+    async def elicit(self, message: str, type_: Any, *, key: str | None = None) -> ElicitationResult[Any]:
         """Ask the user to fill in a form (client/elicitation).
 
         Args:
@@ -118,9 +131,9 @@ class Asking(CallContext):
             TypeError: The type cannot be asked for.
             Exception: As `ask`.
         """
-        from .questions import Elicit
+        from .questions import ElicitRequest
 
-        answer: Answer[Any] = (await self.ask(Elicit(message, type_, key=key)))[0]
+        answer: ElicitationResult[Any] = (await self.ask(ElicitRequest(message, type_, key=key)))[0]
         return answer
 
     async def elicit_url(
@@ -130,7 +143,7 @@ class Asking(CallContext):
         *,
         done: Callable[[], bool | Awaitable[bool]] | None = None,
         key: str | None = None,
-    ) -> Answer[None]:
+    ) -> ElicitationResult[None]:
         """Ask the user to visit a page, for what must not pass through the client (client/elicitation, "URL Mode").
 
         Args:
@@ -150,24 +163,24 @@ class Asking(CallContext):
             AnswerError: `done` still says no when the time is over.
             Exception: As `ask`.
         """
-        from .questions import ElicitUrl
+        from .questions import UrlElicitRequest
 
         _check_done(done)
-        call = self.call
+        call = self._call
         dialogue = dialogue_of(call)
         name = dialogue.name(key)
         id_ = dialogue.page_id(name)
         try:
-            questions = (ElicitUrl(message, url, key=key, elicitation_id=id_),)
+            questions = (UrlElicitRequest(message, url, key=key, elicitation_id=id_),)
             requests = await _requests(call, questions)
         except BaseException:
             dialogue.release("question", name)
             raise
         while True:
-            answer: Answer[None] = (await dialogue.ask(questions, requests, [name]))[0]
+            answer: ElicitationResult[None] = (await dialogue.ask(questions, requests, [name]))[0]
             if done is None or not answer:
                 return answer
-            until = dialogue.until(name, call.runtime.question_timeout)
+            until = dialogue.until(name, call.runtime.timeouts.client_request)
             for seconds in (0.0, *_POLLS):
                 async with call.paused():
                     await asyncio.sleep(seconds)
@@ -180,14 +193,14 @@ class Asking(CallContext):
                 if time.time() >= until:
                     raise AnswerError(
                         "The user agreed to visit the page, but what is needed was not done there within "
-                        f"{call.runtime.question_timeout:g} s"
+                        f"{call.runtime.timeouts.client_request:g} s"
                     )
             dialogue.forget(name)
             call.check_open()
 
     async def sample(
         self, messages: str | Sequence[Any], *, max_tokens: int, **options: Unpack[SampleOptions]
-    ) -> Sampled:
+    ) -> SamplingResult:
         """Have the client's model say something (client/sampling; deprecated since 2026-07-28).
 
         Args:
@@ -201,9 +214,9 @@ class Asking(CallContext):
         Raises:
             Exception: As `ask`.
         """
-        from .sampling import Sample
+        from .sampling import SamplingRequest
 
-        (answer,) = await self.ask(Sample(messages, max_tokens=max_tokens, **options))
+        (answer,) = await self.ask(SamplingRequest(messages, max_tokens=max_tokens, **options))
         return answer
 
     async def list_roots(self, *, key: str | None = None) -> list[Root]:
@@ -215,9 +228,9 @@ class Asking(CallContext):
         Raises:
             Exception: As `ask`.
         """
-        from .questions import ListRoots
+        from .questions import ListRootsRequest
 
-        (answer,) = await self.ask(ListRoots(key=key))
+        (answer,) = await self.ask(ListRootsRequest(key=key))
         return answer
 
     @overload
@@ -241,35 +254,33 @@ class Asking(CallContext):
             ValueError: The key is none, or has been used in this call.
             Exception: Whatever the function raises.
         """
-        known = begin_once(self.call, key)
+        known = begin_once(self._call, key)
         if known is not None:
             return cast("T", known[0])
         try:
             if iscoroutinefunction(function):
                 value = await function()
             else:
-                value = await finish_awaitable(await self.call.runtime.threads.run(function, {}, self.call))
-            kept = end_once(self.call, key, value)
+                value = await finish_awaitable(await self._call.runtime.threads.run(function, {}, self._call))
+            kept = end_once(self._call, key, value)
         except BaseException:
-            forget_once(self.call, key)
+            forget_once(self._call, key)
             raise
-        await dialogue_of(self.call).keep()
+        await dialogue_of(self._call).keep()
         return cast("T", kept)
 
     @property
-    def call_id(self) -> str:
-        """A text that is the same in all rounds and runs of this request, and in no other request: for idempotency."""
-        return dialogue_of(self.call).call_id
+    def idempotency_key(self) -> str:
+        """A text that is the same in all rounds and runs of this request, and in no other request."""
+        return dialogue_of(self._call).call_id
 
     @property
-    def attempt(self) -> int:
-        """A number that is greater in each later run of a task: what a database refuses a late run by; else 1."""
-        return 1 if self.call.dialogue is None else self.call.dialogue.attempt
-
-    @property
-    def task_id(self) -> str | None:
-        """The id of the task that is run here; None where somebody waits for the result, and where a task is made."""
-        return None if self.call.dialogue is None else self.call.dialogue.task_id
+    def task(self) -> TaskRun | None:
+        """The task that runs this function; None where the client waits for the result, and where a task is made."""
+        dialogue = self._call.dialogue
+        if dialogue is None or dialogue.task_id is None:
+            return None
+        return TaskRun(dialogue.task_id, dialogue.attempt)
 
 
 def begin_once(call: Call, key: str) -> tuple[Any] | None:
@@ -295,19 +306,18 @@ def forget_once(call: Call, key: str) -> None:
     dialogue_of(call).release("ctx.once", key)
 
 
-async def check_rounds(call: Call, *, is_single_use: bool) -> None:
+async def check_rounds(call: Call) -> None:
     """Take over what a client brings from an earlier round, or refuse it before the handler runs.
 
     Args:
         call: The request.
-        is_single_use: Whether each state is taken once.
 
     Raises:
         MalformedError: It is malformed, forged, expired, of another request, or used up.
         BusyError: Whether it has been used up cannot be known now.
     """
     dialogue = dialogue_of(call)
-    if is_single_use:
+    if call.runtime.options.single_use_state:
         await dialogue.redeem()
 
 
@@ -330,7 +340,9 @@ def _instead_of(value: object) -> str:
         return f"write ctx.ask({_QUESTIONS[method]}(...), ...), as ctx.{method}(...) asks by itself"
     if isinstance(value, (list, tuple)):
         return "write ctx.ask(*questions)"
-    return "write ctx.ask(Elicit(...), ElicitUrl(...), Sample(...), ListRoots())"
+    return (
+        "write ctx.ask(ElicitRequest(...), UrlElicitRequest(...), SamplingRequest(...), ListRootsRequest())"
+    )
 
 
 def _check_done(done: object) -> None:

@@ -142,7 +142,7 @@ class Dialogue:
         """
         channel = self._call.channel
         assert channel.questions is not None, "there is a way to the client"
-        seconds = self._call.runtime.question_timeout
+        seconds = self._call.runtime.timeouts.client_request
         async with self._paused():
             return await channel.questions.ask(questions, requests, channel, seconds)
 

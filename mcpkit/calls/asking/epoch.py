@@ -34,7 +34,7 @@ async def latest_epoch(runtime: Runtime) -> str:
     if runtime.is_alone:
         return ""
     key = f"{runtime.name}/requestState/epoch"
-    while (stored := await runtime.shared.get(key)) is None:
-        await runtime.shared.put(key, os.urandom(16).hex().encode(), version=None, ttl=_TTL)
+    while (stored := await runtime.storage.get(key)) is None:
+        await runtime.storage.put(key, os.urandom(16).hex().encode(), version=None, ttl=_TTL)
     epoch = _known[runtime] = stored.value.decode()
     return epoch

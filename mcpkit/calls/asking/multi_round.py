@@ -112,13 +112,13 @@ class Rounds(Dialogue):
             self._epoch = await latest_epoch(runtime)
         if home == _home(runtime, self._epoch):
             ttl = max(0.0, expires - time.time()) + _SKEW
-            if not await runtime.shared.claim(f"{runtime.name}/requestState/{state}", ttl):
+            if not await runtime.storage.claim(f"{runtime.name}/requestState/{state}", ttl):
                 raise _refused("it has been used already")
             self._epoch = await latest_epoch(runtime)  # else what was used may be forgotten
         if home != _home(runtime, self._epoch):
             logger.warning(
                 "a requestState for single use is refused, as another process has given it (or this one, before it "
-                "was restarted): let them share one engine: Server(shared=...); or the engine has lost what it had"
+                "was restarted): let them share one engine: Server(storage=...); or the engine has lost what it had"
             )
             raise _refused("this process cannot tell whether it has been used")
         self._unclaimed = None
@@ -201,7 +201,7 @@ class Rounds(Dialogue):
     def _dump(self) -> str:
         runtime = self._call.runtime
         state = {
-            "exp": self._expires or time.time() + runtime.question_timeout,
+            "exp": self._expires or time.time() + runtime.timeouts.client_request,
             "of": self._subject,
             "id": self.call_id,
             "round": self._round + 1,  # no two states are alike
@@ -211,18 +211,18 @@ class Rounds(Dialogue):
             "once": self._once,
             "until": self._until,
         }
-        text = urlsafe_b64encode(_sealed(self._keys, to_json(state), is_secret=runtime.encrypt_state))
+        text = urlsafe_b64encode(_sealed(self._keys, to_json(state), is_secret=runtime.options.encrypt_state))
         if len(text) > MAX_STATE:
             raise ValueError(
                 f"the answers and the values of ctx.once have {len(text):,} bytes, which the client would have to "
-                f"carry; at most {MAX_STATE:,} are sent: keep what is large elsewhere, under ctx.call_id"
+                f"carry; at most {MAX_STATE:,} are sent: keep what is large elsewhere, under ctx.idempotency_key"
             )
         return text.decode()
 
     def _load(self, text: Any) -> None:
         if not isinstance(text, str):
             raise MalformedError("requestState: expected the string that came with input_required")
-        state = _opened(self._keys, text, is_secret=self._call.runtime.encrypt_state)
+        state = _opened(self._keys, text, is_secret=self._call.runtime.options.encrypt_state)
         if state is None:
             raise _refused("it is none that this server has given")
         if state["exp"] < time.time():
@@ -324,7 +324,7 @@ def digest(request: Mapping[str, Any]) -> str:
 
 def _home(runtime: Runtime, epoch: str) -> str:
     """Return what tells the store of claims, and what it knows, from others, and names none to who reads the state."""
-    return hashlib.sha256(f"{runtime.shared.home} {epoch}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{runtime.storage.home} {epoch}".encode()).hexdigest()[:16]
 
 
 def _responses(value: Any) -> dict[str, Mapping[str, Any]]:

@@ -95,7 +95,7 @@ def asked_again(request: Json, problem: str) -> Json:
     return {**request, "params": {**params, "message": f"{params['message']}\n\n{problem}"}}
 
 
-class Answer(Generic[T]):
+class ElicitationResult(Generic[T]):
     """What a person made of a question: true when they accepted it.
 
     Attributes:
@@ -126,10 +126,10 @@ class Answer(Generic[T]):
 
     def __repr__(self) -> str:
         """Show action and value."""
-        return f"Answer({self.action!r}, {self._value!r})"
+        return f"ElicitationResult({self.action!r}, {self._value!r})"
 
 
-class Elicit(Question[Answer[T]]):
+class ElicitRequest(Question[ElicitationResult[T]]):
     """A form for the user (client/elicitation, "Form Mode"); nothing secret, says the specification.
 
     Args:
@@ -148,14 +148,14 @@ class Elicit(Question[Answer[T]]):
 
     @overload
     def __init__(
-        self: Elicit[dict[str, Any]], message: str, type_: Mapping[str, Any], *, key: str | None = None
+        self: ElicitRequest[dict[str, Any]], message: str, type_: Mapping[str, Any], *, key: str | None = None
     ) -> None: ...
     @overload
     def __init__(self, message: str, type_: type[T], *, key: str | None = None) -> None: ...
     @overload
     def __init__(self, message: str, type_: TypeForm[T], *, key: str | None = None) -> None: ...
     @overload
-    def __init__(self: Elicit[Any], message: str, type_: Any, *, key: str | None = None) -> None: ...
+    def __init__(self: ElicitRequest[Any], message: str, type_: Any, *, key: str | None = None) -> None: ...
     def __init__(self, message: str, type_: Any, *, key: str | None = None) -> None:
         from ...schema.form import Form
 
@@ -177,23 +177,23 @@ class Elicit(Question[Answer[T]]):
             params = {"mode": "form", **params}
         return params
 
-    def read(self, result: Mapping[str, Any]) -> Answer[T]:
+    def read(self, result: Mapping[str, Any]) -> ElicitationResult[T]:
         """Return the answer, the form's content as the type that was asked for."""
         action = _action(result)
         if action != "accept":
-            return Answer(action)
+            return ElicitationResult(action)
         content = result.get("content")
         if content is None:
             content = {}
         if not is_object(content):
             raise InvalidAnswerError("content: expected an object")
         try:
-            return Answer("accept", self._form.read(content))
+            return ElicitationResult("accept", self._form.read(content))
         except ArgumentsError as error:
             raise InvalidAnswerError(str(error), is_form=True) from None
 
 
-class ElicitUrl(Question[Answer[None]]):
+class UrlElicitRequest(Question[ElicitationResult[None]]):
     """A page for the user to visit (client/elicitation, "URL Mode"): an `accept` is consent, not completion.
 
     Args:
@@ -228,12 +228,12 @@ class ElicitUrl(Question[Answer[None]]):
             params["elicitationId"] = self.elicitation_id
         return params
 
-    def read(self, result: Mapping[str, Any]) -> Answer[None]:
+    def read(self, result: Mapping[str, Any]) -> ElicitationResult[None]:
         """Return what the user decided."""
-        return Answer(_action(result))
+        return ElicitationResult(_action(result))
 
 
-class ListRoots(Question[list[Root]]):
+class ListRootsRequest(Question[list[Root]]):
     """The client's roots (client/roots; deprecated since 2026-07-28)."""
 
     method = "roots/list"

@@ -18,7 +18,7 @@ from ...protocol.types import Json
 from .questions import Question
 
 
-class Sampled:
+class SamplingResult:
     """What the client's model said.
 
     Attributes:
@@ -80,7 +80,7 @@ _WIRE = {
 }
 
 
-class Sample(Question[Sampled]):
+class SamplingRequest(Question[SamplingResult]):
     """Words of the client's model (client/sampling; deprecated since 2026-07-28).
 
     Args:
@@ -143,7 +143,7 @@ class Sample(Question[Sampled]):
         apart = [{**message, "content": block} for message in messages for block in _blocks(message)]
         return {"messages": apart, **self._params}
 
-    def read(self, result: Mapping[str, Any]) -> Sampled:
+    def read(self, result: Mapping[str, Any]) -> SamplingResult:
         """Return the model's message."""
         content, role, model = result.get("content"), result.get("role"), result.get("model")
         blocks: list[Any] = content if is_array(content) else [content]
@@ -154,7 +154,7 @@ class Sample(Question[Sampled]):
         if not isinstance(role, str) or not isinstance(model, str):
             raise InvalidAnswerError("expected the strings role and model")
         stop_reason = result.get("stopReason")
-        return Sampled(blocks, role, model, stop_reason if isinstance(stop_reason, str) else None)
+        return SamplingResult(blocks, role, model, stop_reason if isinstance(stop_reason, str) else None)
 
 
 def _blocks(message: Mapping[str, Any]) -> list[Any]:

@@ -16,7 +16,7 @@ Place = Literal["loop", "process"]
 
 
 def place_of(what: str, function: Callable[..., Any], options: Mapping[str, Any]) -> Place | None:
-    """Read the options `thread` and `process`.
+    """Read the option `run_in`.
 
     Args:
         what: The component, for messages.
@@ -24,26 +24,24 @@ def place_of(what: str, function: Callable[..., Any], options: Mapping[str, Any]
         options: The options that were given.
 
     Returns:
-        The place; None for the usual one.
+        The place; None for the default: the event loop for `async def`, a worker thread for others.
 
     Raises:
         RegistrationError: The function cannot run there; the message says what to change.
     """
-    for name in ("thread", "process"):
-        if type(options.get(name, False)) is not bool:
-            raise RegistrationError(f"{what}: {name} is True or False, got {options[name]!r}")
-    if options.get("process", False):
-        if "thread" in options:
-            raise RegistrationError(f"{what}: it runs in a process or in a thread; leave thread= out")
+    place = options.get("run_in")
+    if place not in {None, "thread", "process", "loop"}:
+        raise RegistrationError(f'{what}: run_in must be "thread", "process" or "loop", got {place!r}')
+    if place == "process":
         check_name(what, function)
         return "process"
-    if options.get("thread", False) and (
+    if place == "thread" and (
         inspect.iscoroutinefunction(innermost(function)) or is_async_generator_function(function)
     ):
         raise RegistrationError(
-            f"{what}: an async function runs in the event loop; remove thread=True, or write `def` instead"
+            f'{what}: an async function runs in the event loop. Remove run_in="thread", or write `def` instead'
         )
-    return None if options.get("thread", True) else "loop"
+    return "loop" if place == "loop" else None
 
 
 def is_async_generator_function(function: Callable[..., Any]) -> bool:
@@ -72,7 +70,7 @@ def check_pickles(what: str, function: Callable[..., Any]) -> None:
         pickle.dumps(function)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise RegistrationError(
-            f"{what}: a worker process (process=True) cannot import it by its name: {error}"
+            f"{what}: a worker process (run_in='process') cannot import it by its name: {error}"
         ) from error
 
 
@@ -98,6 +96,6 @@ def check_name(what: str, function: Any) -> None:
         reason = "its module has no file"
     if reason:
         raise RegistrationError(
-            f"{what}: a worker process (process=True) imports the function by its name, but {reason}; "
+            f"{what}: a worker process (run_in='process') imports the function by its name, but {reason}; "
             "define it at the top of a module"
         )

@@ -6,8 +6,9 @@ import difflib
 import json
 from collections.abc import Sequence
 
+from ...client.client import Client
+from ...client.group import servers_of
 from ...client.link.errors import AuthorizationError, InvalidResultError, StatusError
-from ...client.roof import Client
 from ...common.errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
 from ...protocol.jsonrpc import is_object
 from ...protocol.revisions import ALL
@@ -54,20 +55,20 @@ async def compare(
         definition = await found(client, tool)
         _check(definition, tool, is_allowed=is_allowed)
         values = arguments_of(tool, schema_of(definition), arguments, given)
-        if len(client.servers) > 1:
+        if len(servers_of(client)) > 1:
             raise CommandError(
                 "--all-revisions works with one server, and the configuration has several. "
                 "Name one, for example FILE.json:NAME"
             )
-        newest = client.revision
+        newest = client.protocol_version
         outcomes[newest] = await _outcome(client, conversation, definition, values)
     for revision in ALL:
         if revision == newest:
             continue
         try:
-            async with asked.client(revision=revision) as client:
-                if client.revision != revision:
-                    unspoken[revision] = client.revision_reason
+            async with asked.client(protocol_version=revision) as client:
+                if client.protocol_version != revision:
+                    unspoken[revision] = client.protocol_version_reason
                 else:
                     outcomes[revision] = await _outcome(client, conversation, definition, values)
         except AuthorizationError:
@@ -94,10 +95,10 @@ async def _outcome(client: Client, conversation: Conversation, definition: Json,
     try:
         result = await called(client, conversation, definition, values)
     except InvalidResultError as error:
-        return {**error.result.data, "schema mismatch": str(error)}
+        return {**error.result.raw, "schema mismatch": str(error)}
     except ProtocolError as error:
         return {"error": {"code": error.code, "message": str(error)}}
-    return result.data
+    return result.raw
 
 
 def _is_error(outcome: Json) -> bool:

@@ -67,11 +67,11 @@ async def command(
 
 def _show(result: CallResult, asked: Asked, tool: str, folder: Path) -> int:
     if asked.is_json:
-        write_json(result.data)
+        write_json(result.raw)
     elif result.is_error:
         remark(result.error_text)
     elif result.type != "complete" or result.is_data_alone:
-        write_json(result.structured if result.type == "complete" else result.data)
+        write_json(result.structured_content if result.type == "complete" else result.raw)
     else:
         for block in result.content:
             show(block, folder=folder, name=tool)

@@ -28,7 +28,9 @@ async def command(asked: Asked, reference: str, argument: str, others: tuple[str
         )
     async with asked.client() as client:
         values: list[str] = []
-        if has(client, "completions") or client.revision < "2025-03-26":  # which has no such capability
+        if (
+            has(client, "completions") or client.protocol_version < "2025-03-26"
+        ):  # which has no such capability
             values = await client.complete(
                 reference, typed.key, typed.text, {word.key: word.text for word in filled_in}
             )

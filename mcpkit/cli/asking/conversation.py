@@ -52,7 +52,7 @@ class Conversation:
         self._answers: list[Word] = words_of(answers)
         self._sample_text = sample_text
         self._roots = [_folder(root) for root in roots]
-        self._log_level = log_level
+        self.log_level = log_level
         self._terminal = Terminal()
         self._asking: asyncio.Lock | None = None
         self.answers: Answers | None = None
@@ -65,18 +65,19 @@ class Conversation:
         Args:
             is_of_one: Whether the client is of one server, whose calls may become tasks.
         """
-        handlers: Json = {"elicit": self._fill_in, "elicit_url": self._visit}
-        if self._sample_text is not None:
-            handlers["sample"] = self._sample
-        if self._roots:
-            handlers["roots"] = self._roots
-        options: Json = {"log": self._log}
-        if self._log_level is not None:
-            options["log_level"] = self._log_level
-        if not is_of_one:
-            return {**options, **handlers}
-        self.answers = Answers(**handlers)
-        return {**options, "answerer": self.answers}
+        sample = None if self._sample_text is None else self._sample
+        roots = self._roots or None
+        options: Json = {"log_handler": self._log}
+        if is_of_one:
+            self.answers = Answers(elicit=self._fill_in, elicit_url=self._visit, sample=sample, roots=roots)
+            return options
+        return {
+            **options,
+            "elicitation_handler": self._fill_in,
+            "url_elicitation_handler": self._visit,
+            "sampling_handler": sample,
+            "roots": roots,
+        }
 
     def _log(self, level: str, data: object, logger: str | None) -> None:
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)

@@ -6,7 +6,8 @@ import json
 
 import click
 
-from ...client.roof import Client
+from ...client.client import Client
+from ...client.group import failures_of, servers_of
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import STATELESS
 from ...protocol.types import Json
@@ -26,7 +27,7 @@ async def command(asked: Asked) -> None:
     if not asked.is_json:
         results()  # which fails before anything is printed where tables cannot be drawn
     async with asked.client() as client:
-        there = {name: each for name, each in client.servers.items() if name not in client.failures}
+        there = {name: each for name, each in servers_of(client).items() if name not in failures_of(client)}
         reports = {name: await _report(each) for name, each in there.items()}
     if asked.is_json:
         write_json(next(iter(reports.values())) if len(reports) == 1 else reports)
@@ -41,12 +42,12 @@ async def _report(client: Client) -> Json:
     declared = client.server_capabilities
     report: Json = {
         "server": client.server_info,
-        "revision": client.revision,
-        "reason": client.revision_reason,
+        "revision": client.protocol_version,
+        "reason": client.protocol_version_reason,
         "capabilities": declared,
         "instructions": client.instructions,
     }
-    if client.revision in STATELESS:
+    if client.protocol_version in STATELESS:
         report["speaks"] = (await client.request("server/discover")).get("supportedVersions")
     if "tools" in declared:
         report["tools"] = await client.list_tools()

@@ -16,8 +16,8 @@ from .server import Asked, converses
 @click.argument("uris", nargs=-1, metavar="[URI]...")
 async def command(asked: Asked, uris: tuple[str, ...]) -> None:
     """Show changes of a server's lists, or of the resources with these URIs, until Ctrl+C."""
-    async with asked.client() as client, client.watch(resources=uris or False) as changes:
-        remark(f"listening (revision {client.revision}). Press Ctrl+C to stop")
+    async with asked.client() as client, client.listen(resource_subscriptions=uris) as changes:
+        remark(f"listening (revision {client.protocol_version}). Press Ctrl+C to stop")
         async for change in changes:
             write(json.dumps(_told(change)) if asked.is_json else _said(change))
 

@@ -6,7 +6,8 @@ import time
 
 import click
 
-from ...client.roof import Client
+from ...client.client import Client
+from ...client.group import failures_of, servers_of
 from ...protocol.revisions import METHODS
 from ..output.written import remark, write, write_json
 from ..statuses import CommandError, Status
@@ -20,15 +21,15 @@ async def command(asked: Asked) -> None:
     begin = time.perf_counter()
     async with asked.client() as client:
         connected = time.perf_counter() - begin
-        for name, error in client.failures.items():
+        for name, error in failures_of(client).items():
             remark(f"{name}: {error}")
-        there = {name: each for name, each in client.servers.items() if name not in client.failures}
+        there = {name: each for name, each in servers_of(client).items() if name not in failures_of(client)}
         seconds = {name: await _answered(each) for name, each in there.items()}
         told = {
             name: {
                 "name": each.server_info.get("name"),
                 "version": each.server_info.get("version"),
-                "revision": each.revision,
+                "revision": each.protocol_version,
                 "connected": round(connected, 6),
                 "answered": round(seconds[name], 6),
             }
@@ -41,7 +42,7 @@ async def command(asked: Asked) -> None:
             who = " ".join(str(each[key]) for key in ("name", "version") if each[key]) or name
             times = f"connected in {connected * 1000:.1f} ms, responded in {seconds[name] * 1000:.1f} ms"
             write(f"{who} ({each['revision']}): {times}")
-    if client.failures:
+    if failures_of(client):
         raise CommandError("some servers of the configuration cannot be reached", Status.NOT_REACHED)
 
 
@@ -49,8 +50,8 @@ async def _answered(client: Client) -> float:
     """Return the seconds that a server takes to answer; since 2026-07-28 there is no `ping`."""
     revisions, _ = METHODS["ping"]
     begin = time.perf_counter()
-    if client.revision in revisions:
+    if client.protocol_version in revisions:
         await client.request("ping")
     else:
-        await client.request("server/discover", fresh=True)
+        await client.request("server/discover", use_cache=False)
     return time.perf_counter() - begin

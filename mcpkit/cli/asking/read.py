@@ -25,7 +25,7 @@ async def command(asked: Asked, uri: str, out: str | None) -> None:
     Binary content is not written to a terminal. Redirect it, or use --out to save it.
     """
     async with asked.client() as client:
-        contents = await client.read(uri)
+        contents = await client.read_resource(uri)
     if asked.is_json:
         write_json({"contents": contents})
     else:

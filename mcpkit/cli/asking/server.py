@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 from click.shell_completion import CompletionItem
 
+from ...client.client import Client
+from ...client.group import client_for, servers_of
+from ...client.link.answerer import Answerer
 from ...client.link.errors import AuthorizationError
-from ...client.roof import Client
 from ...client.targets.meant import Target
+from ...client.targets.reached import ALL_TOOLS
 from ...client.targets.targets import ServerEntry, is_configuration, transports_of
 from ...protocol.revisions import LOG_LEVELS
 from ...protocol.types import Json
@@ -29,6 +32,7 @@ from .conversation import Conversation
 
 if TYPE_CHECKING:
     from ...client.transports.memory import MemoryTransport
+    from .tasks import Answers
 
 Command = Callable[..., Awaitable["int | None"]]
 """An `async` command; it returns its status, or nothing where all is done."""
@@ -138,11 +142,28 @@ class Asked:
             options["env"] = {**os.environ, **options.get("env", {})}
             options["stderr"] = words.line
         served = target if self.way is None else _by(self.way, target, options)
-        async with Client(served, **options) as client:
+        answers = None if conversation is None else conversation.answers
+        made = client_for(served, **options) if answers is None else _Answering(served, answers, options)
+        async with made as client:
             words.pass_on()
+            if conversation is not None and conversation.log_level is not None:
+                for each in servers_of(client).values():
+                    if "logging" in each.server_capabilities:
+                        await each.set_log_level(conversation.log_level)
             if conversation is not None and conversation.answers is not None:
                 conversation.answers.server_info = lambda: client.server_info
             yield client
+
+
+class _Answering(Client):
+    """A client whose requests from the server are answered by the conversation in the terminal."""
+
+    def __init__(self, target: Target | ServerEntry, answers: Answers, options: Json) -> None:
+        self._answers = answers
+        super().__init__(target, **options)
+
+    def _answerer(self, questions: object) -> Answerer:
+        return self._answers
 
 
 def is_process(target: Target) -> bool:
@@ -152,8 +173,11 @@ def is_process(target: Target) -> bool:
 
 
 def is_one(target: Target) -> bool:
-    """Say whether a target is one server, and no configuration of several."""
-    return not is_configuration(target) or len(transports_of(target)) == 1
+    """Return whether a target is one server with all its tools, and no configuration of several."""
+    if not is_configuration(target):
+        return True
+    entries = transports_of(target)
+    return len(entries) == 1 and entries[0].tools == ALL_TOOLS
 
 
 def asks_server(function: Command) -> Callable[..., int | None]:
@@ -190,7 +214,7 @@ def _asked(given: Json) -> Asked:
     """Take what all commands are given out of what one is given."""
     del given["debug"]
     options: Json = {
-        "revision": given.pop("revision"),
+        "protocol_version": given.pop("revision"),
         "timeout": given.pop("timeout"),
         "env": pairs(given.pop("env"), "=", "--env NAME=VALUE") or None,
         "cwd": given.pop("cwd"),

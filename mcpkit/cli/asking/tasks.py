@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import Final
 
 from ...client.asking.questions import Questions
+from ...client.client import Client
+from ...client.group import servers_of
 from ...client.link.results import CallResult
-from ...client.roof import Client
 from ...common.errors import INTERNAL_ERROR, ProtocolError
 from ...protocol.jsonrpc import is_object
 from ...protocol.revisions import STATELESS, TASKS, TASKS_IN_CORE
@@ -41,7 +42,7 @@ class Answers(Questions):
 def insists(client: Client, definition: Json) -> bool:
     """Say whether a tool is called as a task alone, in the words of 2025-11-25."""
     execution: object = definition.get("execution")
-    is_of_revision = len(client.servers) == 1 and client.revision == TASKS_IN_CORE
+    is_of_revision = len(servers_of(client)) == 1 and client.protocol_version == TASKS_IN_CORE
     return is_of_revision and is_object(execution) and execution.get("taskSupport") == "required"
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ...client.client import Client
+from ...client.group import failures_of, servers_of
 from ...client.link.results import CallResult
-from ...client.roof import Client
 from ...common.nearest import nearest
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
@@ -34,8 +35,8 @@ def has(client: Client, capability: str) -> bool:
     """Say whether a server, or one of several, declares a capability."""
     return any(
         capability in each.server_capabilities
-        for name, each in client.servers.items()
-        if name not in client.failures
+        for name, each in servers_of(client).items()
+        if name not in failures_of(client)
     )
 
 
@@ -62,9 +63,9 @@ async def called(client: Client, conversation: Conversation, definition: Json, v
     try:
         if insists(client, definition):
             return await called_as_task(client, tool, values, progress.say)
-        result = await client.call(tool, values, progress=progress.tell)
+        result = await client.call_tool(tool, values, progress=progress.tell)
         if result.type == "task" and answers is not None:
-            return await followed(client, answers, result.data, progress.say)
+            return await followed(client, answers, result.raw, progress.say)
         return result
     finally:
         progress.close()

@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from ...client.roof import Client
+from ...client.client import Client
 from ...client.targets.meant import meant
 from ...client.targets.reached import Process, Remote
 from ...common.start import mcpkit_command

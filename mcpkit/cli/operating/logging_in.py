@@ -12,10 +12,10 @@ from ...auth.fetching import own_client
 from ...auth.urls import MetadataError, canonical
 from ...client.authorization.browser import in_words, open_browser
 from ...client.authorization.errors import AuthorizationFailedError
-from ...client.authorization.loopback import Loopback
+from ...client.authorization.loopback import LocalCallbackServer
 from ...client.authorization.oauth import OAuth
 from ...client.authorization.web import NotThereError, Web
-from ...client.roof import Client
+from ...client.client import Client
 from ...client.transports.http.challenge import Challenge
 from ..logins.authorization import Sender, authorized, keep_secret
 from ..logins.known import Login
@@ -78,7 +78,7 @@ def login(
         has_secret=client_secret is not None,
         has_key=dpop,
     )
-    browser = Loopback(port=port, open_browser=_say if no_browser else open_browser)
+    browser = LocalCallbackServer(port=port, open_browser=_say if no_browser else open_browser)
     asyncio.run(_logged_in(wanted, browser, client_secret))
 
 
@@ -87,7 +87,7 @@ def _say(url: str) -> None:
     sys.stderr.flush()
 
 
-async def _logged_in(wanted: Login, browser: Loopback, secret: str | None) -> None:
+async def _logged_in(wanted: Login, browser: LocalCallbackServer, secret: str | None) -> None:
     if secret is not None:
         await keep_secret(wanted, secret)
     auth = authorized(wanted, browser=browser, is_anew=True)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from ...client.roof import Client
+from ...client.client import Client
 from ...protocol.revisions import LATEST
 from ...protocol.types import Json
 from ..output.written import remark

@@ -13,7 +13,7 @@ from uuid import uuid4
 from ...client.link.errors import TransportError
 from ...client.transports.processes.stdio import StdioTransport
 from ...common.errors import INTERNAL_ERROR, ProtocolError
-from ...protocol.client import Outgoing
+from ...protocol.client import OutgoingMessage
 from ...protocol.jsonrpc import RequestId, decode, encode, is_array, is_object
 from ...protocol.types import Json
 from ...protocol.unreadable import id_of_answer, is_call
@@ -168,7 +168,7 @@ class Child:
     async def _send(self) -> None:
         try:
             while self._unsent:
-                outgoing = Outgoing()
+                outgoing = OutgoingMessage()
                 outgoing.line = self._unsent.popleft()
                 waiting = self._transport.send(outgoing)
                 if waiting is not None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ...common.start import protect_children
+from ...options import Timeouts
 from ..serving.http import Address, app_of
 from ..serving.script import given
 from ..statuses import CommandError
@@ -150,7 +151,7 @@ def _serve(
     from ...transports.http.options import Settings
     from ...transports.http.run import run_app
 
-    settings = Settings(grace=DRAIN)
+    settings = Settings(timeouts=Timeouts(shutdown=DRAIN))
     try:
         if problem is not None:
             raise CommandError(problem)
@@ -158,7 +159,7 @@ def _serve(
             server = found(target).server
         for name in DECLARED:
             server.engine.declared.add(name)
-        app = app_of(server, address, grace=DRAIN)
+        app = app_of(server, address, shutdown=DRAIN)
         run_app(app, app.settings, *address, {"workers": 1}, listening)
     except CommandError as error:
         if problem is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from ...common.start import protect_children
@@ -49,7 +50,7 @@ def serve(server: Server, target: str, transport: Transport, address: Address, w
     """
     count = _concurrency() if workers is None else workers
     if count == 1:
-        server.run(transport, host=address.host, port=address.port, uvicorn={"workers": 1})
+        server.run(transport, host=address.host, port=address.port, workers=1)
         return
     if address.port == 0:
         raise CommandError("several workers need a fixed port. Add --port, for example --port 8000")
@@ -77,21 +78,25 @@ def application() -> HttpApp:
     return app_of(found(target).server, Address(host, port))
 
 
-def app_of(server: Server, address: Address, grace: float = 10.0) -> HttpApp:
+def app_of(server: Server, address: Address, shutdown: float | None = None) -> HttpApp:
     """Return the app of a server, with what its clients have to know where it is protected.
 
     Args:
         server: The server.
         address: Where it is served, with its real port.
-        grace: The seconds that running calls get at the end.
+        shutdown: Seconds that running calls get at the end; None for those of the server.
     """
+    from ...transports.http.app import HttpApp
+    from ...transports.http.options import Settings
     from ...transports.http.run import bound
 
     public_url = None
     if server.is_protected:
         _, url = bound(address.host, address.port, {})
         public_url = None if url is None else f"{url}/mcp"
-    return server.asgi(public_url=public_url, grace=grace)
+    runtime = server.engine.runtime
+    timeouts = runtime.timeouts if shutdown is None else replace(runtime.timeouts, shutdown=shutdown)
+    return HttpApp(server.engine, server.routes, Settings(runtime.limits, timeouts, public_url=public_url))
 
 
 def _concurrency() -> int:

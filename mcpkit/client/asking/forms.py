@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from ...calls.asking.questions import Answer
+from ...calls.asking.questions import ElicitationResult
 from ...common.errors import MalformedError
 from ...common.nearest import nearest
 from ...content.data import json_value
@@ -92,13 +92,13 @@ class FormRequest:
             for name, each in properties.items()
         )
 
-    def decline(self) -> Answer[Any]:
+    def decline(self) -> ElicitationResult[Any]:
         """Return what tells the server that the user has said no."""
-        return Answer("decline")
+        return ElicitationResult("decline")
 
-    def cancel(self) -> Answer[Any]:
+    def cancel(self) -> ElicitationResult[Any]:
         """Return what tells the server that the user has dismissed the form without a choice; so does None."""
-        return Answer("cancel")
+        return ElicitationResult("cancel")
 
     def result(self, answer: object) -> Json:
         """Return the result that tells the server an answer; the defaults stand in for what it leaves out.
@@ -112,8 +112,8 @@ class FormRequest:
             TypeError: It is no answer at all.
         """
         entries = answer
-        if isinstance(answer, Answer):
-            told = cast("Answer[object]", answer)
+        if isinstance(answer, ElicitationResult):
+            told = cast("ElicitationResult[object]", answer)
             if not told:
                 return {"action": told.action}
             entries = told.value

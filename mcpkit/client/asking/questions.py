@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...calls.asking.questions import Answer
+from ...calls.asking.questions import ElicitationResult
 from ...calls.asking.roots import Root
 from ...common.errors import METHOD_NOT_FOUND, MalformedError, ProtocolError
 from ...common.functions import check_function
@@ -21,13 +21,15 @@ from .visits import UrlRequest
 
 if TYPE_CHECKING:
     from .forms import FormRequest
-    from .sampling import SampleHandler, Sampler
+    from .sampling import SampleHandler, SamplingHandler
 
 # Forms and samples bring schemas and content, which clients without such questions do without.
 ElicitHandler = Callable[["FormRequest"], object]
 """Fills in a form, or has it filled in; see `FormRequest.result` for what it returns. It may be `async`."""
 
-UrlHandler = Callable[[UrlRequest], "bool | Answer[Any] | Awaitable[bool | Answer[Any] | None] | None"]
+UrlHandler = Callable[
+    [UrlRequest], "bool | ElicitationResult[Any] | Awaitable[bool | ElicitationResult[Any] | None] | None"
+]
 """Shows the user a page to visit; see `UrlRequest.result` for what it returns."""
 
 RootsGiven = Sequence["str | PathLike[str] | Root"]
@@ -55,11 +57,11 @@ class Questions:
         *,
         elicit: ElicitHandler | None = None,
         elicit_url: UrlHandler | None = None,
-        sample: SampleHandler | Sampler | None = None,
+        sample: SampleHandler | SamplingHandler | None = None,
         roots: Roots | None = None,
     ) -> None:
-        check_function("elicit", elicit, "a FormRequest")
-        check_function("elicit_url", elicit_url, "a UrlRequest")
+        check_function("elicitation_handler", elicit, "a FormRequest")
+        check_function("url_elicitation_handler", elicit_url, "a UrlRequest")
         self._elicit = elicit
         self._elicit_url = elicit_url
         self._sampler = None if sample is None else _sampler(sample)
@@ -159,10 +161,10 @@ class Questions:
         return {"roots": [_root(each) for each in _check_roots(given)]}
 
 
-def _sampler(given: SampleHandler | Sampler) -> Sampler:
-    from .sampling import Sampler
+def _sampler(given: SampleHandler | SamplingHandler) -> SamplingHandler:
+    from .sampling import SamplingHandler
 
-    return given if isinstance(given, Sampler) else Sampler(given)
+    return given if isinstance(given, SamplingHandler) else SamplingHandler(given)
 
 
 def _check_roots(given: object) -> Sequence[object]:

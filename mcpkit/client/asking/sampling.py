@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal
 
-from ...calls.asking.sampling import Sampled
+from ...calls.asking.sampling import SamplingResult
 from ...common.errors import MalformedError, ProtocolError
 from ...common.functions import check_function
 from ...protocol.jsonrpc import is_array, is_object
@@ -64,8 +64,8 @@ class SampleRequest:
         """Return the result that tells the server what the model has said.
 
         Args:
-            answer: A text; a `Sampled`; a result as the specification has it, of which `content` is needed alone; or
-                None where the user has said no.
+            answer: A text; a `SamplingResult`; a `CreateMessageResult` of the specification with at least `content`;
+                or None where the user declined.
 
         Raises:
             ProtocolError: The user has said no.
@@ -73,7 +73,7 @@ class SampleRequest:
         """
         if answer is None:
             raise ProtocolError(_REJECTED, "The user has rejected the sampling request")
-        if isinstance(answer, Sampled):
+        if isinstance(answer, SamplingResult):
             stopped = {} if answer.stop_reason is None else {"stopReason": answer.stop_reason}
             answer = {"content": answer.content, "role": answer.role, "model": answer.model, **stopped}
         elif isinstance(answer, str):
@@ -97,12 +97,12 @@ class SampleRequest:
 
 SampleHandler = Callable[
     [SampleRequest],
-    "str | Sampled | Mapping[str, Any] | Awaitable[str | Sampled | Mapping[str, Any] | None] | None",
+    "str | SamplingResult | Mapping[str, Any] | Awaitable[str | SamplingResult | Mapping[str, Any] | None] | None",
 ]
 """What a model says to a server's request; see `SampleRequest.result`."""
 
 
-class Sampler:
+class SamplingHandler:
     """A handler of a server's requests for a model, and what it can do besides speaking.
 
     Args:
@@ -112,7 +112,7 @@ class Sampler:
     """
 
     def __init__(self, handler: SampleHandler, *, tools: bool = False, context: bool = False) -> None:
-        check_function("sample", handler, "a SampleRequest", or_else="or a Sampler")
+        check_function("sampling_handler", handler, "a SampleRequest", or_else="or a SamplingHandler")
         self.handler = handler
         self.tools = tools
         self.context = context

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
 
-from ...calls.asking.questions import Answer
+from ...calls.asking.questions import ElicitationResult
 from ...common.errors import MalformedError, ProtocolError
 from ...common.listeners import Listeners
 from ...protocol.jsonrpc import is_array, is_object
@@ -55,12 +55,12 @@ class UrlRequest:
         """Return the result that tells the server an answer.
 
         Args:
-            answer: True for consent, False for a no, None for no choice, or an `Answer`.
+            answer: True for consent, False for a no, None for no choice, or an `ElicitationResult`.
 
         Raises:
             TypeError: It is none of them.
         """
-        if isinstance(answer, Answer):
+        if isinstance(answer, ElicitationResult):
             return {"action": answer.action}
         if answer is None:
             return {"action": "cancel"}

@@ -23,10 +23,10 @@ LOGIN_TIMEOUT: Final = 300.0
 """Seconds that a person has for a login."""
 
 
-class Loopback:
+class LocalCallbackServer:
     """Shows pages in the user's browser, and waits for it to come back to a port of this machine (RFC 8252).
 
-        Client(url, auth=OAuth(browser=Loopback(port=8123)))
+        Client(url, auth=OAuth(browser=LocalCallbackServer(port=8123)))
 
     It listens only while a login is under way. Where there is no browser to be seen, as over SSH, it says on standard
     error which page is to be visited.

@@ -87,9 +87,9 @@ class OAuth(Authorization):
         self._client_name = client_name
         self._authentication = authentication
         if browser is None:
-            from .loopback import Loopback
+            from .loopback import LocalCallbackServer
 
-            browser = Loopback()
+            browser = LocalCallbackServer()
         self._browser = browser
 
     def __repr__(self) -> str:

@@ -61,35 +61,21 @@ class Wanted:
         self.is_whatever_there_is = is_whatever_there_is
 
     @classmethod
-    def of(
-        cls, *, tools: bool, prompts: bool, resources: bool | str | Iterable[str], resource_list: bool
-    ) -> Wanted:
-        """Read what a user asks for; nothing at all means all lists.
+    def of(cls, *, tools: bool, prompts: bool, resources: bool, uris: str | Iterable[str]) -> Wanted:
+        """Read the arguments of `listen`; nothing at all means all lists.
 
         Raises:
             TypeError: URIs are no strings.
-            ValueError: It is an empty collection of URIs, and nothing else.
         """
-        named: list[object] = []
-        if isinstance(resources, str):
-            named.append(resources)
-        elif not isinstance(resources, bool):
-            try:
-                named.extend(resources)
-            except TypeError:
-                named.append(resources)
-        uris = [uri for uri in named if isinstance(uri, str)]
-        if len(uris) < len(named):
-            raise TypeError(f"watch(resources=) must be True, a URI or a list of URIs, got {resources!r}")
-        flags = {"tools": tools, "prompts": prompts, "resources": resource_list or resources is True}
+        named: list[object] = [uris] if isinstance(uris, str) else list(uris)
+        for uri in named:
+            if not isinstance(uri, str):
+                raise TypeError(f"resource_subscriptions must be URIs, got {uri!r}")
+        flags = {"tools": tools, "prompts": prompts, "resources": resources}
         lists: list[ListName] = [name for name in LIST_NAMES if flags[name]]
-        if not lists and not uris:
-            if resources is not False:
-                raise ValueError(
-                    "watch(resources=) is an empty list. Name a URI, or pass True for the list of resources"
-                )
+        if not lists and not named:
             return cls(LIST_NAMES, is_whatever_there_is=True)
-        return cls(lists, uris)
+        return cls(lists, [str(uri) for uri in named])
 
     def is_about(self, uri: str) -> bool:
         """Say whether a URI is one of those that are asked for, of one of their templates, or within one of them."""
@@ -184,16 +170,16 @@ Listen = Callable[[Pending, "asyncio.Future[None]"], Coroutine[object, object, N
 """Fills what is pending, and sets the future once nothing is missed any more; returns when the client is closed."""
 
 
-class Watch:
-    """Hears of changes, for as long as it is open; `client.watch(...)` makes one.
+class Subscription:
+    """Hears of changes, for as long as it is open; `client.listen(...)` makes one.
 
-        async with client.watch(tools=True) as changes:
+        async with client.listen(tools_list_changed=True) as changes:
             tools = await client.list_tools()
             async for change in changes:
                 tools = await client.list_tools()
 
     Once it has been entered no change is lost: what is asked for from then on is not older than the first change that
-    is not told. In a plain `async for change in client.watch(...)` that holds from the first step on; it ends when the
+    is not told. In a plain `async for change in client.listen(...)` that holds from the first step on; it ends when the
     loop is left and nothing refers to it any more, or with `aclose`.
 
     Changes of the same thing that wait for the reader are one. Where the way to the server breaks it joins again, and
@@ -206,7 +192,7 @@ class Watch:
         self._listen = listen
         self._pending: Pending | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._home = Home("the watch", "create another one there with client.watch()")
+        self._home = Home("the watch", "make another one there, by client.listen()")
 
     async def _begin(self) -> Pending:
         """Listen, and return once the server has said that it tells of changes from now on."""

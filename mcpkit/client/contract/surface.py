@@ -9,6 +9,7 @@ from ...common.errors import METHOD_NOT_FOUND, ProtocolError
 from ...protocol.revisions import LATEST
 from ...protocol.types import Json
 from ..client import Client
+from ..group import failures_of, servers_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ async def surface_of(client: Client, name: str | None = None) -> Surface:
 
     return Surface(
         name or str(client.server_info.get("name") or "server"),
-        client.revision,
+        client.protocol_version,
         client.instructions or "",
         await listed("tools", client.list_tools),
         await listed("resources", client.list_resources),
@@ -69,9 +70,9 @@ async def surfaces_of(client: Client) -> list[Surface]:
     Raises:
         ConnectionError: A server of the configuration cannot be reached.
     """
-    for name, error in client.failures.items():
+    for name, error in failures_of(client).items():
         raise ConnectionError(f"server {name} cannot be reached: {error}") from error
-    servers = client.servers
+    servers = servers_of(client)
     if list(servers.values()) == [client]:
         return [await surface_of(client)]
     return [await surface_of(each, name) for name, each in servers.items()]

@@ -17,7 +17,7 @@ from ...protocol.client import (
     ClientWire,
     Misasked,
     Notified,
-    Outgoing,
+    OutgoingMessage,
     Progressed,
     Refused,
     Request,
@@ -37,7 +37,7 @@ logger = logging.getLogger("mcpkit")
 _FAREWELL: Final = 0.1
 """Seconds in which the server must have taken that nobody waits for its answers any more."""
 
-Direction = Literal["sent", "came"]
+Direction = Literal["sent", "received"]
 
 
 class Link:
@@ -207,7 +207,7 @@ class Link:
                 task.cancel()
             await asyncio.gather(*last, return_exceptions=True)
 
-    def _given_up(self) -> list[Outgoing]:
+    def _given_up(self) -> list[OutgoingMessage]:
         """Give up all that waits, and return what tells the server so."""
         pending = list(self.wire.pending) if self.is_open else []
         return list(filter(None, (self.wire.cancel(id_, "the client is closing") for id_ in pending)))
@@ -321,7 +321,7 @@ class Link:
             raise ConnectionError(NOT_OPEN)
         return self.send_soon(self.wire.notification(method, params))
 
-    def send_soon(self, message: Outgoing) -> asyncio.Future[None]:
+    def send_soon(self, message: OutgoingMessage) -> asyncio.Future[None]:
         """Send a message that nobody answers.
 
         Returns:
@@ -329,13 +329,13 @@ class Link:
         """
         return self._keep(self.home.here().create_task(self._send_if_possible(message)))
 
-    async def _send_if_possible(self, message: Outgoing) -> None:
+    async def _send_if_possible(self, message: OutgoingMessage) -> None:
         try:
             await self.send(message)
         except TransportError as error:
             logger.debug("A message was not sent: %s", error)
 
-    async def send(self, message: Outgoing) -> None:
+    async def send(self, message: OutgoingMessage) -> None:
         """Send a message that nobody answers, and return when more may be sent.
 
         Raises:
@@ -360,7 +360,7 @@ class Link:
         """Take one JSON text from the transport; see `Receiver`. A byte order mark before it is ignored."""
         line = line.removeprefix(BYTE_ORDER_MARK)
         if self.frames:
-            self._show("came", line)
+            self._show("received", line)
         for event in self.wire.receive(line, answers):
             if isinstance(event, Answered):
                 answer = self._waiting.get(event.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from .answers import malformed
 from .contents import tool_result
@@ -22,9 +23,9 @@ class CallResult:
 
     Attributes:
         type: The result's `resultType`: `complete`, also where the revision has no types, or another.
-        data: All members of the result. If the type is that of an extension, the other attributes are empty.
+        raw: All members of the result. If the type is that of an extension, the other attributes are empty.
         content: The content blocks.
-        structured: The structured content, or None.
+        structured_content: The structured content, or None.
         is_error: Whether the tool failed.
         meta: The result's `_meta`.
 
@@ -32,7 +33,7 @@ class CallResult:
         ProtocolError: A member cannot be read; the message names it.
     """
 
-    __slots__ = ("content", "data", "is_error", "meta", "structured", "type")
+    __slots__ = ("content", "is_error", "meta", "raw", "structured_content", "type")
 
     def __init__(self, result: Json, *, may_be_null: bool = True) -> None:
         kind: object = result.get("resultType")
@@ -40,16 +41,27 @@ class CallResult:
             raise malformed("tools/call", "a string as resultType")
         self.type: str = kind or "complete"
         is_complete = self.type == "complete"
-        self.data = tool_result(result, may_be_null=may_be_null) if is_complete else result
-        self.content: list[Json] = self.data["content"] if is_complete else []
-        self.structured: Any = self.data.get("structuredContent")
-        self.is_error: bool = is_complete and bool(self.data.get("isError"))
-        self.meta: Json = self.data.get("_meta") or {}
+        self.raw = tool_result(result, may_be_null=may_be_null) if is_complete else result
+        self.content: list[Json] = self.raw["content"] if is_complete else []
+        self.structured_content: Any = self.raw.get("structuredContent")
+        self.is_error: bool = is_complete and bool(self.raw.get("isError"))
+        self.meta: Json = self.raw.get("_meta") or {}
+
+    @property
+    def data(self) -> Any:
+        """The value that the tool returned: the structured content, or the value in its only member `result`.
+
+        Servers wrap values that are not objects in `{"result": ...}`, as versions before 2026-07-28 require objects.
+        """
+        structured: object = self.structured_content
+        if is_object(structured) and structured.keys() == {"result"}:
+            return structured["result"]
+        return structured
 
     @property
     def is_data_alone(self) -> bool:
         """Whether there is structured content, and no content beside it but empty texts."""
-        return "structuredContent" in self.data and not any(
+        return "structuredContent" in self.raw and not any(
             block["type"] != "text" or block["text"].strip() for block in self.content
         )
 
@@ -57,7 +69,7 @@ class CallResult:
     def text(self) -> str:
         """The text blocks, one after the other; of structured content without any content, its JSON."""
         if self.is_data_alone:
-            return json.dumps(self.structured, ensure_ascii=False)
+            return json.dumps(self.structured_content, ensure_ascii=False)
         return "\n".join(block["text"] for block in self.content if block["type"] == "text")
 
     @property

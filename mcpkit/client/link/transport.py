@@ -6,11 +6,11 @@ from collections.abc import Awaitable
 from typing import Protocol, runtime_checkable
 
 from ...common.listeners import Listeners
-from ...protocol.client import Outgoing
+from ...protocol.client import OutgoingMessage
 from ...protocol.jsonrpc import RequestId
 
 
-class Receiver(Protocol):
+class TransportListener(Protocol):
     """Who takes what a transport brings; its methods are for the loop's thread, return at once and raise nothing."""
 
     def receive(self, line: bytes, answers: RequestId | None = None) -> None:
@@ -57,14 +57,14 @@ class Transport(Protocol):
     `TransportError`s, which say whether the server may have begun with the message.
     """
 
-    async def open(self, receiver: Receiver) -> None:
+    async def open(self, receiver: TransportListener) -> None:
         """Begin: start the process, connect. What comes goes to the receiver from now on.
 
         Raises:
             TransportError: There is no server to talk to.
         """
 
-    def send(self, message: Outgoing) -> Awaitable[None] | None:
+    def send(self, message: OutgoingMessage) -> Awaitable[None] | None:
         """Send one message; what is returned is done when more may be sent, None where that is at once.
 
         A transport that carries each request and its answer by themselves, such as HTTP, is done when the answer has

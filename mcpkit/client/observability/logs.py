@@ -26,21 +26,19 @@ class ServerLog:
 
     Args:
         link: The link to the server.
-        log: Who hears of messages; None for nobody.
-        level: The least severe level that is wanted; None for what the server chooses.
+        log: Called with each message; None for no function.
 
     Attributes:
         level: The least severe level that is wanted; None for what the server chooses.
 
     Raises:
-        TypeError: What is to hear of messages is no function.
-        ProtocolError: There is no such level.
+        TypeError: `log` is not a function.
     """
 
-    def __init__(self, link: Link, log: Log | None, level: str | None) -> None:
+    def __init__(self, link: Link, log: Log | None) -> None:
         self._link = link
-        check_function("log", log, "level, data and the logger's name")
-        self.level = None if level is None else check_log_level(level)
+        check_function("log_handler", log, "level, data and the logger's name")
+        self.level: str | None = None
         if log is not None:
             link.listeners.add(partial(self._hear, log, turns_of(link)))
         link.renewals.append(self._renew)
@@ -65,7 +63,7 @@ class ServerLog:
             ProtocolError: There is no such level.
         """
         self.level = check_log_level(level)
-        return self._link.wire.revision not in STATELESS
+        return self._link.is_open and self._link.wire.revision not in STATELESS
 
     async def _renew(self) -> None:
         link = self._link

@@ -26,7 +26,7 @@ def hear_notifications(link: Link, notification: Notified) -> None:
     Raises:
         TypeError: It is no function.
     """
-    check_function("notification", notification, "method and params")
+    check_function("message_handler", notification, "method and params")
     turns = turns_of(link)
 
     def tell(method: str, params: Json | None) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TextIO, TypeGuard
 
-from ...protocol.client import Outgoing
+from ...protocol.client import OutgoingMessage
 from ...protocol.eras import SUBSCRIPTION_ID
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from ..link.errors import TransportError
 from ..link.link import Direction
-from ..link.transport import Receiver
+from ..link.transport import TransportListener
 from .masking import Mask
 
 _OWN: Final = "_meta"
@@ -74,14 +74,14 @@ class Replay:
         self._recorded = list(_exchanges(self._path))
         self._played: set[int] = set()
         self._mask = Mask()
-        self._receiver: Receiver | None = None
+        self._receiver: TransportListener | None = None
 
-    async def open(self, receiver: Receiver) -> None:
+    async def open(self, receiver: TransportListener) -> None:
         """Begin from the beginning."""
         self._receiver = receiver
         self._played.clear()
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: OutgoingMessage) -> None:
         """Answer a request as it was answered.
 
         Raises:
@@ -150,7 +150,7 @@ def _exchanges(path: Path) -> Iterator[_Exchange]:
             exchange = _Exchange(_key(message["method"], message.get("params", {})), message["id"])
             waiting.append(exchange)
             yield exchange
-        elif is_object(message := entry.get("came")):
+        elif is_object(message := entry.get("received")):
             waiting = [each for each in waiting if not _take(each, message)]
 
 

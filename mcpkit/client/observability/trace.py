@@ -19,7 +19,7 @@ Trace = Callable[[Direction, str], object]
 LONGEST: Final = 4000
 """Characters of a message that are shown on standard error."""
 
-_ARROWS: Final = {"sent": "-->", "came": "<--"}
+_ARROWS: Final = {"sent": "-->", "received": "<--"}
 
 
 def look_at_frames(
@@ -46,7 +46,7 @@ def look_at_frames(
         check_function(
             "trace",
             trace,
-            "a direction (`sent` or `came`) and a string",
+            "a direction (`sent` or `received`) and a string",
             or_else="or True",
             may_be_async=False,
         )

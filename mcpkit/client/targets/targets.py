@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeGuard
@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict, Unpack
 
-from ...common.nearest import nearest
+from ...common.signatures import unknown_option
 from ...content.wording import described
-from ...protocol.client import Outgoing
+from ...protocol.client import OutgoingMessage
 from ...protocol.types import Json
 from ..link.errors import TransportError
-from ..link.transport import Receiver, Stay, Transport
+from ..link.transport import Stay, Transport, TransportListener
 from .existing import existing
 from .meant import Meant, Target, is_path, is_served, is_transport, meant
 from .reached import ALL_TOOLS, Configured, Process, Remote, Tools
@@ -111,7 +111,7 @@ def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]
         ValueError: It has the right type, and cannot be connected to all the same; or an option is not for it.
     """
     if unknown := options.keys() - TargetOptions.__optional_keys__:
-        raise no_option(min(unknown))
+        raise TypeError(unknown_option("Client()", min(unknown), TargetOptions.__optional_keys__))
     given: Json = {option: value for option, value in options.items() if value is not None}
     for option in given.keys() & {"env", "headers"}:
         if not isinstance(given[option], Mapping):
@@ -127,15 +127,24 @@ def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]
     return [_server(name, server, given) for name, server in servers.items()]
 
 
-def no_option(option: str, others: Iterable[str] = ()) -> TypeError:
-    """Say that there is no such option, and which may be meant.
+def single_entry(entries: Sequence[ServerEntry]) -> ServerEntry:
+    """Return the only server of a target.
 
-    Args:
-        option: Its name.
-        others: Those that a client has beside how its server is reached.
+    Raises:
+        ValueError: There are several, or the configuration leaves out some of its tools.
     """
-    close = nearest(option, [*sorted(TargetOptions.__optional_keys__), *others])
-    return TypeError(f"unknown option {option}=" + (f"; did you mean {close}=?" if close else ""))
+    if len(entries) > 1:
+        names = ", ".join(entry.name for entry in entries)
+        raise ValueError(
+            f"the configuration has {len(entries)} servers ({names}). Use ClientGroup(...) for all of them, or pass "
+            "Client(...) the entry of one"
+        )
+    if entries[0].tools != ALL_TOOLS:
+        raise ValueError(
+            f"the configuration leaves out tools of the server {entries[0].name!r}. Use ClientGroup(...), which "
+            "applies that, or remove it from the entry"
+        )
+    return entries[0]
 
 
 def is_configuration(target: object) -> bool:
@@ -201,11 +210,11 @@ class _Unreadable:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    async def open(self, receiver: Receiver) -> None:
+    async def open(self, receiver: TransportListener) -> None:
         """Raise TransportError."""
         raise TransportError(str(self._error), may_have_begun=False) from self._error
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: OutgoingMessage) -> None:
         """Do nothing: it is never open."""
 
     async def close(self) -> None:

@@ -74,8 +74,8 @@ def _values(result: CallResult, into: Any, schema: Json) -> Iterator[tuple[Any, 
 
     Of what does not fit, the first that is not wrapped is what people are told of.
     """
-    if "structuredContent" in result.data:
-        structured = result.structured
+    if "structuredContent" in result.raw:
+        structured = result.structured_content
         if (
             is_object(structured)
             and structured.keys() == _WRAPPED

@@ -28,8 +28,8 @@ _MOST_UNKNOWN: Final = 1_000
 class ListTools(Protocol):
     """Lists all tools."""
 
-    def __call__(self, *, fresh: bool = False) -> Awaitable[list[Json]]:
-        """Ask, also where a list is kept that still holds if `fresh`."""
+    def __call__(self, *, use_cache: bool = True) -> Awaitable[list[Json]]:
+        """Return all tools; a cached list only with `use_cache`."""
         ...
 
 
@@ -148,7 +148,7 @@ class ListedTools:
 
     def may_promise(self, name: str, result: CallResult) -> bool:
         """Say whether a tool may have promised something of a result."""
-        return result.type == "complete" and (name in self._tools or "structuredContent" in result.data)
+        return result.type == "complete" and (name in self._tools or "structuredContent" in result.raw)
 
     async def check(self, name: str, result: CallResult) -> None:
         """Hold a result against what its tool promises.
@@ -172,7 +172,7 @@ class ListedTools:
         if isinstance(output, ValueError):
             self._warn(name, f"its results are not checked, as its outputSchema is invalid: {output}")
             return ""
-        problems = None if output is None else output.problems(result.data)
+        problems = None if output is None else output.problems(result.raw)
         return str(ArgumentsError(problems)) if problems else ""
 
     async def _found_later(self, name: str, *, fresh: bool = False) -> ListedTool:
@@ -195,7 +195,7 @@ class ListedTools:
 
     async def _list(self, name: str, *, fresh: bool) -> None:
         try:
-            await self._list_tools(fresh=fresh)
+            await self._list_tools(use_cache=not fresh)
         except ProtocolError as error:
             logger.debug("tools/list failed: %s", error)
         if name not in self._tools and len(self._unlisted) < _MOST_UNKNOWN:

@@ -91,10 +91,10 @@ class RemoteTool:
         return self._value(result)
 
     def _value(self, result: CallResult) -> Any:
-        if "structuredContent" in result.data and (
-            result.structured is not None or self.output_schema or result.is_data_alone
+        if "structuredContent" in result.raw and (
+            result.structured_content is not None or self.output_schema or result.is_data_alone
         ):
-            structured = result.structured
+            structured = result.structured_content
             if is_object(structured) and structured.keys() == {"result"} and self._wraps():
                 return structured["result"]
             return structured

@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack
 
 from ...engine.connection import Connection
 from ...engine.engine import Served
-from ...protocol.client import Outgoing
+from ...protocol.client import OutgoingMessage
 from ...state.principal import ANYONE, Principal
-from ..link.transport import Receiver
+from ..link.transport import TransportListener
 
 
 class MemoryTransport:
@@ -29,7 +29,7 @@ class MemoryTransport:
         self._open: AsyncExitStack | None = None
         self._connection: Connection | None = None
 
-    async def open(self, receiver: Receiver) -> None:
+    async def open(self, receiver: TransportListener) -> None:
         """Enter the server's lifespan, and connect."""
         engine = self._server.engine
         async with AsyncExitStack() as stack:
@@ -41,7 +41,7 @@ class MemoryTransport:
             stack.push_async_callback(self._connection.aclose)
             self._open = stack.pop_all()
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: OutgoingMessage) -> None:
         """Hand one message over."""
         assert self._connection is not None
         self._connection.receive(message.line)

@@ -15,5 +15,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Audio", "Context", "FastMCP", "Icon", "Image"]
 
-_HOMES = {"Context": ".context", "FastMCP": ".server", "Icon": "..types"}
-__getattr__ = late_names(globals(), {**_HOMES, "Audio": ".media", "Image": ".media"})
+_HOMES = {".context": "Context", ".server": "FastMCP", "..types": "Icon", ".media": "Audio Image"}
+__getattr__ = late_names(globals(), _HOMES)

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
+from ...calls.call import call_of
 from ...common.errors import INVALID_PARAMS, METHOD_NOT_FOUND, HandlerError, ProtocolError
 from ...components.component import optional
-from ...middleware import CallNext, Request, Result, ToolCallResult
+from ...middleware.base import CallNext, Request, Result, ToolCallResult
 from ...protocol.eras import SERVER_INFO, Handshake
 from ...protocol.revisions import RESUMABLE
 from ...protocol.types import Incomplete, Json
@@ -56,7 +57,7 @@ class Bridge:
         http = http_request.get()
         meta = asked.params.meta if request.params else None
         state: object = {} if ctx.state is None else ctx.state
-        close = ctx.close_stream if http is not None and ctx.revision in RESUMABLE else None
+        close = ctx.http.close_stream if http is not None and ctx.protocol_version in RESUMABLE else None
         context: RequestContext[object] = RequestContext(
             ctx.request_id, meta, session_of(ctx), state, request=http, close_sse_stream=close, native=ctx
         )
@@ -64,7 +65,7 @@ class Bridge:
         try:
             answer = await handler(asked)
             answer = getattr(answer, "root", answer)
-            if ctx.era == "stateless":  # the engine adds what that wants
+            if call_of(ctx).era == "stateless":  # the engine adds what that wants
                 return dumped(answer)
             written = to_json(plain(answer), by_alias=True, exclude_none=True, inf_nan_mode="null")
             return (ToolCallResult if method == "tools/call" else Result)(written)
@@ -87,7 +88,7 @@ class Bridge:
         result["capabilities"] = said["capabilities"]
         if "instructions" in said:
             result["instructions"] = said["instructions"]
-        envelope = request.ctx.call.envelope
+        envelope = call_of(request.ctx).envelope
         if isinstance(envelope, Handshake):
             result["serverInfo"] = info
             envelope.lists = frozenset()  # the server says itself what changes

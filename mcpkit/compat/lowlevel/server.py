@@ -18,8 +18,9 @@ from ... import server as native
 from ...common.errors import MissingCapabilityError
 from ...common.version import __version__
 from ...components.component import optional
-from ...engine.identity import CAPABILITIES
-from ...protocol.eras import Cache
+from ...options import ServerOptions, Timeouts
+from ...protocol.capabilities import SERVER_CAPABILITIES
+from ...protocol.eras import CacheHint
 from ...protocol.revisions import CACHEABLE
 from ...protocol.types import Incomplete, Json
 from .. import types
@@ -241,9 +242,10 @@ class Server(Generic[LifespanResultT, RequestT]):
             self.name or "mcp",
             version=self.version or __version__,
             lifespan=None if self.lifespan is lifespan else lambda _: self.lifespan(self),
-            lifespan_wait=None,
-            offers=CAPABILITIES,
-            cache=dict.fromkeys(CACHEABLE, Cache(scope="private")),
+            timeouts=Timeouts(startup=None),
+            options=ServerOptions(
+                capabilities=SERVER_CAPABILITIES, cache=dict.fromkeys(CACHEABLE, CacheHint(scope="private"))
+            ),
         )
         bridge = Bridge(self)
         served.middleware(bridge)

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
-from ...protocol.types import Incomplete, Json
+from ...options import HttpOptions, Limits, Timeouts
+from ...protocol.types import Json
 from ...server import Server as Native
+from ...transports.http.app import HttpApp
+from ...transports.http.options import Settings
 from ..shared import differs
 from . import transport_security as defaults
 from .session import http_request
@@ -19,7 +22,6 @@ from .transport_security import TransportSecuritySettings
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
-    from ...transports.http.app import HttpApp
     from .server import AnyServer
 
 _ENDLESS = 10**9
@@ -48,11 +50,21 @@ async def stdio_server(stdin: object = None, stdout: object = None) -> AsyncGene
     yield (stream := Stream(serve_stdio)), stream
 
 
-def _app(server: Native, security: TransportSecuritySettings | None, **options: Incomplete) -> HttpApp:
+def _app(
+    server: Native,
+    security: TransportSecuritySettings | None,
+    limits: Limits,
+    timeouts: Timeouts | None = None,
+    *,
+    sse: bool = True,
+    stateless: bool = False,
+) -> HttpApp:
     hosts, origins = ["*"], ["*"]
     if security is not None and security.enable_dns_rebinding_protection:
         hosts, origins = security.allowed_hosts, security.allowed_origins
-    return server.asgi(allowed_hosts=hosts, allowed_origins=origins, cors=False, **options)
+    http = HttpOptions(cors=False, sse=sse)
+    options: Json = {"allowed_hosts": hosts, "allowed_origins": origins, "stateless": stateless}
+    return HttpApp(server.engine, server.routes, Settings(limits, timeouts, http=http, **options))
 
 
 async def _serve(app: HttpApp, path: str, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,10 +98,14 @@ class StreamableHTTPSessionManager:
             differs(
                 "event_store", "event_store= and retry_interval= are ignored: mcpkit stores events itself"
             )
-        how: Json = {"sse": False, "stateless": self.stateless, "max_body": self.max_request_body_size}
-        how |= {"max_sessions": self.max_sessions or _ENDLESS, "session_max_age": _ENDLESS}
-        how["session_ttl"] = self.session_idle_timeout or _ENDLESS
-        self._app = _app(self.app.served, self.security_settings, **how)
+        limits = Limits(
+            max_request_body_size=self.max_request_body_size, max_sessions=self.max_sessions or _ENDLESS
+        )
+        idle = self.session_idle_timeout or _ENDLESS
+        timeouts = Timeouts(session_max_age=_ENDLESS, session_idle=idle)
+        self._app = _app(
+            self.app.served, self.security_settings, limits, timeouts, sse=False, stateless=self.stateless
+        )
         self._has_started = self._is_running = False
 
     @asynccontextmanager
@@ -143,7 +159,9 @@ class SseServerTransport:
         async def serve(server: Native) -> None:
             from ...client.transports.http.asgi_lifespan import AppLifespan
 
-            app = _app(server, self.security_settings, max_body=self.max_request_body_size)
+            app = _app(
+                server, self.security_settings, Limits(max_request_body_size=self.max_request_body_size)
+            )
             session, status = "", 200
 
             async def announce(message: Message) -> None:

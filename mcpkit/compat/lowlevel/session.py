@@ -16,6 +16,7 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar
 
 from ...calls.asking.questions import Question
+from ...calls.call import call_of
 from ...calls.coroutines import within
 from ...calls.loggable import as_text, loggable
 from ...common.errors import INVALID_PARAMS, INVALID_REQUEST, AnswerError, MissingCapabilityError
@@ -132,12 +133,12 @@ class ServerSession:
     send_prompt_list_changed = _tells("prompts/list_changed")
 
     def __init__(self, ctx: Context) -> None:
-        has_session = ctx.call.envelope.has_session
+        has_session = call_of(ctx).envelope.has_session
         self._native = None if has_session else ctx
-        self._aside: Aside | None = ctx.call.channel.aside if has_session else None
-        self._is_stateless = ctx.era == "stateless"
-        self._client, self._revision, self._server = ctx.client, ctx.revision, ctx.server
-        self._patience = ctx.call.runtime.question_timeout
+        self._aside: Aside | None = call_of(ctx).channel.aside if has_session else None
+        self._is_stateless = call_of(ctx).era == "stateless"
+        self._client, self._revision, self._server = ctx.client, ctx.protocol_version, ctx.server
+        self._patience = call_of(ctx).runtime.timeouts.client_request
 
     @property
     def client_params(self) -> Incomplete:
@@ -155,7 +156,7 @@ class ServerSession:
         """Return the request of this client that is served here, as long as it is not answered."""
         context = request_ctx.get(None)
         native = self._native if context is None or context.session is not self else context.native
-        return None if native is None or native.is_ended else native
+        return None if native is None or call_of(native).is_ended else native
 
     def _beside(self) -> Aside:
         """Return the way to the client beside its requests; as in `mcp`, where there is none it is a closed stream."""
@@ -176,7 +177,7 @@ class ServerSession:
             await here.log(params["level"], params["data"], logger=params.get("logger"))
         else:
             is_beside = here is None or (is_change and self._aside is not None and self._aside.is_open)
-            channel = self._beside() if here is None or is_beside else here.call.channel
+            channel = self._beside() if here is None or is_beside else call_of(here).channel
             channel.send(jsonrpc.notification(method, params or None))
             await channel.ready()
 
@@ -265,7 +266,7 @@ class ServerSession:
 
 def session_of(ctx: Context) -> ServerSession:
     """Return what stands for the client of a request."""
-    envelope = ctx.call.envelope
+    envelope = call_of(ctx).envelope
     if not isinstance(envelope, Handshake) or not envelope.has_session:
         return ServerSession(ctx)
     if not isinstance(envelope.companion, ServerSession):

@@ -363,7 +363,7 @@ ABSENT: dict[str, str] = {
     "Server": "mcpkit has no low-level Server",
     "FastMCPError": "catch ToolError, ResourceError or PromptError",
     "ValidationError": "catch ToolError, ResourceError or PromptError",
-    "EventStore": "not needed: mcpkit stores events; Server(shared=...) shares them between processes",
+    "EventStore": "not needed: mcpkit stores events; Server(storage=...) shares them between processes",
     "stdio_server": "use `serve_stdio` of mcpkit.transports.stdio",
     "SseServerTransport": "use the app of asgi(), which also serves HTTP+SSE",
     "StreamableHTTPSessionManager": "use the app of asgi()",

@@ -15,5 +15,5 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Context", "FastMCP", "settings"]
 __version__ = "4.1.2"
 
-_HOMES = {"Client": ".client", "Context": ".context", "FastMCP": ".server", "settings": ".options"}
+_HOMES = {".client": "Client", ".context": "Context", ".server": "FastMCP", ".options": "settings"}
 __getattr__ = late_names(globals(), _HOMES)

@@ -30,7 +30,7 @@ _REFUSED: dict[str, str] = dict.fromkeys(
         "input_required_max_rounds",
         "result_claims",
     ),
-    "use mcpkit.Client(server.served, elicit=..., sample=..., roots=...)",
+    "use mcpkit.Client(server.served, elicitation_handler=..., sampling_handler=..., roots=...)",
 )
 _WHOLE = """
 session initialize_result server_info server_capabilities instructions protocol_version new set_roots close initialize
@@ -83,7 +83,7 @@ class Client(Refuses):
                 "URLs, scripts, commands and configurations"
             )
         self._client = NativeClient(
-            transport.served, timeout=options.get("timeout"), cache=False, validate=False
+            transport.served, timeout=options.get("timeout"), cache=False, validate_results=False
         )
         self._is_open = False
 
@@ -161,7 +161,7 @@ class Client(Refuses):
     async def read_resource(self, uri: Incomplete, **options: object) -> list[Incomplete]:
         """Return the contents of a resource."""
         check("read_resource()", options, (), _ASKED, _UNUSED)
-        said = {"contents": await self._client.read(str(uri))}
+        said = {"contents": await self._client.read_resource(str(uri))}
         found: list[Incomplete] = types.ReadResourceResult.model_validate(said).contents
         return found
 

@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_json
 
+from ...calls.call import call_of
 from ...protocol.types import Incomplete, Json
 from ..foreign import is_kind
 from .dependencies import Dependency, current, get_context, opened
@@ -123,7 +124,8 @@ class Function:
         if self.is_async or not in_thread or native is None:
             found = self._begun(arguments)
         else:
-            found = await native.call.runtime.threads.run(self._begun, {"arguments": arguments}, native.call)
+            call = call_of(native)
+            found = await call.runtime.threads.run(self._begun, {"arguments": arguments}, call)
         if inspect.isawaitable(found):
             found = await found
         return [each async for each in found] if inspect.isasyncgen(found) else found

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from ...calls.asking.api import Asking
-from ...calls.asking.questions import Answer, Elicit
+from ...calls.asking.questions import ElicitationResult, ElicitRequest
 from ...calls.call import Call
 from ...common.errors import MissingCapabilityError, RegistrationError
 from .markers import FromRequest, marking
@@ -20,8 +20,8 @@ def Ask(message: str, *, key: str | None = None) -> Any:  # noqa: N802 - reads a
 
     It stands in the type, `city: Annotated[City, Ask("Which city?")]`, or as a default value,
     `city: City = Ask("Which city?")`; the parameter stays out of the schema. Its type is what is asked for.
-    `City | None` is None where the user does not accept, or the client cannot ask; `Answer[City]` tells how they
-    decided; otherwise a user who does not accept ends the call, and the client is told why.
+    `City | None` is None where the user does not accept, or the client cannot ask; `ElicitationResult[City]` has the
+    decision; otherwise the call fails where the user does not accept.
 
     Args:
         message: Why it is asked, for the user.
@@ -54,13 +54,13 @@ class AskedValue(FromRequest):
             raise RegistrationError("what Ask fills has no default; `| None` is for users who do not accept")
         message, key = self.message, self.key
         try:
-            Elicit(message, type_, key=key)  # which complains of what cannot be asked for
+            ElicitRequest(message, type_, key=key)  # which complains of what cannot be asked for
         except (TypeError, ValueError) as error:
             raise RegistrationError(str(error)) from None
 
         async def ask(call: Call) -> Any:
             try:
-                answer: Answer[Any] = await Asking(call).elicit(message, type_, key=key)
+                answer: ElicitationResult[Any] = await Asking(call).elicit(message, type_, key=key)
             except MissingCapabilityError:
                 if may_be_none:
                     return None
@@ -79,7 +79,7 @@ def _asked(annotation: Any) -> tuple[Any, bool, bool]:
     if get_origin(asked) is Annotated:
         metadata = tuple(item for item in asked.__metadata__ if not isinstance(item, AskedValue))
         asked = get_args(asked)[0]
-    wants_answer = get_origin(asked) is Answer
+    wants_answer = get_origin(asked) is ElicitationResult
     if wants_answer:
         (asked,) = get_args(asked)
     may_be_none = False

@@ -22,7 +22,7 @@ from .mailbox import Mailbox
 from .watching import Watches
 
 if TYPE_CHECKING:
-    from ...state.broker import Broker
+    from ...state.broker import PubSub
 
 logger = logging.getLogger("mcpkit")
 
@@ -67,7 +67,7 @@ class Changes:
         registry: Registry,
         is_declared: Callable[[ListName], bool],
         ready: Callable[[], Awaitable[None]],
-        broker: Broker | None,
+        broker: PubSub | None,
         topic: str,
         *,
         is_closed: bool = False,
@@ -131,7 +131,7 @@ class Changes:
         """
         return None if self._broker is None else self._listening(self._broker)
 
-    async def _listening(self, broker: Broker) -> None:
+    async def _listening(self, broker: PubSub) -> None:
         try:
             await broker.listening()
         except OSError:

@@ -19,7 +19,7 @@ from ...state.principal import Principal
 from .mailbox import Mailbox
 
 if TYPE_CHECKING:
-    from ...state.broker import Broker
+    from ...state.broker import PubSub
 
 logger = logging.getLogger("mcpkit")
 
@@ -48,7 +48,7 @@ class Publisher:
         origin: What the messages are known by, so that they are not heard where they come from.
     """
 
-    def __init__(self, changes: Listeners[[Change]], broker: Broker, topic: str, origin: str) -> None:
+    def __init__(self, changes: Listeners[[Change]], broker: PubSub, topic: str, origin: str) -> None:
         self._broker = broker
         self._topic = topic
         self._origin = origin
@@ -213,7 +213,7 @@ class Hearing:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: PubSub,
         topic: str,
         origin: str,
         tell: Callable[[Change], None],

@@ -136,7 +136,7 @@ class Watches:
         if change.kind == "resources":
             # The entries of a template are part of the list of resources, so its watch tells of them too.
             for template in templates:
-                has_entries = template.is_enabled and template.entries
+                has_entries = template.is_enabled and template.list_entries
                 if has_entries and template.watch and not template.watched.variables:
                     yield template, None
         if uri is None:

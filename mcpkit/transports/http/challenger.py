@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ...auth.verifier import Grant
+    from ...auth.verifier import AccessToken
     from ...common.errors import ChallengeError
     from ...state.principal import Principal
 
@@ -22,7 +22,7 @@ class Challenger(Protocol):
         """Return how somebody is told that their access token holds no more."""
         ...
 
-    def check(self, grant: Grant) -> None:
+    def check(self, grant: AccessToken) -> None:
         """Refuse a request whose token has lost its worth since it was taken.
 
         Raises:
@@ -32,7 +32,7 @@ class Challenger(Protocol):
 
     async def admit(
         self, headers: Mapping[bytes, bytes], peer: tuple[str, int] | None, *, may_be_anybody: bool = True
-    ) -> Grant:
+    ) -> AccessToken:
         """Return what the token of a request grants.
 
         Raises:

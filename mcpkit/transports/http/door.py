@@ -87,7 +87,7 @@ class Door:
         self._settings = settings
         self._guard = guard
         # Again: gunicorn may have loaded the app before there were any.
-        warn_of_workers(is_shared=engine.runtime.shared.is_lasting, is_stateless=settings.stateless)
+        warn_of_workers(is_shared=engine.runtime.storage.is_lasting, is_stateless=settings.stateless)
         self._keys = engine.runtime.keys
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}
         self._own, self._mounted = routes, mounts
@@ -99,9 +99,9 @@ class Door:
 
             self._protection = Protection(engine, engine.auth, public)
         self.routes = Routes(routes, mounts, guard, settings, self._protection, hindrance=self._hindrance)
-        self._cors = Cors(self._serve_page, guard) if settings.cors else self._serve_page
+        self._cors = Cors(self._serve_page, guard) if settings.http.cors else self._serve_page
         endpoints = {settings.path.rstrip("/"): self._mcp}
-        if settings.sse:
+        if settings.http.sse:
             endpoints |= {SSE_PATH: self._sse, MESSAGES_PATH: self._messages}
         self._endpoints = {path + end: each for path, each in endpoints.items() for end in ("", "/")}
 
@@ -145,7 +145,7 @@ class Door:
         try:
             if service is None or not service.is_open:
                 service = await self._open()
-            keep_alive, peer = self._settings.keep_alive, scope.get("client")
+            keep_alive, peer = self._settings.http.sse_ping_interval, scope.get("client")
             if (protection := self._protection) is None:
                 find = self._settings.principal
                 principal = principal_of(scope) if find is None else await find_principal(scope, find)

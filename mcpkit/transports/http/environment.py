@@ -17,7 +17,7 @@ from .sessions.remote import Remote
 from .workers import CURE
 
 if TYPE_CHECKING:
-    from ...state.broker import Broker
+    from ...state.broker import PubSub
     from ...state.presence import Presence
     from .exchange import Exchange
     from .protection.leases import Leases
@@ -60,8 +60,8 @@ class Environment:
         self.loop = asyncio.get_running_loop()
         self.changes = engine.hubs.here()
         self.streams = Shares()
-        self.shelf = Shelf(settings.max_kept)
-        self.broker: Broker = engine.runtime.shared
+        self.shelf = Shelf(settings.limits.replay_buffer_bytes)
+        self.broker: PubSub = engine.runtime.storage
         self.process = os.urandom(4).hex()
         self.is_shared = not engine.runtime.is_alone
         self.remote = Remote(self.broker, engine.runtime.name, self.process)
@@ -74,7 +74,9 @@ class Environment:
         if self.is_shared and not settings.stateless:
             from .sessions.journal import Journal
 
-            self.journal = Journal(engine.runtime.shared, engine.runtime.keys, settings.session_ttl)
+            self.journal = Journal(
+                engine.runtime.storage, engine.runtime.keys, settings.timeouts.session_idle
+            )
         self.tasks: set[asyncio.Task[None]] = set()
         self.retries: set[asyncio.Task[None]] = set()
         self.leases: Leases | None = None
@@ -109,7 +111,7 @@ class Environment:
         Raises:
             BusyError: There are.
         """
-        self.streams.check(self.settings.max_streams, caller, "event streams are open", retry_after=10)
+        self.streams.check(self.settings.limits.max_streams, caller, "event streams are open", retry_after=10)
 
     def hold(self, exchange: Exchange, end: Callable[[], None]) -> Callable[[], None]:
         """Have a stream that listens end when the access token does by which it was opened, if there is one.

@@ -19,7 +19,7 @@ from ...state.principal import ANYONE, Principal
 from .statuses import headers_of, status_of
 
 if TYPE_CHECKING:
-    from ...auth.verifier import Grant
+    from ...auth.verifier import AccessToken
     from .challenger import Challenger
 
 Scope = MutableMapping[str, Any]
@@ -172,7 +172,7 @@ class Exchange:
     may_stream = True
     is_local = False
     challenger: Challenger | None = None
-    grant: Grant | None = None
+    grant: AccessToken | None = None
     _is_held = False
     _source = _NOBODY
     _answer: bytes | None = None

@@ -1,28 +1,28 @@
-"""What an author may set about the HTTP app, and what is right when he sets nothing."""
+"""The options of one HTTP app, checked."""
 
-# No `from __future__ import annotations`: the hints are read here, and would have to be compiled for it.
+from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from ...common.errors import RegistrationError
-from ...common.nearest import nearest
-from ...common.numbers import check_count, check_seconds
+from ...common.signatures import unknown_option
+from ...options import FindPrincipal, HttpOptions, Limits, Timeouts, check_bool, check_group, check_path
 from ...state.principal import Principal
 
-FindPrincipal = Callable[[MutableMapping[str, Any]], Principal | Awaitable[Principal | None] | None]
-"""Says who has sent a request, from its ASGI scope; None where nobody knows. It may raise a ChallengeError."""
-
 DEFAULT_PATH = "/mcp"
-"""Where the MCP endpoint is, unless the author says otherwise."""
+"""Path of the MCP endpoint by default."""
 
 SSE_PATH = "/sse"
 MESSAGES_PATH = "/messages"
-"""Where the transport of 2024-11-05 is served."""
+"""Paths of the HTTP+SSE transport of 2024-11-05."""
+
+ASGI_OPTIONS = ("path", "public_url", "allowed_hosts", "allowed_origins", "stateless", "http")
+"""The options of `Server.asgi`."""
 
 
 class OwnRoute(NamedTuple):
-    """A route of the author's own in the HTTP app; see `Server.route`."""
+    """A route of the author in the HTTP app; see `Server.route`."""
 
     path: str
     function: Callable[..., Any]
@@ -33,77 +33,75 @@ class OwnRoute(NamedTuple):
 
 
 class Settings:
-    """The options of one app, checked: of each its type, by which it is checked, and what it is by default.
+    """The options of one app: those of `Server.asgi`, with the limits and timeouts of the server.
 
     Args:
-        options: As `Server.asgi` takes them.
+        limits: Limits of the server.
+        timeouts: Timeouts of the server.
+        http: The option `http` of `Server.asgi`.
+        options: Its other options.
 
     Attributes:
-        endpoints: The paths of the protocol, without a slash at the end, and the option that has put each there.
-        probes: The paths of readiness and life, in the same way.
-        stream_after_in_session: What `stream_after` is in sessions.
+        endpoints: The option that sets each path of the protocol, by path without a slash at the end.
+        probes: The same for the probes.
+        sse_after: Seconds after which a response outside of sessions becomes an event stream.
+        sse_after_in_session: The same in sessions.
 
     Raises:
-        TypeError: There is no such option, or a value has the wrong type; the message says what to write.
-        ValueError: A value is out of range, or two paths are one; the message names them.
+        TypeError: There is no such option, or a value has the wrong type.
+        ValueError: A value is out of range, or two options set one path.
     """
 
     path: str = DEFAULT_PATH
-    sse: bool = True
-    stateless: bool = False
-    principal: FindPrincipal | None = None
     public_url: str | None = None
     allowed_hosts: Collection[str] = ()
     allowed_origins: Collection[str] = ()
-    cors: bool = True
-    health: str | None = None
-    live: str | None = None
-    max_body: int = 4 * 1024 * 1024
-    max_body_total: int = 256 * 1024 * 1024
-    body_timeout: float = 10.0
-    max_sessions: int = 10_000
-    session_ttl: float = 3600.0
-    session_max_age: float = 86_400.0
-    max_streams: int = 10_000
-    max_kept: int = 64 * 1024 * 1024
-    stream_after: float
-    keep_alive: float = 15.0
-    grace: float | None = 10.0
+    stateless: bool = False
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        timeouts: Timeouts | None = None,
+        *,
+        http: HttpOptions | None = None,
+        **options: Any,
+    ) -> None:
         for name, value in options.items():
-            if name not in OPTIONS:
-                raise TypeError(_unknown(name))
-            OPTIONS[name](name, value)
+            if name not in _CHECKS:
+                raise TypeError(unknown(name))
+            _CHECKS[name](name, value)
             setattr(self, name, value)
-        if isinstance(principal := options.get("principal"), Principal):
-            self.principal = lambda scope: principal
-        stream_after = options.get("stream_after")
-        self.stream_after = 10.0 if stream_after is None else stream_after
-        self.stream_after_in_session = 1.0 if stream_after is None else stream_after
+        self.limits = limits or Limits()
+        self.timeouts = timeouts or Timeouts()
+        self.http = http = HttpOptions() if http is None else http
+        check_group("http", http, HttpOptions)
+        principal = http.principal
+        self.principal: FindPrincipal | None = (
+            (lambda scope: principal) if isinstance(principal, Principal) else principal
+        )
+        self.sse_after = 10.0 if http.sse_after is None else http.sse_after
+        self.sse_after_in_session = 1.0 if http.sse_after is None else http.sse_after
         self.endpoints = {self.path.rstrip("/"): f"path={self.path!r}"}
-        for path in (SSE_PATH, MESSAGES_PATH) if self.sse else ():
+        for path in (SSE_PATH, MESSAGES_PATH) if http.sse else ():
             if path in self.endpoints:
                 raise ValueError(
-                    f"{self.endpoints[path]} is a path of sse=True, the transport of 2024-11-05: "
-                    "choose another, or set sse=False"
+                    f"{self.endpoints[path]} is a path of the HTTP+SSE transport of 2024-11-05. Choose another path, "
+                    "or pass http=HttpOptions(sse=False)"
                 )
-            self.endpoints[path] = "sse=True"
+            self.endpoints[path] = "HttpOptions(sse=True)"
         self.probes: dict[str, str] = {}
-        for name, probe in (("health", self.health), ("live", self.live)):
-            if probe is not None:
+        for name in ("readiness_path", "liveness_path"):
+            if (probe := getattr(http, name)) is not None:
                 path = probe.rstrip("/")
                 if (taker := self.endpoints.get(path) or self.probes.get(path)) is not None:
-                    raise ValueError(
-                        f"{name}={probe!r} would never be reached, as {taker} serves that path: choose another"
-                    )
-                self.probes[path] = f"{name}={probe!r}"
+                    raise ValueError(f"{name}={probe!r} is the path of {taker} too. Choose another path")
+                self.probes[path] = f"HttpOptions({name}={probe!r})"
 
     def check_route(self, route: OwnRoute) -> None:
-        """Refuse a route of the author's own that would never be reached.
+        """Refuse a route of the author that a path of the app hides.
 
         Raises:
-            RegistrationError: Its path is one of the protocol's, or that of readiness or life.
+            RegistrationError: Its path is one of the protocol, or of a probe.
         """
         path = route.path.rstrip("/")
         is_read = route.methods is None or not {"GET", "HEAD"}.isdisjoint(map(str.upper, route.methods))
@@ -112,47 +110,43 @@ class Settings:
             taker = self.probes.get(path)
         if taker is not None:
             raise RegistrationError(
-                f"@server.route({route.path!r}) would never be reached, as server.asgi({taker}) "
-                "serves that path: choose another"
+                f"@server.route({route.path!r}): {taker} of server.asgi(...) serves this path already. "
+                "Choose another path"
             )
 
 
-def _unknown(name: str) -> str:
+_OF_SERVER = {
+    "auth": "auth",
+    "scopes": "scopes",
+    "secret": "secret_key",
+    "secret_key": "secret_key",
+    "storage": "storage",
+    "limits": "limits",
+    "timeouts": "timeouts",
+}
+_GROUPS: dict[str, Any] = {"limits": Limits, "timeouts": Timeouts, "http": HttpOptions}
+
+
+def unknown(name: str, where: str = "server.asgi()", others: Collection[str] = ()) -> str:
+    """Return the text of an error about an unknown option: where it belongs, or the option that is meant.
+
+    Args:
+        name: The option.
+        where: What was called.
+        others: Options beside those of `Server.asgi`.
+    """
     if name in {"workers", "reload"}:
         return (
-            f"the HTTP app has no option {name!r}, as it serves in one process: write `app = server.asgi()` in a "
+            f"{where} has no option {name!r}, as an app runs in one process. Write `app = server.asgi()` in a "
             f"module, and start `uvicorn module:app --{name}{' 4' if name == 'workers' else ''}`"
         )
-    if name in {"auth", "scopes", "secret", "shared"}:
-        return f"the HTTP app has no option {name!r}, as it is the server's: Server({name}=...)"
-    guess = nearest(name, OPTIONS)
-    hint = f"; did you mean {guess!r}?" if guess is not None else f"; there are {', '.join(OPTIONS)}"
-    return f"the HTTP app has no option {name!r}{hint}"
-
-
-def _check_path(name: str, path: Any) -> None:
-    if path is None and name in {"health", "live"}:
-        return
-    if not isinstance(path, str):
-        raise TypeError(f"{name} must be a path such as '/{name}', got {path!r}")
-    if not path.startswith("/"):
-        raise ValueError(f"{name} must begin with a slash, such as '/mcp', got {path!r}")
-
-
-def _check_switch(name: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
-
-
-def _check_count(name: str, count: Any) -> None:
-    is_size = name in {"max_body", "max_body_total", "max_kept"}
-    example = " of bytes, such as 4 * 1024 * 1024" if is_size else " such as 10_000"
-    check_count(name, count, least=0 if name == "max_kept" else 1, example=example)
-
-
-def _check_seconds(name: str, seconds: Any) -> None:
-    has_no_end = name in {"stream_after", "grace"}
-    check_seconds(name, seconds, may_be_zero=has_no_end, may_be_none=has_no_end)
+    if name in _OF_SERVER:
+        return f"{where} has no option {name!r}. Pass it to the server: Server({_OF_SERVER[name]}=...)"
+    for option, group in _GROUPS.items():
+        if name in group.__dataclass_fields__:
+            owner = where.removesuffix("()") if option == "http" else "Server"
+            return f"{where} has no option {name!r}. Write {owner}({option}={group.__name__}({name}=...))"
+    return unknown_option(where, name, (*ASGI_OPTIONS, *others))
 
 
 def _check_list(name: str, values: Collection[object] | None) -> None:
@@ -170,40 +164,21 @@ def _check_url(name: str, url: Any) -> None:
     if url is None:
         return
     if not isinstance(url, str):
-        raise TypeError(f"{name} must be text such as 'https://example.com/mcp', got {url!r}")
+        raise TypeError(f"{name} must be a URL such as 'https://example.com/mcp', got {url!r}")
     from urllib.parse import urlsplit
 
     try:
         _ = urlsplit(url).port
     except ValueError as error:
         raise ValueError(
-            f"{name}: {url!r} is not where clients can reach a server ({error}); "
-            "write it like 'https://example.com/mcp'"
+            f"{name}: {url!r} is not a URL ({error}). Write it like 'https://example.com/mcp'"
         ) from None
 
 
-def _check_principal(name: str, value: Any) -> None:
-    if value is None or isinstance(value, Principal):
-        return
-    if not callable(value):
-        raise TypeError(
-            f"{name} must be a function of the ASGI scope that returns a Principal or None, or a Principal, "
-            f"got {value!r}"
-        )
-
-
-_CHECKS: dict[Any, Callable[[str, Any], None]] = {
-    bool: _check_switch,
-    int: _check_count,
-    float: _check_seconds,
-    float | None: _check_seconds,
-    str: _check_path,
-    str | None: _check_path,
-    Collection[str]: _check_list,
+_CHECKS: dict[str, Callable[[str, Any], None]] = {
+    "path": check_path,
+    "public_url": _check_url,
+    "allowed_hosts": _check_list,
+    "allowed_origins": _check_list,
+    "stateless": check_bool,
 }
-"""What checks an option, by its type."""
-
-_OWN_CHECKS = {"principal": _check_principal, "public_url": _check_url}
-
-OPTIONS = {name: _OWN_CHECKS.get(name) or _CHECKS[hint] for name, hint in Settings.__annotations__.items()}
-"""What checks each option, by name."""

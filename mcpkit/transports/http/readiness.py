@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...calls.coroutines import within
 
 if TYPE_CHECKING:
-    from ...state.broker import Broker
+    from ...state.broker import PubSub
 
 logger = logging.getLogger("mcpkit")
 
@@ -29,7 +29,7 @@ class Readiness:
         name: The server's name.
     """
 
-    def __init__(self, broker: Broker, name: str) -> None:
+    def __init__(self, broker: PubSub, name: str) -> None:
         self._broker = broker
         self._key = f"{name}/ready"
         self._answers = True

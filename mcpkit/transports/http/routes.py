@@ -71,7 +71,10 @@ class Routes:
         self._hindrance = hindrance
         self._probes = {
             path: answer
-            for path, answer in ((settings.health, self._readiness), (settings.live, _life))
+            for path, answer in (
+                (settings.http.readiness_path, self._readiness),
+                (settings.http.liveness_path, _life),
+            )
             if path is not None
         }
         self._probed = {path.rstrip("/") for path in self._probes}
@@ -79,7 +82,7 @@ class Routes:
         self._starlette.router.redirect_slashes = False
         self._elsewhere = self._starlette.router.default
         self._starlette.router.default = self._point
-        self._answer: ASGIApp = Cors(self._starlette, guard) if settings.cors else self._starlette
+        self._answer: ASGIApp = Cors(self._starlette, guard) if settings.http.cors else self._starlette
         self._mounts: list[Mount] = []
         self._protection = protection
         self._documents = {} if protection is None else dict(protection.documents)

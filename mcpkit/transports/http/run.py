@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
@@ -15,6 +18,8 @@ import uvicorn
 from ...common.loops import refuse_loop
 from ...common.safe_output import SafeOutput
 from ...protocol.types import Json
+from .options import unknown
+from .uvicorn_options import UvicornOptions
 from .uvicorn_server import decline_upgrades
 
 if TYPE_CHECKING:
@@ -25,6 +30,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(
     "uvicorn.error"
 )  # where uvicorn says that it listens, in the form that its user has chosen
+
+_CHILD = "MCPKIT_RELOAD_PARENT"
+"""Environment variable with the id of the process that reloads this one."""
 
 _REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Where on this machine a server is reached that listens at all addresses."""
@@ -55,6 +63,61 @@ def bound(host: str, port: int, options: Mapping[str, object]) -> tuple[socket.s
     return listening, f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
+def check_uvicorn(options: Mapping[str, object]) -> None:
+    """Check the names of options for uvicorn.
+
+    Raises:
+        TypeError: `server.run` and uvicorn have no such option.
+        ValueError: An option asks for several processes.
+    """
+    for name in options:
+        if name not in UvicornOptions.__annotations__:
+            raise TypeError(unknown(name, "server.run()", ["host", "port", *UvicornOptions.__annotations__]))
+    if (workers := options.get("workers") or 1) != 1:
+        raise ValueError(
+            f'run("http") serves in this process alone, got workers={workers!r}. Write `app = server.asgi()` in a '
+            f"module, and start `uvicorn module:app --workers {workers}`"
+        )
+
+
+def reload_program(options: Mapping[str, Any]) -> bool:
+    """Run this program in child processes, one after the other, each time that one of its files is edited.
+
+    Args:
+        options: Options of uvicorn, which say what is watched.
+
+    Returns:
+        False in such a child, which is to serve; True in the process that started it, when that is asked to stop.
+    """
+    if os.environ.get(_CHILD) == str(os.getppid()):
+        return False
+    from uvicorn.supervisors import ChangeReload
+
+    watched = {name: value for name, value in options.items() if name.startswith("reload_")}
+    config = uvicorn.Config("", reload=True, **watched)
+    watcher = ChangeReload(
+        config, target=lambda _: None, sockets=[]
+    )  # it watches; the program is started here
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, watcher.signal_handler)
+    command, environment = [sys.executable, *sys.orig_argv[1:]], {**os.environ, _CHILD: str(os.getpid())}
+    program = subprocess.Popen(command, env=environment)
+    try:
+        for changed in watcher:
+            if changed:
+                logger.warning("%s edited; the program is started again", ", ".join(map(str, changed)))
+                _stop(program)
+                program = subprocess.Popen(command, env=environment)
+    finally:
+        _stop(program)
+    return True
+
+
+def _stop(program: subprocess.Popen[bytes]) -> None:
+    program.terminate()
+    program.wait()
+
+
 def run_app(
     app: ASGIApp,
     settings: Settings,
@@ -75,20 +138,12 @@ def run_app(
 
     Raises:
         RuntimeError: An event loop is running in this thread.
-        ValueError: One of them is for several processes.
     """
     refuse_loop(
         "run() starts an event loop",
         "call run() from code that is not async, or write `await "
         "uvicorn.Server(uvicorn.Config(server.asgi())).serve()` instead",
     )
-    workers = options.get("workers") or 1
-    if workers != 1 or options.get("reload"):
-        flag = "--reload" if options.get("reload") else f"--workers {workers}"
-        raise ValueError(
-            'run("http") serves in a single process without reloading. Write `app = server.asgi()` in a '
-            f"module, and run `uvicorn module:app {flag}`"
-        )
     config: Json = {**defaults(settings), "workers": 1, "host": host, "port": port, **options}
     server = _Server(uvicorn.Config(app, **config), settings)
     if (wanted := os.environ.get("WEB_CONCURRENCY", "1")) != "1" and "workers" not in options:
@@ -111,7 +166,7 @@ def defaults(settings: Settings) -> Json:
     Args:
         settings: The options of the app.
     """
-    config: Json = {"timeout_graceful_shutdown": settings.grace}
+    config: Json = {"timeout_graceful_shutdown": settings.timeouts.shutdown}
     if find_spec("uvloop") is None:
         config["http"] = "h11"  # httptools does not tell of a client that goes while a second request waits
     return config

@@ -91,7 +91,7 @@ class Service(Source):
             self._readiness = Readiness(environment.broker, self.engine.runtime.name)
         self.stage: int = _STARTING
         self.is_open = False
-        self.ending = Ending(loop, settings.grace, self.close)
+        self.ending = Ending(loop, settings.timeouts.shutdown, self.close)
         self._on_end = on_end
         self._waiting: set[asyncio.Task[object]] = set()
         self._started: asyncio.Future[None] = loop.create_future()
@@ -275,7 +275,7 @@ class Service(Source):
             self._enter(READY)
 
     async def _wind_down(self) -> None:
-        grace = self.settings.grace
+        grace = self.settings.timeouts.shutdown
         self.end_streams()
         time_for_calls = None if grace is None else grace * _SHARE_OF_CALLS
         self.engine.drain(time_for_calls)

@@ -65,7 +65,7 @@ def _serve(service: Service, message: Any, exchange: Exchange) -> Awaitable[None
     request = read(message, _Post(service, exchange))
     if type(request) is Request:
         if request.method != "subscriptions/listen":
-            return service.call(exchange, request, exchange.reply, service.settings.stream_after)
+            return service.call(exchange, request, exchange.reply, service.settings.sse_after)
         call = Call(service.engine.runtime, request, exchange)
         try:
             Listener(service.environment, service.listeners, service.engine.listen(call), exchange)

@@ -13,7 +13,7 @@ logger = logging.getLogger("mcpkit")
 
 CURE = (
     "run one process, use a proxy with sticky sessions, or share one engine, such as "
-    'Server(shared=Sqlite("notes.db"))'
+    'Server(storage=Sqlite("notes.db"))'
 )
 
 _saying = threading.Lock()

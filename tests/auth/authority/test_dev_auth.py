@@ -9,10 +9,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from mcpkit import Sqlite
-from mcpkit.auth import DevAuth, DevClient, DevUser, InvalidTokenError, Site
+from mcpkit.auth import DevAuth, DevClient, DevUser, InvalidTokenError, ProtectedResource
 from mcpkit.common.errors import RegistrationError
 from mcpkit.state.audit import AuditEvent
+from mcpkit.storage import Sqlite
 from tests.helpers.oauth_flow import (
     CALLBACK,
     MCP,
@@ -28,7 +28,7 @@ from tests.helpers.tables import each_row
 pytestmark = pytest.mark.anyio
 
 
-def served(auth: DevAuth, where: Site | None = None, **options: Any) -> httpx2.AsyncClient:
+def served(auth: DevAuth, where: ProtectedResource | None = None, **options: Any) -> httpx2.AsyncClient:
     auth.enter(where or site())
     app = Starlette(routes=list(auth.routes()))
     transport = httpx2.ASGITransport(app, client=("127.0.0.1", 5000), **options)

@@ -212,7 +212,7 @@ async def test_provider_claims_do_not_override_protocol_claims():
 
 
 async def test_token_for_forged_grant_is_rejected():
-    """An author's `ctx.token_for`: who asks has their own, whatever their claims say."""
+    """An author's `ctx.upstream_token`: who asks has their own, whatever their claims say."""
     world = World()
     ada, mallory = await principal_of(world, "ada"), await principal_of(world, "mallory")
 

@@ -11,9 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcpkit import Sqlite
 from mcpkit.auth import InvalidTokenError, OAuthProxy, VerifierUnavailableError
 from mcpkit.state.memory import Memory
+from mcpkit.storage import Sqlite
 from tests.helpers.clock import Clock
 from tests.helpers.oauth_flow import (
     PROXY_MCP,

@@ -85,7 +85,7 @@ def server_of(site: Provider, clock: Clock) -> Server:
 
     @server.tool
     async def named(ctx: Context) -> str:
-        token = await ctx.token_for(NAMES[type(site)])
+        token = await ctx.upstream_token(NAMES[type(site)])
         answer = await net.get(USERINFO[type(site)], headers={"Authorization": f"Bearer {token}"})
         return f"{answer.status_code} {answer.json().get('name')}"
 

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from mcpkit import Scope, Server
-from mcpkit.auth import Ground, InvalidTokenError, OAuthProxy, Site, Upstream
+from mcpkit.auth import InvalidTokenError, OAuthProxy, ProtectedResource, Upstream, VerifierContext
 from mcpkit.state.memory import Memory
 from tests.helpers.oauth_flow import Login, PageForms
 from tests.helpers.signed_tokens import Signer
@@ -208,11 +208,11 @@ class Browser(httpx2.AsyncClient):
 
 
 class Proxy(OAuthProxy):
-    ground: Ground
+    ground: VerifierContext
 
-    def enter(self, site: Site) -> None:
+    def enter(self, site: ProtectedResource) -> None:
         super().enter(site)
-        self.ground = Ground(site.name, site.keys, site.shared, site.audit)
+        self.ground = VerifierContext(site.name, site.keys, site.shared, site.audit)
 
 
 class World:
@@ -244,7 +244,7 @@ class World:
                 http_client=outgoing,
             )
         self.auth = Proxy(upstream, **more)
-        self.server = Server("notes", auth=self.auth, secret=SECRET, shared=self.shared, scopes=SCOPES)
+        self.server = Server("notes", auth=self.auth, secret_key=SECRET, storage=self.shared, scopes=SCOPES)
         self.app = self.server.asgi(public_url=f"{origin}/mcp", allowed_origins=allowed_origins)
         self.hosts[urlsplit(origin).hostname or ""] = self.app
 

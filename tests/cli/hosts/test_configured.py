@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from mcpkit import Client
+from mcpkit import Client, ClientGroup
 from mcpkit.cli.app import mcpkit as mcpkit_command
 from mcpkit.cli.configurations.places import file_of
 from mcpkit.cli.configurations.reading import Document
@@ -51,7 +51,7 @@ async def test_target_of_reads_the_entry_that_install_wrote(mcpkit, home, projec
         assert isinstance(target, dict)
         assert [target["command"], *target["args"]] == start.mcpkit_command("run", str(project / "server.py"))
     async with Client(target_of("goose:shop")) as client:
-        assert (await client.call("price", {"item": "tea"})).text == "3.5"
+        assert (await client.call_tool("price", {"item": "tea"})).text == "3.5"
 
 
 def test_target_of_reads_codex_and_goose_formats(home, monkeypatch):
@@ -260,14 +260,14 @@ async def test_client_skips_entries_that_cannot_be_read(mcpkit, project, caplog)
     }
     file.write_text(json.dumps(content))
     assert read_back(f"{file}:shop", project)
-    async with Client(file) as client:
+    async with ClientGroup(file) as client:
         assert [tool["name"] for tool in await client.list_tools()] == ["shop_price"]
         assert set(client.failures) == {"unset", "wrong"}
     assert "the environment variable UNSET_HERE is not set" in caplog.text
     del content["mcpServers"]["shop"]
     file.write_text(json.dumps(content))
     with pytest.raises((TypeError, ValueError), match=r"UNSET_HERE|wrong"):
-        Client(file)
+        ClientGroup(file)
 
 
 @pytest.mark.parametrize(

@@ -188,9 +188,9 @@ class Failing(Memory):
 async def test_servers_with_a_shared_broker_receive_each_change_once() -> None:
     broker = Memory()
     here, there, other = (
-        Server("s", shared=broker),
-        Server("s", shared=broker),
-        Server("other", shared=broker),
+        Server("s", storage=broker),
+        Server("s", storage=broker),
+        Server("other", storage=broker),
     )
     ears = {server: Ear() for server in (here, there, other)}
     for server, ear in ears.items():
@@ -217,7 +217,7 @@ async def test_servers_with_a_shared_broker_receive_each_change_once() -> None:
 
 async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     broker = Failing()
-    here, there = Server("s", shared=broker), Server("s", shared=broker)
+    here, there = Server("s", storage=broker), Server("s", storage=broker)
     ear, own = Ear(), Ear()
     there.engine.hubs.here().want(ear, X)
     here.engine.hubs.here().want(own, X)

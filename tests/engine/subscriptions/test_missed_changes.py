@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Principal, Server
+from mcpkit import Access, Principal, Server
 from mcpkit.engine.connection import Connection
 from mcpkit.engine.subscriptions.listen import LOST
 from mcpkit.state.change import Change
@@ -27,7 +27,7 @@ ADA, BOB = Principal("ada", {"mail"}), Principal("bob")
 
 
 def mail_server(broker: LossyMemory) -> Server:
-    server = Server("mail", shared=broker)
+    server = Server("mail", storage=broker)
 
     @server.resource("mail://inbox")
     def inbox() -> str:
@@ -46,7 +46,7 @@ def mail_server(broker: LossyMemory) -> Server:
 
 async def test_gap_notifies_each_listener_once() -> None:
     broker = LossyMemory()
-    server, other = mail_server(broker), Server("other", shared=broker)
+    server, other = mail_server(broker), Server("other", storage=broker)
     wants = [
         Change("tools"),
         Change("resources"),
@@ -75,8 +75,10 @@ async def test_gap_notifies_each_listener_once() -> None:
 
 async def test_gap_is_not_reported_to_clients_without_access() -> None:
     broker = LossyMemory()
-    server = Server("mail", shared=broker)
-    server.resource("mail://inbox", name="inbox", visible=lambda who: "mail" in who.scopes)(lambda: "")
+    server = Server("mail", storage=broker)
+    server.resource("mail://inbox", name="inbox", access=Access(visible=lambda who: "mail" in who.scopes))(
+        lambda: ""
+    )
     ears = {who: Ear() for who in (ADA, BOB)}
     for who, ear in ears.items():
         ear.principal = who
@@ -92,7 +94,7 @@ async def test_gap_makes_clients_list_again(revision: str) -> None:
     here, there = mail_server(broker), mail_server(broker)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(there.running())
-        client = await stack.enter_async_context(connect(here, revision=revision))
+        client = await stack.enter_async_context(connect(here, protocol_version=revision))
         uris = ["mail://inbox", "mail://inbox/1"]
         if revision == "2026-07-28":
             wanted = {"toolsListChanged": True, "resourceSubscriptions": uris}
@@ -118,7 +120,7 @@ async def test_gap_makes_clients_list_again(revision: str) -> None:
 
 async def test_gap_ends_streams_of_topics() -> None:
     broker = LossyMemory()
-    server = Server("s", shared=broker)
+    server = Server("s", storage=broker)
     topic = server.extension("com.example/jobs").topic("jobIds", "notifications/jobs")
     lines: asyncio.Queue[Any] = asyncio.Queue()
     async with server.running():

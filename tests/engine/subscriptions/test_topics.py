@@ -10,17 +10,10 @@ from typing import Any
 
 import pytest
 
-from mcpkit import (
-    Context,
-    Extension,
-    Memory,
-    Principal,
-    ProtocolError,
-    RegistrationError,
-    Server,
-    Topic,
-)
+from mcpkit import Context, Extension, Principal, ProtocolError, RegistrationError, Server, ServerOptions
 from mcpkit.common.errors import OutputError
+from mcpkit.extensions import SubscriptionTopic
+from mcpkit.storage import Memory
 from mcpkit.testing import Client, connect
 from tests.helpers.pipe import settle
 
@@ -31,7 +24,7 @@ ADA, BOB = Principal("ada"), Principal("bob", {"admin"})
 TOLD = "notifications/jobs"
 
 
-def jobs(server: Server, **options: Any) -> Topic:
+def jobs(server: Server, **options: Any) -> SubscriptionTopic:
     return server.extension("com.example/jobs").topic("jobIds", TOLD, **options)
 
 
@@ -74,7 +67,7 @@ async def test_topic_without_the_extension_names_the_missing_capability() -> Non
 async def test_unknown_topic_members_are_not_acknowledged(
     keys: Any,
 ) -> None:
-    server = Server("s", offers={"tools"})
+    server = Server("s", options=ServerOptions(capabilities={"tools"}))
     jobs(server)
     wanted = {"toolsListChanged": True, "jobIds": None, "strangeIds": keys}
     async with connect(server, capabilities={}) as client:
@@ -110,7 +103,7 @@ async def test_topic_sends_each_listener_its_latest_message_only() -> None:
 
 async def test_topic_audience_function_applies_in_other_processes_in_order() -> None:
     broker = Memory()
-    here, there = Server("s", shared=broker), Server("s", shared=broker)
+    here, there = Server("s", storage=broker), Server("s", storage=broker)
     topic = jobs(here)
     jobs(there)
     async with (
@@ -189,7 +182,7 @@ async def test_keys_of_another_type_are_refused(keys: Any) -> None:
 )
 async def test_malformed_broker_message_of_a_topic_is_ignored(strange: dict[str, Any]) -> None:
     broker = Memory()
-    server = Server("s", shared=broker)
+    server = Server("s", storage=broker)
     topic = jobs(server)
     async with listening(server, {"jobIds": ["a"]}) as client:
         await broker.publish("s/changes", json.dumps({"origin": "there", **strange}))

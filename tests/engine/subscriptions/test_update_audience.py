@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Memory, Principal, Server
+from mcpkit import Principal, Server
+from mcpkit.storage import Memory
 from mcpkit.testing import Client, connect
 from tests.helpers.listening import Ear, updated
 from tests.helpers.pipe import settle
@@ -20,7 +21,7 @@ ADA, BOB, ROOT = Principal("ada", {"mail"}), Principal("bob", {"mail"}), Princip
 
 
 def mail_server(broker: Memory | None = None) -> Server:
-    server = Server("mail", shared=broker)
+    server = Server("mail", storage=broker)
 
     @server.resource(INBOX)
     def inbox() -> str:
@@ -36,7 +37,7 @@ def mail_server(broker: Memory | None = None) -> Server:
 @asynccontextmanager
 async def subscribed(server: Server, revision: str, principal: Principal) -> AsyncIterator[Client]:
     """Connect a client that has subscribed to both resources."""
-    async with connect(server, revision=revision, principal=principal) as client:
+    async with connect(server, protocol_version=revision, principal=principal) as client:
         if revision == "2026-07-28":
             wanted = {"resourceSubscriptions": [INBOX, NEWS]}
             task = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))

@@ -178,7 +178,7 @@ async def test_a_watch_is_no_part_of_the_request_that_began_it() -> None:
         return result
 
     try:
-        async with connect(server, revision="2025-11-25") as client:
+        async with connect(server, protocol_version="2025-11-25") as client:
             await client.request("resources/subscribe", {"uri": "data://a"})
             assert contexts == []
             assert client.notifications == []

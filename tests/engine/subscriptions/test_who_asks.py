@@ -9,7 +9,7 @@ from typing import Annotated, Any, Optional
 
 import pytest
 
-from mcpkit import Principal, RegistrationError, Server
+from mcpkit import Access, Limits, Principal, RegistrationError, Server
 from mcpkit.testing import Client, connect
 from tests.helpers.pipe import settle
 
@@ -59,18 +59,18 @@ async def uris(client: Client) -> list[str]:
     "entries", [of, Notes().of, untyped, optional, by_name, annotated, lambda who: of(who)]
 )
 async def test_each_finds_their_own_entries(revision: str, entries: Callable[..., Any]) -> None:
-    server = Server("s", page_size=1)
-    server.resource("notes://{owner}/{name}", entries=entries)(note)
+    server = Server("s", limits=Limits(page_size=1))
+    server.resource("notes://{owner}/{name}", list_entries=entries)(note)
     for _ in range(2):
         for who, names in ((ADA, ["one", "two"]), (BOB, ["three"]), (Principal(), [])):
-            async with connect(server, revision=revision, principal=who) as client:
+            async with connect(server, protocol_version=revision, principal=who) as client:
                 assert await uris(client) == [f"notes://{who.id}/{name}" for name in names]
 
 
 async def test_such_a_list_is_private_and_others_are_not() -> None:
     for entries, scope in ((of, "private"), (list, "public")):
         server = Server("s")
-        server.resource("notes://{owner}/{name}", entries=entries)(note)
+        server.resource("notes://{owner}/{name}", list_entries=entries)(note)
         async with connect(server, principal=ADA) as client:
             assert (await client.request("resources/list"))["cacheScope"] == scope
             assert (await client.request("resources/templates/list"))["cacheScope"] == "public"
@@ -99,7 +99,7 @@ async def later(who: Principal) -> list[dict[str, str]]:
 )
 def test_entries_with_other_parameters_are_refused(entries: Any, problem: str) -> None:
     with pytest.raises(RegistrationError, match=problem):
-        Server("s").resource("notes://{owner}/{name}", entries=entries)(note)
+        Server("s").resource("notes://{owner}/{name}", list_entries=entries)(note)
 
 
 class Watched:
@@ -143,7 +143,7 @@ def read_owner(owner: str) -> str:
 async def subscribed(
     server: Server, revision: str, principal: Principal, *uris: str
 ) -> AsyncIterator[Client]:
-    async with connect(server, revision=revision, principal=principal) as client:
+    async with connect(server, protocol_version=revision, principal=principal) as client:
         if revision == "2026-07-28":
             wanted = {"resourceSubscriptions": list(uris), "resourcesListChanged": True}
             task = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
@@ -211,7 +211,7 @@ async def test_watch_of_a_template_receives_values_and_principal(revision: str) 
 async def test_watch_does_not_run_for_clients_without_access() -> None:
     source, server = Watched(), Server("s")
     visible = lambda who: who.id == "ada"  # noqa: E731 - as authors write it
-    server.resource("mail://inbox", watch=source.inbox, visible=visible)(read)
+    server.resource("mail://inbox", watch=source.inbox, access=Access(visible=visible))(read)
     async with (
         subscribed(server, "2025-11-25", BOB, "mail://inbox"),
         subscribed(server, "2025-11-25", ADA, "mail://inbox"),

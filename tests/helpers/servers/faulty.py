@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from mcpkit import Context, Server
+from mcpkit import Context, Limits, Server, Timeouts
 from mcpkit.transports.stdio import run_stdio
 
 GRACE = float(os.environ.get("GRACE", "5"))
@@ -33,7 +33,13 @@ async def lifespan(server: Server) -> AsyncIterator[None]:
     note("lifespan left")
 
 
-server = Server("misbehaving", version="1.0.0", lifespan=lifespan)
+server = Server(
+    "misbehaving",
+    version="1.0.0",
+    lifespan=lifespan,
+    limits=Limits(max_message_size=MAX_LINE),
+    timeouts=Timeouts(shutdown=GRACE),
+)
 
 
 @server.tool
@@ -197,7 +203,7 @@ def standing() -> list[object]:
 if __name__ == "__main__":
     print("printed before run")
     before = standing()
-    run_stdio(server, grace=GRACE, max_line=MAX_LINE)
+    run_stdio(server)
     if sys.stderr is not None:
         note("all is restored" if standing() == before else f"{before} became {standing()}")
     print("standard output is back")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from mcpkit import Context, Header, ProtocolError, ResourceError, Server, ToolError
+from mcpkit import Access, Context, ProtocolError, ResourceError, Server, ToolError
+from mcpkit.extensions import ParamHeader
 from tests.helpers.work import Work
 
 SECRET = "a secret of sixteen bytes and more"
@@ -34,7 +35,7 @@ def make_server(
 ) -> Server:
     """Return a server; servers with the same name and secret accept each other's sessions."""
     work, steps = work or Work(), steps or Steps()
-    server = Server(name, version="1", **{"secret": SECRET, **options})
+    server = Server(name, version="1", **{"secret_key": SECRET, **options})
 
     @server.tool
     async def echo(text: str) -> str:
@@ -42,12 +43,12 @@ def make_server(
 
     @server.tool
     async def envelope(ctx: Context) -> str:
-        return f"{ctx.era} {ctx.revision} {ctx.client.name}"
+        return f"{ctx.protocol_version} {ctx.client.name}"
 
     @server.tool
     async def report(ctx: Context, times: int = 1) -> str:
         for done in range(times):
-            await ctx.progress(done + 1, times)
+            await ctx.report_progress(done + 1, times)
         return "reported"
 
     @server.tool
@@ -65,7 +66,7 @@ def make_server(
     async def log_then_wait(ctx: Context) -> str:
         await ctx.log("warning", "hello")
         await work.wait()
-        await ctx.progress(1)
+        await ctx.report_progress(1)
         return "done"
 
     @server.tool
@@ -89,7 +90,7 @@ def make_server(
         """Log each name; `close` ends the connection, `end` ends the call."""
         while (name := await steps.requested.get()) != "end":
             if name == "close":
-                await ctx.close_stream()
+                await ctx.http.close_stream()
             else:
                 await ctx.log("warning", name)
             steps.finished.put_nowait(name)
@@ -102,10 +103,10 @@ def make_server(
         return "unblocked"
 
     @server.tool
-    async def region(region: Annotated[str, Header("Region")] = "") -> str:
+    async def region(region: Annotated[str, ParamHeader("Region")] = "") -> str:
         return region
 
-    @server.tool(requires="sampling")
+    @server.tool(access=Access(requires_capabilities="sampling"))
     async def sample() -> None: ...
 
     @server.tool
@@ -167,7 +168,7 @@ def make_server(
     async def plan(city: str) -> str:
         return f"Plan for {city}"
 
-    @server.prompt(requires="sampling")
+    @server.prompt(access=Access(requires_capabilities="sampling"))
     async def requires_sampling() -> str:
         return ""
 

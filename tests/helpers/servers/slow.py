@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from mcpkit import Context, Server
+from mcpkit import Context, HttpOptions, Server, Timeouts
 
 
 def note(text: str) -> None:
@@ -29,7 +29,10 @@ async def lifespan(server: Server) -> AsyncIterator[None]:
         note("lifespan left")
 
 
-server = Server("busy", lifespan=lifespan)
+grace = os.environ.get("GRACE", "10")
+server = Server(
+    "busy", lifespan=lifespan, timeouts=Timeouts(shutdown=None if grace == "None" else float(grace))
+)
 
 
 @server.tool
@@ -63,11 +66,10 @@ async def pour(ctx: Context) -> None:
     """Send more than any buffer holds."""
     note("it pours")
     while True:
-        await ctx.progress(time.monotonic(), message="x" * 100_000)
+        await ctx.report_progress(time.monotonic(), message="x" * 100_000)
 
 
-grace = os.environ.get("GRACE", "10")
-app = server.asgi(grace=None if grace == "None" else float(grace), health="/health")
+app = server.asgi(http=HttpOptions(readiness_path="/health"))
 mounted = None
 if os.environ.get("MOUNTED"):
     from fastapi import FastAPI
@@ -76,4 +78,4 @@ if os.environ.get("MOUNTED"):
     mounted.mount("/x", app)
 
 if __name__ == "__main__":
-    server.run("http", port=0, grace=float(grace), uvicorn={"loop": sys.argv[1], "http": sys.argv[2]})
+    server.run("http", port=0, loop=sys.argv[1])

@@ -16,7 +16,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from mcpkit import Context, Server, Sqlite, Task, Tasks
+from mcpkit import Context, Server, Task, TaskOptions
+from mcpkit.storage import Sqlite
 from tests.helpers.process_client import STATELESS_META
 
 SUPPORTS_TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -25,9 +26,9 @@ SUPPORTS_TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 def serve(folder: Path) -> None:
     server = Server(
         "lasting",
-        secret="a secret of sixteen bytes",
-        shared=Sqlite(folder / "tasks.db"),
-        tasks=Tasks(lease=1.0),
+        secret_key="a secret of sixteen bytes",
+        storage=Sqlite(folder / "tasks.db"),
+        tasks=TaskOptions(lease=1.0),
     )
 
     def record(line: str) -> None:
@@ -41,7 +42,7 @@ def serve(folder: Path) -> None:
     @server.tool(task=Task(rerun="safe"))
     async def bake(cake: str, ctx: Context) -> str:
         heated = await ctx.once("heat", heat)
-        record(f"begun {ctx.attempt}")
+        record(f"begun {ctx.task.attempt}")
         while not (folder / "go").exists():
             await asyncio.sleep(0.01)
         return f"{cake}, {heated}"

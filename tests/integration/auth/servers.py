@@ -15,7 +15,7 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mcpkit import Context, Scope, Server
+from mcpkit import Access, Context, Scope, Server
 from mcpkit.auth import AuditEvent, DevAuth, Jwt, OAuthProxy, TokenVerifier, Upstream
 from tests.helpers.browser import Profile
 from tests.helpers.identity_provider import CONFIDENTIAL, IdentityProvider, confidential, providing
@@ -107,9 +107,9 @@ def make_server(auth: TokenVerifier, notes: list[str], **options: Any) -> Server
         notes.append(text)
         return "added"
 
-    @server.tool(scopes="notes:write", may_need="notes:admin")
+    @server.tool(access=Access(scopes="notes:write", optional_scopes="notes:admin"))
     async def pin_note(text: str, ctx: Context) -> str:
-        ctx.require("notes:admin")
+        ctx.require_scopes("notes:admin")
         notes.append(f"{text}, pinned")
         return "pinned"
 
@@ -234,7 +234,7 @@ def make_proxy_server(proxy: OAuthProxy, notes: list[str]) -> tuple[Server, list
     @server.tool(scopes="notes:read")
     async def profile(ctx: Context) -> dict[str, Any]:
         [provider] = {str(ctx.principal.issuer)}
-        token = await ctx.token_for(NAME)
+        token = await ctx.upstream_token(NAME)
         async with httpx2.AsyncClient(base_url=provider) as http:
             answer = await http.get("/me", headers={"Authorization": f"Bearer {token}"})
         answer.raise_for_status()

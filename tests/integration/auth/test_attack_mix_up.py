@@ -16,10 +16,12 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcpkit import AuthorizationError, Client, Loopback, MemoryTokens, OAuth, Server, TransportError
+from mcpkit import Client, Server
 from mcpkit.auth import OAuthProxy, Upstream
 from mcpkit.auth.authority.consent import Consent
+from mcpkit.client import LocalCallbackServer, MemoryTokens, OAuth
 from mcpkit.client.authorization.code_flow import AuthorizationRequest
+from mcpkit.exceptions import AuthorizationError, TransportError
 from tests.auth.proxy.world import Browser, Internet, World, form_of
 from tests.helpers.browser import Browser as RealBrowser
 from tests.helpers.browser import Profile
@@ -94,10 +96,10 @@ async def attack_client() -> tuple[str | None, list[dict[str, str]], Exception]:
                 )
                 await browser.follow(sent)
 
-        auth = OAuth(browser=Loopback(open_browser=visit), storage=MemoryTokens())
+        auth = OAuth(browser=LocalCallbackServer(open_browser=visit), storage=MemoryTokens())
         with pytest.raises((AuthorizationError, TransportError)) as caught:
             async with Client(f"{evil}/mcp", auth=auth) as client:
-                await client.call("anything")
+                await client.call_tool("anything")
         found = None
         if attacker.got:
             async with httpx2.AsyncClient(trust_env=False, timeout=30) as machine:
@@ -165,7 +167,7 @@ def served(*, is_guarded: bool) -> Iterator[str]:
         token_endpoint=f"{PROVIDER}/token",
         userinfo_endpoint=f"{PROVIDER}/userinfo",
     )
-    server = Server("notes", auth=OAuthProxy(upstream), secret="a secret that is long enough")
+    server = Server("notes", auth=OAuthProxy(upstream), secret_key="a secret that is long enough")
 
     def made(origin: str) -> Any:
         return Around(server.asgi(public_url=f"{origin}/mcp"), is_guarded=is_guarded)

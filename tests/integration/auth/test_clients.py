@@ -15,7 +15,9 @@ import httpx2
 import pytest
 from mcp import StdioServerParameters
 
-from mcpkit import AuthorizationError, Client, Loopback, MemoryTokens, OAuth
+from mcpkit import Client
+from mcpkit.client import LocalCallbackServer, MemoryTokens, OAuth
+from mcpkit.exceptions import AuthorizationError
 from tests.helpers.browser import DENY, LOG_IN, OUR_ALLOW, OUR_DENY, Login
 from tests.helpers.node import node_search_path
 from tests.helpers.oauth_flow import PageForms
@@ -87,10 +89,10 @@ def typescript(url: str, account: Any, *arguments: str) -> dict[str, Any]:
 
 def mcpkit_client(url: str, account: Any, revision: str) -> dict[str, Any]:
     async def run() -> dict[str, Any]:
-        auth = OAuth(browser=Loopback(open_browser=account.visit), storage=MemoryTokens())
-        async with Client(url, auth=auth, revision=revision) as client:
+        auth = OAuth(browser=LocalCallbackServer(open_browser=account.visit), storage=MemoryTokens())
+        async with Client(url, auth=auth, protocol_version=revision) as client:
             steps = [("whoami", {}), ("add_note", {"text": "a"}), ("whoami", {}), ("add_note", {"text": "b"})]
-            texts = [(await client.call(*step)).text for step in steps]
+            texts = [(await client.call_tool(*step)).text for step in steps]
         return {
             "revision": revision,
             "before": json.loads(texts[0]),
@@ -154,10 +156,10 @@ async def test_client_receives_access_denied(proxy, page, at_provider):
             page.follow(OUR_DENY)
         ends.append(page.seen()[-1]["url"])
 
-    auth = OAuth(browser=Loopback(open_browser=show), storage=MemoryTokens())
+    auth = OAuth(browser=LocalCallbackServer(open_browser=show), storage=MemoryTokens())
     with pytest.raises(AuthorizationError, match="access_denied"):
         async with Client(proxy.url, auth=auth) as client:
-            await client.call("whoami")
+            await client.call_tool("whoami")
     assert parse_qs(urlsplit(ends[0]).query)["iss"] == [proxy.url.removesuffix("/mcp")]
     assert len(proxy.provider.seen("/auth")) == (1 if at_provider else 0)
     assert proxy.provider.seen("/token") == []

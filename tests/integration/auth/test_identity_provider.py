@@ -14,19 +14,18 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OKPKey
 
-from mcpkit import (
-    Client,
-    ClientCredentials,
-    Context,
-    FileTokens,
-    Loopback,
-    OAuth,
-    Scope,
-    Server,
-    check_authorization,
+from mcpkit import Client, Context, Scope, Server
+from mcpkit.auth import (
+    AccessToken,
+    Introspection,
+    InvalidTokenError,
+    Jwt,
+    TokenVerifier,
+    VerifierUnavailableError,
 )
-from mcpkit.auth import Grant, Introspection, InvalidTokenError, Jwt, TokenVerifier, VerifierUnavailableError
+from mcpkit.client import ClientCredentials, FileTokens, LocalCallbackServer, OAuth
 from mcpkit.client.authorization.dpop import Proofs
+from mcpkit.doctor import check_authorization
 from tests.helpers.clock import Clock
 from tests.helpers.identity_provider import SERVICE, providing
 from tests.helpers.serving import in_thread_at
@@ -46,7 +45,7 @@ async def rejection(verifier: Jwt | Introspection, token: str) -> str:
     return caught.value.description
 
 
-def identity_of(grant: Grant) -> tuple[str | None, str | None, set[str]]:
+def identity_of(grant: AccessToken) -> tuple[str | None, str | None, set[str]]:
     return grant.principal.subject, grant.principal.client_id, set(grant.principal.scopes)
 
 
@@ -99,8 +98,8 @@ def serve_whoami(issuer: str) -> Iterator[str]:
 
 
 async def whoami(url: str, auth: ClientCredentials, revision: str) -> str:
-    async with Client(url, auth=auth, revision=revision) as client:
-        return (await client.call("whoami")).text
+    async with Client(url, auth=auth, protocol_version=revision) as client:
+        return (await client.call_tool("whoami")).text
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
@@ -185,15 +184,17 @@ async def test_check_authorization_issuer_down_or_without_metadata():
 
 AGAIN = """
 import asyncio, sys
-from mcpkit import Client, FileTokens, OAuth, Loopback
+from mcpkit import Client
+from mcpkit.client import LocalCallbackServer
+from mcpkit.client import FileTokens, OAuth
 
 def show(url):
     raise AssertionError("nobody is to log in again")
 
 async def main():
-    auth = OAuth(storage=FileTokens(sys.argv[2]), browser=Loopback(open_browser=show))
+    auth = OAuth(storage=FileTokens(sys.argv[2]), browser=LocalCallbackServer(open_browser=show))
     async with Client(sys.argv[1], auth=auth) as client:
-        print((await client.call("whoami")).text)
+        print((await client.call_tool("whoami")).text)
 
 asyncio.run(main())
 """
@@ -203,9 +204,9 @@ async def test_file_tokens_are_refreshed_by_one_process(browser, tmp_path):
     path = tmp_path / "folder" / "tokens"
     with providing() as provider, serve_whoami(provider.issuer) as url, browser.profile() as page:
         storage = FileTokens(path)
-        login = Loopback(open_browser=lambda login: page.log_in(login, "ada"))
+        login = LocalCallbackServer(open_browser=lambda login: page.log_in(login, "ada"))
         async with Client(url, auth=OAuth(storage=storage, browser=login)) as client:
-            await client.call("whoami")
+            await client.call_tool("whoami")
         stored = await storage.tokens(url)
         assert stored is not None
         await storage.keep_tokens(replace(stored, access_token="has-ended", expires=1.0))

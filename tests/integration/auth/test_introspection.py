@@ -14,7 +14,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from mcpkit.auth import Grant, Introspection, InvalidTokenError, Jwt, VerifierUnavailableError
+from mcpkit.auth import AccessToken, Introspection, InvalidTokenError, Jwt, VerifierUnavailableError
 from mcpkit.client.authorization.metadata import authorization_server
 from mcpkit.client.authorization.web import Web
 from tests.helpers.clock import Clock
@@ -50,7 +50,7 @@ def introspection(issuer: KeyIssuer, **options: Any) -> Introspection:
     return Introspection(issuer.url, **options)
 
 
-async def verify(issuer: KeyIssuer, answer: dict[str, Any], **options: Any) -> Grant:
+async def verify(issuer: KeyIssuer, answer: dict[str, Any], **options: Any) -> AccessToken:
     issuer.tokens[TOKEN] = answer
     verifier = introspection(issuer, **options)
     try:

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 
-from mcpkit import Context, Scope, Server
+from mcpkit import Context, HttpOptions, Scope, Server
 from mcpkit.auth import AuditEvent, Jwt, OAuthProxy
 from tests.helpers.browser import Browser, Profile
 from tests.helpers.identity_provider import IdentityProvider, providing
@@ -88,7 +88,7 @@ def make_server(issuer: str, events: list[AuditEvent]) -> Server:
     async def add(ctx: Context) -> str:
         """Add notes, and say how far that is."""
         for step in range(3):
-            await ctx.progress(step, 3)
+            await ctx.report_progress(step, 3)
         return "added"
 
     return server
@@ -134,7 +134,7 @@ def document_of(answer: httpx2.Response) -> str:
 def prefixed(identity_provider: IdentityProvider, tmp_path: Path) -> Iterator[NginxServer]:
     ports, events = free_ports(), list[AuditEvent]()
     app = make_server(identity_provider.issuer, events).asgi(
-        public_url=f"{ports.url}/notes/mcp", health="/health"
+        public_url=f"{ports.url}/notes/mcp", http=HttpOptions(readiness_path="/health")
     )
     with (
         in_thread(app, root_path="/notes", forwarded_allow_ips="127.0.0.1") as url,

@@ -1,4 +1,4 @@
-"""ctx.token_for: the user's own provider token in tools, tasks and threads."""
+"""ctx.upstream_token: the user's own provider token in tools, tasks and threads."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import httpx2
 import pytest
 from starlette.routing import Route
 
-from mcpkit import AuthorizationError, Client, Context, Server
-from mcpkit.auth import DevUser, Grant, OAuthProxy, Site, StaticTokens, TokenVerifier
+from mcpkit import Client, Context, Server
+from mcpkit.auth import AccessToken, DevUser, OAuthProxy, ProtectedResource, StaticTokens, TokenVerifier
 from mcpkit.auth.authority.client_documents import ClientDocuments
 from mcpkit.auth.authority.dev_auth import made
 from mcpkit.auth.authority.look import Look
 from mcpkit.auth.proxy.edge import at_the_edge
 from mcpkit.auth.proxy.limits import Limits
+from mcpkit.exceptions import AuthorizationError
 from mcpkit.testing import connect
 from tests.helpers.oauth_flow import FakeUpstream, ProxyFlow
 from tests.helpers.serving import in_thread_at
@@ -30,19 +31,19 @@ REVISIONS = ["2025-11-25", "2026-07-28"]
 
 
 def make_server(auth: TokenVerifier | Sequence[TokenVerifier] | None) -> Server:
-    server = Server("notes", auth=auth, secret="a secret of the tests, long enough")
+    server = Server("notes", auth=auth, secret_key="a secret of the tests, long enough")
 
     @server.tool
     async def token(ctx: Context, provider: str = "example") -> str:
-        return await ctx.token_for(provider)
+        return await ctx.upstream_token(provider)
 
     @server.tool
     def token_in_a_thread(ctx: Context) -> str:
-        return ctx.sync.token_for("example")
+        return ctx.sync.upstream_token("example")
 
     @server.tool(task=True)
     async def token_of_a_task(ctx: Context) -> str:
-        return await ctx.token_for("example")
+        return await ctx.upstream_token("example")
 
     return server
 
@@ -61,7 +62,9 @@ class ProxyServer:
             self.tokens = await self.flow.tokens()
 
     def client(self, revision: str = REVISIONS[-1], token: str | None = None) -> Client:
-        return Client(f"{self.origin}/mcp", token=token or self.tokens["access_token"], revision=revision)
+        return Client(
+            f"{self.origin}/mcp", token=token or self.tokens["access_token"], protocol_version=revision
+        )
 
 
 @asynccontextmanager
@@ -78,9 +81,9 @@ async def serving(*others: TokenVerifier, **options: Any) -> AsyncIterator[Proxy
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_token_for_in_tool_and_thread(revision):
     async with serving() as proxy_server, proxy_server.client(revision) as client:
-        first = (await client.call("token")).text
+        first = (await client.call_tool("token")).text
         assert proxy_server.upstream.live[first] == "ada"
-        assert (await client.call("token_in_a_thread")).text == first
+        assert (await client.call_tool("token_in_a_thread")).text == first
 
 
 async def test_token_for_refreshes_due_token():
@@ -89,8 +92,8 @@ async def test_token_for_refreshes_due_token():
         await proxy_server.log_in()
         async with proxy_server.client() as client:
             proxy_server.upstream.lifetime = 3600.0
-            first = (await client.call("token")).text
-            assert (await client.call("token")).text == first
+            first = (await client.call_tool("token")).text
+            assert (await client.call_tool("token")).text == first
         assert first in proxy_server.upstream.live
         assert proxy_server.upstream.asked.count("refresh") == 1
 
@@ -101,7 +104,7 @@ async def test_token_for_with_provider_down_is_tool_error():
         await proxy_server.log_in()
         proxy_server.upstream.down.add("refresh")
         async with proxy_server.client() as client:
-            result = await client.call("token")
+            result = await client.call_tool("token")
             assert result.is_error
             assert result.text == "example does not answer just now; try again later"
 
@@ -114,7 +117,7 @@ async def test_token_for_with_ended_login_is_401(revision):
         async with proxy_server.client(revision) as client:
             proxy_server.upstream.live.clear()
             with pytest.raises(AuthorizationError) as caught:
-                await client.call("token")
+                await client.call_tool("token")
     assert caught.value.status == 401
     assert "invalid_token" in caught.value.challenge
     assert proxy_server.upstream.handed_out[0] not in str(caught.value)
@@ -122,26 +125,26 @@ async def test_token_for_with_ended_login_is_401(revision):
 
 async def test_token_for_in_task():
     async with serving() as proxy_server, proxy_server.client() as client:
-        task = await client.call("token_of_a_task")
+        task = await client.call_tool("token_of_a_task")
         assert task.text in proxy_server.upstream.live
 
 
 async def test_token_for_in_process_is_error():
     upstream = FakeUpstream(time.time)
     async with connect(make_server(OAuthProxy(upstream))) as client:
-        result = await client.call("token")
+        result = await client.call_tool("token")
         assert result.text == "this takes a login with example, and whoever asks has none"
     assert upstream.asked == []
 
 
 class Public(TokenVerifier):
-    def enter(self, site: Site) -> None:
+    def enter(self, site: ProtectedResource) -> None:
         issuer = site.public_url.removesuffix("/mcp")
         self.issuers = (issuer,)
         self.authority = made(issuer, site, {"ada": DevUser("ada")}, (), 600.0, ClientDocuments())
         self._limits = Limits(site.shared, site.name, site.audit, Look())
 
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         return await self.authority.verify(token, audience)
 
     def routes(self) -> Sequence[Route]:
@@ -158,16 +161,16 @@ def origin() -> Iterator[str]:
 async def test_token_for_principal_of_another_verifier():
     async with serving(StaticTokens({STATIC: "backup"})) as proxy_server:
         async with proxy_server.client(token=STATIC) as client:
-            result = await client.call("token")
+            result = await client.call_tool("token")
             assert result.is_error
             assert result.text == "this takes a login with Example, and whoever asks has none"
         async with proxy_server.client() as client:
-            assert (await client.call("token")).text in proxy_server.upstream.live
+            assert (await client.call_tool("token")).text in proxy_server.upstream.live
 
 
 async def test_token_for_without_proxy_is_logged(caplog):
     async with connect(make_server(None)) as client:
-        assert (await client.call("token")).is_error
+        assert (await client.call_tool("token")).is_error
     assert "Server(auth=OAuthProxy(Upstream.github(...)))" in caplog.text
 
 

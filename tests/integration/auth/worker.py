@@ -9,8 +9,9 @@ from typing import Literal
 
 import httpx2
 
-from mcpkit import Context, Redis, Server, Sqlite
+from mcpkit import Context, Server
 from mcpkit.auth import OAuthProxy, Upstream
+from mcpkit.storage import Redis, Sqlite
 from tests.integration.auth.workers import CLIENT_ID
 
 logging.basicConfig(level=logging.DEBUG)
@@ -23,8 +24,8 @@ server = Server(
     auth=OAuthProxy(
         Upstream.openid(PROVIDER, CLIENT_ID, os.environ["CLIENT_SECRET"], scopes=["openid", "email"])
     ),
-    shared=Redis(SHARED) if SHARED.startswith("redis:") else Sqlite(SHARED),
-    secret=json.loads(os.environ["SECRETS"]),
+    storage=Redis(SHARED) if SHARED.startswith("redis:") else Sqlite(SHARED),
+    secret_key=json.loads(os.environ["SECRETS"]),
 )
 
 
@@ -35,7 +36,7 @@ def whoami(ctx: Context) -> str:
 
 @server.tool
 async def at_provider(ctx: Context) -> str:
-    token = await ctx.token_for("openid")
+    token = await ctx.upstream_token("openid")
     async with httpx2.AsyncClient() as client:
         answer = await client.get(f"{PROVIDER}/userinfo", headers={"Authorization": f"Bearer {token}"})
     return str(answer.raise_for_status().json()["sub"])
@@ -50,7 +51,7 @@ async def leave(ctx: Context) -> str:
 @server.tool
 async def plant(where: Literal["store", "log", "answer"], text: str, ctx: Context) -> str:
     if where == "store":
-        await ctx.store.put("planted", text.encode(), version=None, ttl=60)
+        await ctx.storage.put("planted", text.encode(), version=None, ttl=60)
     elif where == "log":
         logging.getLogger("planted").debug("%s", text)
     return text if where == "answer" else "planted"

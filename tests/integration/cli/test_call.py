@@ -150,7 +150,7 @@ def write(ctx: Context) -> str:
     return f"{ctx.principal.id}={ctx.principal.subject} {sorted(ctx.principal.scopes)}"
 
 
-@server.resource("notes://mine", visible=lambda principal: principal.id == "ada")
+@server.resource("notes://mine", access=Access(visible=lambda principal: principal.id == "ada"))
 def mine(ctx: Context) -> str:
     """The user's own."""
     return f"of {ctx.principal.id}"

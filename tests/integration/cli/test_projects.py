@@ -132,7 +132,7 @@ def test_bundle_vendor_starts_without_installed_packages(folder: Path) -> None:
     python = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info[1]}"
     command = [str(python), "-S", "-E", str(folder / "unpacked" / "mcpb_main.py")]
     with SyncClient(command, env={"CURRENCY": "EUR"}, cwd="/") as client:
-        assert client.call("price", {"item": "tea"}).text == "tea: 3.5 EUR"
+        assert client.call_tool("price", {"item": "tea"}).text == "tea: 3.5 EUR"
 
 
 def test_bundle_is_reproducible(folder: Path) -> None:

@@ -91,37 +91,37 @@ async def test_reload_http_session_continues_and_requests_wait(tmp_path: Path) -
     file.write_text(SOURCE_HTTP)
     with Served(command_http(file)) as served:
         async with (
-            Client(f"{served.origin}/mcp", revision="2025-11-25") as client,
+            Client(f"{served.origin}/mcp", protocol_version="2025-11-25") as client,
             Client(f"{served.origin}/mcp") as stateless,
         ):
             both = (client, stateless)
-            async with client.watch(tools=True) as changes:
-                assert [await each.call("one", into=str) for each in both] == ["first", "first"]
+            async with client.listen(tools_list_changed=True) as changes:
+                assert [await each.call_tool("one", result_type=str) for each in both] == ["first", "first"]
                 file.write_text(SOURCE_HTTP.replace("first", "second").replace("def end", "def finish"))
                 served.wait_for("changed: server.py")
                 changed = await anext(aiter(changes))
             assert "tools" in repr(changed)
             assert [each["name"] for each in await client.list_tools()] == ["one", "finish"]
             served.wait_for("restarted after")
-            assert [await each.call("one", into=str) for each in both] == ["second", "second"]
+            assert [await each.call_tool("one", result_type=str) for each in both] == ["second", "second"]
 
             file.write_text("def broken(:\n")
             served.wait_for("restarted after", times=2)
             for each in both:
-                result = await each.call("one")
+                result = await each.call_tool("one")
                 assert result.is_error
                 assert "server.py:1: SyntaxError: invalid syntax" in result.text
             file.write_text(SOURCE_HTTP)
             served.wait_for("restarted after", times=3)
-            assert [await each.call("one", into=str) for each in both] == ["first", "first"]
+            assert [await each.call_tool("one", result_type=str) for each in both] == ["first", "first"]
 
             with pytest.raises(ConnectionError):
-                await client.call("end")
+                await client.call_tool("end")
             served.wait_for("the process exited with status 3")
-            assert "the process exited with status 3" in (await client.call("one")).text
+            assert "the process exited with status 3" in (await client.call_tool("one")).text
             file.write_text(SOURCE_HTTP.replace("first", "third"))
             served.wait_for("restarted after", times=4)
-            assert [await each.call("one", into=str) for each in both] == ["third", "third"]
+            assert [await each.call_tool("one", result_type=str) for each in both] == ["third", "third"]
         served.stop()
 
 
@@ -129,9 +129,12 @@ async def test_reload_http_session_continues_and_requests_wait(tmp_path: Path) -
 async def test_reload_client_receives_list_changed(tmp_path: Path, revision: str) -> None:
     file = tmp_path / "server.py"
     file.write_text(SOURCE)
-    async with Client(command(file), revision=revision) as client, client.watch(tools=True) as changes:
-        before = await client.call("process", into=int)
+    async with (
+        Client(command(file), protocol_version=revision) as client,
+        client.listen(tools_list_changed=True) as changes,
+    ):
+        before = await client.call_tool("process", result_type=int)
         file.write_text(SOURCE + MORE)
         assert (await anext(aiter(changes))).kind == "tools"
-        assert await client.call("stock", into=str) == "none"
-        assert await client.call("process", into=int) != before
+        assert await client.call_tool("stock", result_type=str) == "none"
+        assert await client.call_tool("process", result_type=int) != before

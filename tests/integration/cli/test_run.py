@@ -73,7 +73,9 @@ async def test_run_imports_only_what_serving_needs(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text(NATIVE + "\nif __name__ == '__main__':\n    shop.run()\n")
     async with Client(command(file)) as client, Client([sys.executable, str(file)]) as plain:
-        ours, least = [set(await each.call("modules", into=list[str])) for each in (client, plain)]
+        ours, least = [
+            set(await each.call_tool("modules", result_type=list[str])) for each in (client, plain)
+        ]
     packages = {name.partition(".")[0] for name in ours - least}
     assert {name for name in packages if name not in sys.stdlib_module_names} == {"click", "mcpkit", "server"}
     rooms = {name.rpartition(".")[0] for name in ours - least if name.startswith("mcpkit.")}
@@ -156,7 +158,7 @@ async def test_run_http_serves_at_port(tmp_path: Path) -> None:
     file.write_text(NATIVE)
     with Served(command(file, "--http", "--port", "0")) as served:
         async with Client(f"{served.origin}/mcp") as client:
-            assert await client.call("process", into=int) == served.process.pid
+            assert await client.call_tool("process", result_type=int) == served.process.pid
         served.stop()
 
 
@@ -171,8 +173,8 @@ async def test_run_workers_share_port_and_secret(tmp_path: Path, settings: dict[
         assert CURE in served.notes
         processes = set()
         while len(processes) < 2:
-            async with Client(f"{served.origin}/mcp", revision="2025-11-25") as client:
-                processes.add(await client.call("process", into=int))
+            async with Client(f"{served.origin}/mcp", protocol_version="2025-11-25") as client:
+                processes.add(await client.call_tool("process", result_type=int))
         assert served.process.pid not in processes
         served.stop()
 

@@ -150,7 +150,8 @@ def test_script_never_starts_uv_of_current_folder(
 SERVER_CURRENT_FOLDER = """
 import os
 import wares
-from mcpkit import Server, Sqlite
+from mcpkit import Server
+from mcpkit.storage import Sqlite
 
 database = Sqlite(os.path.join(os.path.dirname(__file__), "tasks.db"))
 server = Server("shop", secret="at least sixteen characters", shared=database)
@@ -251,7 +252,7 @@ async def test_process_for_host_executes_no_code_of_current_folder(
     command: Callable[[Path], list[str]], author: Path, hostile: Path
 ) -> None:
     async with Client(command(author)) as client:
-        assert (await client.call("price")).text == "tea"
+        assert (await client.call_tool("price")).text == "tea"
     assert executed(hostile) == ""
 
 
@@ -263,7 +264,7 @@ async def test_process_at_port_executes_no_code_of_current_folder(
     with Served(command) as served:
         served.wait_for("Application startup complete", times=1 + ("--workers" in options))
         async with Client(f"{served.origin}/mcp") as client:
-            assert (await client.call("price")).text == "tea"
+            assert (await client.call_tool("price")).text == "tea"
         served.stop()
     assert executed(hostile) == ""
 

@@ -87,9 +87,9 @@ def draw() -> list[object]:
 @server.tool
 async def work(ctx: Context) -> str:
     """Work, and tell of it."""
-    await ctx.progress(1, 2, "half")
+    await ctx.report_progress(1, 2, "half")
     await ctx.warning("careful")
-    await ctx.progress(2, 2, "done")
+    await ctx.report_progress(2, 2, "done")
     return "worked"
 
 
@@ -129,7 +129,7 @@ async def change(ctx: Context) -> str:
 @server.tool(task=Task(required=True))
 async def report(ctx: Context) -> str:
     """Write a report, as a task alone."""
-    await ctx.progress(1, 2, "writing")
+    await ctx.report_progress(1, 2, "writing")
     answer = await ctx.elicit("In whose name?", str)
     return f"a report for {answer.value}" if answer else "no report"
 
@@ -137,14 +137,14 @@ async def report(ctx: Context) -> str:
 @server.tool
 async def wait(ctx: Context) -> None:
     """Wait for something that does not come."""
-    await ctx.progress(1, 2, "waiting")
+    await ctx.report_progress(1, 2, "waiting")
     await asyncio.Event().wait()
 
 
 @server.tool(task=Task(required=True))
 async def wait_long(ctx: Context) -> None:
     """Do the same as a task, and note where it is cancelled."""
-    await ctx.progress(1, 2, "waiting long")
+    await ctx.report_progress(1, 2, "waiting long")
     try:
         await asyncio.Event().wait()
     finally:

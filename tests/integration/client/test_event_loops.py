@@ -23,11 +23,11 @@ def hi() -> str:
     return "hi"
 
 OPERATIONS = {
-    "call": lambda client: client.call("hi"),
+    "call": lambda client: client.call_tool("hi"),
     "enter": lambda client: client.__aenter__(),
     "exit": lambda client: client.__aexit__(None, None, None),
     "close": lambda client: client.close(),
-    "watch": lambda client: client.watch(tools=True).__aenter__(),
+    "watch": lambda client: client.listen(tools=True).__aenter__(),
     "list_tools": lambda client: client.list_tools(),
     "notify": lambda client: client.notify("notifications/other"),
 }
@@ -53,12 +53,12 @@ def in_fork(function):
 def forked(operation):
     async def main():
         async with Client(server) as client:
-            await client.call("hi")
+            await client.call_tool("hi")
             def use():
                 asyncio._set_running_loop(None)
                 return asyncio.run(do(operation, client))
             outcome = in_fork(use)
-            await client.call("hi")  # the parent's client still works
+            await client.call_tool("hi")  # the parent's client still works
         return outcome
     return asyncio.run(main())
 
@@ -145,7 +145,7 @@ async def bake() -> None:
 
 try:
     with SyncClient(server) as client:
-        client.call("bake")
+        client.call_tool("bake")
 except KeyboardInterrupt:
     print("interrupted", threading.active_count())
 """

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Client, OutcomeUnknownError, TransportError
+from mcpkit import Client
 from mcpkit.client.transports.processes.standard_error import Stderr
 from mcpkit.client.transports.processes.stdio import StdioTransport
+from mcpkit.exceptions import OutcomeUnknownError, TransportError
 from mcpkit.protocol.revisions import LATEST_HANDSHAKE
 from tests.helpers.child_process import ECHO, Received, ask, held, script, send
 
@@ -98,7 +99,7 @@ def die_once(note: str) -> str:
 @server.tool
 async def wait(ctx: Context, note: str) -> None:
     try:
-        await ctx.progress(1)
+        await ctx.report_progress(1)
         import asyncio
         await asyncio.Event().wait()
     finally:
@@ -117,10 +118,10 @@ def stdio_transport(code: str = SERVER, **options: Any) -> StdioTransport:
 @pytest.mark.parametrize("revision", [None, LATEST_HANDSHAKE])
 async def test_stdio_client_calls_in_each_era(revision: str | None) -> None:
     before = held()
-    async with Client(stdio_transport(), revision=revision) as client:
-        result = await client.call("add", {"a": 1, "b": 2})
+    async with Client(stdio_transport(), protocol_version=revision) as client:
+        result = await client.call_tool("add", {"a": 1, "b": 2})
         assert result.text == "3"
-        results = await asyncio.gather(*(client.call("add", {"a": n, "b": 0}) for n in range(200)))
+        results = await asyncio.gather(*(client.call_tool("add", {"a": n, "b": 0}) for n in range(200)))
         assert [result.text for result in results] == [str(n) for n in range(200)]
     assert held() <= before
 
@@ -130,12 +131,12 @@ async def test_stdio_client_calls_in_each_era(revision: str | None) -> None:
 @pytest.mark.parametrize("revision", [None])
 async def test_stdio_client_restarts_server_after_death(revision: str | None, tmp_path: Path) -> None:
     note = tmp_path / "note"
-    async with Client(stdio_transport(stderr=lambda line: None), revision=revision) as client:
+    async with Client(stdio_transport(stderr=lambda line: None), protocol_version=revision) as client:
         with pytest.raises(
             OutcomeUnknownError, match="exit code 7; the last lines on standard error:\ngoodbye"
         ):
-            await client.call("die", {"note": str(note)})
-        assert (await client.call("add", {"a": 1, "b": 2})).text == "3"
+            await client.call_tool("die", {"note": str(note)})
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
     assert note.read_text() == "x", "it has not been called twice"
 
 

@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 async def where(client: Client) -> object:
     async with client:
-        return (await client.call("where")).structured
+        return (await client.call_tool("where")).structured_content
 
 
 @pytest.mark.slow

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Change, Client, Server
-from mcpkit.client.changes.changes import Watch
+from mcpkit import Client, Server
+from mcpkit.client import Change
+from mcpkit.client.changes.changes import Subscription
 from mcpkit.client.transports.http.sse import SseTransport
+from tests.helpers.http_apps import AT_ONCE, app_of
 from tests.helpers.serving import in_thread
 from tests.helpers.waiting import PATIENCE, until
 
@@ -48,7 +50,7 @@ def changing_server() -> Server:
     return names["server"]
 
 
-async def next_changes(changes: Watch) -> set[Change]:
+async def next_changes(changes: Subscription) -> set[Change]:
     return {await asyncio.wait_for(anext(changes), PATIENCE) for _ in range(2)}
 
 
@@ -58,7 +60,7 @@ async def target(transport: str) -> AsyncGenerator[Any]:
     if transport == "stdio":
         yield [sys.executable, "-c", f"{SERVER}\nserver.run()"]
     else:
-        with in_thread(changing_server().asgi(grace=0)) as url:
+        with in_thread(app_of(changing_server(), timeouts=AT_ONCE)) as url:
             yield f"{url}/mcp" if transport == "http" else SseTransport(f"{url}/sse")
 
 
@@ -68,15 +70,15 @@ async def target(transport: str) -> AsyncGenerator[Any]:
 )
 async def test_watch_over_each_transport(transport: str, revision: str) -> None:
     before = asyncio.all_tasks()
-    async with target(transport) as server, Client(server, revision=revision) as client:
+    async with target(transport) as server, Client(server, protocol_version=revision) as client:
         async with (
-            client.watch(tools=True, resources="x://a") as changes,
-            client.watch(resources="x://a", tools=True) as others,
+            client.listen(tools_list_changed=True, resource_subscriptions="x://a") as changes,
+            client.listen(resource_subscriptions="x://a", tools_list_changed=True) as others,
         ):
             for _ in range(2):
-                await client.call("change")
+                await client.call_tool("change")
                 assert await next_changes(changes) == await next_changes(others) == CERTAIN
-        async with client.watch(tools=True, resources="x://a") as changes:
-            await client.call("change")
+        async with client.listen(tools_list_changed=True, resource_subscriptions="x://a") as changes:
+            await client.call_tool("change")
             assert await next_changes(changes) == CERTAIN
     await until(lambda: asyncio.all_tasks() == before)

@@ -130,7 +130,7 @@ def other_spellings(uri: str) -> set[str]:
 async def read(client: Client, uri: str) -> Any:
     """Return the contents of a resource, or None where there is none."""
     try:
-        [contents] = await client.read(uri)
+        [contents] = await client.read_resource(uri)
     except ProtocolError as error:
         if "Resource not found" not in str(error):
             raise
@@ -153,7 +153,7 @@ async def test_uri_spelling_of_resource_is_read() -> None:
         served.append(uri)
     tried = 0
     for revision in REVISIONS:
-        async with connect(server, revision=revision) as client:
+        async with connect(server, protocol_version=revision) as client:
             for uri in served:
                 for spelled in variants(uri, hrefs[uri]):
                     contents = await read(client, spelled)
@@ -175,7 +175,7 @@ async def test_uri_spelling_of_template_is_read() -> None:
         async def resource(one: str = "", two: str = "") -> list[str]:
             return [one, two]
 
-        async with connect(server, revision=REVISIONS[tried % 2]) as client:
+        async with connect(server, protocol_version=REVISIONS[tried % 2]) as client:
             expected = await read(client, uri)
             if expected is None:
                 continue  # no value may stand there, as one that holds a slash
@@ -256,7 +256,10 @@ async def test_uri_spelling_in_subscription() -> None:
 
     watched = ["notes://x/caf%c3%a9", "https://EXAMPLE.com/", "notes://t/%c3%A9/N", "notes://t/%C3%A9/{name}"]
     for revision in REVISIONS:
-        async with connect(server, revision=revision) as client, client.watch(resources=watched) as changes:
+        async with (
+            connect(server, protocol_version=revision) as client,
+            client.listen(resource_subscriptions=watched) as changes,
+        ):
             received: list[str | None] = []
             for uri in ("notes://x/café", "https://Example.com", "notes://t/é/N", "notes://t/é/other"):
                 server.resource_updated(uri)

@@ -140,11 +140,11 @@ async def test_result_open_file_is_its_content(tmp_path: Path) -> None:
 
     picture = {"type": "image", "data": base64_text(PNG), "mimeType": "image/png"}
     async with connect(server) as client:
-        assert (await client.call("text")).content == [{"type": "text", "text": "first\nsecond\n"}]
-        assert (await client.call("image")).content == [picture]
-        assert (await client.call("in_memory")).content == [{"type": "text", "text": "drawn"}, picture]
-        assert (await client.call("nested")).structured == {"text": "a", "bytes": "+/8="}
-        assert (await client.call("closed")).text.startswith(
+        assert (await client.call_tool("text")).content == [{"type": "text", "text": "first\nsecond\n"}]
+        assert (await client.call_tool("image")).content == [picture]
+        assert (await client.call_tool("in_memory")).content == [{"type": "text", "text": "drawn"}, picture]
+        assert (await client.call_tool("nested")).structured_content == {"text": "a", "bytes": "+/8="}
+        assert (await client.call_tool("closed")).text.startswith(
             "the tool ran, but result[1] has no form in JSON: a file that is closed; return"
         )
-        assert (await client.read("data://text"))[0]["text"] == "first\nsecond\n"
+        assert (await client.read_resource("data://text"))[0]["text"] == "first\nsecond\n"

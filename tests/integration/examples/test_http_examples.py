@@ -38,14 +38,20 @@ async def test_notes_logs_in_its_own_users() -> None:
         url = f"{server.origin}/mcp"
         ada, grace = User("ada"), User("grace")
         async with Client(url, auth=ada.auth) as client:
-            assert (await client.call("whoami")).structured == {"subject": "ada", "scopes": ["notes:read"]}
-            assert (await client.call("list_notes")).text == "[]"
-            assert "number 1" in (await client.call("add_note", {"text": "Buy milk"})).text
-            assert (await client.call("whoami")).structured["scopes"] == ["notes:read", "notes:write"]
+            assert (await client.call_tool("whoami")).structured_content == {
+                "subject": "ada",
+                "scopes": ["notes:read"],
+            }
+            assert (await client.call_tool("list_notes")).text == "[]"
+            assert "number 1" in (await client.call_tool("add_note", {"text": "Buy milk"})).text
+            assert (await client.call_tool("whoami")).structured_content["scopes"] == [
+                "notes:read",
+                "notes:write",
+            ]
         async with Client(url, auth=grace.auth) as client:
-            assert (await client.call("list_notes")).text == "[]"
+            assert (await client.call_tool("list_notes")).text == "[]"
         async with Client(url, auth=ada.auth) as client:  # with the tokens that are kept
-            assert "Buy milk" in (await client.call("list_notes")).text
+            assert "Buy milk" in (await client.call_tool("list_notes")).text
         assert [len(each.asked) for each in (ada, grace)] == [2, 1]
 
 
@@ -57,10 +63,10 @@ async def test_notes_accepts_tokens_of_an_authorization_server() -> None:
     ):
         token = provider.token("ada", "notes:write", public_url)
         async with Client(f"{server.origin}/mcp", token=token) as client:
-            whoami = (await client.call("whoami")).structured
+            whoami = (await client.call_tool("whoami")).structured_content
             assert whoami == {"subject": "ada", "scopes": ["notes:read", "notes:write"]}
-            await client.call("add_note", {"text": "Buy milk"})
-            assert "Buy milk" in (await client.call("list_notes")).text
+            await client.call_tool("add_note", {"text": "Buy milk"})
+            assert "Buy milk" in (await client.call_tool("list_notes")).text
 
 
 LAB = ROOT / "examples" / "lab"

@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 import anyio
 from pydantic import AfterValidator
 
-from mcpkit import Ask, Context, Elicit, ListRoots, Sample, Server, assistant, user
+from mcpkit import Ask, Context, Server, ServerOptions, assistant, user
+from mcpkit.elicitation import ElicitRequest, ListRootsRequest, SamplingRequest
 
 
 @dataclass
@@ -58,7 +59,10 @@ async def lifespan(_server: Server) -> AsyncIterator[PaymentPage]:
 
 
 server = Server(
-    "asking", version="1", lifespan=lifespan, encrypt_state=os.environ.get("ASKING_ENCRYPTS") == "1"
+    "asking",
+    version="1",
+    lifespan=lifespan,
+    options=ServerOptions(encrypt_state=os.environ.get("ASKING_ENCRYPTS") == "1"),
 )
 QUESTIONS = 11
 orders: list[str] = []
@@ -67,13 +71,13 @@ started: set[str] = set()
 
 def placed(what: str, ctx: Context) -> int:
     """Place an order, and return how many there are now."""
-    orders.append(f"{what} for {ctx.call_id}")
+    orders.append(f"{what} for {ctx.idempotency_key}")
     return len(orders)
 
 
 def times_placed(ctx: Context) -> int:
     """Count the orders of one call."""
-    return sum(each.endswith(ctx.call_id) for each in orders)
+    return sum(each.endswith(ctx.idempotency_key) for each in orders)
 
 
 @server.tool
@@ -95,7 +99,7 @@ async def order(ctx: Context) -> str:
     return f"{what} {sugar} sugar, number {number}, ordered here {times_placed(ctx)} times"
 
 
-@server.tool(single_use=True)
+@server.tool
 async def order_once(ctx: Context) -> str:
     """Do as `order` does, with a state that is taken once."""
     return await order(ctx)
@@ -115,9 +119,9 @@ def order_in_thread(ctx: Context) -> str:
 async def survey(ctx: Context) -> str:
     """Ask three things at once."""
     colour, words, roots = await ctx.ask(
-        Elicit("Which colour?", Literal["red", "green", "blue"], key="colour"),
-        Sample("Say hello", max_tokens=20, key="hello"),
-        ListRoots(key="roots"),
+        ElicitRequest("Which colour?", Literal["red", "green", "blue"], key="colour"),
+        SamplingRequest("Say hello", max_tokens=20, key="hello"),
+        ListRootsRequest(key="roots"),
     )
     uris = ", ".join(root.uri for root in roots)
     return f"{colour.value}; {words.text}; {uris}"
@@ -152,9 +156,9 @@ async def group(ctx: Context) -> str:
 async def unstable(ctx: Context) -> str:
     """Ask in another order once the first question has been answered, as no handler should."""
     questions = ["First?", "Second?"]
-    if ctx.call_id in started:
+    if ctx.idempotency_key in started:
         questions.reverse()
-    started.add(ctx.call_id)
+    started.add(ctx.idempotency_key)
     return " ".join([(await ctx.elicit(each, str)).value for each in questions])
 
 
@@ -198,7 +202,7 @@ async def insist(ctx: Context) -> str:
 @server.tool
 async def pay(ctx: Context[PaymentPage]) -> str:
     """Have the user pay on a page of its own."""
-    payment = ctx.call_id
+    payment = ctx.idempotency_key
     payments = ctx.state
     answer = await ctx.elicit_url(
         "Please pay", f"{payments.url}/{payment}", done=lambda: payment in payments.paid

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from mcpkit import Context, Header, Image, Message, Server, ToolError, assistant, user
+from mcpkit import Access, Context, Image, Message, Server, ToolError, assistant, user
+from mcpkit.extensions import ParamHeader
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -70,7 +71,7 @@ async def count(to: int, ctx: Context) -> str:
     """Count aloud, then wait for `enough`: some clients drop progress that comes with the result."""
     finished.clear()
     for number in range(1, to + 1):
-        await ctx.progress(number, to, f"at {number}")
+        await ctx.report_progress(number, to, f"at {number}")
     await ctx.warning({"counted": to}, logger="counter")
     await finished.wait()
     return f"counted to {to}"
@@ -85,7 +86,7 @@ async def enough() -> None:
 @server.tool
 async def part(ctx: Context) -> str:
     """Take leave of the client, which has to come back for the answer where that means something."""
-    await ctx.close_stream()
+    await ctx.http.close_stream()
     return "met again"
 
 
@@ -93,7 +94,7 @@ async def part(ctx: Context) -> str:
 async def hang(ctx: Context) -> None:
     """Say that it has begun, then wait to be cancelled."""
     released.clear()
-    await ctx.progress(1)
+    await ctx.report_progress(1)
     try:
         await asyncio.Event().wait()
     finally:
@@ -116,12 +117,12 @@ def stir() -> None:
 
 
 @server.tool
-def locate(region: Annotated[str, Header("Region")]) -> str:
+def locate(region: Annotated[str, ParamHeader("Region")]) -> str:
     """Name a place, which clients of the stateless revision say in a header too."""
     return f"somewhere in {region}"
 
 
-@server.tool(requires="sampling")
+@server.tool(access=Access(requires_capabilities="sampling"))
 def imagine() -> str:
     """Need what these clients cannot do."""
     return "a picture"

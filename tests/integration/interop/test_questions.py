@@ -272,13 +272,13 @@ async def run_in_memory(version: str, handlers: Handlers, user: User | None) -> 
         if kind == "prompt":
             return str((await client.get_prompt(name))[0]["content"]["text"])
         if kind == "resource":
-            return str((await client.read(name))[0]["text"])
-        result = await client.call(name)
+            return str((await client.read_resource(name))[0]["text"])
+        result = await client.call_tool(name)
         return ("error: " if result.is_error else "") + result.text
 
     outcomes: dict[str, Any] = {}
     options: dict[str, Any] = {"capabilities": {}} if user is None else {"answers": user.answer}
-    async with connect(questions_server.server, revision=version, **options) as client:
+    async with connect(questions_server.server, protocol_version=version, **options) as client:
         for kind, name in handlers:
             if user is not None:
                 user.start()

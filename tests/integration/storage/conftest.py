@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit import Redis
+from mcpkit.storage import Redis
 from tests.helpers.redis_server import RedisServer
 from tests.storage.conftest import clock, engine, frequent_switches, path, shared
 

@@ -20,8 +20,9 @@ from typing import Any
 import pytest
 import uvicorn.server  # noqa: F401  # the app looks for servers of uvicorn where it is loaded
 
-from mcpkit import Server, Sqlite, Task
-from mcpkit.middlewares import RateLimit
+from mcpkit import HttpOptions, Server, Task, Timeouts
+from mcpkit.middleware import RateLimit
+from mcpkit.storage import Sqlite
 from tests.helpers.engines import ENGINES, Engine, close, make_engine
 from tests.helpers.raw_client import serving
 from tests.helpers.redis_server import common_server
@@ -39,7 +40,7 @@ pytestmark = [
 
 PROGRAM = """
 import asyncio, json, os, sys
-from mcpkit import Sqlite
+from mcpkit.storage import Sqlite
 
 shared = Sqlite(sys.argv[1])
 name = sys.argv[3]
@@ -133,7 +134,7 @@ async def test_killed_writer_leaves_a_usable_file(shared: Sqlite) -> None:
 
 FORKS = """
 import asyncio, json, os, sys
-from mcpkit import Redis, Sqlite
+from mcpkit.storage import Redis, Sqlite
 
 shared = ENGINE
 heard = []
@@ -241,7 +242,7 @@ async def wait_for_resources(expected: Counter[str]) -> None:
 
 async def serve_once(engine: Engine, folder: Path) -> None:
     """Serve with an engine for a while: a session that listens, a stateless listener, a limited call, a probe."""
-    server = Server("serve_once", secret="a secret of sixteen and more", shared=engine)
+    server = Server("serve_once", secret_key="a secret of sixteen and more", storage=engine)
     server.middleware(RateLimit(1000, burst=1000))
     runtime, calls = server.engine.runtime, []
 
@@ -250,11 +251,13 @@ async def serve_once(engine: Engine, folder: Path) -> None:
         calls.append(True)
         return "done"
 
-    async with serving(server, folder, health="/health", grace=5) as client:
+    async with serving(
+        server, folder, http=HttpOptions(readiness_path="/health"), timeouts=Timeouts(shutdown=5)
+    ) as client:
         session = await client.initialize()
         stream = session.listen()
         assert await stream.event() is not None
-        assert (await session.call("work").whole()).status == 200
+        assert (await session.call_tool("work").whole()).status == 200
         meta = {"io.modelcontextprotocol/clientCapabilities": KNOWS_TASKS}
         assert (
             await client.ask("tools/call", {"name": "work", "arguments": {}}, meta=meta).whole()

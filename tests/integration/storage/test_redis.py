@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Redis
 from mcpkit.state.redis_log import LONG
+from mcpkit.storage import Redis
 from tests.helpers.redis_server import RedisServer, free_port
 from tests.helpers.signed_tokens import CertificateAuthority
 from tests.helpers.waiting import until

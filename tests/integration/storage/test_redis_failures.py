@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Redis
 from mcpkit.state.redis_link import PATIENCE
+from mcpkit.storage import Redis
 from tests.helpers.redis_server import LossyProxy, RedisServer
 from tests.helpers.waiting import until
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit import Redis, Server
+from mcpkit import Server
+from mcpkit.storage import Redis
 from tests.helpers.raw_client import initialize, serving
 from tests.helpers.redis_server import RedisServer
 
@@ -26,7 +27,7 @@ async def test_redis_without_response_gets_503_after_timeout(
 
     with RedisServer(tmp_path / "redis") as redis, closing(Redis(redis.url)) as shared:
         await wait_for_answer(shared)
-        async with serving(Server("s", shared=shared, secret="s" * 32), schema_dir) as client:
+        async with serving(Server("s", storage=shared, secret_key="s" * 32), schema_dir) as client:
             redis.pause()
             try:
                 with monkeypatch.context() as patch:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit import Redis
 from mcpkit.state.queue import Job, Message
 from mcpkit.state.redis_link import Link
+from mcpkit.storage import Redis
 from tests.helpers.redis_server import RedisServer
 from tests.helpers.waiting import until
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Server, Sqlite, Task, Tasks
+from mcpkit import Context, Server, Task, TaskOptions, Timeouts
+from mcpkit.storage import Sqlite
 from mcpkit.testing import connect
 from tests.helpers.engines import ENGINES, close, make_engine
 from tests.helpers.pipe import stateless_meta
@@ -38,7 +39,7 @@ class Replica:
     """A server beside others; `calls` is what its functions have done."""
 
     def __init__(self, engine: Any, **options: Any) -> None:
-        self.server = server = Server("lab", secret=SECRET, shared=engine, **options)
+        self.server = server = Server("lab", secret_key=SECRET, storage=engine, **options)
         self.calls: list[str] = []
         self.gate = asyncio.Event()
 
@@ -48,7 +49,7 @@ class Replica:
             await ctx.once("effect", lambda: self.calls.append("effect"))
             self.calls.append("kept")
             await self.gate.wait()
-            return ctx.attempt
+            return ctx.task.attempt
 
         @server.tool(task=Task(rerun="never"))
         async def held(ctx: Context) -> str:
@@ -94,9 +95,10 @@ async def test_task_of_a_stopped_server_continues_at_another(engine: Any) -> Non
 
 HOST = """
 import asyncio, sys
-from mcpkit import Context, Server, Sqlite, Task, Tasks
+from mcpkit import Context, Server, Task, TaskOptions
+from mcpkit.storage import Sqlite
 
-server = Server("lab", secret="a secret of sixteen and more", shared=Sqlite(sys.argv[1]), tasks=Tasks(lease=0.3))
+server = Server("lab", secret="a secret of sixteen and more", shared=Sqlite(sys.argv[1]), tasks=TaskOptions(lease=0.3))
 
 @server.tool(task=Task(rerun="safe"))
 async def safe(ctx: Context) -> int:
@@ -133,7 +135,7 @@ async def test_tasks_of_a_killed_process_run_again_or_fail(tmp_path: Path) -> No
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        other = Replica(engine, tasks=Tasks(lease=0.3))
+        other = Replica(engine, tasks=TaskOptions(lease=0.3))
         other.gate.set()
         async with connect(other.server, capabilities=KNOWS_TASKS) as second:
             done = await until(second, safe, "completed")
@@ -159,7 +161,10 @@ async def begin_from(client: Client, host: str, **meta: Any) -> tuple[int | None
 
 async def test_anonymous_tasks_are_limited_per_address(engine: Any, schema_dir: Path) -> None:
     server = Server(
-        "lab", secret="a secret of sixteen and more", shared=engine, tasks=Tasks(per_owner=3, most=8)
+        "lab",
+        secret_key="a secret of sixteen and more",
+        storage=engine,
+        tasks=TaskOptions(per_owner=3, most=8),
     )
     gate, worked = asyncio.Event(), []
 
@@ -168,7 +173,7 @@ async def test_anonymous_tasks_are_limited_per_address(engine: Any, schema_dir: 
         await gate.wait()
         worked.append(True)
 
-    async with serving(server, schema_dir, grace=10) as client:
+    async with serving(server, schema_dir, timeouts=Timeouts(shutdown=10)) as client:
         eve = [await begin_from(client, "203.0.113.7") for _ in range(5)]
         ada = [await begin_from(client, "203.0.113.8") for _ in range(2)]
         here = [await begin_from(client, "127.0.0.1") for _ in range(4)]  # a proxy may stand for any number
@@ -187,7 +192,7 @@ async def test_idempotency_key_of_another_address_creates_another_task(schema_di
     async def work() -> None: ...
 
     key = {"mcpkit/idempotencyKey": "1"}
-    async with serving(server, schema_dir, grace=10) as client:
+    async with serving(server, schema_dir, timeouts=Timeouts(shutdown=10)) as client:
         hosts = ["203.0.113.7", "203.0.113.7", "203.0.113.8"]
         ids = [(await begin_from(client, host, **key))[1]["result"]["taskId"] for host in hosts]
     assert ids[0] == ids[1] != ids[2]

@@ -87,7 +87,8 @@ async def test_worker_ends_tasks_that_do_not_stop_after_the_grace(
 
 
 APPS = """
-from mcpkit import Server, Sqlite
+from mcpkit import Server
+from mcpkit.storage import Sqlite
 alone = Server("alone")
 idle = Server("idle", shared=Sqlite("lab.db"), secret="a secret of sixteen and more")
 alone.tool(lambda: None, name="tool", task=True)
@@ -122,12 +123,12 @@ async def test_invalid_server_argument_is_refused(name: str, apps: TaskProcesses
 RUN = "from tests.helpers.task_processes import server; server.run({})"
 
 WAYS = {
-    "run": ["-c", RUN.format("'http', port={port}, grace=4")],
+    "run": ["-c", RUN.format("'http', port={port}")],
     "gunicorn": [
         *("-m", "gunicorn", "tests.helpers.task_processes:app", "-k", "uvicorn_worker.UvicornWorker"),
         *("-w", "2", "-b", "127.0.0.1:{port}"),
     ],
-    "stdio": ["-c", RUN.format("grace=4")],
+    "stdio": ["-c", RUN.format("")],
 }
 
 
@@ -184,9 +185,9 @@ def is_alive(pid: int) -> bool:
 
 async def test_process_of_a_cancelled_or_late_task_is_killed(tmp_path: Path) -> None:
     server = Server("lab")
-    server.tool(note_and_sleep, process=True, task=True)
-    server.tool(note_and_sleep, process=True, task=Task(timeout=2), name="late")
-    server.tool(add, process=True, task=Task(required=True))
+    server.tool(note_and_sleep, run_in="process", task=True)
+    server.tool(note_and_sleep, run_in="process", task=Task(timeout=2), name="late")
+    server.tool(add, run_in="process", task=Task(required=True))
     async with connect(server, capabilities=KNOWS_TASKS) as client:
         done = await until(client, await begin(client, "add", {"a": 1, "b": 2}), "completed")
         assert done["result"]["structuredContent"] in (3, {"result": 3})

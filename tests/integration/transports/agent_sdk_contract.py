@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mcpkit import Context, Image, Principal, Server, ToolError
+from mcpkit import Context, Image, Limits, Principal, Server, ToolError
 from tests.helpers.sdk_agent import MCP, Agent, agent
 
 SDK = sys.argv[1]
@@ -28,7 +28,9 @@ class Lab:
         self.is_waiting = asyncio.Event()
         self.is_over = asyncio.Event()
         self.may_go = asyncio.Event()
-        self.server = server = Server("lab", version="1.2.3", lifespan=self.lifespan, page_size=2)
+        self.server = server = Server(
+            "lab", version="1.2.3", lifespan=self.lifespan, limits=Limits(page_size=2)
+        )
         server.tool(
             annotations={"readOnlyHint": True, "title": "Sum"}, meta={"anthropic/maxResultSizeChars": 500_000}
         )(self.add)
@@ -81,7 +83,7 @@ class Lab:
 
     async def talk(self, ctx: Context) -> str:
         for index in range(100):
-            await ctx.progress(index, 100)
+            await ctx.report_progress(index, 100)
             await ctx.log("error", "a line")
         self.server.tool(self.add, name=f"added_{len(self.server.tools)}")
         return "message"

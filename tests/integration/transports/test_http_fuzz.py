@@ -17,7 +17,7 @@ import uvicorn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcpkit import Context, ToolError
+from mcpkit import Context, HttpOptions, ToolError
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.servers.full import make_server
 
@@ -168,10 +168,12 @@ def address(request: pytest.FixtureRequest) -> Iterator[Address]:
 
     @server.tool
     async def close(ctx: Context) -> None:
-        await ctx.close_stream()
+        await ctx.http.close_stream()
         raise ToolError("closed")
 
-    app = server.asgi(body_timeout=0.2, max_body=4_000, health="/health", keep_alive=0.5)
+    app = server.asgi(
+        body_timeout=0.2, max_body=4_000, http=HttpOptions(readiness_path="/health", sse_ping_interval=0.5)
+    )
     config = uvicorn.Config(
         app, http=request.param, loop="asyncio", ws="none", log_config=None, timeout_graceful_shutdown=1
     )

@@ -29,7 +29,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from mcpkit import Context, Server
+from mcpkit import Context, HttpOptions, Server
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.raw_client import call_params, initialize, request, text_of
 from tests.helpers.serving import Served, from_text, in_thread
@@ -159,7 +159,10 @@ PREFIX = "/tools/v1"
 @pytest.fixture(params=FRAMEWORKS, ids=lambda framework: framework.__name__)
 def mounted_app(request: pytest.FixtureRequest) -> Any:
     return request.param(
-        make_server().asgi(health="/health", allowed_origins=["https://app.example"]), PREFIX
+        make_server().asgi(
+            http=HttpOptions(readiness_path="/health"), allowed_origins=["https://app.example"]
+        ),
+        PREFIX,
     )
 
 

@@ -33,7 +33,8 @@ WARNING = "worker processes serve clients without a shared engine"
 
 UNSHARED_PROGRAM = """
 import os
-from mcpkit import Memory, Server
+from mcpkit import Server
+from mcpkit.storage import Memory
 from starlette.applications import Starlette
 from starlette.routing import Mount
 

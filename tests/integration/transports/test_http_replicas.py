@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 
-from mcpkit import Context, Memory, Redis, Server, Sqlite
+from mcpkit import Context, Server
+from mcpkit.storage import Memory, Redis, Sqlite
 from tests.helpers.engines import close, make_engine
 from tests.helpers.process_client import EventStream
 from tests.helpers.serving import PATIENCE, in_thread
@@ -74,7 +75,7 @@ class Gate:
 
 
 def make_server(shared: Memory | Redis | Sqlite, gate: Gate, name: str) -> Server:
-    server = Server("replicas", version="1", secret="a secret of the replicas", shared=shared)
+    server = Server("replicas", version="1", secret_key="a secret of the replicas", storage=shared)
 
     @server.tool
     async def log_levels(ctx: Context) -> str:
@@ -82,7 +83,7 @@ def make_server(shared: Memory | Redis | Sqlite, gate: Gate, name: str) -> Serve
         await ctx.log("error", "loud")
         return name
 
-    @server.tool(single_use=True)
+    @server.tool
     async def ask(ctx: Context) -> str:
         return f"{(await ctx.elicit('Which colour?', str)).value} {name}"
 

@@ -26,7 +26,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 
-from mcpkit import Context, Server
+from mcpkit import (
+    Context,
+    HttpOptions,
+    Server,
+    Timeouts,
+)
+from tests.helpers.http_apps import app_of
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.raw_client import initialize, request
 from tests.helpers.serving import HELPERS, PATIENCE, Served, from_file
@@ -96,7 +102,7 @@ def make_waiting_server(begun: threading.Event, released: threading.Event) -> Se
 
     @server.tool
     async def report(ctx: Context) -> str:
-        await ctx.progress(1, 2)
+        await ctx.report_progress(1, 2)
         await asyncio.Event().wait()
         return "never"
 
@@ -361,7 +367,9 @@ def signals() -> Iterator[list[int]]:
 
 
 def connect(server: Server) -> httpx2.AsyncClient:
-    transport = httpx2.ASGITransport(server.asgi(grace=None, health="/health"))
+    transport = httpx2.ASGITransport(
+        app_of(server, timeouts=Timeouts(shutdown=None), http=HttpOptions(readiness_path="/health"))
+    )
     return httpx2.AsyncClient(transport=transport, base_url="http://localhost")
 
 
@@ -443,7 +451,7 @@ def test_should_exit_ends_open_connections_within_grace_period(
     for what in OPEN:
         begun = threading.Event()
         # The time in which a body may arrive is longer than the grace period.
-        app: Any = make_waiting_server(begun, released).asgi(grace=STOP_GRACE)
+        app: Any = app_of(make_waiting_server(begun, released), timeouts=Timeouts(shutdown=STOP_GRACE))
         server, thread, address = start_uvicorn(
             Starlette(routes=[Mount("/", app)]) if is_mounted else app, http=parser
         )

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcpkit import Context, FromHeader, Principal, Server
+from mcpkit import Context, FromHeader, HttpOptions, Principal, ResultOptions, Server
 from mcpkit.transports.http import exchange
 from mcpkit.transports.http.app import HttpApp
 from mcpkit.transports.http.intake import refused_body as unread
@@ -229,7 +229,7 @@ def recipe() -> HttpApp:
     code = page[page.index("def from_proxy(") :].partition("\n\n\n")[0]
     names: dict[str, Any] = {"Principal": Principal}
     exec("from __future__ import annotations\n" + code, names)
-    return make_header_server().asgi(principal=names["from_proxy"])
+    return make_header_server().asgi(http=HttpOptions(principal=names["from_proxy"]))
 
 
 EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
@@ -253,16 +253,16 @@ TOKEN = {"progressToken": "p"}
 def make_text_server() -> Server:
     server = Server("large")
 
-    @server.tool(structured=False)
+    @server.tool(result=ResultOptions(structured=False))
     async def give(size: int, reports: int, ctx: Context) -> str:
         """Return a text of some length, after some reports."""
         for number in range(reports):
-            await ctx.progress(number + 1)
+            await ctx.report_progress(number + 1)
         return "x" * size
 
     waiting: list[asyncio.Event] = []
 
-    @server.tool(structured=False)
+    @server.tool(result=ResultOptions(structured=False))
     async def give_together(size: int, calls: int) -> str:
         """Return a text when so many calls wait for one."""
         waiting.append(asyncio.Event())

@@ -68,7 +68,7 @@ async def freeze() -> None:
 
 
 if __name__ == "__main__":
-    server.run(grace=float(os.environ.get("GRACE", 5)))
+    server.run()
 """
 
 

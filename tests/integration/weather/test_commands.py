@@ -44,11 +44,11 @@ async def test_weather_server_over_stdio_uses_service_of_environment(
 ) -> None:
     monkeypatch.chdir(EXAMPLE)
     async with Client(command, env=environment) as client:
-        forecast = await client.call("get_forecast", DENVER)
-        assert forecast.structured["source"] == "National Weather Service"
-        assert len(forecast.structured["periods"]) == 14
+        forecast = await client.call_tool("get_forecast", DENVER)
+        assert forecast.structured_content["source"] == "National Weather Service"
+        assert len(forecast.structured_content["periods"]) == 14
         service.answers["/alerts/active?area=CO"] = Answer(500, b"{}")
-        alerts = await client.call("get_alerts", {"state": "CO"})
+        alerts = await client.call_tool("get_alerts", {"state": "CO"})
         assert alerts.is_error
         assert "answered 500" in alerts.text
         assert "--sample" in alerts.text

@@ -22,7 +22,7 @@ def ask(example, service, monkeypatch):
 
     def ask(method, *arguments, **options):
         async def run():
-            async with connect(example.server.server, revision="2026-07-28") as client:
+            async with connect(example.server.server, protocol_version="2026-07-28") as client:
                 return await getattr(client, method)(*arguments, **options)
 
         return asyncio.run(run())
@@ -42,9 +42,9 @@ def test_forecast_has_text_and_structured_content(ask):
     first, second, *_ = result.text.splitlines()
     assert first == "Forecast for Denver, CO (source: National Weather Service)"
     assert second.startswith("Today: 96 °F. Sunny, with a high near 96.")
-    assert result.structured["place"] == "Denver, CO"
-    assert result.structured["periods"][1]["name"] == "Tonight"
-    assert result.structured["periods"][1]["temperature"] == 62
+    assert result.structured_content["place"] == "Denver, CO"
+    assert result.structured_content["periods"][1]["name"] == "Tonight"
+    assert result.structured_content["periods"][1]["temperature"] == 62
 
 
 def test_fault_of_the_service_is_a_tool_error(ask, service):

@@ -68,7 +68,7 @@ from mcpkit import Server
 
 server = Server("forking")
 server.tool(work.fork)
-server.tool(work.fork, name="quick", thread=False)
+server.tool(work.fork, name="quick", run_in="loop")
 app = server.asgi()
 """
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from mcpkit import ProtocolError, RegistrationError, ResourceNotFoundError, Server, ToolError
+from mcpkit import Limits, ProtocolError, RegistrationError, ResultOptions, Server, ToolError
 from mcpkit.calls.workers.processes import Processes, kill_workers
 from mcpkit.common.errors import ArgumentsError, ProcessEndedError
+from mcpkit.exceptions import ResourceNotFoundError
 from mcpkit.testing import connect
 from tests.helpers import process_functions as work
 from tests.helpers.waiting import over, until
@@ -68,26 +69,26 @@ async def test_there_are_never_more_workers_than_the_limit() -> None:
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_results_are_made_in_the_worker(revision: str) -> None:
-    server = Server("s", processes=1)
-    server.tool(process=True, content=work.described)(work.where)
+    server = Server("s", limits=Limits(worker_processes=1))
+    server.tool(run_in="process", result=ResultOptions(text=work.described))(work.where)
     for function in (work.shown, work.numbers, work.numbers_later):
-        server.tool(process=True)(function)
-        server.prompt(process=True)(function)
-        server.resource(f"data://{function.__name__}", process=True)(function)
-    async with connect(server, revision=revision) as client:
-        result = await client.call("where")
-        worker = result.structured["process"]
+        server.tool(run_in="process")(function)
+        server.prompt(run_in="process")(function)
+        server.resource(f"data://{function.__name__}", run_in="process")(function)
+    async with connect(server, protocol_version=revision) as client:
+        result = await client.call_tool("where")
+        worker = result.structured_content["process"]
         assert worker != os.getpid()
         assert result.text == f"Place in {worker}"
-        assert [block["text"] for block in (await client.call("shown")).content] == [
+        assert [block["text"] for block in (await client.call_tool("shown")).content] == [
             f"shown in {worker}",
             "text",
         ]
-        assert (await client.read("data://shown"))[0]["text"] == f"shown in {worker}"
+        assert (await client.read_resource("data://shown"))[0]["text"] == f"shown in {worker}"
         assert (await client.get_prompt("shown"))[0]["content"]["text"] == f"shown in {worker}"
         for name in ("numbers", "numbers_later"):
-            assert (await client.call(name)).text == f'[{worker},{{"a":2}}]'
-            assert (await client.read(f"data://{name}"))[0]["text"] == f'[{worker},{{"a":2}}]'
+            assert (await client.call_tool(name)).text == f'[{worker},{{"a":2}}]'
+            assert (await client.read_resource(f"data://{name}"))[0]["text"] == f'[{worker},{{"a":2}}]'
             assert (await client.get_prompt(name))[0]["content"]["text"] == str(worker)
 
 
@@ -215,7 +216,7 @@ async def test_all_workers_can_be_killed_at_once(tmp_path: Path) -> None:
 def refused(function: Any, match: str, **options: Any) -> None:
     server = Server("s")
     with pytest.raises(RegistrationError, match=match):
-        server.tool(name="f", process=True, **options)(function)
+        server.tool(name="f", run_in="process", **options)(function)
 
 
 def test_a_function_must_have_a_name_that_can_be_imported() -> None:
@@ -237,18 +238,11 @@ def test_a_function_must_have_a_name_that_can_be_imported() -> None:
 
 
 def test_there_is_no_context_in_another_process() -> None:
-    refused(work.takes_context, r"another process \(process=True\), where there is nothing to pass as 'ctx'")
-
-
-def test_a_process_is_no_thread() -> None:
-    refused(work.add, "in a process or in a thread", thread=True)
-    refused(work.add, "in a process or in a thread", thread=False)
-    with pytest.raises(RegistrationError, match="process is True or False, got 1"):
-        Server("s").tool(name="f", process=1)(work.add)
+    refused(work.takes_context, "gets no Context and no dependencies. Remove the parameter 'ctx'")
 
 
 def test_function_whose_name_imports_another_object_is_refused() -> None:
     server = Server("s")
-    server.tool(name="f", process=True)(work.kept)
+    server.tool(name="f", run_in="process")(work.kept)
     with pytest.raises(RegistrationError, match=r"cannot import it by its name: .*not the same object"):
         server.resolve()

@@ -21,7 +21,7 @@ def server() -> Server:
 
 
 async def both(client: Client, name: str) -> list[str]:
-    return [block["text"] for block in (await client.call(name)).content]
+    return [block["text"] for block in (await client.call_tool(name)).content]
 
 
 # What is made
@@ -50,12 +50,12 @@ async def test_generator_of_a_thread_runs_in_its_thread(server: Server, revision
     def templated(name: str) -> Any:
         return numbers()
 
-    async with connect(server, revision=revision) as client:
-        assert (await client.call("numbers")).text == '[1,{"a":2}]'
-        assert (await client.call("called")).text == '[1,{"a":2}]'
+    async with connect(server, protocol_version=revision) as client:
+        assert (await client.call_tool("numbers")).text == '[1,{"a":2}]'
+        assert (await client.call_tool("called")).text == '[1,{"a":2}]'
         assert len(set(threads[2:])) == 1
-        assert [each["text"] for each in await client.read("data://numbers")] == ['[1,{"a":2}]']
-        assert [each["text"] for each in await client.read("data://x/numbers")] == ['[1,{"a":2}]']
+        assert [each["text"] for each in await client.read_resource("data://numbers")] == ['[1,{"a":2}]']
+        assert [each["text"] for each in await client.read_resource("data://x/numbers")] == ['[1,{"a":2}]']
         assert [each["content"]["text"] for each in await client.get_prompt("asked")] == ["1", '{"a":2}']
     assert threading.get_ident() not in threads
 
@@ -79,7 +79,7 @@ async def test_rendering_of_own_objects_runs_in_a_thread(
     def synchronous() -> Any:
         return value()
 
-    options = {"thread": False} if way == "loop" else {}
+    options = {"run_in": "loop"} if way == "loop" else {}
     server.tool(name="f", **options)(asynchronous if way == "async" else synchronous)
     async with connect(server) as client:
         assert (await both(client, "f"))[0] == "shown in a thread"
@@ -114,8 +114,8 @@ async def test_a_file_of_a_coroutine_is_read_in_a_thread(
         return [user(File(path)), "text"]
 
     async with connect(server) as client:
-        assert [block["type"] for block in (await client.call("both")).content] == ["resource", "image"]
-        assert (await client.read("data://a"))[0]["text"] == "text"
+        assert [block["type"] for block in (await client.call_tool("both")).content] == ["resource", "image"]
+        assert (await client.read_resource("data://a"))[0]["text"] == "text"
         assert len(await client.get_prompt("prompt")) == 2
     assert read_in == [False] * 4
 
@@ -135,7 +135,7 @@ async def test_a_figure_of_pyplot_is_closed(server: Server) -> None:
     before = plt.get_fignums()
     try:
         async with connect(server) as client:
-            assert (await client.call("draw")).content[0]["type"] == "image"
+            assert (await client.call_tool("draw")).content[0]["type"] == "image"
         assert plt.get_fignums() == before
     finally:
         plt.close(other)
@@ -172,9 +172,9 @@ async def test_generator_may_use_its_dependencies(way: str, dependency: str, ser
         yield in_loop()
 
     functions = {"async": rows_later, "thread": rows, "loop": rows, "async generator": rows_async}
-    server.tool(name="f", **({"thread": False} if way == "loop" else {}))(functions[way])
+    server.tool(name="f", **({"run_in": "loop"} if way == "loop" else {}))(functions[way])
     async with connect(server) as client:
-        assert (await client.call("f")).structured == [True, way in ("loop", "async generator")]
+        assert (await client.call_tool("f")).structured_content == [True, way in ("loop", "async generator")]
 
 
 @ERAS
@@ -196,8 +196,8 @@ async def test_a_generator_may_ask(way: str, server: Server, revision: str) -> N
     async def answer(method: str, params: Any) -> Any:
         return {"action": "accept", "content": {"value": "Ada"}}
 
-    async with connect(server, revision=revision, answers=answer) as client:
-        assert (await client.call("f")).text == '["first","name: Ada"]'
+    async with connect(server, protocol_version=revision, answers=answer) as client:
+        assert (await client.call_tool("f")).text == '["first","name: Ada"]'
 
 
 @ERAS
@@ -216,5 +216,5 @@ async def test_file_of_a_sampling_request_is_read_in_a_thread(
         assert contents[0]["type"] == "image"
         return {"role": "assistant", "model": "m", "content": {"type": "text", "text": contents[1]["text"]}}
 
-    async with connect(server, revision=revision, answers=answer) as client:
-        assert (await client.call("look")).text == "shown in a thread"
+    async with connect(server, protocol_version=revision, answers=answer) as client:
+        assert (await client.call_tool("look")).text == "shown in a thread"

@@ -58,7 +58,7 @@ async def stopped() -> Stopped:
 
 async def end_call(client: Client, stopped: Stopped, name: str = "work") -> None:
     """Call a tool, cancel it when it waits, and return when its function ends."""
-    call = asyncio.create_task(client.call(name))
+    call = asyncio.create_task(client.call_tool(name))
     await stopped.started.wait()
     await over(call)
     await asyncio.wait_for(stopped.ended.wait(), 10)
@@ -92,8 +92,8 @@ async def test_a_query_is_interrupted(
             database.close()
             loop.call_soon_threadsafe(interrupted.set)
 
-    async with connect(server, revision=revision) as client:
-        call = asyncio.create_task(client.call("query"))
+    async with connect(server, protocol_version=revision) as client:
+        call = asyncio.create_task(client.call_tool("query"))
         await started.wait()
         if end == "cancelled":
             await over(call)
@@ -159,7 +159,7 @@ async def test_in_the_event_loop_there_is_cancellation_instead(server: Server) -
         return "refused"
 
     async with connect(server) as client:
-        assert (await client.call("work")).text == "refused"
+        assert (await client.call_tool("work")).text == "refused"
 
 
 # What is said too late
@@ -194,4 +194,4 @@ async def test_on_cancel_wrong_callback_is_refused(server: Server, stop: Any) ->
         return "refused"
 
     async with connect(server) as client:
-        assert (await client.call("work")).text == "refused"
+        assert (await client.call_tool("work")).text == "refused"

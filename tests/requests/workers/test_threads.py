@@ -136,14 +136,14 @@ async def test_abandoned_thread_cannot_send_reports() -> None:
     def work(ctx: Context) -> None:
         started.set()
         gate.wait(10)
-        for attempt in (lambda: ctx.sync.progress(1), lambda: ctx.sync.info("x")):
+        for attempt in (lambda: ctx.sync.report_progress(1), lambda: ctx.sync.info("x")):
             try:
                 attempt()
             except RuntimeError as error:
                 seen.append("has ended" in str(error))
 
     async with connect(server) as client:
-        call = asyncio.create_task(client.call("work"))
+        call = asyncio.create_task(client.call_tool("work"))
         await asyncio.to_thread(started.wait, 10)
         call.cancel()
         await asyncio.wait([call])
@@ -165,8 +165,8 @@ async def asynchronous() -> None: ...
     "function", [asynchronous, partial(asynchronous), Asynchronous(), Asynchronous().method]
 )
 def test_an_async_function_is_not_for_threads(function: Any) -> None:
-    with pytest.raises(RegistrationError, match=r"runs in the event loop; remove thread=True"):
-        Server("s").tool(name="f", thread=True)(function)
+    with pytest.raises(RegistrationError, match=r"runs in the event loop. Remove run_in=.thread."):
+        Server("s").tool(name="f", run_in="thread")(function)
 
 
 async def test_a_function_cancelled_before_its_turn_never_runs() -> None:
@@ -234,7 +234,7 @@ async def test_thread_that_waits_for_the_event_loop_is_released_on_cancel() -> N
             seen.append("has ended" in str(error))
 
     async with connect(server) as client:
-        call = asyncio.create_task(client.call("work"))
+        call = asyncio.create_task(client.call_tool("work"))
         await asked.wait()
         call.cancel()
         await asyncio.wait([call])

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Memory, Server
+from mcpkit import Context, HttpOptions, Server, ServerOptions
+from mcpkit.storage import Memory
+from tests.helpers.http_apps import AT_ONCE, app_of
 from tests.helpers.pipe import META, settle
 from tests.helpers.raw_client import (
     BOTH,
@@ -71,9 +73,9 @@ WHO = {"who": {"action": "accept", "content": {"value": "Ada"}}}
 
 
 def make_state_server(secret: str = "a secret of the tests", **options: Any) -> Server:
-    server = Server("asking", secret=secret, **options)
+    server = Server("asking", secret_key=secret, options=ServerOptions(single_use_state=True), **options)
 
-    @server.tool(single_use=True)
+    @server.tool
     async def name(ctx: Context) -> str:
         return (await ctx.elicit("Who?", str, key="who")).value
 
@@ -128,7 +130,7 @@ class UnavailableStore(Memory):
 
 
 async def test_unavailable_store_is_503(serve: Serve) -> None:
-    async with serve(make_state_server(shared=UnavailableStore())) as client:
+    async with serve(make_state_server(storage=UnavailableStore())) as client:
         state = await given_state(client)
         params = {"name": "name", "arguments": {}, "inputResponses": WHO, "requestState": state}
         answer = await client.ask("tools/call", params, meta=ELICITATION_META).whole()
@@ -138,7 +140,7 @@ async def test_unavailable_store_is_503(serve: Serve) -> None:
 
 async def test_cancelled_call_withdraws_question(client: Client, work: Work) -> None:
     session = await open_eliciting_session(client)
-    call = session.call("ask_name", id="call")
+    call = session.call_tool("ask_name", id="call")
     question = await call.message()
     await session.notify("notifications/cancelled", {"requestId": "call"})
     [taken_back] = await call.messages()
@@ -154,8 +156,8 @@ async def test_cancelled_call_withdraws_question(client: Client, work: Work) -> 
 async def test_closed_stream_cancels_request(
     tool: str, stream_after: float, server: Server, serve: Serve, work: Work
 ) -> None:
-    async with serve(server, stream_after=stream_after) as client:
-        answer = client.call(tool, meta={META + "logLevel": "debug"})
+    async with serve(server, http=HttpOptions(sse_after=stream_after)) as client:
+        answer = client.call_tool(tool, meta={META + "logLevel": "debug"})
         await work.started.wait()
         if tool == "log_then_wait":
             await answer.message()
@@ -166,9 +168,9 @@ async def test_closed_stream_cancels_request(
 
 
 async def test_shutdown_during_call_is_503(server: Server, schema_dir: Path, work: Work) -> None:
-    app = server.asgi(grace=0)
+    app = app_of(server, timeouts=AT_ONCE)
     async with lifespan(app):
-        answer = Client(app, schema_dir).call("wait")
+        answer = Client(app, schema_dir).call_tool("wait")
         await asyncio.wait_for(work.started.wait(), 10)
     await answer.whole()
     assert answer.status == 503
@@ -176,7 +178,7 @@ async def test_shutdown_during_call_is_503(server: Server, schema_dir: Path, wor
 
 
 async def test_task_cancellation_stops_call(server: Server, client: Client, work: Work) -> None:
-    answer = client.call("wait")
+    answer = client.call_tool("wait")
     await work.started.wait()
     answer.task.cancel()
     await asyncio.wait({answer.task}, timeout=10)

@@ -8,16 +8,11 @@ from typing import Any
 
 import pytest
 
-from mcpkit import (
-    Context,
-    ExtensionResult,
-    Memory,
-    Principal,
-    ProtocolError,
-    Server,
-)
+from mcpkit import Access, Context, HttpOptions, Principal, ProtocolError, Server
 from mcpkit.common.errors import BusyError
+from mcpkit.extensions import ExtensionResult
 from mcpkit.middleware import CallNext, Request, Result
+from mcpkit.storage import Memory
 from tests.helpers.official import RESULT_OF, official
 from tests.helpers.pipe import HANDSHAKE
 from tests.helpers.raw_client import Answer, Client, Judge, Serve, initialize
@@ -81,12 +76,12 @@ def extension_server() -> Server:
             raise KeyError(id)
         return {"id": id}
 
-    @thing.method("thing/watch", revisions=[*SESSION_VERSIONS, "2026-07-28"])
+    @thing.method("thing/watch", protocol_versions=[*SESSION_VERSIONS, "2026-07-28"])
     async def watch(ctx: Context) -> dict[str, int]:
-        await ctx.notify("notifications/thing/seen", {"count": 1})
+        await thing.notify(ctx, "notifications/thing/seen", {"count": 1})
         return {"count": 1}
 
-    @thing.method("thing/secret", named_by="id", visible=lambda who: who.id == "ada")
+    @thing.method("thing/secret", named_by="id", access=Access(visible=lambda who: who.id == "ada"))
     async def secret(id: str) -> dict[str, str]:
         return {"id": id}
 
@@ -141,7 +136,7 @@ async def test_hidden_method_is_not_disclosed_by_headers(
         hidden = await ask_extension(client, schema_dir, "thing/secret", {"id": "a"}, mcp_name="b").whole()
         absent = await ask_extension(client, schema_dir, "thing/absent", {"id": "a"}, mcp_name="b").whole()
     assert (hidden.status, hidden.json()["error"]["code"]) == (absent.status, absent.json()["error"]["code"])
-    async with serve(extension_server, principal=lambda scope: Principal("ada")) as client:
+    async with serve(extension_server, http=HttpOptions(principal=lambda scope: Principal("ada"))) as client:
         seen = await ask_extension(client, schema_dir, "thing/secret", {"id": "a"}, mcp_name="b").whole()
         assert seen.json()["error"]["code"] == -32020
         seen = await ask_extension(client, schema_dir, "thing/secret", {"id": "a"}, mcp_name="a").whole()
@@ -152,7 +147,7 @@ SECRET = "a secret of sixteen bytes and more"
 
 
 def make_wrapped_server(broker: Memory | None = None) -> Server:
-    server = Server("wrapped", secret=SECRET, shared=broker)
+    server = Server("wrapped", secret_key=SECRET, storage=broker)
 
     @server.tool
     async def talk(ctx: Context) -> str:

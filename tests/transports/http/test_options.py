@@ -16,11 +16,13 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from mcpkit import Memory, Server
+from mcpkit import HttpOptions, Server
 from mcpkit.common.errors import RegistrationError
-from mcpkit.transports.http.options import OPTIONS, Settings
+from mcpkit.storage import Memory
+from mcpkit.transports.http.options import ASGI_OPTIONS, Settings
 from tests.helpers.clock import Clock
 from tests.helpers.raw_client import Client, Serve, lifespan
+from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -28,31 +30,27 @@ pytestmark = pytest.mark.anyio
 
 def test_invalid_option_is_refused_with_advice() -> None:
     cases: list[tuple[dict[str, Any], type[Exception], str]] = [
-        ({"pth": "/x"}, TypeError, "no option 'pth'; did you mean 'path'"),
-        ({"zzz": 1}, TypeError, "no option 'zzz'; there are path, sse,"),
+        ({"pth": "/x"}, TypeError, "no option 'pth'. Did you mean 'path'?"),
+        ({"zzz": 1}, TypeError, "no option 'zzz'. Its options are path, public_url,"),
+        ({"sse": False}, TypeError, r"Write server.asgi\(http=HttpOptions\(sse=...\)\)"),
+        ({"max_sessions": 3}, TypeError, r"Write Server\(limits=Limits\(max_sessions=...\)\)"),
+        ({"http": {}}, TypeError, r"http must be HttpOptions\(...\)"),
         ({"path": "mcp"}, ValueError, "path must begin with a slash"),
-        ({"health": 1}, TypeError, "health must be a path such as '/health', got 1"),
         ({"stateless": "yes"}, TypeError, "stateless must be True or False, got 'yes'"),
-        ({"max_body": "4m"}, TypeError, "max_body must be a whole number of bytes, such as 4 . 1024"),
-        ({"max_body": 0}, ValueError, "max_body must be at least 1, got 0"),
-        ({"max_sessions": 1.5}, TypeError, "max_sessions must be a whole number such as 10_000, got 1.5"),
-        ({"max_kept": -1}, ValueError, "max_kept must be at least 0, got -1"),
-        ({"keep_alive": 0}, ValueError, "keep_alive must be a number of seconds above 0, got 0"),
-        ({"session_max_age": float("inf")}, ValueError, "session_max_age must be a number of seconds"),
-        ({"body_timeout": float("nan")}, ValueError, "body_timeout must be a number of seconds"),
-        ({"grace": -1}, ValueError, "grace must be a number of seconds from 0, or None, got -1"),
-        ({"stream_after": "soon"}, TypeError, "stream_after must be a number of seconds from 0, or None"),
         (
             {"allowed_hosts": "example.com"},
             ValueError,
             r"allowed_hosts must be a list such as \['example.com'\]",
         ),
         ({"allowed_origins": [1]}, TypeError, "allowed_origins must be a list of texts such as 'https://"),
-        ({"public_url": 1}, TypeError, "public_url must be text such as 'https://example.com/mcp', got 1"),
+        ({"public_url": 1}, TypeError, "public_url must be a URL such as 'https://example.com/mcp', got 1"),
         ({"public_url": "https://example.com:99999"}, ValueError, "Port out of range 0-65535"),
-        ({"path": "/sse"}, ValueError, "path='/sse' is a path of sse=True"),
-        ({"health": "/mcp/"}, ValueError, "health='/mcp/' would never be reached, as path='/mcp' serves"),
-        ({"path": "/", "health": "/"}, ValueError, "health='/' would never be reached, as path='/' serves"),
+        ({"path": "/sse"}, ValueError, r"path='/sse' is a path of the HTTP\+SSE transport"),
+        (
+            {"http": HttpOptions(readiness_path="/mcp/")},
+            ValueError,
+            "readiness_path='/mcp/' is the path of path='/mcp' too",
+        ),
     ]
     faults = []
     for options, error, text in cases:
@@ -99,21 +97,27 @@ def test_run_listens_on_loopback(transport: Any, uvicorn_configs: list[uvicorn.C
     assert [(config.host, config.port) for config in uvicorn_configs] == [("127.0.0.1", 8000)]
 
 
-@pytest.mark.parametrize(
-    ("options", "flag"), [({"workers": 3}, "--workers 3"), ({"reload": True}, "--reload")]
-)
-def test_run_refuses_several_processes_with_advice(
-    options: dict[str, Any], flag: str, uvicorn_configs: list[uvicorn.Config]
-) -> None:
-    with pytest.raises(ValueError, match=f"`uvicorn module:app {flag}`"):
-        Server("several").run("http", uvicorn=options)
-    Server("one").run("http", uvicorn={"workers": 1, "reload": False})
+def test_run_refuses_several_processes_with_advice(uvicorn_configs: list[uvicorn.Config]) -> None:
+    with pytest.raises(ValueError, match="`uvicorn module:app --workers 3`"):
+        Server("several").run("http", workers=3)
+    Server("one").run("http", workers=1, reload=False)
     assert len(uvicorn_configs) == 1
 
 
-def test_run_refuses_max_line_over_http() -> None:
-    with pytest.raises(ValueError, match=r'run\("sse"\) has no max_line; the longest message is max_body'):
-        Server("s").run("sse", max_line=1024)
+@each_row(
+    ("option", "message"),
+    [
+        ("prot", "server.run() has no option 'prot'. Did you mean 'port'?"),
+        ("max_message_size", "Write Server(limits=Limits(max_message_size=...))"),
+        ("shutdown", "Write Server(timeouts=Timeouts(shutdown=...))"),
+        ("sse", "Write server.run(http=HttpOptions(sse=...))"),
+        ("storage", "Pass it to the server: Server(storage=...)"),
+        ("ssl_keyfil", "Did you mean 'ssl_keyfile'?"),
+    ],
+)
+def test_run_refuses_unknown_option(option: str, message: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        Server("s").run("http", **{option: 1})  # type: ignore[arg-type]  # misspelt
 
 
 SECRET = "a secret of some length"
@@ -158,9 +162,9 @@ async def probe(client: Client, path: str = "/health") -> tuple[int | None, Any]
 
 @asynccontextmanager
 async def serve_with_store(serve: Serve, shared: Any) -> AsyncIterator[Client]:
-    server = Server("s", shared=shared, secret=SECRET)
+    server = Server("s", storage=shared, secret_key=SECRET)
     server.tool(lambda: "plain", name="plain")
-    async with serve(server, health="/health", live="/live") as client:
+    async with serve(server, http=HttpOptions(readiness_path="/health", liveness_path="/live")) as client:
         yield client
 
 
@@ -183,7 +187,7 @@ async def test_readiness_follows_shared_store(
             clock.now += 1
         assert await probe(client, "/live") == (200, {"status": "live"})
         assert await probe(client, "/health?exclude=shared") == (200, READY)
-        assert (await client.call("plain").whole()).status == 200
+        assert (await client.call_tool("plain").whole()).status == 200
         engine.mode = "up"
         assert await probe(client) == (200, READY)
     texts = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
@@ -227,7 +231,7 @@ async def test_readiness_reports_start_and_shutdown(schema_dir: Path) -> None:
         await released.wait()
         return "done"
 
-    app = server.asgi(health="/health", live="/live")
+    app = server.asgi(http=HttpOptions(readiness_path="/health", liveness_path="/live"))
     client = Client(app, schema_dir)
     ending = asyncio.Event()
 
@@ -240,7 +244,7 @@ async def test_readiness_reports_start_and_shutdown(schema_dir: Path) -> None:
     assert await probe(client, "/live") == (200, {"status": "live"})
     entered.set()
     await server.ready()
-    call = client.call("last")
+    call = client.call_tool("last")
     await running.wait()
     assert await probe(client) == (200, READY)
     ending.set()
@@ -256,12 +260,11 @@ async def test_readiness_reports_start_and_shutdown(schema_dir: Path) -> None:
 def test_option_has_check_and_documented_default() -> None:
     displayed = inspect.signature(Server("s").asgi).parameters
     settings = Settings()
-    assert displayed.keys() == OPTIONS.keys()
+    assert tuple(displayed) == ASGI_OPTIONS
     for name in displayed:
         with pytest.raises(TypeError, match=f"^{name} must be "):
             Settings(**{name: object()})
-        if name != "stream_after":  # where None depends on whether there is a session
-            assert getattr(settings, name) == displayed[name].default
+        assert getattr(settings, name) == displayed[name].default
 
 
 def test_run_warns_that_web_concurrency_is_ignored(
@@ -269,7 +272,7 @@ def test_run_warns_that_web_concurrency_is_ignored(
 ) -> None:
     monkeypatch.setenv("WEB_CONCURRENCY", "3")
     logging.getLogger("uvicorn.error").addHandler(caplog.handler)
-    Server("one").run("http", uvicorn={"log_config": None})
+    Server("one").run("http", log_config=None)
     logging.getLogger("uvicorn.error").removeHandler(caplog.handler)
     assert "WEB_CONCURRENCY=3 is ignored" in caplog.text
     assert "and run `uvicorn module:app`" in caplog.text

@@ -16,7 +16,9 @@ from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from mcpkit import ChallengeError, Context, Depends, Header, Principal, ProtocolError, Server
+from mcpkit import Access, Context, Depends, HttpOptions, Principal, ProtocolError, Server
+from mcpkit.exceptions import ChallengeError
+from mcpkit.extensions import ParamHeader
 from mcpkit.protocol.revisions import LATEST
 from mcpkit.transports.http.intake.authenticated import principal_of
 from mcpkit.transports.http.sessions.token import read
@@ -39,14 +41,14 @@ def by_header(scope: MutableMapping[str, Any]) -> Principal | None:
 
 @pytest.fixture
 def users_server() -> Server:
-    users_server = Server("s", secret="a secret of some length")
+    users_server = Server("s", secret_key="a secret of some length")
 
     @users_server.tool
     def who(ctx: Context) -> str:
         """Say who asks."""
         return f"{ctx.principal.id} {' '.join(sorted(ctx.principal.scopes))}"
 
-    @users_server.tool(visible=lambda who: "admin" in who.scopes)
+    @users_server.tool(access=Access(visible=lambda who: "admin" in who.scopes))
     def erase() -> str:
         """Erase."""
         return "erased"
@@ -73,33 +75,33 @@ async def test_stateless_request_has_principal_of_its_headers(users_server: Serv
         (BOB, "bob read", ["who"]),
         ({}, "None ", ["who"]),
     ]
-    async with serve(users_server, principal=by_header) as client:
+    async with serve(users_server, http=HttpOptions(principal=by_header)) as client:
         for headers, actual, seen in cases:
-            answer = (await client.call("who", headers=headers).whole()).json()
+            answer = (await client.call_tool("who", headers=headers).whole()).json()
             assert answer["result"]["content"][0]["text"] == actual
             assert tool_names((await client.ask("tools/list", headers=headers).whole()).json()) == seen
-        refused = await client.call("erase", headers=BOB).whole()
+        refused = await client.call_tool("erase", headers=BOB).whole()
         assert (refused.status, refused.json()["error"]["message"]) == (200, "Unknown tool: erase")
 
 
 async def test_hidden_tool_headers_are_not_checked(users_server: Server, serve: Serve) -> None:
-    @users_server.tool(visible=lambda who: "admin" in who.scopes)
-    def locate(region: Annotated[str, Header("Region")]) -> str:
+    @users_server.tool(access=Access(visible=lambda who: "admin" in who.scopes))
+    def locate(region: Annotated[str, ParamHeader("Region")]) -> str:
         """Locate."""
         return region
 
-    async with serve(users_server, principal=by_header) as client:
-        hidden = (await client.call("locate", {"region": "eu"}, headers=BOB).whole()).json()
-        missing = (await client.call("nowhere", {"region": "eu"}, headers=BOB).whole()).json()
+    async with serve(users_server, http=HttpOptions(principal=by_header)) as client:
+        hidden = (await client.call_tool("locate", {"region": "eu"}, headers=BOB).whole()).json()
+        missing = (await client.call_tool("nowhere", {"region": "eu"}, headers=BOB).whole()).json()
         assert hidden["error"]["message"] == missing["error"]["message"].replace("nowhere", "locate")
-        assert (await client.call("locate", {"region": "eu"}, headers=ADA).whole()).json()["error"][
+        assert (await client.call_tool("locate", {"region": "eu"}, headers=ADA).whole()).json()["error"][
             "code"
         ] == -32020
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25"])
 async def test_session_refuses_other_principal(users_server: Server, serve: Serve, revision: str) -> None:
-    async with serve(users_server, principal=by_header) as client:
+    async with serve(users_server, http=HttpOptions(principal=by_header)) as client:
         session = await open_session(client, ADA, revision)
         for other in (BOB, {}, {"x-user": "ada2"}):
             assert (await session.ask("ping", headers=other).whole()).status == 404
@@ -112,7 +114,7 @@ async def test_session_refuses_other_principal(users_server: Server, serve: Serv
         assert token is not None
         assert token.principal is not None
         assert "ada" not in token.principal
-    async with serve(users_server, principal=by_header) as other_process:
+    async with serve(users_server, http=HttpOptions(principal=by_header)) as other_process:
         there = session.at(other_process)
         assert (await there.ask("ping", headers=BOB).whole()).status == 404
 
@@ -126,8 +128,8 @@ async def test_principal_function_failure_is_500(
             raise answer
         return answer
 
-    async with serve(users_server, principal=find) as client:
-        refused = await client.call("who").whole()
+    async with serve(users_server, http=HttpOptions(principal=find)) as client:
+        refused = await client.call_tool("who").whole()
         assert (refused.status, refused.body) == (
             500,
             b"the server could not authenticate this request because of an internal error\n",
@@ -188,13 +190,13 @@ def may_write(ctx: Context) -> None:
 
 @pytest.fixture
 def challenging_server() -> Server:
-    challenging_server = Server("s", secret="a secret of some length")
+    challenging_server = Server("s", secret_key="a secret of some length")
 
     @challenging_server.tool
     async def erase(ctx: Context, report: bool = False) -> str:
         """Erase."""
         if report:
-            await ctx.progress(1, 2)
+            await ctx.report_progress(1, 2)
         may_write(ctx)
         return "erased"
 
@@ -226,7 +228,7 @@ def challenging_server() -> Server:
 
 
 REQUESTS: dict[str, Callable[[Client], Any]] = {
-    "stateless": lambda client: client.call("erase"),
+    "stateless": lambda client: client.call_tool("erase"),
     "initialize": lambda client: client.post(initialize()),
     "session": lambda client: client.post(
         {"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"mcp-session-id": "x"}
@@ -250,7 +252,7 @@ REQUESTS: dict[str, Callable[[Client], Any]] = {
 async def test_challenge_comes_before_any_request(
     challenging_server: Server, serve: Serve, name: str, finder: Any
 ) -> None:
-    async with serve(challenging_server, principal=finder) as client:
+    async with serve(challenging_server, http=HttpOptions(principal=finder)) as client:
         answer = await REQUESTS[name](client).whole()
         assert (answer.status, answer.headers["www-authenticate"]) == (401, CHALLENGE)
         assert answer.body == b"Send a token.\n"
@@ -275,7 +277,7 @@ def check_challenge(answer: Any) -> None:
 async def test_component_may_challenge_stateless_request(
     challenging_server: Server, serve: Serve, call: str
 ) -> None:
-    async with serve(challenging_server, principal=find_principal) as client:
+    async with serve(challenging_server, http=HttpOptions(principal=find_principal)) as client:
         check_challenge(await client.ask(*CALLS[call], headers=ADA_TOKEN).whole())
 
 
@@ -322,17 +324,17 @@ def test_principal_of_scope(scope: dict[str, Any], expected: Principal) -> None:
 
 
 async def test_sse_scopes_follow_each_message(schema_dir: Path) -> None:
-    users_server = Server("s", secret="a secret of some length")
+    users_server = Server("s", secret_key="a secret of some length")
 
     @users_server.tool
     async def look(ctx: Context) -> str:
         return " ".join(sorted(ctx.principal.scopes))
 
-    @users_server.tool(visible=lambda who: "admin" in who.scopes)
+    @users_server.tool(access=Access(visible=lambda who: "admin" in who.scopes))
     async def erase() -> str:
         return "erased"
 
-    async with serving(users_server, schema_dir, principal=by_header, sse=True) as client:
+    async with serving(users_server, schema_dir, http=HttpOptions(principal=by_header, sse=True)) as client:
         judge = Judge(client.folder, "2024-11-05")
         stream = client.open("GET", "/sse", headers={"x-user": "ada", "x-scopes": "admin"}, judge=judge)
         opening = await stream.event()

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Principal, Server
+from mcpkit import (
+    HttpOptions,
+    Limits,
+    Principal,
+    Server,
+    Timeouts,
+)
 from mcpkit.calls.channel import NO_HEADERS
 from mcpkit.transports.http.exchange import Exchange, RefusedError
 from mcpkit.transports.http.intake import refused_body as unread
@@ -49,7 +55,9 @@ async def read_body(
             raise AssertionError
         return message
 
-    bodies = Bodies(Settings(max_body=limit, body_timeout=seconds))
+    bodies = Bodies(
+        Settings(limits=Limits(max_request_body_size=limit), timeouts=Timeouts(request_body=seconds))
+    )
     return await bodies.read(Exchange(receive, send, 15, headers))
 
 
@@ -89,12 +97,12 @@ async def test_announced_empty_body_is_refused_with_cause(
     ],
 )  # fmt: skip
 async def test_post_requires_json_media_type(content_type: str | None, status: int, client: Client) -> None:
-    answer = client.call("echo", {"text": "hi"}, headers={"content-type": content_type})
+    answer = client.call_tool("echo", {"text": "hi"}, headers={"content-type": content_type})
     assert (await answer.whole()).status == status
 
 
 async def test_post_with_content_encoding_is_refused(client: Client) -> None:
-    answer = client.call("echo", {"text": "hi"}, headers={"content-encoding": "gzip"})
+    answer = client.call_tool("echo", {"text": "hi"}, headers={"content-encoding": "gzip"})
     assert (await answer.whole()).status == 415
 
 
@@ -161,10 +169,10 @@ async def test_refused_request_with_long_body_drops_rest_and_closes(
 @pytest.mark.parametrize(
     ("body", "size", "options", "status"),
     [
-        (None, {"content-length": "101"}, {"max_body": 100}, 413),
-        (None, {"content-length": LONG}, {"max_body": 100}, 413),
-        (b"x" * 101, {"transfer-encoding": "chunked"}, {"max_body": 100}, 413),
-        (b"{", {"content-length": "2"}, {"body_timeout": 0.01}, 408),
+        (None, {"content-length": "101"}, {"limits": Limits(max_request_body_size=100)}, 413),
+        (None, {"content-length": LONG}, {"limits": Limits(max_request_body_size=100)}, 413),
+        (b"x" * 101, {"transfer-encoding": "chunked"}, {"limits": Limits(max_request_body_size=100)}, 413),
+        (b"{", {"content-length": "2"}, {"timeouts": Timeouts(request_body=0.01)}, 408),
     ],
 )
 @pytest.mark.parametrize("version", ["1.1", "2"])
@@ -211,7 +219,7 @@ async def gate() -> Gate:
 
 @pytest.fixture
 async def limited(gate: Gate) -> Server:
-    server = Server("fair", max_running=PLACES)
+    server = Server("fair", limits=Limits(concurrent_requests=PLACES))
     server.tool(gate.hold)
     server.tool(lambda: "quick", name="quick")
     return server
@@ -256,7 +264,7 @@ async def call(http: Client, name: str, era: str, headers: Any = None, **scope: 
 async def test_calls_of_one_client_leave_places_for_others(
     limited: Server, gate: Gate, serve: Serve, era: str, eve: dict[str, Any], ada: dict[str, Any], name: str
 ) -> None:
-    async with serve(limited, principal=by_user, stateless=era == "guests") as client:
+    async with serve(limited, http=HttpOptions(principal=by_user), stateless=era == "guests") as client:
         calls = [asyncio.create_task(call(client, "hold", era, **eve)) for _ in range(PLACES)]
         await until(lambda: gate.count + sum(each.done() for each in calls) == PLACES)
         assert (await call(client, "quick", era, **ada)).status == 200
@@ -289,7 +297,7 @@ async def test_streams_of_one_client_leave_places_for_others(limited: Server, se
         headers = {"accept": "text/event-stream", "mcp-session-id": opening.headers["mcp-session-id"]}
         return await http.open("GET", headers=headers, **scope).head()
 
-    async with serve(limited, max_streams=PLACES) as client:
+    async with serve(limited, limits=Limits(max_streams=PLACES)) as client:
         for _ in range(2):  # closed streams release their places
             streams = [
                 await (listen(client, **EVE) if number % 2 else client.open("GET", "/sse", **EVE).head())
@@ -304,7 +312,7 @@ async def test_streams_of_one_client_leave_places_for_others(limited: Server, se
 
 
 async def test_sessions_of_one_client_leave_places_for_others(limited: Server, serve: Serve) -> None:
-    async with serve(limited, max_sessions=PLACES) as client:
+    async with serve(limited, limits=Limits(max_sessions=PLACES)) as client:
         opening = [await client.post(initialize(), **EVE).whole() for _ in range(4)]
         for each in opening:
             session = {"mcp-session-id": each.headers["mcp-session-id"]}

@@ -13,7 +13,7 @@ from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from mcpkit import Principal, RegistrationError, Server
+from mcpkit import HttpOptions, Principal, RegistrationError, Server
 from mcpkit.transports.http.app import HttpApp
 from mcpkit.transports.http.intake.guard import Guard
 from mcpkit.transports.http.options import OwnRoute, Settings
@@ -69,7 +69,7 @@ async def no_hindrance(is_shared_needed: bool) -> str | None:
 def make_routes(
     own=OWN, guard=None, cors=True, health="/health", live=None, hindrance=no_hindrance, mounts=()
 ) -> Routes:
-    settings = Settings(cors=cors, health=health, live=live)
+    settings = Settings(http=HttpOptions(cors=cors, readiness_path=health, liveness_path=live))
     return Routes(own, mounts, guard or Guard(), settings, None, hindrance=hindrance)
 
 
@@ -89,7 +89,7 @@ def test_site_root_names_endpoint():
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
 def test_route_at_endpoint_path_is_refused(path):
-    with pytest.raises(RegistrationError, match=rf"route\('{path}'\).*server.asgi\(path='/mcp'\)"):
+    with pytest.raises(RegistrationError, match=rf"route\('{path}'\): path='/mcp' of server.asgi"):
         make_routes([OwnRoute(path, hello, ["POST"], None)])
 
 
@@ -97,7 +97,7 @@ def test_route_added_later_at_reserved_path_stops_start():
     server = Server("s")
     app = server.asgi()
     server.route("/messages")(hello)
-    with pytest.raises(RegistrationError, match=r"asgi\(sse=True\)"), client(app):
+    with pytest.raises(RegistrationError, match=r"HttpOptions\(sse=True\) of server.asgi"), client(app):
         pass
 
 
@@ -225,7 +225,7 @@ def test_outside_route_is_guarded_without_principal(outside_server: Server) -> N
     def refuse(scope: Any) -> Principal:
         raise AssertionError("no principal is needed")
 
-    app = outside_server.asgi(principal=refuse)
+    app = outside_server.asgi(http=HttpOptions(principal=refuse))
     client = site_client(app.around(mounted(app)))
     assert client.get(WELL_KNOWN, headers={"Host": "evil.example"}).status_code == 421
     assert client.get(WELL_KNOWN, headers={"Origin": "https://evil.example"}).status_code == 403

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Header, Server
+from mcpkit import HttpOptions, Server
+from mcpkit.extensions import ParamHeader
 from tests.helpers.pipe import HANDSHAKE, META, stateless_meta
 from tests.helpers.raw_client import REVISION, Client, Serve, request, serving, standard_headers, text_of
 from tests.helpers.work import Work
@@ -21,8 +22,8 @@ pytestmark = pytest.mark.anyio
 async def test_session_id_and_last_event_id_are_ignored(client: Client) -> None:
     for id_ in ("none-of-ours", (await client.initialize()).id):
         headers = {"mcp-session-id": id_, "last-event-id": "7"}
-        answer = await client.call("envelope", headers=headers).whole()
-        assert text_of(answer.json()).startswith("stateless")
+        answer = await client.call_tool("envelope", headers=headers).whole()
+        assert text_of(answer.json()).startswith("2026-07-28")
         assert "mcp-session-id" not in answer.headers
 
 
@@ -57,7 +58,7 @@ async def test_unknown_version_is_bad_request_for_any_method(method: str, client
 
 async def test_notification_before_response_starts_stream(client: Client, work: Work) -> None:
     meta = {"progressToken": "p", META + "logLevel": "debug"}
-    answer = client.call("log_then_wait", meta=meta)
+    answer = client.call_tool("log_then_wait", meta=meta)
     first = await answer.message()
     assert first["method"] == "notifications/message"
     assert answer.status == 200
@@ -72,8 +73,8 @@ async def test_notification_before_response_starts_stream(client: Client, work: 
 
 
 async def test_idle_stream_sends_comments(server: Server, serve: Serve, work: Work) -> None:
-    async with serve(server, stream_after=0, keep_alive=0.001) as client:
-        answer = await client.call("wait").head()
+    async with serve(server, http=HttpOptions(sse_after=0, sse_ping_interval=0.001)) as client:
+        answer = await client.call_tool("wait").head()
         for _ in range(3):
             await answer.comment()
         work.gate.set()
@@ -82,9 +83,9 @@ async def test_idle_stream_sends_comments(server: Server, serve: Serve, work: Wo
 
 @pytest.mark.parametrize("accept", ["application/json", "text/html, application/*;q=0.9"])
 async def test_accept_json_only_gets_no_stream(accept: str, server: Server, serve: Serve, work: Work) -> None:
-    async with serve(server, stream_after=0) as client:
+    async with serve(server, http=HttpOptions(sse_after=0)) as client:
         meta = {"progressToken": 1, META + "logLevel": "debug"}
-        answer = client.call("log_then_wait", meta=meta, headers={"accept": accept})
+        answer = client.call_tool("log_then_wait", meta=meta, headers={"accept": accept})
         await work.started.wait()
         work.gate.set()
         await answer.whole()
@@ -113,7 +114,7 @@ async def test_headers_must_match_body(server: Server, serve: Serve) -> None:
     async with serve(server) as client:
         for changes, status in cases:
             headers = {"mcp-param-region": "us-west1"} | changes
-            answer = await client.call("region", {"region": "us-west1"}, headers=headers).whole()
+            answer = await client.call_tool("region", {"region": "us-west1"}, headers=headers).whole()
             assert answer.status == status, changes
             if status == 400:
                 assert (answer.error()["code"], answer.json()["id"]) == (-32020, 1), changes
@@ -134,7 +135,7 @@ async def test_name_header_is_required_for_resources_and_prompts(client: Client)
 
 @dataclass
 class Place:
-    region: Annotated[str, Header("Region")]
+    region: Annotated[str, ParamHeader("Region")]
 
 
 @pytest.mark.parametrize("is_explicit", [False, True])
@@ -157,9 +158,9 @@ async def test_header_argument_in_json_text_is_checked(schema_dir: Path, is_expl
 
     async with serving(server, schema_dir) as client:
         for headers in ({}, {"mcp-param-region": "us"}):
-            hidden = await client.call("look", {"place": '{"region": "eu"}'}, headers=headers).whole()
+            hidden = await client.call_tool("look", {"place": '{"region": "eu"}'}, headers=headers).whole()
             assert (hidden.status, looked) == (400 if headers else 200, [])
-        actual = client.call("look", {"place": {"region": "eu"}}, headers={"mcp-param-region": "eu"})
+        actual = client.call_tool("look", {"place": {"region": "eu"}}, headers={"mcp-param-region": "eu"})
         assert ((await actual.whole()).status, looked) == (200, ["eu"])
 
 
@@ -243,19 +244,19 @@ async def test_malformed_params_are_bad_request(server: Server, serve: Serve) ->
 
 
 async def test_missing_client_capability_is_named(client: Client) -> None:
-    for answer in (client.call("sample"), client.ask("prompts/get", {"name": "requires_sampling"})):
+    for answer in (client.call_tool("sample"), client.ask("prompts/get", {"name": "requires_sampling"})):
         await answer.whole()
         assert (answer.status, answer.error()["code"]) == (400, -32021)
         assert answer.error()["data"] == {"requiredCapabilities": {"sampling": {}}}
     meta = {META + "clientCapabilities": {"sampling": {}}}
-    assert (await client.call("sample", meta=meta).whole()).status == 200
+    assert (await client.call_tool("sample", meta=meta).whole()).status == 200
 
 
 AsgiMessage = MutableMapping[str, Any]
 
 
 async def test_receive_failure_cancels_call(server: Server, serve: Serve, work: Work) -> None:
-    async with serve(server, stream_after=0) as client:
+    async with serve(server, http=HttpOptions(sse_after=0)) as client:
         app, broken = client.app, asyncio.Event()
 
         async def deaf(scope: AsgiMessage, receive: Any, send: Any) -> None:
@@ -273,7 +274,7 @@ async def test_receive_failure_cancels_call(server: Server, serve: Serve, work: 
             await app(scope, hear, send)
 
         client.app = deaf
-        answer = client.call("wait")
+        answer = client.call_tool("wait")
         await work.started.wait()
         broken.set()
         await asyncio.wait_for(work.cancelled.wait(), 10)

@@ -43,7 +43,7 @@ class LimitClient:
     def __init__(self, client: MemoryClient) -> None:
         self.client = client
 
-    async def call(self, name: str, arguments: dict[str, Any] | None = None, **params: Any) -> Outcome:
+    async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **params: Any) -> Outcome:
         return await self.request("tools/call", name=name, arguments=arguments or {}, **params)
 
     async def request(self, method: str, **params: Any) -> Outcome:
@@ -56,7 +56,7 @@ class LimitClient:
 @asynccontextmanager
 async def limit_client(server: Server) -> AsyncIterator[LimitClient]:
     """Connect a client; the server must still answer it at the end."""
-    async with connect(server, revision="2026-07-28", capabilities={"elicitation": {}}) as client:
+    async with connect(server, protocol_version="2026-07-28", capabilities={"elicitation": {}}) as client:
         yield LimitClient(client)
         await client.request("tools/list")
 
@@ -96,7 +96,7 @@ def wire(schema_dir: Path) -> Wire:
 @pytest.fixture
 def server() -> Server:
     """A server with a tool that takes anything, and one that asks two questions."""
-    server = Server("limited", secret="a secret of sixteen bytes")
+    server = Server("limited", secret_key="a secret of sixteen bytes")
 
     @server.tool
     async def echo(value: Any = None) -> str:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from mcpkit import Server
+from mcpkit import Limits, ResultOptions, Server
 from mcpkit.calls.asking.multi_round import _MAX_ANSWERS, MAX_STATE
 from mcpkit.common.errors import ProtocolError
 from mcpkit.components.completion import MOST, MOST_COUNTED
@@ -66,7 +66,7 @@ async def test_body_above_max_body_is_rejected_unread(
     size: int, is_chunked: bool, server: Server, serve: Serve
 ) -> None:
     body = request_body(size)
-    async with serve(server, max_body=BODY) as client:
+    async with serve(server, limits=Limits(max_request_body_size=BODY)) as client:
         peaks: list[int] = []
         for _ in range(2):  # the first request also allocates caches and imports
             answer = upload(client, size, is_chunked=is_chunked)
@@ -77,7 +77,7 @@ async def test_body_above_max_body_is_rejected_unread(
                 peaks.append(allocated())
         assert min(peaks) < 25 * BODY
         assert answer.status == (200 if size <= BODY else 413)
-        assert (b"server.asgi(max_body=...)" in answer.body) == (size > BODY)
+        assert (b"Limits(max_request_body_size=...)" in answer.body) == (size > BODY)
 
 
 @limit("bodies that are on their way")
@@ -85,7 +85,7 @@ async def test_body_above_max_body_is_rejected_unread(
 async def test_bodies_above_max_body_total_get_503(is_chunked: bool, server: Server, serve: Serve) -> None:
     body = request_body(BODY)
     cut = BODY if is_chunked else 100  # a known length is reserved with the first part
-    async with serve(server, max_body_total=4 * BODY) as client:
+    async with serve(server, limits=Limits(max_buffered_bytes=4 * BODY)) as client:
 
         def begin() -> Answer:
             return upload(client, BODY, is_chunked=is_chunked).feed(body[:cut], more=True)
@@ -260,12 +260,12 @@ async def test_pattern_steps_above_limit_fail_validation(count: int, server: Ser
 
     async with limit_client(server) as client:
         # Each text takes some 4,000 steps, more than its length allows.
-        outcome = await client.call("match", {"texts": ["a" * 12 + "b"] * count})
+        outcome = await client.call_tool("match", {"texts": ["a" * 12 + "b"] * count})
         if count == MOST_LONG:
             assert outcome.text == "valid"
         else:
             outcome.check_error(None, "expected a string that matches")
-        too_long = await client.call("match", {"texts": ["a" * 40 + "b"]})
+        too_long = await client.call_tool("match", {"texts": ["a" * 40 + "b"]})
         too_long.check_error(None, "expected a string that matches")
 
 
@@ -288,7 +288,7 @@ async def test_recursive_union_above_limit_fails_validation(server: Server) -> N
     for _ in range(40):
         value = {"inner": value, "more": 1}
     async with limit_client(server) as client:
-        (await client.call("take", {"value": value})).check_error(None, "expected ")
+        (await client.call_tool("take", {"value": value})).check_error(None, "expected ")
 
 
 @limit("values of one hash")
@@ -305,7 +305,7 @@ async def test_colliding_hashes_above_limit_fail_validation(count: int, server: 
     values = [number * sys.hash_info.modulus for number in range(count)]
     async with limit_client(server) as client:
         for name, value in (("numbers", values), ("places", {str(each): "" for each in values})):
-            outcome = await client.call(name, {name: value})
+            outcome = await client.call_tool(name, {name: value})
             if count <= MOST_COLLISIONS:
                 assert outcome.text == str(count)
             else:
@@ -317,9 +317,9 @@ async def test_colliding_hashes_above_limit_fail_validation(count: int, server: 
 async def test_state_and_answers_above_limit_are_invalid_params(server: Server) -> None:
     answers = {"first": {"action": "accept", "content": {"value": "x" * _MAX_ANSWERS}}}
     async with limit_client(server) as client:
-        outcome = await client.call("confirm", requestState="A" * (MAX_STATE + 1))
+        outcome = await client.call_tool("confirm", requestState="A" * (MAX_STATE + 1))
         outcome.check_error(-32602, "it is none that this server has given")
-        outcome = await client.call("confirm", inputResponses=answers)
+        outcome = await client.call_tool("confirm", inputResponses=answers)
         outcome.check_error(-32602, "at most 8,192 bytes where more is asked")
 
 
@@ -351,7 +351,7 @@ async def test_completion_values_above_limit_are_cut(count: int, server: Server)
 async def test_iterator_above_limit_fails_and_is_closed(count: int | None, server: Server) -> None:
     closed = []
 
-    @server.tool(structured=False)
+    @server.tool(result=ResultOptions(structured=False))
     def numbers() -> Iterator[int]:
         try:
             yield from itertools.repeat(7) if count is None else itertools.repeat(7, count)
@@ -359,7 +359,7 @@ async def test_iterator_above_limit_fails_and_is_closed(count: int | None, serve
             closed.append(True)
 
     async with limit_client(server) as client:
-        outcome = await client.call("numbers")
+        outcome = await client.call_tool("numbers")
         assert closed
         if count is None:
             outcome.check_error(None, "a generator of more than 100,000 items; is it endless?")
@@ -391,7 +391,7 @@ async def test_result_above_limit_is_an_error(value: Any, error: str | None, ser
         return value
 
     async with limit_client(server) as client:
-        outcome = await client.call("give")
+        outcome = await client.call_tool("give")
         if error is None:
             assert json.loads(outcome.text) == value
         else:

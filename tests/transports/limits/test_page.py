@@ -8,10 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mcpkit import Server, Task, Tasks, resource_dir
+from mcpkit import HttpOptions, Limits, Task, TaskOptions, Timeouts, resource_dir
 from mcpkit.auth import Introspection, Jwt
-from mcpkit.transports.http.options import Settings
-from mcpkit.transports.stdio import run_stdio
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "reference" / "limits.md").read_text()
@@ -40,25 +38,23 @@ for line in (Path(__file__).parent / "bounds.txt").read_text().splitlines():
 def settings() -> dict[str, Any]:
     """Return all settings that are numbers, with their defaults."""
     owners: list[tuple[str, Any]] = [
-        ("Server({}=)", Server),
-        ("server.run({}=)", run_stdio),
+        ("Limits({}=)", Limits),
+        ("Timeouts({}=)", Timeouts),
+        ("HttpOptions({}=)", HttpOptions),
         ("Jwt({}=)", Jwt),
         ("Introspection({}=)", Introspection),
-        ("Server(tasks=Tasks({}=))", Tasks),
+        ("Server(tasks=TaskOptions({}=))", TaskOptions),
         ("@server.tool(task=Task({}=))", Task),
     ]
-    most = inspect.signature(resource_dir).parameters["most_entries"].default
-    found: dict[str, Any] = {"resource_dir(most_entries=)": most}
-    for name, hint in inspect.get_annotations(Settings).items():
-        if re.search(r"\b(int|float)\b", str(hint)):
-            found[f"server.asgi({name}=)"] = getattr(Settings, name, None)
+    default = inspect.signature(resource_dir).parameters["max_entries"].default
+    found: dict[str, Any] = {"resource_dir(max_entries=)": default}
     for form, owner in owners:
         for name, parameter in inspect.signature(owner).parameters.items():
             if re.search(r"\b(int|float)\b", str(parameter.annotation)):
                 found[form.format(name)] = parameter.default
     for clock in ("Jwt(clock=)", "Introspection(clock=)"):
         del found[clock]
-    for same in ("Introspection(timeout=)", "Introspection(leeway=)", "server.run(grace=)"):
+    for same in ("Introspection(timeout=)", "Introspection(leeway=)"):
         del found[same]  # in the row of another setting
     return found
 

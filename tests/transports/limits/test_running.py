@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Memory, Principal, ProtocolError, Server, Sqlite, Tasks
+from mcpkit import Limits, Principal, ProtocolError, Server, TaskOptions
 from mcpkit.calls.workers import processes
 from mcpkit.calls.workers.processes import Processes
 from mcpkit.common.errors import ProcessEndedError
 from mcpkit.engine.subscriptions.relay import MOST_WAITING, Publisher
 from mcpkit.state import bulletin
+from mcpkit.storage import Memory, Sqlite
 from mcpkit.tasks import ledger
 from mcpkit.testing import connect
 from tests.helpers.clock import Clock
@@ -65,7 +66,7 @@ async def gate() -> AsyncIterator[Gate]:
 
 @limit("requests that run")
 async def test_requests_above_max_running_get_error(gate: Gate, wire: Wire, serve: Serve) -> None:
-    server = Server("busy", max_running=4)
+    server = Server("busy", limits=Limits(concurrent_requests=4))
     server.tool(gate.wait)
     async with wire(server) as pipe, serve(server) as client:
         for _ in range(4):
@@ -73,31 +74,31 @@ async def test_requests_above_max_running_get_error(gate: Gate, wire: Wire, serv
         await until(lambda: gate.inside == 4)
         expected = "Too many requests are running (4); try again later"
         assert await pipe.error("tools/call", {"name": "wait"}) == {"code": -32603, "message": expected}
-        answer = await client.call("wait").whole()
+        answer = await client.call_tool("wait").whole()
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
         assert answer.error()["message"] == expected
         assert await pipe.result("tools/list"), "lists are not counted"
         gate.open()
         await until(lambda: server.engine.runtime.running.taken == 0)
-        assert (await client.call("wait").whole()).status == 200
+        assert (await client.call_tool("wait").whole()).status == 200
 
 
 @limit("threads of calls that are over")
 async def test_stuck_threads_above_limit_reject_calls(gate: Gate) -> None:
-    server = Server("busy", stuck_threads=2)
+    server = Server("busy", limits=Limits(abandoned_threads=2))
     server.tool(gate.block, timeout=0.05)
     server.tool(lambda: "quick", name="quick")
     async with limit_client(server) as client:
         for count in range(1, 4):
-            (await client.call("block")).check_error(None, "timed out after 0.05 s")
-            outcome = await client.call("quick")
+            (await client.call_tool("block")).check_error(None, "timed out after 0.05 s")
+            outcome = await client.call_tool("quick")
             if count <= 2:
                 assert outcome.text == "quick"
             else:
                 outcome.check_error(-32603, "Too many worker threads are stuck")
         gate.open()
         await until(lambda: server.engine.runtime.threads.given_up == 0)
-        assert (await client.call("quick")).text == "quick"
+        assert (await client.call_tool("quick")).text == "quick"
 
 
 @limit("start of a worker process")
@@ -128,9 +129,12 @@ async def test_worker_start_above_limit_fails_and_frees_its_place(
 @limit("tasks that are open")
 @pytest.mark.parametrize(
     ("tasks", "error"),
-    [(Tasks(per_owner=3), "You have 3 open tasks"), (Tasks(most=3), "The server has too many open tasks")],
+    [
+        (TaskOptions(per_owner=3), "You have 3 open tasks"),
+        (TaskOptions(most=3), "The server has too many open tasks"),
+    ],
 )
-async def test_open_tasks_above_limit_get_error(tasks: Tasks, error: str, gate: Gate) -> None:
+async def test_open_tasks_above_limit_get_error(tasks: TaskOptions, error: str, gate: Gate) -> None:
     server = Server("lab", tasks=tasks)
     server.tool(gate.wait, task=True)
     async with connect(server, capabilities=KNOWS_TASKS, principal=Principal("ada")) as client:
@@ -233,7 +237,7 @@ async def test_locked_sqlite_gets_503_after_timeout(
         closing(sqlite3.connect(tmp_path / "shared.db", isolation_level=None)) as other,
     ):
         await shared.erase("nothing")
-        async with serve(Server("s", shared=shared, secret="s" * 32)) as client:
+        async with serve(Server("s", storage=shared, secret_key="s" * 32)) as client:
             other.execute("BEGIN EXCLUSIVE")
             with monkeypatch.context() as patch:
                 patch.setattr("mcpkit.state.database.PATIENCE", 0.1)

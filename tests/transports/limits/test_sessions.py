@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit import Context, Memory, ProtocolError, Server, resource_dir
+from mcpkit import Context, HttpOptions, Limits, ProtocolError, Server, ServerOptions, Timeouts, resource_dir
 from mcpkit.engine.connection import Connection
 from mcpkit.engine.subscriptions.listen import MAX_URI_LENGTH, MAX_URIS
 from mcpkit.engine.subscriptions.mailbox import Pending
+from mcpkit.storage import Memory
 from mcpkit.testing import connect
 from mcpkit.transports.http import exchange
 from tests.helpers.pipe import META, settle, stateless_meta
@@ -33,7 +34,7 @@ async def session_header(client: Client) -> dict[str, str | bytes | None]:
 
 @limit("sessions")
 async def test_sessions_above_max_sessions_get_503(server: Server, serve: Serve) -> None:
-    async with serve(server, max_sessions=4) as client:
+    async with serve(server, limits=Limits(max_sessions=4)) as client:
         sessions = [await client.initialize() for _ in range(4)]
         answer = await client.post(initialize()).whole()
         assert (answer.status, answer.error()["code"]) == (503, -32603)
@@ -48,8 +49,8 @@ async def test_sessions_above_max_sessions_get_503(server: Server, serve: Serve)
 @each_row(
     ("options", "is_used", "seconds", "status"),
     [
-        ({"session_ttl": 1000}, True, 999, 200),
-        ({"session_ttl": 1000}, True, 1011, 404),
+        ({"timeouts": Timeouts(shutdown=0, session_idle=1000)}, True, 999, 200),
+        ({"timeouts": Timeouts(shutdown=0, session_idle=1000)}, True, 1011, 404),
         ({}, False, 59, 200),
         ({}, False, 60, 404),
     ],
@@ -58,7 +59,7 @@ async def test_session_after_ttl_gets_404(
     options: dict[str, Any], is_used: bool, seconds: float, status: int, serve: Serve
 ) -> None:
     clock = LoopClock()
-    async with serve(Server("lasting", shared=Memory(clock)), **options) as client:
+    async with serve(Server("lasting", storage=Memory(clock)), **options) as client:
         session = (await client.initialize()).headers() if is_used else await session_header(client)
         clock.ahead += seconds
         assert (await client.post(PING, session).whole()).status == status
@@ -69,7 +70,7 @@ LISTEN = {"notifications": {"toolsListChanged": True}}
 
 @limit("streams that listen")
 async def test_streams_above_max_streams_get_503(server: Server, serve: Serve) -> None:
-    async with serve(server, max_streams=4) as client:
+    async with serve(server, limits=Limits(max_streams=4)) as client:
         session = await client.initialize()
         sse = client.open("GET", "/sse")
         calls = [client.ask("subscriptions/listen", LISTEN, id=number) for number in range(2)]
@@ -86,7 +87,12 @@ async def test_streams_above_max_streams_get_503(server: Server, serve: Serve) -
 
 @limit("streams of a pipe")
 async def test_subscriptions_of_a_pipe_above_max_running_get_error(wire: Wire) -> None:
-    async with wire(Server("listened", max_running=4, offers={"tools"}), "2026-07-28") as pipe:
+    async with wire(
+        Server(
+            "listened", limits=Limits(concurrent_requests=4), options=ServerOptions(capabilities={"tools"})
+        ),
+        "2026-07-28",
+    ) as pipe:
         for _ in range(4):
             pipe.start("subscriptions/listen", LISTEN)
             assert (await pipe.receive())["method"] == "notifications/subscriptions/acknowledged"
@@ -116,7 +122,7 @@ async def test_subscribed_uris_and_keys_above_limit_are_invalid_params(
     uris: list[str], is_valid: bool, wire: Wire
 ) -> None:
     """The keys of topics count together with the URIs."""
-    server = Server("listened", offers={"resources"})
+    server = Server("listened", options=ServerOptions(capabilities={"resources"}))
     server.extension("com.example/a").topic("firstIds", "notifications/first")
     half = max(1, len(uris) // 2)
     filters = {"resourceSubscriptions": uris[:half], "firstIds": uris[half:]}
@@ -138,7 +144,7 @@ async def test_subscribed_uris_and_keys_above_limit_are_invalid_params(
 @limit("changes that wait for a reader")
 @pytest.mark.parametrize("count", [Pending.LIMIT, Pending.LIMIT + 1])
 async def test_updates_above_limit_end_the_stream_of_a_slow_reader(count: int) -> None:
-    server = Server("listened", offers={"resources"})
+    server = Server("listened", options=ServerOptions(capabilities={"resources"}))
     uris = [f"it://{number}" for number in range(count)]
     params = {"notifications": {"resourceSubscriptions": uris}, "_meta": stateless_meta()}
     request = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
@@ -165,11 +171,11 @@ async def test_files_above_max_entries_are_not_listed(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.txt").write_text(str(number))
     server = Server("files")
-    server.include(resource_dir(tmp_path, "docs://all", most_entries=4))
+    server.include(resource_dir(tmp_path, "docs://all", max_entries=4))
     async with connect(server) as client:
         resources = (await client.request("resources/list"))["resources"]
         assert [each["uri"] for each in resources] == [f"docs://all/{n}.txt" for n in range(4)]
-        assert (await client.read("docs://all/4.txt"))[0]["text"] == "4"
+        assert (await client.read_resource("docs://all/4.txt"))[0]["text"] == "4"
 
 
 @limit("client that does not read")
@@ -188,8 +194,8 @@ async def test_response_is_aborted_when_client_does_not_read(
         await gate.wait()
         return text
 
-    async with serve(server, keep_alive=1_000_000) as client:
-        answer = client.call("speak", meta={META + "logLevel": "info"})
+    async with serve(server, http=HttpOptions(sse_ping_interval=1_000_000)) as client:
+        answer = client.call_tool("speak", meta={META + "logLevel": "info"})
         await answer.message()
         answer.stop_reading()
         gate.set()

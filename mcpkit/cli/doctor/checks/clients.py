@@ -28,7 +28,7 @@ async def client(patient: Patient) -> Seen:
             for method, items in patient.lists.items():
                 if items and method not in patient.looped:
                     await listed[method]()
-            seen.summary = f"the mcpkit client connected with revision {connected.revision}"
+            seen.summary = f"the mcpkit client connected with revision {connected.protocol_version}"
     except (ProtocolError, TransportError, TimeoutError, ValueError, TypeError) as error:
         seen.find("client-fails", problem=quoted(str(error), 300))
     finally:

@@ -14,7 +14,7 @@ from ...statuses import Status
 from .conversation import Answer, Conversation
 
 if TYPE_CHECKING:
-    from ....client.roof import Client
+    from ....client.client import Client
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ....calls.coroutines import within
 from ...link.errors import TransportError
-from ...link.transport import Receiver
+from ...link.transport import TransportListener
 from .cancellation import unhurt
 from .headers import Pairs, header
 from .http_client import HttpClient
@@ -52,7 +52,7 @@ class HttpSession:
     def __init__(
         self,
         http: HttpClient,
-        receiver: Receiver,
+        receiver: TransportListener,
         lost: Callable[[TransportError], object],
         missed: Callable[[], object],
     ) -> None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from typing_extensions import Unpack
 
 from ....calls.coroutines import within
-from ....protocol.client import Outgoing
+from ....protocol.client import OutgoingMessage
 from ....protocol.jsonrpc import RequestId
 from ...link.errors import TransportError
-from ...link.transport import Receiver
+from ...link.transport import TransportListener
 from .authorized import Authorized
 from .cancellation import unhurt
 from .event_stream import Event, EventStream, TooLargeEventError
@@ -57,7 +57,7 @@ class SseTransport(Authorized):
         """Show the server, without what could be a secret."""
         return f"SseTransport({self._http.origin!r})"
 
-    async def open(self, receiver: Receiver) -> None:
+    async def open(self, receiver: TransportListener) -> None:
         """Open the event stream, and wait until it says where the server takes messages.
 
         Raises:
@@ -78,7 +78,7 @@ class SseTransport(Authorized):
                 raise TransportError(message, may_have_begun=False) from None
             raise
 
-    async def send(self, message: Outgoing) -> None:
+    async def send(self, message: OutgoingMessage) -> None:
         """Post a message, and return when the server has taken it, or answered it on the stream.
 
         Raises:
@@ -134,7 +134,7 @@ class SseTransport(Authorized):
         if not posting.cancelled():
             posting.exception()  # raised by `send`, unless the answer was there before
 
-    async def _post(self, endpoint: httpx2.URL, message: Outgoing) -> None:
+    async def _post(self, endpoint: httpx2.URL, message: OutgoingMessage) -> None:
         headers: Pairs = [(b"Content-Type", b"application/json")]
         if message.revision is not None:
             headers.append((b"MCP-Protocol-Version", message.revision.encode()))
@@ -146,7 +146,7 @@ class SseTransport(Authorized):
         finally:
             await response.aclose()
 
-    async def _read(self, receiver: Receiver, endpoint: asyncio.Future[httpx2.URL]) -> None:
+    async def _read(self, receiver: TransportListener, endpoint: asyncio.Future[httpx2.URL]) -> None:
         """Pass on what comes on the stream, and tell of its end."""
         try:
             await self._follow(receiver, endpoint)
@@ -166,7 +166,7 @@ class SseTransport(Authorized):
     def _ended(self) -> TransportError:
         return TransportError(f"{self._http.origin} closed its event stream", may_have_begun=True)
 
-    async def _follow(self, receiver: Receiver, endpoint: asyncio.Future[httpx2.URL]) -> None:
+    async def _follow(self, receiver: TransportListener, endpoint: asyncio.Future[httpx2.URL]) -> None:
         http = self._http
         response = await http.ask("GET", [(b"Accept", EVENT_STREAM)])
         try:
@@ -186,7 +186,7 @@ class SseTransport(Authorized):
             await response.aclose()
 
     def _take(
-        self, event: Event, url: httpx2.URL, receiver: Receiver, endpoint: asyncio.Future[httpx2.URL]
+        self, event: Event, url: httpx2.URL, receiver: TransportListener, endpoint: asyncio.Future[httpx2.URL]
     ) -> None:
         if event.name == b"message":
             receiver.receive(event.data)

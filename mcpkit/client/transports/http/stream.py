@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ....calls.coroutines import within
 from ....protocol.jsonrpc import RequestId
 from ...link.errors import StatusError, TransportError
-from ...link.transport import Receiver
+from ...link.transport import TransportListener
 from .event_stream import EventStream, TooLargeEventError
 from .headers import Pairs
 from .http_client import FINISH, HttpClient
@@ -59,7 +59,7 @@ class MessageStream:
     def __init__(
         self,
         http: HttpClient,
-        receiver: Receiver,
+        receiver: TransportListener,
         headers: Pairs,
         id_: RequestId | None = None,
         joined: Callable[[], object] | None = None,

@@ -10,11 +10,11 @@ from typing_extensions import Unpack
 
 from ....calls.coroutines import uncancel
 from ....common.listeners import Listeners
-from ....protocol.client import Outgoing
+from ....protocol.client import OutgoingMessage
 from ....protocol.headers import NAMED_BY, encode
 from ....protocol.revisions import STATELESS
 from ...link.errors import TransportError
-from ...link.transport import Receiver
+from ...link.transport import TransportListener
 from .authorized import Authorized
 from .cancellation import unhurt
 from .headers import Pairs
@@ -55,7 +55,7 @@ class HttpTransport(Authorized):
     def __init__(self, url: str, **options: Unpack[HttpOptions]) -> None:
         super().__init__(HttpClient(url, **options))
         self.missed: Listeners[[]] = Listeners()
-        self._receiver: Receiver | None = None
+        self._receiver: TransportListener | None = None
         self._session: HttpSession | None = None
         self._sending: dict[asyncio.Task[object], TransportError | None] = {}
         self._has_several = False  # connections that may be kept
@@ -64,7 +64,7 @@ class HttpTransport(Authorized):
         """Show the server, without what could be a secret."""
         return f"HttpTransport({self._http.origin!r})"
 
-    async def open(self, receiver: Receiver) -> None:
+    async def open(self, receiver: TransportListener) -> None:
         """Make ready to send; nothing is connected yet.
 
         Raises:
@@ -75,7 +75,7 @@ class HttpTransport(Authorized):
         self._receiver = receiver
         self._session = self._begin(receiver)
 
-    def _begin(self, receiver: Receiver) -> HttpSession:
+    def _begin(self, receiver: TransportListener) -> HttpSession:
         return HttpSession(self._http, receiver, self._lose, self.missed.tell)
 
     async def close(self) -> None:
@@ -106,7 +106,7 @@ class HttpTransport(Authorized):
                 self._sending[task] = error
                 task.cancel()
 
-    async def send(self, message: Outgoing) -> None:
+    async def send(self, message: OutgoingMessage) -> None:
         """Send a message; of a request, pass on all that comes until its answer has come.
 
         Raises:
@@ -136,7 +136,9 @@ class HttpTransport(Authorized):
         finally:
             del self._sending[task]
 
-    async def _exchange(self, message: Outgoing, session: HttpSession, receiver: Receiver) -> None:
+    async def _exchange(
+        self, message: OutgoingMessage, session: HttpSession, receiver: TransportListener
+    ) -> None:
         if message.method == "initialize":
             ended, session = session, self._begin(receiver)
             self._session = session
@@ -165,7 +167,7 @@ class HttpTransport(Authorized):
             await session.listen(message.revision)
 
     @staticmethod
-    def _headers(message: Outgoing, session: HttpSession) -> Pairs:
+    def _headers(message: OutgoingMessage, session: HttpSession) -> Pairs:
         headers = [*_POSTED, *session.headers(message.revision)]
         if message.revision in STATELESS and message.method is not None:
             headers.append((b"Mcp-Method", encode(message.method)))
@@ -177,7 +179,11 @@ class HttpTransport(Authorized):
         return headers
 
     async def _receive(
-        self, message: Outgoing, session: HttpSession, receiver: Receiver, response: httpx2.Response
+        self,
+        message: OutgoingMessage,
+        session: HttpSession,
+        receiver: TransportListener,
+        response: httpx2.Response,
     ) -> None:
         """Pass on what comes until a request has its answer."""
         assert message.id is not None

@@ -17,13 +17,13 @@ from typing import Final
 
 from ....common.errors import TooLongError
 from ....common.numbers import check_count, check_seconds
-from ....protocol.client import Outgoing
+from ....protocol.client import OutgoingMessage
 from ....protocol.unreadable import id_of_answer, is_call, looks_like_message
 from ....transports.framing import MAX_LINE, Framing
 from ....transports.pipe_input import CHUNK, read_pipe
 from ....transports.pipe_output import PipeOutput
 from ...link.errors import TransportError
-from ...link.transport import Receiver
+from ...link.transport import TransportListener
 from .environment import environment
 from .process import Process
 from .standard_error import StandardError, Stderr, check_stderr
@@ -90,7 +90,7 @@ class StdioTransport:
         self._grace = grace
         self._server: _Server | None = None
 
-    async def open(self, receiver: Receiver) -> None:
+    async def open(self, receiver: TransportListener) -> None:
         """Start the process, and return as soon as it runs.
 
         Raises:
@@ -109,7 +109,7 @@ class StdioTransport:
                 ) from error
             raise
 
-    def send(self, message: Outgoing) -> Awaitable[None] | None:
+    def send(self, message: OutgoingMessage) -> Awaitable[None] | None:
         """Send one message; while the server does not read, what is returned waits before it does.
 
         Raises:
@@ -129,12 +129,12 @@ class _Server:
     """One process of the server, from its start to its end."""
 
     def __init__(
-        self, process: Process, name: str, receiver: Receiver, stderr: Stderr, max_answer: int
+        self, process: Process, name: str, receiver: TransportListener, stderr: Stderr, max_answer: int
     ) -> None:
         loop = asyncio.get_running_loop()
         self._process = process
         self._name = name
-        self._receiver: Receiver | None = receiver
+        self._receiver: TransportListener | None = receiver
         self._max_answer = max_answer
         self._framing = Framing(max_answer, waits_for_end=True)
         self._has_warned = False

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from ....calls.failures import readable
 from ....common.errors import ChallengeError
+from ....options import FindPrincipal
 from ....state.principal import ANYONE, Principal
 from ..exchange import Scope
-from ..options import FindPrincipal
 from ..statuses import headers_of
 from .refused_body import UnreadError
 

@@ -27,10 +27,10 @@ class Bodies:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._limit = settings.max_body
-        self._limit_length = len(str(settings.max_body))
-        self._total = settings.max_body_total
-        self._seconds = settings.body_timeout
+        self._limit = settings.limits.max_request_body_size
+        self._limit_length = len(str(settings.limits.max_request_body_size))
+        self._total = settings.limits.max_buffered_bytes
+        self._seconds = settings.timeouts.request_body
         self._shares = Shares()
         self._reading: set[asyncio.Task[object]] = set()
         self._is_closed = False
@@ -169,4 +169,7 @@ def _check_lost(headers: Mapping[bytes, bytes]) -> None:
 
 
 def _too_long(limit: int) -> str:
-    return f"the message is too large: the limit is {limit} bytes. Raise it with server.asgi(max_body=...)"
+    return (
+        f"the request body is longer than {limit} bytes. "
+        "The server can accept more: Limits(max_request_body_size=...)"
+    )

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ....auth.verifier import Grant, InvalidTokenError, TokenVerifier
+from ....auth.verifier import AccessToken, InvalidTokenError, TokenVerifier
 from ....common.addresses import caller_at
 from ....common.errors import ChallengeError
 from ....protocol.revisions import HANDSHAKE
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MOST_KEPT = 10_000
 """Tokens that are remembered; of more, the oldest are verified again."""
 
-_ANYBODY = Grant(ANYONE)
+_ANYBODY = AccessToken(ANYONE)
 
 
 class Endpoint:
@@ -71,16 +71,18 @@ class Endpoint:
         self._revocations = revocations
         self._clock = clock
         self._is_picky = type(verifier).refusal is not TokenVerifier.refusal  # then it is asked each time
-        self._grants: dict[bytes, tuple[float, Grant]] = {}  # hash of the usual header: until when, what
+        self._grants: dict[
+            bytes, tuple[float, AccessToken]
+        ] = {}  # hash of the usual header: until when, what
 
-    def known(self, headers: Mapping[bytes, bytes]) -> Grant | None:
+    def known(self, headers: Mapping[bytes, bytes]) -> AccessToken | None:
         """Return what the token of a request grants, where that is known and fresh."""
         header = headers.get(b"authorization")
         if header is None or self._is_picky:
             return None
         return self._kept(header)
 
-    def _kept(self, header: bytes) -> Grant | None:
+    def _kept(self, header: bytes) -> AccessToken | None:
         kept = self._grants.get(hashlib.sha256(header).digest())
         if kept is None or kept[0] <= self._clock():
             return None
@@ -89,7 +91,7 @@ class Endpoint:
 
     async def admit(
         self, headers: Mapping[bytes, bytes], peer: tuple[str, int] | None, *, may_be_anybody: bool = True
-    ) -> Grant:
+    ) -> AccessToken:
         """Return what the token of a request grants.
 
         Args:
@@ -131,7 +133,7 @@ class Endpoint:
             raise self._unread(self.dismissal())
         return grant
 
-    def check(self, grant: Grant) -> None:
+    def check(self, grant: AccessToken) -> None:
         """Refuse a request whose token has been revoked since it was taken.
 
         Raises:
@@ -141,7 +143,7 @@ class Endpoint:
             error = self.dismissal()
             raise RefusedError(error.status, error.message, headers_of(error))
 
-    def _is_revoked(self, grant: Grant) -> bool:
+    def _is_revoked(self, grant: AccessToken) -> bool:
         return self._revocations is not None and self._revocations.has_heard(grant.principal, grant.issued)
 
     def revoke(self, revocation: Revocation) -> None:
@@ -150,7 +152,7 @@ class Endpoint:
             if revocation.covers(grant.principal, grant.issued):
                 self._grants.pop(digest, None)
 
-    def _keep(self, header: bytes, grant: Grant) -> None:
+    def _keep(self, header: bytes, grant: AccessToken) -> None:
         until = min(
             float("inf") if grant.expires is None else grant.expires,
             float("inf") if grant.fresh_until is None else grant.fresh_until,

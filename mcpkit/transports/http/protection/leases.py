@@ -17,7 +17,7 @@ from ....state.owner import owner_of
 from ..exchange import Exchange, RefusedError
 
 if TYPE_CHECKING:
-    from ....auth.verifier import Grant
+    from ....auth.verifier import AccessToken
     from ....state.revocations import Revocation
     from ..challenger import Challenger
 
@@ -171,7 +171,7 @@ class _Token:
 
     __slots__ = ("endpoint", "grant", "headers", "is_asked", "streams")
 
-    def __init__(self, endpoint: Challenger, headers: Mapping[bytes, bytes], grant: Grant) -> None:
+    def __init__(self, endpoint: Challenger, headers: Mapping[bytes, bytes], grant: AccessToken) -> None:
         self.endpoint = endpoint
         self.headers = headers
         self.grant = grant

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 from starlette.middleware import Middleware
 
 from ....auth.discovery import PROTECTED_RESOURCE
-from ....auth.verifier import Site
+from ....auth.verifier import ProtectedResource
 from ....protocol.revisions import LATEST
 from ..options import SSE_PATH, OwnRoute, Settings
 from .announcing import announce
@@ -71,7 +71,7 @@ class Public(NamedTuple):
         origin = urlunsplit((parts.scheme.lower(), parts.netloc.lower(), "", "", ""))
         path, own = parts.path.rstrip("/"), settings.path.rstrip("/")
         prefix = path.removesuffix(own) if path.endswith(own) else None
-        if prefix is None and settings.sse:
+        if prefix is None and settings.http.sse:
             raise ValueError(
                 f"public_url={public_url!r} does not end with path={settings.path!r}, so the public URL of "
                 "/sse is unknown. Let both end alike, or set sse=False"
@@ -80,7 +80,7 @@ class Public(NamedTuple):
             origin,
             _resource(origin, prefix, path, own),
             None
-            if prefix is None or not settings.sse
+            if prefix is None or not settings.http.sse
             else _resource(origin, prefix, prefix + SSE_PATH, SSE_PATH),
         )
 
@@ -120,13 +120,13 @@ def enter(engine: Engine, verifier: TokenVerifier, settings: Settings) -> Public
         return await runtime.threads.run(function, {})
 
     verifier.enter(
-        Site(
+        ProtectedResource(
             public.mcp.url,
             resources,
             runtime.name,
             runtime.keys,
             runtime.scopes,
-            runtime.shared,
+            runtime.storage,
             runtime.audit,
             in_thread,
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
-from ....auth.verifier import Grant, InvalidTokenError, TokenVerifier, VerifierUnavailableError
+from ....auth.verifier import AccessToken, InvalidTokenError, TokenVerifier, VerifierUnavailableError
 from ....calls.shares import Shares
 from ....state.meter import measuring
 from ..intake.refused_body import UnreadError
@@ -73,7 +73,7 @@ class Verification:
         self._logged_until = 0.0
         self._advised: set[str] = set()
 
-    async def grant(self, token: str, url: str, caller: str | None) -> Grant:
+    async def grant(self, token: str, url: str, caller: str | None) -> AccessToken:
         """Return what a token grants, with all that its scopes imply.
 
         Args:
@@ -90,7 +90,7 @@ class Verification:
         meters = self._audit.meters
         token_of_meters = measuring.set(meters) if meters else None
         started, outcome = perf_counter(), "cancelled"
-        found: Grant | None = None
+        found: AccessToken | None = None
         try:
             found = await self._verifier.verify(token, url)
             if found.principal.id is None:
@@ -137,13 +137,13 @@ class Verification:
             )  # many may be behind one address, of whom some come with what has expired
         principal = self._scopes.of(found.principal)
         self._arrivals.note(principal, url)
-        return Grant(principal, found.expires, found.issued, found.fresh_until)
+        return AccessToken(principal, found.expires, found.issued, found.fresh_until)
 
     def revoke(self, revocation: Revocation) -> None:
         """Hear of somebody who has been sent away; in any thread."""
         self._arrivals.forget(revocation)
 
-    async def _check_revoked(self, grant: Grant, url: str, caller: str | None) -> None:
+    async def _check_revoked(self, grant: AccessToken, url: str, caller: str | None) -> None:
         if self._revocations is None:
             return
         try:

@@ -28,11 +28,11 @@ async def adopt(runtime: Runtime, record: Record, principal: Principal, owner: s
     key = f"{record.key}/{OWNER}"
     left = max(record.token.expires - time.time(), 1)
     try:
-        if await runtime.shared.put(key, owner.encode(), version=None, ttl=left) is not None:
+        if await runtime.storage.put(key, owner.encode(), version=None, ttl=left) is not None:
             holder = owner
             runtime.audit.tell("adoption", principal)
         else:
-            stored = await runtime.shared.get(key)
+            stored = await runtime.storage.get(key)
             holder = "" if stored is None else stored.value.decode()  # it has just expired
     except OSError:
         raise unreachable() from None

@@ -68,7 +68,7 @@ async def serve_handshake(service: Service, message: Any, exchange: Exchange) ->
         await _first_steps(exchange)  # what middleware lets through at once is done then
     await session.save()
     await _first_steps(exchange)
-    await service.send(exchange, service.settings.stream_after_in_session)
+    await service.send(exchange, service.settings.sse_after_in_session)
     if has_middleware:
         await session.save_rest()  # what it has let through later
 
@@ -229,14 +229,14 @@ async def _serve_guest(service: Service, message: Any, exchange: Exchange) -> No
     guest = Guest(service, calls, _GUESTS[named if named in HANDSHAKE else _WITHOUT_HEADER], exchange)
     guest.receive(message)
     if guest.request is not None:
-        await service.call(exchange, guest.request, guest.reply, service.settings.stream_after_in_session)
+        await service.call(exchange, guest.request, guest.reply, service.settings.sse_after_in_session)
     elif not is_batch:
         await service.send(exchange)
     else:
         service.batches.add(calls)
         try:
             await _first_steps(exchange)
-            await service.send(exchange, service.settings.stream_after_in_session)
+            await service.send(exchange, service.settings.sse_after_in_session)
         finally:
             service.batches.discard(calls)
             calls.cancel_all()  # nobody can come back for what runs
@@ -309,7 +309,7 @@ async def _initialize(service: Service, message: Json, exchange: Exchange) -> No
     if newcomer.request is None:
         await service.send(exchange)
     else:
-        stream_after = service.settings.stream_after_in_session
+        stream_after = service.settings.sse_after_in_session
         await service.call(exchange, newcomer.request, newcomer.reply, stream_after, newcomer.finish)
 
 

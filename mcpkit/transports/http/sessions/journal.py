@@ -14,7 +14,7 @@ from .events import Kept
 
 if TYPE_CHECKING:
     from ....state.keys import Keys
-    from ....state.shared import Shared
+    from ....state.shared import Storage
 
 logger = logging.getLogger("mcpkit")
 
@@ -136,7 +136,7 @@ class Journal:
         ttl: Seconds for which it is kept after the latest change.
     """
 
-    def __init__(self, shared: Shared, keys: Keys, ttl: float) -> None:
+    def __init__(self, shared: Storage, keys: Keys, ttl: float) -> None:
         self._records: _Records
         if shared.is_lasting:
             from ....state.sealed import Sealed
@@ -373,7 +373,7 @@ class Journal:
 class _Plain:
     """Records of JSON in a store that ends with the process."""
 
-    def __init__(self, shared: Shared, prefix: str) -> None:
+    def __init__(self, shared: Storage, prefix: str) -> None:
         self._shared = shared
         self._prefix = prefix
 

@@ -15,7 +15,7 @@ from ..environment import Environment
 from ..exchange import Exchange, Source, event
 
 if TYPE_CHECKING:
-    from ....auth.verifier import Grant
+    from ....auth.verifier import AccessToken
     from ....common.errors import ProtocolError
     from ....state.revocations import Revocation
 
@@ -139,7 +139,7 @@ class Pipe(Source):
             self._environment.begin(self.connection.aclose())
 
 
-def _lasts(grant: Grant | None, other: Grant | None) -> bool:
+def _lasts(grant: AccessToken | None, other: AccessToken | None) -> bool:
     """Say whether an access token holds at least as long as another one."""
     if grant is None or other is None:
         return False

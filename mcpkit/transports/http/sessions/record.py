@@ -15,7 +15,7 @@ from .remote import CHANGED
 from .token import SessionToken
 
 if TYPE_CHECKING:
-    from ....state.broker import Broker
+    from ....state.broker import PubSub
     from .remote import Remote
 
 logger = logging.getLogger("mcpkit")
@@ -59,7 +59,7 @@ class Record:
         is_stale: Whether something is known to have happened since.
     """
 
-    def __init__(self, broker: Broker, remote: Remote, name: str, ttl: float, token: SessionToken) -> None:
+    def __init__(self, broker: PubSub, remote: Remote, name: str, ttl: float, token: SessionToken) -> None:
         self.token = token
         self.key = key_of(name, token.id)
         self.fields: Mapping[str, str] = {}

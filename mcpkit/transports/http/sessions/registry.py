@@ -66,20 +66,20 @@ class Sessions:
     def __init__(self, environment: Environment, keys: Keys) -> None:
         self._environment = environment
         self._keys = keys
-        self._succession = Succession(environment.engine.runtime.shared, keys)
+        self._succession = Succession(environment.engine.runtime.storage, keys)
         self._loop = environment.loop
         self._settings = environment.settings
-        self._spacing = min(environment.settings.session_ttl / 10, _SPACING)
-        ttl = environment.settings.session_ttl + self._spacing
+        self._spacing = min(environment.settings.timeouts.session_idle / 10, _SPACING)
+        ttl = environment.settings.timeouts.session_idle + self._spacing
         name, remote = environment.engine.runtime.name, environment.remote
         self._record = partial(Record, environment.broker, remote, name, ttl)
-        shared = environment.engine.runtime.shared
+        shared = environment.engine.runtime.storage
         # What lives and dies with the process is looked at with each request.
         self._freshness: Freshness | None = None
         self._has_short_ids = shared.is_lasting
         if shared.is_lasting:
             self._freshness = Freshness(remote, is_near=getattr(shared, "is_near", False))
-        self._brief = min(environment.settings.session_ttl, _BRIEF)
+        self._brief = min(environment.settings.timeouts.session_idle, _BRIEF)
         self._by_id: dict[str, Session] = {}
         self._unused: dict[str, Session] = {}  # those of which nothing has come after `initialize`
         self._shares = Shares()  # of those that live here, or are about to
@@ -110,7 +110,7 @@ class Sessions:
             lists=frozenset(
                 name for name in LIST_NAMES if may_come or self._environment.changes.is_declared(name)
             ),
-            expires=time.time() + self._settings.session_max_age,
+            expires=time.time() + self._settings.timeouts.session_max_age,
             principal=owner_of(client.principal),
         )
         text = issue(self._keys, token)
@@ -278,7 +278,7 @@ class Sessions:
             task.add_done_callback(lambda _: self._leaving.discard(session))
 
     def _opened(self, record: Record) -> float:
-        return record.token.expires - self._settings.session_max_age
+        return record.token.expires - self._settings.timeouts.session_max_age
 
     def revoke(self, revocation: Revocation, problem: ChallengeError) -> None:
         """End the sessions of somebody who has been sent away.
@@ -353,7 +353,7 @@ class Sessions:
         """
         if self._is_over:
             raise BusyError("The server is shutting down. Try again later")
-        limit = self._settings.max_sessions
+        limit = self._settings.limits.max_sessions
         if self._shares.has_room(limit, caller):
             return
         for session in islice(self._unused.values(), _LOOKED_AT):
@@ -409,13 +409,15 @@ class Sessions:
         return True
 
     def _sweep_later(self) -> None:
-        delay = min(self._settings.session_ttl / 4, self._settings.session_max_age / 4, 60.0)
+        delay = min(
+            self._settings.timeouts.session_idle / 4, self._settings.timeouts.session_max_age / 4, 60.0
+        )
         nobody = contextvars.Context()  # it is no part of the call that opens a session
         self._sweeping = self._loop.call_later(delay, self._sweep, context=nobody)
 
     def _sweep(self) -> None:
         self._sweeping = None
-        ttl = self._settings.session_ttl
+        ttl = self._settings.timeouts.session_idle
         date, now = time.time(), self._loop.time()
         in_use: list[Session] = []
         for session in tuple(self._by_id.values()):

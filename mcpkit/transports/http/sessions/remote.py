@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from ....calls.coroutines import within
 
 if TYPE_CHECKING:
-    from ....state.broker import Broker
+    from ....state.broker import PubSub
 
 logger = logging.getLogger("mcpkit")
 
@@ -73,7 +73,7 @@ class Remote:
         until: When the latest of what has been heard was said, of what this process says.
     """
 
-    def __init__(self, broker: Broker, name: str, process: str) -> None:
+    def __init__(self, broker: PubSub, name: str, process: str) -> None:
         self.since = math.inf
         self.until = -math.inf
         self._broker = broker

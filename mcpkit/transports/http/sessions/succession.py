@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 
 from ....state.keys import Keys
-from ....state.shared import Shared
+from ....state.shared import Storage
 from .record import TOKEN, key_of
 from .token import SessionToken, is_newest, is_short, read, read_known
 
@@ -27,7 +27,7 @@ class Succession:
         keys: What signs ids.
     """
 
-    def __init__(self, shared: Shared, keys: Keys) -> None:
+    def __init__(self, shared: Storage, keys: Keys) -> None:
         self._shared = shared
         self._keys = keys
 

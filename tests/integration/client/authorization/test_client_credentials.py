@@ -15,14 +15,9 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, import_key
 from starlette.responses import JSONResponse, Response
 
-from mcpkit import (
-    AuthorizationError,
-    Client,
-    ClientCredentials,
-    EnterpriseManaged,
-    MemoryTokens,
-    WorkloadIdentity,
-)
+from mcpkit import Client
+from mcpkit.client import ClientCredentials, EnterpriseManaged, MemoryTokens, WorkloadIdentity
+from mcpkit.exceptions import AuthorizationError
 from tests.helpers.token_site import TokenRequest, TokenSite
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +30,7 @@ REVISIONS = ["2025-11-25", "2026-07-28"]
 async def whoami(url: str, auth: Any, times: int = 1, **options: Any) -> str:
     async with Client(url, auth=auth, **options) as client:
         for _ in range(times):
-            output = (await client.call("whoami")).text
+            output = (await client.call_tool("whoami")).text
         return output
 
 
@@ -85,8 +80,8 @@ async def test_client_credentials_refusal_has_no_secret(
 
 
 async def whoami_of_workload(url: str, auth: WorkloadIdentity, revision: str | None = None) -> str:
-    async with Client(url, auth=auth, revision=revision) as client:
-        return (await client.call("whoami")).text
+    async with Client(url, auth=auth, protocol_version=revision) as client:
+        return (await client.call_tool("whoami")).text
 
 
 @pytest.mark.parametrize("revision", ["2026-07-28"])
@@ -131,7 +126,7 @@ def managed(site: TokenSite, **options: Any) -> EnterpriseManaged:
 
 async def whoami_of_user(url: str, auth: Any, **options: Any) -> str:
     async with Client(url, auth=auth, **options) as client:
-        return (await client.call("whoami")).text
+        return (await client.call_tool("whoami")).text
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25"])
@@ -233,8 +228,8 @@ async def test_dpop_each_request_has_proof(revision: str, wants_nonces: bool) ->
     proven = Proven(wants_nonces=wants_nonces)
     with proven.site.running() as url:
         auth = ClientCredentials("reports", "secret", issuer=proven.site.origin, dpop=True)
-        async with Client(url, auth=auth, revision=revision) as client:
+        async with Client(url, auth=auth, protocol_version=revision) as client:
             for _ in range(3):
-                assert (await client.call("whoami")).text == "reports"
+                assert (await client.call_tool("whoami")).text == "reports"
     assert len(proven.keys) == 1
     assert proven.challenged == (["token", "server"] if wants_nonces else [])

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth
+from mcpkit import Client
 from mcpkit.auth import DevAuth
+from mcpkit.client import MemoryTokens, OAuth
 from mcpkit.client.authorization.client_authentication import PublicClient
+from mcpkit.exceptions import AuthorizationError
 from tests.helpers.client_login import User
 from tests.helpers.granting import Clicks, Granting, clicking, notes
 from tests.helpers.serving import in_thread_at
@@ -21,9 +23,9 @@ REVISIONS = ["2025-11-25", "2026-07-28"]
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_login_once_and_token_is_sent_with_each_request(server: Granting, revision: str) -> None:
     browser = Clicks()
-    async with Client(server.url, auth=clicking(browser), revision=revision) as client:
-        assert (await client.call("whoami")).text == "ada: notes:read"
-        await client.list_tools(fresh=True)
+    async with Client(server.url, auth=clicking(browser), protocol_version=revision) as client:
+        assert (await client.call_tool("whoami")).text == "ada: notes:read"
+        await client.list_tools(use_cache=False)
     assert [endpoint for endpoint, _ in server.asked] == ["register", "authorize", "token"]
     [token] = server.live
     assert server.authorizations[0] is None
@@ -66,7 +68,7 @@ async def test_registration_is_reused_with_its_redirect_uri(server: Granting) ->
     for _ in range(2):
         server.live.clear()
         async with Client(server.url, auth=OAuth(browser=browser, storage=storage)) as client:
-            await client.call("whoami")
+            await client.call_tool("whoami")
     assert len(server.of("register")) == 1
     assert len(browser.visits) == 2
     assert browser.registered == [(), ("http://127.0.0.1:3999/callback",)]
@@ -82,11 +84,11 @@ async def test_login_with_other_issuer_sends_nothing(server: Granting) -> None:
 async def test_login_uses_client_metadata_document_where_supported(server: Granting) -> None:
     url = "https://notebook.example.com/client.json"
     async with Client(server.url, auth=clicking(client_metadata_url=url)) as client:
-        await client.call("whoami")
+        await client.call_tool("whoami")
     assert len(server.of("register")) == 1
     server.metadata = {"client_id_metadata_document_supported": True}
     async with Client(server.url, auth=clicking(client_metadata_url=url)) as client:
-        await client.call("whoami")
+        await client.call_tool("whoami")
     assert len(server.of("register")) == 1
     assert server.of("authorize")[-1]["client_id"] == server.of("token")[-1]["client_id"] == url
 
@@ -112,10 +114,10 @@ def served() -> Any:
 async def test_dev_auth_login_and_step_up(revision: str) -> None:
     ada = User("ada")
     with served() as origin:
-        async with Client(f"{origin}/mcp", auth=ada.auth, revision=revision) as client:
-            assert (await client.call("whoami")).text == "ada: notes:read"
-            assert (await client.call("add_note", {"text": "milk"})).text == "added milk"
-            assert (await client.call("whoami")).text == "ada: notes:read notes:write"
+        async with Client(f"{origin}/mcp", auth=ada.auth, protocol_version=revision) as client:
+            assert (await client.call_tool("whoami")).text == "ada: notes:read"
+            assert (await client.call_tool("add_note", {"text": "milk"})).text == "added milk"
+            assert (await client.call_tool("whoami")).text == "ada: notes:read notes:write"
     assert ada.asked == [{"notes:read"}, {"notes:read", "notes:write"}]
 
 

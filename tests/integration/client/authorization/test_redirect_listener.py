@@ -16,7 +16,7 @@ import pytest
 
 from mcpkit.client.authorization.errors import AuthorizationFailedError
 from mcpkit.client.authorization.file_tokens import FileTokens
-from mcpkit.client.authorization.loopback import Loopback
+from mcpkit.client.authorization.loopback import LocalCallbackServer
 from mcpkit.client.authorization.redirect_listener import RedirectListener, is_loopback_redirect
 from mcpkit.client.authorization.tokens import Tokens
 from tests.helpers.table_rows import table_rows
@@ -133,7 +133,7 @@ PAGE = "https://id.example.com/authorize"
 @pytest.mark.parametrize("page", ["file:///etc/passwd"])
 async def test_loopback_other_url_is_not_opened(page: str) -> None:
     displayed: list[str] = []
-    async with Loopback(open_browser=displayed.append).landing() as landing:
+    async with LocalCallbackServer(open_browser=displayed.append).landing() as landing:
         with pytest.raises(
             AuthorizationFailedError, match="the URL of the login page must begin with https://"
         ):
@@ -205,15 +205,15 @@ async def test_loopback_reuses_registered_redirect_uri() -> None:
         free.close()
         right = f"http://127.0.0.1:{ports[0]}/done"
         registered = ["https://app.example.com/done", f"http://127.0.0.1:{ports[1]}/done", right]
-        async with Loopback().landing(registered) as landing:
+        async with LocalCallbackServer().landing(registered) as landing:
             assert landing.redirect_uri == right
-        async with Loopback().landing(registered[:2]) as landing:
+        async with LocalCallbackServer().landing(registered[:2]) as landing:
             assert landing.redirect_uri not in registered
             assert landing.redirect_uri.endswith("/callback")
-        async with Loopback().landing(["http://localhost/done"]) as landing:
+        async with LocalCallbackServer().landing(["http://localhost/done"]) as landing:
             assert landing.redirect_uri.startswith("http://localhost:")
-        async with Loopback(port=ports[0], path="/own").landing(registered) as landing:
+        async with LocalCallbackServer(port=ports[0], path="/own").landing(registered) as landing:
             assert landing.redirect_uri == f"http://127.0.0.1:{ports[0]}/own"
         with pytest.raises(AuthorizationFailedError, match=f"cannot listen on .*:{ports[1]}/"):
-            async with Loopback(port=ports[1]).landing():
+            async with LocalCallbackServer(port=ports[1]).landing():
                 pass

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from mcpkit import Client, TransportError
+from mcpkit import Client, Retries
+from mcpkit.exceptions import TransportError
 from tests.helpers.granting import RESOURCE, Clicks, Granting, clicking
 
 pytestmark = pytest.mark.anyio
@@ -20,10 +21,10 @@ REVISIONS = ["2025-11-25", "2026-07-28"]
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_token_refused_is_refreshed(server: Granting, revision: str) -> None:
     browser = Clicks()
-    async with Client(server.url, auth=clicking(browser), revision=revision) as client:
-        await client.call("whoami")
+    async with Client(server.url, auth=clicking(browser), protocol_version=revision) as client:
+        await client.call_tool("whoami")
         server.live.clear()
-        assert (await client.call("whoami")).text == "ada: notes:read"
+        assert (await client.call_tool("whoami")).text == "ada: notes:read"
     assert server.grants == ["authorization_code", "refresh_token"]
     assert server.of("token")[1]["resource"] == server.url
     assert "scope" not in server.of("token")[1]
@@ -32,9 +33,9 @@ async def test_token_refused_is_refreshed(server: Granting, revision: str) -> No
 
 async def test_refresh_token_is_used_once_by_concurrent_calls(server: Granting) -> None:
     async with Client(server.url, auth=clicking()) as client:
-        await client.call("whoami")
+        await client.call_tool("whoami")
         server.live.clear()
-        results = await asyncio.gather(*(client.call("whoami") for _ in range(20)))
+        results = await asyncio.gather(*(client.call_tool("whoami") for _ in range(20)))
     assert {result.text for result in results} == {"ada: notes:read"}
     assert server.grants == ["authorization_code", "refresh_token"]
 
@@ -45,8 +46,8 @@ async def test_token_expiring_is_refreshed_before_request(server: Granting) -> N
         await client.list_tools()
         server.lifetime = 3600
         server.authorizations.clear()
-        await client.call("whoami")
-        await client.call("whoami")
+        await client.call_tool("whoami")
+        await client.call_tool("whoami")
     assert "refresh_token" in server.grants
     newest = list(server.live)[-1]
     assert set(server.authorizations) == {f"Bearer {newest}"}
@@ -55,10 +56,10 @@ async def test_token_expiring_is_refreshed_before_request(server: Granting) -> N
 async def test_refresh_token_rejected_starts_login(server: Granting) -> None:
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser)) as client:
-        await client.call("whoami")
+        await client.call_tool("whoami")
         server.live.clear()
         server.answers["token"] = [JSONResponse({"error": "invalid_grant"}, 401)]
-        assert (await client.call("whoami")).text == "ada: notes:read"
+        assert (await client.call_tool("whoami")).text == "ada: notes:read"
     assert server.grants == ["authorization_code", "refresh_token", "authorization_code"]
     assert len(browser.visits) == 2
 
@@ -66,11 +67,11 @@ async def test_refresh_token_rejected_starts_login(server: Granting) -> None:
 async def test_issuer_changed_needs_new_registration(server: Granting) -> None:
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser)) as client:
-        await client.call("whoami")
+        await client.call_tool("whoami")
         server.live.clear()
         described = {"resource": server.url, "authorization_servers": [f"{server.origin}/other"]}
         server.answers[RESOURCE] = [JSONResponse(described)]
-        assert (await client.call("whoami")).text == "ada: notes:read"
+        assert (await client.call_tool("whoami")).text == "ada: notes:read"
     assert server.grants == ["authorization_code", "authorization_code"]
     first, second = server.of("authorize")
     assert len(server.of("register")) == 2
@@ -80,10 +81,10 @@ async def test_issuer_changed_needs_new_registration(server: Granting) -> None:
 @pytest.mark.parametrize("revision", REVISIONS[:1])
 async def test_step_up_requests_missing_scope(server: Granting, revision: str) -> None:
     browser = Clicks()
-    async with Client(server.url, auth=clicking(browser), revision=revision) as client:
-        await client.call("whoami")
-        assert (await client.call("add_note", {"text": "milk"})).text == "added milk"
-        assert (await client.call("whoami")).text == "ada: notes:read notes:write"
+    async with Client(server.url, auth=clicking(browser), protocol_version=revision) as client:
+        await client.call_tool("whoami")
+        assert (await client.call_tool("add_note", {"text": "milk"})).text == "added milk"
+        assert (await client.call_tool("whoami")).text == "ada: notes:read notes:write"
     assert [page["scope"] for page in browser.visits] == ["notes:read", "notes:read notes:write"]
 
 
@@ -95,17 +96,19 @@ async def test_secrets_are_in_no_output(
     auth = clicking(client_id="notebook", client_secret="very secret secret", issuer=server.origin)
     errors: list[BaseException] = []
     record = tmp_path / "talk.jsonl"
-    async with Client(server.url, auth=auth, trace=True, record=record, tries=1) as client:
-        await client.call("whoami")
-        await client.call("add_note", {"text": "a"})
+    async with Client(
+        server.url, auth=auth, trace=True, record=record, retries=Retries(attempts=1)
+    ) as client:
+        await client.call_tool("whoami")
+        await client.call_tool("add_note", {"text": "a"})
         server.live.clear()
-        await client.call("whoami")
+        await client.call_tool("whoami")
         refused = {"error": "invalid_grant", "error_description": "{}"}
         for answer in (JSONResponse(refused, 400), Response("broken", 500)):
             server.live.clear()
             server.answers["token"] = [answer, Response("broken", 500)]
             with pytest.raises(TransportError) as failed:
-                await client.call("whoami")
+                await client.call_tool("whoami")
             errors.append(failed.value)
         displayed = [repr(auth), repr(client), repr(auth.authorizer(server.url).tokens)]
     # What it has sent itself: the browser of the test logs where it was sent back to.

@@ -9,11 +9,12 @@ import httpx2
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
-from mcpkit import AuthorizationError, Client
+from mcpkit import Client
 from mcpkit.auth.urls import MetadataError
 from mcpkit.client.authorization import web
 from mcpkit.client.authorization.errors import AuthorizationFailedError
 from mcpkit.client.authorization.metadata import find
+from mcpkit.exceptions import AuthorizationError
 from tests.helpers.granting import RESOURCE, Granting, clicking
 
 pytestmark = pytest.mark.anyio
@@ -208,7 +209,7 @@ async def test_pkce_unannounced_needs_option(server: Granting, caplog: pytest.Lo
     auth = clicking(accept_unannounced_pkce=True)
     assert "OAuth: accept_unannounced_pkce=True: the client logs in at authorization servers" in caplog.text
     async with Client(server.url, auth=auth) as client:
-        assert (await client.call("whoami")).text == "ada: notes:read"
+        assert (await client.call_tool("whoami")).text == "ada: notes:read"
     assert server.of("authorize")[0]["code_challenge_method"] == "S256"
     server.metadata = {"code_challenge_methods_supported": ["plain"]}
     with pytest.raises(AuthorizationError, match="its metadata lists 'plain'"):

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from mcpkit import AuthorizationError, Client, StatusError, TransportError
+from mcpkit import Client
 from mcpkit.client.transports.http.streamable_http import HttpTransport
-from mcpkit.protocol.client import ClientWire, Outgoing
+from mcpkit.exceptions import AuthorizationError, StatusError, TransportError
+from mcpkit.protocol.client import ClientWire, OutgoingMessage
 from mcpkit.protocol.jsonrpc import RequestId
 from tests.helpers.scripted_http import Asked, Reply, Script, greeting, scripted, text
 from tests.helpers.signed_tokens import CertificateAuthority
@@ -55,7 +56,7 @@ async def requests(url: Callable[[str], str] = str, **options: Any) -> list[Aske
     """Return the requests of one call: those that discover the server, list its tools and call one."""
     async with scripted(greeting(done)) as server:
         async with Client(HttpTransport(url(server.url), **options)) as client:
-            assert (await client.call("bake")).text == "done"
+            assert (await client.call_tool("bake")).text == "done"
         return server.asked
 
 
@@ -82,7 +83,7 @@ def leads_to(where: str, status: int = 307) -> Script:
 async def test_redirect_within_origin_is_followed(status: int) -> None:
     async with scripted(leads_to("/mcp/", status)) as server:
         async with Client(HttpTransport(server.url, token=SECRET)) as client:
-            assert (await client.call("bake")).text == "done"
+            assert (await client.call_tool("bake")).text == "done"
         assert {each.headers["authorization"] for each in server.asked} == {f"Bearer {SECRET}"}
         assert server.connections == 1
 
@@ -119,7 +120,7 @@ async def call_tls(server_tls: ssl.SSLContext, **options: Any) -> None:
         scripted(greeting(done), tls=server_tls) as server,
         Client(HttpTransport(server.url, **options)) as client,
     ):
-        assert (await client.call("bake")).text == "done"
+        assert (await client.call_tool("bake")).text == "done"
 
 
 async def test_tls_unknown_authority_is_error(authority: CertificateAuthority) -> None:
@@ -137,7 +138,7 @@ async def test_proxy_is_used(by_environment: bool, monkeypatch: pytest.MonkeyPat
         else:
             options["proxy"] = proxy.url.replace("http://", f"http://me:{SECRET}@")
         async with Client(HttpTransport("http://server.example/mcp?x=1", **options)) as client:
-            assert (await client.call("bake")).text == "done"
+            assert (await client.call_tool("bake")).text == "done"
         assert {asked.target for asked in proxy.asked} == {"http://server.example/mcp?x=1"}
         assert all(("proxy-authorization" in asked.headers) is not by_environment for asked in proxy.asked)
 
@@ -168,7 +169,7 @@ async def accept(asked: Asked, reply: Reply) -> None:
         await reply.send(202)
 
 
-async def sent(received: Heard, *messages: Outgoing) -> list[Asked]:
+async def sent(received: Heard, *messages: OutgoingMessage) -> list[Asked]:
     """Return the requests that messages have become."""
     async with scripted(accept) as server:
         transport = HttpTransport(server.url)
@@ -276,10 +277,10 @@ async def test_header_arguments_are_sent(is_listed: bool) -> None:
     async with scripted(shop) as server, Client(server.url) as client:
         if is_listed:
             await client.list_tools()
-        await client.call("buy", {"region": "north", "count": 42, "deep": {"flag": False}, "plain": "x"})
-        await client.call("buy", {"region": "Tromsø ", "count": None, "deep": {"flag": True}})
-        await client.call("buy", {"region": "=?base64?x?=", "count": 3.0, "deep": None})
-        await client.call("buy")
+        await client.call_tool("buy", {"region": "north", "count": 42, "deep": {"flag": False}, "plain": "x"})
+        await client.call_tool("buy", {"region": "Tromsø ", "count": None, "deep": {"flag": True}})
+        await client.call_tool("buy", {"region": "=?base64?x?=", "count": 3.0, "deep": None})
+        await client.call_tool("buy")
     assert shop.calls == [
         {"mcp-param-region": "north", "mcp-param-count": "42", "mcp-param-deep-flag": "false"},
         {"mcp-param-region": "=?base64?VHJvbXPDuCA=?=", "mcp-param-deep-flag": "true"},
@@ -307,10 +308,10 @@ async def test_tools_with_invalid_header_rules_are_left_out(
     shop = Shop({"bad": schema, "good": PROPERTIES})
     async with scripted(shop) as server, Client(server.url) as client:
         for _ in range(2):
-            assert [tool["name"] for tool in await client.list_tools(fresh=True)] == ["good"]
+            assert [tool["name"] for tool in await client.list_tools(use_cache=False)] == ["good"]
         assert list(await client.tools()) == ["good"]
-        await client.call("good", {"region": "north"})
-        await client.call("good", {"region": "north"})
+        await client.call_tool("good", {"region": "north"})
+        await client.call_tool("good", {"region": "north"})
     assert len(caplog.records) == 1
     assert "the server's tool bad does not follow" in caplog.text
     assert why in caplog.text

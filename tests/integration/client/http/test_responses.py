@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from mcpkit import AuthorizationError, Client, ProtocolError, StatusError, TransportError
+from mcpkit import Client, ProtocolError, Retries
 from mcpkit.client.transports.http.streamable_http import HttpTransport
+from mcpkit.exceptions import AuthorizationError, StatusError, TransportError
 from tests.helpers.scripted_http import Asked, Reply, Script, ScriptedServer, greeting, scripted, text
 from tests.helpers.waiting import until
 
@@ -28,9 +29,11 @@ async def call(script: Script, revision: str = "2026-07-28", **options: Any) -> 
     """Call a tool of a server that answers calls as the script does."""
     async with (
         scripted(greeting(script)) as server,
-        Client(HttpTransport(server.url, **options), revision=revision, tries=1) as client,
+        Client(
+            HttpTransport(server.url, **options), protocol_version=revision, retries=Retries(attempts=1)
+        ) as client,
     ):
-        return await client.call("bake", retry=True)
+        return await client.call_tool("bake", retry=True)
 
 
 async def failure(script: Script, revision: str = "2026-07-28", **options: Any) -> TransportError:
@@ -125,14 +128,16 @@ MOST = 100_000
 
 
 def client(server: ScriptedServer, revision: str = "2026-07-28", **options: Any) -> Client:
-    return Client(HttpTransport(server.url, **options), revision=revision, tries=1)
+    return Client(
+        HttpTransport(server.url, **options), protocol_version=revision, retries=Retries(attempts=1)
+    )
 
 
 async def call_failure(script: Script, revision: str = "2026-07-28", **options: Any) -> TransportError:
     async with scripted(greeting(script)) as server:
         async with client(server, revision, **{"max_answer": MOST, **options}) as asked:
             with pytest.raises(TransportError) as caught:
-                await asked.call("bake", retry=True)
+                await asked.call_tool("bake", retry=True)
         await until(lambda: not server.open)
     return caught.value
 
@@ -207,7 +212,7 @@ async def test_call_cancelled_closes_connection(revision: str, streams: bool) ->
         left.set()
 
     async with scripted(greeting(script)) as server, client(server, revision) as asked:
-        call = asyncio.ensure_future(asked.call("bake"))
+        call = asyncio.ensure_future(asked.call_tool("bake"))
         await begun.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Client, StatusError, TransportError
+from mcpkit import Client, Retries
 from mcpkit.client.transports.http import stream as http_stream
 from mcpkit.client.transports.http.streamable_http import HttpTransport
+from mcpkit.exceptions import StatusError, TransportError
 from tests.helpers.scripted_http import SESSION, Asked, Reply, Script, greeting, scripted, text
 from tests.helpers.waiting import until
 
@@ -27,7 +28,7 @@ async def call_done(asked: Asked, reply: Reply) -> None:
 
 def over(url: str, revision: str = REVISION) -> tuple[HttpTransport, Client]:
     transport = HttpTransport(url)
-    return transport, Client(transport, revision=revision, tries=1)
+    return transport, Client(transport, protocol_version=revision, retries=Retries(attempts=1))
 
 
 class Listening:
@@ -71,7 +72,7 @@ async def test_session_id_is_sent_and_session_deleted() -> None:
     async with scripted(greeting(call_done)) as server:
         _, client = over(server.url)
         async with client:
-            await client.call("bake")
+            await client.call_tool("bake")
     first, *rest = server.asked
     assert first.rpc == "initialize"
     assert "mcp-session-id" not in first.headers
@@ -97,7 +98,7 @@ async def test_session_stream_delivers_notifications() -> None:
         client._link.listeners.add(lambda method, params: received.append(method))
         async with client:
             await until(lambda: received)
-            assert (await client.call("bake")).text == "done"
+            assert (await client.call_tool("bake")).text == "done"
         await until(lambda: not server.open)
     assert received == [CHANGED["method"]]
     assert listening.asked[0].headers["accept"] == "text/event-stream"
@@ -126,7 +127,7 @@ async def test_session_stream_404_means_session_gone() -> None:
     async with scripted(greeting(waits, stream=listening)) as server:
         client = over(server.url)[1]
         async with client:
-            call = asyncio.ensure_future(client.call("bake", retry=True))
+            call = asyncio.ensure_future(client.call_tool("bake", retry=True))
             with pytest.raises(StatusError, match="session") as caught:
                 await call
             assert caught.value.session_is_gone
@@ -136,7 +137,7 @@ async def test_session_stream_404_means_session_gone() -> None:
 
 
 def connection(server: HttpTransport, revision: str = REVISION) -> Client:
-    return Client(server, revision=revision, tries=1)
+    return Client(server, protocol_version=revision, retries=Retries(attempts=1))
 
 
 class Stream:
@@ -184,7 +185,7 @@ class Stream:
             scripted(self.script(**options)) as server,
             connection(HttpTransport(server.url), revision) as client,
         ):
-            return await client.call("bake", retry=True)
+            return await client.call_tool("bake", retry=True)
 
     async def failure(self, revision: str = REVISION, **options: Any) -> TransportError:
         with pytest.raises(TransportError) as caught:

@@ -43,13 +43,13 @@ def server(work: Work) -> Server:
     @server.tool
     async def report(ctx: Context, times: int) -> str:
         for done in range(times):
-            await ctx.progress(done + 1, times)
+            await ctx.report_progress(done + 1, times)
         return "reported"
 
     @server.tool
     async def wait(ctx: Context, *, streams: bool = False) -> None:
         if streams:
-            await ctx.progress(1)
+            await ctx.report_progress(1)
         work.begun += 1
         try:
             await asyncio.Event().wait()
@@ -78,29 +78,29 @@ def url(server: Server) -> Iterator[str]:
 
 
 def client(url: str, revision: str | None = None, **options: Any) -> Client:
-    return Client(HttpTransport(url, **options), revision=revision)
+    return Client(HttpTransport(url, **options), protocol_version=revision)
 
 
 @EVERY
 async def test_http_calls_are_answered(url: str, revision: str) -> None:
     async with client(url, revision) as asked:
         assert asked.revision == revision
-        assert (await asked.call("echo", {"text": "å\n😀"})).text == "å\n😀"
-        assert (await asked.read("asked://fixed"))[0]["text"] == "fixed"
+        assert (await asked.call_tool("echo", {"text": "å\n😀"})).text == "å\n😀"
+        assert (await asked.read_resource("asked://fixed"))[0]["text"] == "fixed"
         assert (await asked.get_prompt("plan", {"city": "Oslo"}))[0]["content"]["text"] == "Plan for Oslo"
 
 
 @EVERY
 async def test_http_server_requests_are_answered(url: str, revision: str) -> None:
-    async with Client(HttpTransport(url), revision=revision, roots=["file:///there"]) as asked:
-        assert (await asked.call("ask")).text == "file:///there"
+    async with Client(HttpTransport(url), protocol_version=revision, roots=["file:///there"]) as asked:
+        assert (await asked.call_tool("ask")).text == "file:///there"
 
 
 @EVERY
 async def test_http_timeout_cancels_call_at_server(url: str, revision: str, work: Work) -> None:
     async with client(url, revision) as asked:
         with pytest.raises(TimeoutError):
-            await asked.call("wait", timeout=0.2)
+            await asked.call_tool("wait", timeout=0.2)
         await until(lambda: work.cancelled)
 
 

@@ -27,8 +27,8 @@ async def test_sdk_tools_and_calls_over_stdio_equal_those_of_the_sdk() -> None:
     expected = Environment("claude", 2).outcomes(DOCUMENTED)["ours"]
     root = str(Path(__file__).parents[4])
     command = {"command": sys.executable, "args": [str(DOCUMENTED), "stdio"], "env": {"PYTHONPATH": root}}
-    async with Client(command, revision="2025-11-25") as client:
+    async with Client(command, protocol_version="2025-11-25") as client:
         assert {each["name"]: each for each in await client.list_tools()} == expected["tools"]
         for (name, arguments), said in expected["calls"]:
-            result = await client.call(name, arguments)
+            result = await client.call_tool(name, arguments)
             assert (result.is_error, result.content) == (said["isError"], said["content"])

@@ -30,10 +30,10 @@ async def used(client: Client, path: str) -> None:
     """Use all that there is."""
     heard: list[Any] = []
     assert [tool["name"] for tool in await client.list_tools()][:2] == ["greet", "wait"]
-    result = await client.call("greet", progress=lambda *step: heard.append(step))
+    result = await client.call_tool("greet", progress=lambda *step: heard.append(step))
     assert result.text == f"Ada over {path}"
     assert [step[:2] for step in heard][:1] == [(1, 2)]
-    (read,) = await client.read("greeting://Ada")
+    (read,) = await client.read_resource("greeting://Ada")
     assert read["text"] == "Hello, Ada, from runs"
     (message,) = await client.get_prompt("ask", {"question": "Why?"})
     assert message["content"]["text"] == "Why?"
@@ -41,7 +41,9 @@ async def used(client: Client, path: str) -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_run_stdio_serves_both_eras(command: list[str], revision: str) -> None:
-    async with Client(command, revision=revision, elicit=lambda form: {"name": "Ada"}) as client:
+    async with Client(
+        command, protocol_version=revision, elicitation_handler=lambda form: {"name": "Ada"}
+    ) as client:
         await used(client, "None")
 
 
@@ -55,13 +57,15 @@ def streamable(command: list[str]) -> Any:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_run_streamable_http_serves_both_eras(streamable: str, revision: str) -> None:
-    async with Client(f"{streamable}/mcp", revision=revision, elicit=lambda form: {"name": "Ada"}) as client:
+    async with Client(
+        f"{streamable}/mcp", protocol_version=revision, elicitation_handler=lambda form: {"name": "Ada"}
+    ) as client:
         await used(client, "/mcp")
 
 
 async def test_run_sse_serves_2024_11_05(command: list[str]) -> None:
     with Served([*command, "sse", "0"]) as served:
-        async with Client(f"{served.origin}/sse", elicit=lambda form: {"name": "Ada"}) as client:
+        async with Client(f"{served.origin}/sse", elicitation_handler=lambda form: {"name": "Ada"}) as client:
             await used(client, "/messages/")
         served.stop()
 
@@ -71,7 +75,7 @@ async def test_run_http_sigterm_answers_running_calls(command: list[str], transp
     with Served([*command, transport, "0"]) as served:
         url = served.origin + ("/mcp" if transport == "streamable-http" else "/sse")
         async with Client(url) as client:
-            call = asyncio.create_task(client.call("wait"))
+            call = asyncio.create_task(client.call_tool("wait"))
             await asyncio.to_thread(served.wait_for, "waiting")
             served.signal(signal.SIGTERM)
             assert (await call).text == "done"
@@ -99,7 +103,7 @@ async def test_sse_call_has_token_of_its_own_request() -> None:
     mcp = bakery(auth=auth, token_verifier=Bakers())
     with in_thread(mcp.sse_app()) as url:
         async with Client(f"{url}/sse", headers={"Authorization": "Bearer ada"}) as client:
-            assert (await client.call("bake", {"kind": "rye"})).text == "rye for ada"
+            assert (await client.call_tool("bake", {"kind": "rye"})).text == "rye for ada"
         for token in ("eve", "ADA"):
             with pytest.raises(Exception, match="401"):
                 async with Client(f"{url}/sse", headers={"Authorization": f"Bearer {token}"}):

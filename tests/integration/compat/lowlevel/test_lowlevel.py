@@ -186,9 +186,9 @@ async def test_mounted_http_and_sse_apps_serve_clients(caplog: pytest.LogCapture
             ("/api/sse", "/api/messages/", "lab"),
             ("/api/sse?fresh", "/api/messages/", "fresh"),
         ):
-            async with Client(f"{url}{path}", headers=HEADERS, elicit=accept) as client:
+            async with Client(f"{url}{path}", headers=HEADERS, elicitation_handler=accept) as client:
                 assert [tool["name"] for tool in await client.list_tools()] == ["look"]
-                assert (await client.call("look")).text == f"{seen} mine {{'of': '{of}'}}"
+                assert (await client.call_tool("look")).text == f"{seen} mine {{'of': '{of}'}}"
     assert "Traceback" not in caplog.text
 
 
@@ -199,7 +199,7 @@ async def test_sse_clients_have_separate_streams():
             Client(f"{url}/api/sse?fresh", headers={"x-own": "other"}) as other,
         ):
             for client, seen in ((one, "mine"), (other, "other"), (one, "mine")):
-                assert f" {seen} " in (await client.call("look")).text
+                assert f" {seen} " in (await client.call_tool("look")).text
         async with httpx2.AsyncClient(base_url=url) as http:
             gone = await http.post("/api/messages/?session_id=0123456789abcdef", json={})
             assert (gone.status_code, gone.text) == (404, "Could not find session")
@@ -208,8 +208,10 @@ async def test_sse_clients_have_separate_streams():
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_handler_elicits_over_http(revision: str):
     with in_thread(site()) as url:
-        async with Client(f"{url}/server/", revision=revision, headers=HEADERS, elicit=accept) as client:
-            assert (await client.call("ask")).text == "accept"
+        async with Client(
+            f"{url}/server/", protocol_version=revision, headers=HEADERS, elicitation_handler=accept
+        ) as client:
+            assert (await client.call_tool("ask")).text == "accept"
 
 
 INITIALIZE = {

@@ -149,11 +149,11 @@ class Asking:
         self.content: Any = None
         self.client = Client(
             target,
-            revision=revision,
-            elicit=self.fill,
-            notification=self.hear,
-            log=lambda level, data, logger: self.said.append(["log", level, data, logger]),
-            validate=False,
+            protocol_version=revision,
+            elicitation_handler=self.fill,
+            message_handler=self.hear,
+            log_handler=lambda level, data, logger: self.said.append(["log", level, data, logger]),
+            validate_results=False,
             cache=False,
         )
 

@@ -238,5 +238,5 @@ mcp.run(transport={transport!r}, host="127.0.0.1", port=0, path="/there", show_b
         found = re.search(r"running on (http://\S+)", served.notes)
         assert found is not None
         async with mcpkit.Client(f"{found[1]}/there") as client:
-            answer = await client.call("where", {})
+            answer = await client.call_tool("where", {})
     assert answer.text == ("sse" if transport == "sse" else "streamable-http")

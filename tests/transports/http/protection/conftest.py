@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Scope, Server
+from mcpkit import Access, Context, Scope, Server
 from tests.helpers.raw_client import Client, Serve, serving
 from tests.helpers.verified import ISSUER, Table
 
@@ -49,7 +49,7 @@ def make(table: Table, done: list[str]) -> Callable[..., Server]:
 
     def server(**options: Any) -> Server:
         made = Server(
-            "notes", title="Notes", secret="a secret of some length", auth=table, scopes=SCOPES, **options
+            "notes", title="Notes", secret_key="a secret of some length", auth=table, scopes=SCOPES, **options
         )
 
         @made.tool
@@ -57,17 +57,17 @@ def make(table: Table, done: list[str]) -> Callable[..., Server]:
             """Return the caller."""
             return f"{ctx.principal.subject} {sorted(ctx.principal.scopes)}"
 
-        @made.tool(scopes="notes:write", may_need="notes:admin")
+        @made.tool(access=Access(scopes="notes:write", optional_scopes="notes:admin"))
         async def add(
             ctx: Context, pinned: bool = False, progress: bool = False, once: bool = False, late: bool = False
         ) -> str:
             """Add a note."""
             if progress:
-                await ctx.progress(1, 2)
+                await ctx.report_progress(1, 2)
             if once:
                 await ctx.once("add", lambda: done.append("once"))
             if pinned:
-                ctx.require("notes:admin", "mail")
+                ctx.require_scopes("notes:admin", "mail")
             done.append("added")
             return "added"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Principal, Server
-from mcpkit.auth import Grant, Jwt, TokenVerifier
+from mcpkit import Access, Context, HttpOptions, Principal, Server
+from mcpkit.auth import AccessToken, Jwt, TokenVerifier
 from mcpkit.testing import connect
 from tests.helpers.clock import Clock
 from tests.helpers.raw_client import Client, Serve, initialize
@@ -28,7 +28,7 @@ CHALLENGE = f'Bearer {DOCUMENT}, scope="notes:read"'
 
 
 REQUESTS: dict[str, Callable[..., Any]] = {
-    "stateless": lambda client, headers: client.call("whoami", headers=headers),
+    "stateless": lambda client, headers: client.call_tool("whoami", headers=headers),
     "initialize": lambda client, headers: client.post(initialize(), headers),
     "session": lambda client, headers: client.post({}, {"mcp-session-id": "x", **headers}),
     "not JSON": lambda client, headers: client.post(b"{", headers),
@@ -70,7 +70,7 @@ async def test_sse_has_own_metadata_and_audience(client: Client, table: Table, p
     ],
 )  # fmt: skip
 async def test_malformed_token_is_bad_request(client: Client, table: Table, header: str) -> None:
-    answer = await client.call("whoami", headers={"authorization": header.encode("latin-1")}).whole()
+    answer = await client.call_tool("whoami", headers={"authorization": header.encode("latin-1")}).whole()
     assert answer.status == 400
     assert answer.headers["www-authenticate"].startswith('Bearer error="invalid_request"')
     assert table.asked == []
@@ -88,9 +88,9 @@ async def test_session_needs_token_in_each_request(client: Client) -> None:
 
 async def test_fresh_token_is_verified_once(client: Client, table: Table) -> None:
     for _ in range(3):
-        assert (await client.call("whoami", headers=bearer("ada")).whole()).status == 200
+        assert (await client.call_tool("whoami", headers=bearer("ada")).whole()).status == 200
     assert len(table.asked) == 1
-    assert (await client.call("whoami", headers=bearer("eve")).whole()).status == 200
+    assert (await client.call_tool("whoami", headers=bearer("eve")).whole()).status == 200
     assert len(table.asked) == 2
 
 
@@ -98,8 +98,8 @@ async def test_unavailable_verifier_is_503(
     server: Server, serve: Serve, table: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
     table.is_down = True
-    async with serve(server, health="/health") as client:
-        answer = await client.call("whoami", headers=bearer("ada")).whole()
+    async with serve(server, http=HttpOptions(readiness_path="/health")) as client:
+        answer = await client.call_tool("whoami", headers=bearer("ada")).whole()
         assert (answer.status, answer.headers["retry-after"]) == (503, "7")
         assert "www-authenticate" not in answer.headers
         assert b"table" not in answer.body
@@ -107,16 +107,16 @@ async def test_unavailable_verifier_is_503(
         assert "ada" not in caplog.text
         assert (await client.open("GET", "/health").whole()).status == 200
         table.is_down = False
-        assert (await client.call("whoami", headers=bearer("ada")).whole()).status == 200
+        assert (await client.call_tool("whoami", headers=bearer("ada")).whole()).status == 200
 
 
 async def test_failing_verifier_is_500(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     class Broken(TokenVerifier):
-        async def verify(self, token: str, audience: str) -> Grant:
+        async def verify(self, token: str, audience: str) -> AccessToken:
             raise KeyError("secret")
 
     async with serve(Server("s", auth=Broken())) as client:
-        answer = await client.call("whoami", headers=bearer("ada")).whole()
+        answer = await client.call_tool("whoami", headers=bearer("ada")).whole()
         assert answer.status == 500
         assert b"secret" not in answer.body
         assert "the token verifier raised an exception" in caplog.text
@@ -126,7 +126,7 @@ async def test_failing_verifier_is_500(serve: Serve, caplog: pytest.LogCaptureFi
     ("options", "problem"),
     [
         ({"public_url": None}, "needs the public URL of the server"),
-        ({"principal": Principal("ada")}, "cannot be combined"),
+        ({"http": HttpOptions(principal=Principal("ada"))}, "cannot be combined"),
         ({"public_url": "https://example.com/"}, "does not end with path='/mcp'"),
         ({"public_url": "https://example.com/mcp?x=1"}, "must only have a scheme"),
         (
@@ -151,17 +151,17 @@ async def test_including_server_needs_auth_too(
     between.include(make(), prefix="x")
     with pytest.raises(ValueError, match="Give this server auth= too"):
         outer.asgi()
-    outer.asgi(principal=Principal("ada"))
+    outer.asgi(http=HttpOptions(principal=Principal("ada")))
     later.include(between)
     with pytest.raises(ValueError, match="Give this server auth= too"):
         app.door()
     async with connect(outer) as client:  # who is on this machine needs no token
-        assert (await client.call("x_whoami")).text == "None []"
+        assert (await client.call_tool("x_whoami")).text == "None []"
 
 
 async def test_guard_runs_before_token_verification(client: Client, table: Table) -> None:
     evil = {"origin": "https://evil.example", **bearer("ada")}
-    assert (await client.call("whoami", headers=evil).whole()).status == 403
+    assert (await client.call_tool("whoami", headers=evil).whole()).status == 403
     assert table.asked == []
 
 
@@ -181,7 +181,7 @@ WHERE = 'resource_metadata="https://mcp.example.com/.well-known/oauth-protected-
 def jwt_server() -> Server:
     keys = {"keys": [each.public() for each in SIGNERS]}
     jwt_server = Server(
-        "notes", secret="a secret of some length", auth=Jwt(ISSUER, keys=keys, clock=Clock(NOW))
+        "notes", secret_key="a secret of some length", auth=Jwt(ISSUER, keys=keys, clock=Clock(NOW))
     )
 
     @jwt_server.tool
@@ -247,13 +247,13 @@ async def test_verifier_without_principal_id_is_500(serve: Serve, caplog: pytest
     class Nameless(TokenVerifier):
         """Forgets to say who it is."""
 
-        async def verify(self, token: str, audience: str) -> Grant:
-            return Grant(Principal(scopes={"notes:read"}))
+        async def verify(self, token: str, audience: str) -> AccessToken:
+            return AccessToken(Principal(scopes={"notes:read"}))
 
     server = Server("s", auth=Nameless())
-    server.tool(lambda: "open", name="open", anonymous=True)
+    server.tool(lambda: "open", name="open", access=Access(allow_anonymous=True))
     async with serve(server) as client:
-        assert (await client.call("open", headers=bearer("ada")).whole()).status == 500
+        assert (await client.call_tool("open", headers=bearer("ada")).whole()).status == 500
         assert "returned a principal without an id" in caplog.text
 
 
@@ -262,8 +262,8 @@ class ClosingVerifier(TokenVerifier):
         self.closed: list[asyncio.AbstractEventLoop] = []
         self._problem = problem
 
-    async def verify(self, token: str, audience: str) -> Grant:
-        return Grant(Principal(token))
+    async def verify(self, token: str, audience: str) -> AccessToken:
+        return AccessToken(Principal(token))
 
     async def aclose(self) -> None:
         self.closed.append(asyncio.get_running_loop())

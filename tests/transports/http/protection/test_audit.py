@@ -13,10 +13,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from mcpkit import Context, Server
+from mcpkit import Access, Context, HttpOptions, Server
 from mcpkit.auth import (
+    AccessToken,
     AuditEvent,
-    Grant,
     InvalidTokenError,
     TokenVerifier,
 )
@@ -52,7 +52,7 @@ def audit_events(server: Server) -> list[dict[str, Any]]:
 async def test_audit_login(server: Server, serve: Serve, audit_events: list[dict[str, Any]]) -> None:
     async with serve(server) as client:
         for token in (bearer("ada"), bearer("ada"), bearer("bob", ["mail"]), bearer("ada")):
-            assert (await client.call("whoami", headers=token).whole()).status == 200
+            assert (await client.call_tool("whoami", headers=token).whole()).status == 200
     assert audit_events == [
         {"name": "login", **ADA},
         {"name": "login", **ADA, "principal": f"{ISSUER}#sub=bob", "scopes": ("mail",)},
@@ -83,10 +83,10 @@ async def test_audit_refusal_with_reason(
 
 
 class SingleToken(TokenVerifier):
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         if token != "tokensecret":
             raise InvalidTokenError("The access token is none of this server's")
-        return Grant(user(ISSUER, "ada@example.com", ["notes:read"], claims={"name": "claimsecret"}))
+        return AccessToken(user(ISSUER, "ada@example.com", ["notes:read"], claims={"name": "claimsecret"}))
 
 
 async def test_audit_contains_no_secrets(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
@@ -95,10 +95,10 @@ async def test_audit_contains_no_secrets(serve: Serve, caplog: pytest.LogCapture
     events: list[AuditEvent] = []
     server.on_audit(events.append)
 
-    @server.tool(may_need="mail")
+    @server.tool(access=Access(optional_scopes="mail"))
     async def repeat(text: str, ctx: Context) -> str:
         """Say something."""
-        ctx.require("mail")
+        ctx.require_scopes("mail")
         return text
 
     async with serve(server) as client:
@@ -109,7 +109,7 @@ async def test_audit_contains_no_secrets(serve: Serve, caplog: pytest.LogCapture
             "Bearer broken secret",
             "Basic basicsecret",
         ):
-            await client.call("repeat", arguments, headers={"authorization": header}).whole()
+            await client.call_tool("repeat", arguments, headers={"authorization": header}).whole()
     assert [(event.name, event.status) for event in events] == [
         ("login", None), ("refusal", 403), ("refusal", 401), ("refusal", 400), ("refusal", 401),
     ]  # fmt: skip
@@ -146,7 +146,7 @@ async def test_startup_warns_of_unencrypted_url(
     server: Server, serve: Serve, startup_messages: Callable[[], Any], url: str, is_warned: bool
 ) -> None:
     async with serve(server, public_url=url) as client:
-        await client.call("whoami").whole()
+        await client.call_tool("whoami").whole()
     assert (
         any(level == "WARNING" and "does not use TLS" in text for level, text in startup_messages())
         is is_warned
@@ -192,9 +192,9 @@ async def test_metadata_ignores_forwarded_headers(server: Server, serve: Serve) 
             json.loads((await client.open("GET", f"{METADATA_PATH}/mcp", headers=forged).whole()).body)
             == METADATA
         )
-        answer = await client.call("whoami", headers=forged).whole()
+        answer = await client.call_tool("whoami", headers=forged).whole()
         assert "evil" not in answer.headers["www-authenticate"]
-        evil = await client.call("whoami", headers={"host": "evil.example", **bearer("ada")}).whole()
+        evil = await client.call_tool("whoami", headers={"host": "evil.example", **bearer("ada")}).whole()
         assert evil.status == 421
 
 
@@ -231,7 +231,7 @@ def test_run_elsewhere_requires_public_url(server: Server) -> None:
     with pytest.raises(ValueError, match="needs the public URL of the server"):
         server.run("http", host="0.0.0.0")
     with pytest.raises(ValueError, match="needs the public URL of the server"):
-        server.run("http", uvicorn={"ssl_certfile": "x"})
+        server.run("http", ssl_certfile="x")
 
 
 async def test_startup_lists_open_routes_and_apps(
@@ -243,7 +243,9 @@ async def test_startup_lists_open_routes_and_apps(
     server.route("/open")(answer)
     server.route("/hook", methods=["POST"])(answer)
     server.route("/mine", scopes=())(answer)
-    app = server.asgi(public_url=URL, sse=False, health="/health", allowed_hosts=["localhost"])
+    app = server.asgi(
+        public_url=URL, http=HttpOptions(sse=False, readiness_path="/health"), allowed_hosts=["localhost"]
+    )
     app.mount("/other", Starlette())
     client = Client(app, schema_dir)
     await client.open("POST").whole()

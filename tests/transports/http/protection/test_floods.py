@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Principal, Server
-from mcpkit.auth import Grant, TokenVerifier
+from mcpkit import Access, Limits, Principal, Server
+from mcpkit.auth import AccessToken, TokenVerifier
 from mcpkit.transports.http.protection import verification
 from tests.helpers.raw_client import Client, Serve, initialize
 from tests.helpers.verified import Table, bearer
@@ -55,11 +55,11 @@ class GatedVerifier(TokenVerifier):
         self.gate = asyncio.Event()
         self.running = 0
 
-    async def verify(self, token: str, audience: str) -> Grant:
+    async def verify(self, token: str, audience: str) -> AccessToken:
         self.running += 1
         await self.gate.wait()
         self.running -= 1
-        return Grant(Principal(token))
+        return AccessToken(Principal(token))
 
 
 @pytest.mark.limit("access tokens that are verified at a time")
@@ -92,7 +92,7 @@ async def test_verification_failure_is_logged_once(
     class Broken(TokenVerifier):
         """Fails."""
 
-        async def verify(self, token: str, audience: str) -> Grant:
+        async def verify(self, token: str, audience: str) -> AccessToken:
             raise KeyError(token)
 
     table.is_down = True
@@ -124,10 +124,10 @@ async def call(client: Client, name: str, token: dict[str, str], who: dict[str, 
 
 
 async def test_anonymous_requests_share_half_of_places(serve: Serve, table: Table) -> None:
-    server = Server("s", auth=table, max_running=16)
+    server = Server("s", auth=table, limits=Limits(concurrent_requests=16))
     gate, running = asyncio.Event(), 0
 
-    @server.tool(anonymous=True)
+    @server.tool(access=Access(allow_anonymous=True))
     async def hold() -> str:
         nonlocal running
         running += 1

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit import Context, Memory, Server
+from mcpkit import Access, Context, Server
 from mcpkit.auth import AuditEvent
+from mcpkit.storage import Memory
 from tests.helpers.engines import make_engine
 from tests.helpers.protected import listening, session_of, status_of
 from tests.helpers.raw_client import DECLARED, Judge, Serve, accept, text_of
@@ -52,7 +53,7 @@ async def test_session_belongs_to_principal_and_client(asking_server: Server, se
             ended = client.open("DELETE", headers=session.headers(token))
             assert (await ended.whole()).status == 404
         assert await status_of(session, ADA) == 200
-        called = await session.call("add", headers=WIDER).whole()
+        called = await session.call_tool("add", headers=WIDER).whole()
         assert text_of(called.json()) == "added"
 
 
@@ -80,7 +81,7 @@ async def test_request_state_belongs_to_principal_and_client(asking_server: Serv
 async def test_question_is_answered_by_its_principal(asking_server: Server, serve: Serve) -> None:
     async with serve(asking_server) as client:
         session = await session_of(client, ADA, capabilities={"elicitation": {"form": {}}})
-        call = session.call("name", headers=ADA)
+        call = session.call_tool("name", headers=ADA)
         pending = await call.message()
         answer = {"jsonrpc": "2.0", "id": pending["id"], "result": accept("Eve")}
         for token in (EVE, OTHER_CLIENT):
@@ -118,20 +119,20 @@ def make_open(make: Callable[..., Server]) -> Callable[..., WaitingServer]:
         made = WaitingServer(make(**options))
         server = made.server
 
-        @server.tool(anonymous=True)
+        @server.tool(access=Access(allow_anonymous=True))
         async def name(ctx: Context) -> str:
             """Ask who it is."""
             return (await ctx.elicit("Who?", str)).value
 
-        @server.tool(anonymous=True)
+        @server.tool(access=Access(allow_anonymous=True))
         async def wait(ctx: Context) -> str:
             """Wait."""
-            await ctx.progress(1, 2)
+            await ctx.report_progress(1, 2)
             made.started.set()
             await made.released.wait()
             return f"waited for {ctx.principal.subject}"
 
-        @server.resource(OPEN_URI, anonymous=True)
+        @server.resource(OPEN_URI, access=Access(allow_anonymous=True))
         def news() -> str:
             """What anybody may read."""
             return "news"
@@ -155,7 +156,9 @@ async def test_anonymous_session_is_adopted_by_first_token(
         for token in (ANONYMOUS, EVE_TOKEN, OTHER_CLIENT_TOKEN):
             assert await status_of(session, token) == 404
             assert (await session.listen(headers=token).whole()).status == 404
-        assert text_of((await session.call("whoami", headers=ADA_AGAIN).whole()).json()) == "ada ['mail']"
+        assert (
+            text_of((await session.call_tool("whoami", headers=ADA_AGAIN).whole()).json()) == "ada ['mail']"
+        )
     assert [event.principal for event in events if event.name == "adoption"] == [
         "https://id.example.com#sub=ada"
     ]
@@ -167,7 +170,7 @@ async def test_concurrent_adoption_has_one_owner(
     names = ["ada", "eve", "bob", "joe"]
     async with AsyncExitStack() as stack:
         memory = Memory()
-        apps = [await stack.enter_async_context(serve(make_open(shared=memory).server)) for _ in range(2)]
+        apps = [await stack.enter_async_context(serve(make_open(storage=memory).server)) for _ in range(2)]
         session = await session_of(apps[0], ANONYMOUS)
         pending = [(name, session.at(app)) for name in names for app in apps]
         found = await asyncio.gather(*(status_of(each, bearer(name)) for name, each in pending))
@@ -183,8 +186,8 @@ async def test_adoption_ends_streams_in_other_process_and_lasts(
     make_open: Callable[..., WaitingServer], serve: Serve, tmp_path: Path
 ) -> None:
     async with (
-        serve(make_open(shared=make_engine("sqlite", tmp_path)).server) as here,
-        serve(make_open(shared=make_engine("sqlite", tmp_path)).server) as there,
+        serve(make_open(storage=make_engine("sqlite", tmp_path)).server) as here,
+        serve(make_open(storage=make_engine("sqlite", tmp_path)).server) as there,
     ):
         session = await session_of(here, ANONYMOUS)
         streams = [await listening(session, ANONYMOUS), await listening(session.at(there), ANONYMOUS)]
@@ -192,6 +195,6 @@ async def test_adoption_ends_streams_in_other_process_and_lasts(
         for stream in streams:
             assert await stream.messages() == []
         assert await status_of(session.at(there), ADA_TOKEN) == 200
-    async with serve(make_open(shared=make_engine("sqlite", tmp_path)).server) as later:
+    async with serve(make_open(storage=make_engine("sqlite", tmp_path)).server) as later:
         for token, status in ((EVE_TOKEN, 404), (ANONYMOUS, 404), (ADA_AGAIN, 200)):
             assert await status_of(session.at(later), token) == status

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Memory, Principal, Server
+from mcpkit import Context, Principal, Server
 from mcpkit.state.revocations import MOST_HEARD, Revocations
+from mcpkit.storage import Memory
 from mcpkit.transports.http.protection import leases
 from mcpkit.transports.http.protection.leases import Leases
 from tests.helpers.clock import Clock
@@ -56,7 +57,7 @@ class SlowServer:
         async def wait(ctx: Context, notify: bool = False) -> str:
             """Wait."""
             if notify:
-                await ctx.progress(1, 2)
+                await ctx.report_progress(1, 2)
             self.running += 1
             try:
                 await self.released.wait()
@@ -81,7 +82,7 @@ async def test_revocation_ends_everything_in_all_processes(
 ) -> None:
     memory = Memory()
     async with AsyncExitStack() as stack:
-        slow_servers = [make_slow(shared=memory) for _ in range(2)]
+        slow_servers = [make_slow(storage=memory) for _ in range(2)]
         apps = [await stack.enter_async_context(serve(slow.server)) for slow in slow_servers]
         session, phone, other = [
             await session_of(apps[0], token) for token in (ADA_TOKEN, PHONE_TOKEN, EVE_TOKEN)
@@ -93,12 +94,12 @@ async def test_revocation_ends_everything_in_all_processes(
         listeners = [await listen(app, ADA_TOKEN) for app in apps]
         remaining = [await listening(other, EVE_TOKEN), await listen(apps[1], EVE_TOKEN)]
         plain = [
-            apps[0].call("wait", headers=ADA_TOKEN),
-            apps[1].call("wait", headers=PHONE_TOKEN),
-            session.call("wait", headers=ADA_TOKEN),
+            apps[0].call_tool("wait", headers=ADA_TOKEN),
+            apps[1].call_tool("wait", headers=PHONE_TOKEN),
+            session.call_tool("wait", headers=ADA_TOKEN),
         ]
-        actual = apps[1].call("wait", {"notify": True}, headers=ADA_TOKEN, meta={"progressToken": 1})
-        others = apps[1].call("wait", headers=EVE_TOKEN)
+        actual = apps[1].call_tool("wait", {"notify": True}, headers=ADA_TOKEN, meta={"progressToken": 1})
+        others = apps[1].call_tool("wait", headers=EVE_TOKEN)
         await until(lambda: [slow.running for slow in slow_servers] == [2, 3])
 
         await slow_servers[0].server.revoke(Principal(ADA_ID))
@@ -114,12 +115,12 @@ async def test_revocation_ends_everything_in_all_processes(
 
         for app in apps:
             for token in (ADA_TOKEN, PHONE_TOKEN):
-                refused = await app.call("whoami", headers=token).whole()
+                refused = await app.call_tool("whoami", headers=token).whole()
                 assert refused.status == 401
                 assert REVOKED in refused.headers["www-authenticate"]
         table.issued = AFTER
         for app in apps:  # a later login: of what there was before nothing is left
-            assert text_of((await app.call("whoami", headers=LATER_TOKEN).whole()).json()) == "ada []"
+            assert text_of((await app.call_tool("whoami", headers=LATER_TOKEN).whole()).json()) == "ada []"
             assert await status_of(session.at(app), LATER_TOKEN) == 404
         assert await status_of(await session_of(apps[1], LATER_TOKEN), LATER_TOKEN) == 200
         slow_servers[1].released.set()
@@ -132,18 +133,18 @@ async def test_revocation_ends_everything_in_all_processes(
 async def test_revocation_lasts_for_later_processes(
     make_slow: Callable[..., SlowServer], serve: Serve, table: Table, tmp_path: Path
 ) -> None:
-    async with serve(make_slow(shared=make_engine("sqlite", tmp_path)).server) as client:
+    async with serve(make_slow(storage=make_engine("sqlite", tmp_path)).server) as client:
         session = await session_of(client, ADA_TOKEN)
-    await make_slow(shared=make_engine("sqlite", tmp_path)).server.revoke(ADA_ID)
-    async with serve(make_slow(shared=make_engine("sqlite", tmp_path)).server) as later:
-        assert (await later.call("whoami", headers=ADA_TOKEN).whole()).status == 401
+    await make_slow(storage=make_engine("sqlite", tmp_path)).server.revoke(ADA_ID)
+    async with serve(make_slow(storage=make_engine("sqlite", tmp_path)).server) as later:
+        assert (await later.call_tool("whoami", headers=ADA_TOKEN).whole()).status == 401
         table.issued = AFTER
         assert await status_of(session.at(later), LATER_TOKEN) == 404  # it was opened before
         assert await status_of(await session_of(later, LATER_TOKEN), LATER_TOKEN) == 200
 
 
 async def test_revocation_stores_no_names(make_slow: Callable[..., SlowServer], tmp_path: Path) -> None:
-    await make_slow(shared=make_engine("sqlite", tmp_path)).server.revoke(ADA_ID)
+    await make_slow(storage=make_engine("sqlite", tmp_path)).server.revoke(ADA_ID)
     assert not any(ADA_ID.encode() in file.read_bytes() for file in tmp_path.iterdir())
 
 
@@ -166,7 +167,7 @@ async def test_revocation_store_failure_is_503(
     make_slow: Callable[..., SlowServer], serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = Memory()
-    slow = make_slow(shared=shared)
+    slow = make_slow(storage=shared)
 
     async def broken(*_: object, **__: object) -> Any:
         raise ConnectionError("the store is gone")
@@ -174,13 +175,13 @@ async def test_revocation_store_failure_is_503(
     async with serve(slow.server) as client:
         with monkeypatch.context() as patch:
             patch.setattr(shared, "get", broken)
-            answer = await client.call("whoami", headers=ADA_TOKEN).whole()
+            answer = await client.call_tool("whoami", headers=ADA_TOKEN).whole()
             assert (answer.status, answer.headers["retry-after"]) == (503, "1")
             assert "www-authenticate" not in answer.headers
             patch.setattr(shared, "put", broken)
             with pytest.raises(ConnectionError):
                 await slow.server.revoke(ADA_ID)
-        assert (await client.call("whoami", headers=ADA_TOKEN).whole()).status == 200
+        assert (await client.call_tool("whoami", headers=ADA_TOKEN).whole()).status == 200
 
 
 @pytest.mark.slow
@@ -202,17 +203,19 @@ async def test_revocation_is_found_after_lost_message(
 ) -> None:
     table.issued = 1000.0
     shared = LossyMemory()
-    here, there = make(shared=shared), make(shared=shared)
+    here, there = make(storage=shared), make(storage=shared)
     async with serve(here), serve(there) as app:
         session, other = [await session_of(app, token) for token in (ADA_TOKEN, EVE_TOKEN)]
         stream, remaining = await listening(session, ADA_TOKEN), await listening(other, EVE_TOKEN)
         shared.loses_messages = True
         await here.revoke(Principal(f"{ISSUER}#sub=ada"))
-        assert (await app.call("whoami", headers=ADA_TOKEN).whole()).status == 200  # the message was lost
+        assert (
+            await app.call_tool("whoami", headers=ADA_TOKEN).whole()
+        ).status == 200  # the message was lost
         shared.report_gap()
         lists = {f"notifications/{name}/list_changed" for name in ("tools", "prompts", "resources")}
         assert {each["method"] for each in await stream.messages()} <= lists  # and then it has ended
-        assert (await app.call("whoami", headers=ADA_TOKEN).whole()).status == 401
+        assert (await app.call_tool("whoami", headers=ADA_TOKEN).whole()).status == 401
         assert {(await remaining.message())["method"] for _ in lists} == lists
         there.tools.disable("whoami")
         assert (await remaining.message())["method"] == "notifications/tools/list_changed"
@@ -222,19 +225,19 @@ async def test_revocation_refuses_token_without_issue_time(
     make_slow: Callable[..., SlowServer], serve: Serve, table: Table
 ) -> None:
     clock = Clock()
-    slow = make_slow(shared=Memory(clock))
+    slow = make_slow(storage=Memory(clock))
     revocations = slow.server.engine.revocations
     assert revocations is not None
     revocations._clock = clock
     table.issued = None
     async with serve(slow.server) as client:
-        assert (await client.call("whoami", headers=ADA_TOKEN).whole()).status == 200
+        assert (await client.call_tool("whoami", headers=ADA_TOKEN).whole()).status == 200
         await slow.server.revoke(ADA_ID, keep=60)
         clock.now += 59
         for token in (ADA_TOKEN, LATER_TOKEN):
-            assert (await client.call("whoami", headers=token).whole()).status == 401
+            assert (await client.call_tool("whoami", headers=token).whole()).status == 401
         clock.now += 2
-        assert (await client.call("whoami", headers=ADA_TOKEN).whole()).status == 200
+        assert (await client.call_tool("whoami", headers=ADA_TOKEN).whole()).status == 200
 
 
 @pytest.mark.parametrize(

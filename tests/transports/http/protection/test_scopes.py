@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Cache, Context, RegistrationError, Server, tool
+from mcpkit import Access, CacheHint, Context, RegistrationError, Server, ServerOptions, tool
 from tests.helpers.protected import Lenient, listening, session_of
 from tests.helpers.raw_client import Answer, Client, Serve
 from tests.helpers.verified import bearer
@@ -43,7 +43,7 @@ async def test_missing_scope_is_challenged_before_call(
     make: Callable[..., Server], serve: Serve, done: list[str], name: str
 ) -> None:
     method, params, needed = REQUESTS[name]
-    async with serve(make(offers=["completions"])) as client:
+    async with serve(make(options=ServerOptions(capabilities=["completions"]))) as client:
         needs = needed.replace(" ", ", ")
         answer = await client.ask(method, params, headers=bearer("ada")).whole()
         assert (answer.status, answer.headers["www-authenticate"]) == (403, challenge_for(needed, needs))
@@ -58,11 +58,11 @@ async def test_missing_scope_is_challenged_before_call(
 
 async def test_require_challenges_for_all_scopes_at_once(client: Client, done: list[str]) -> None:
     for token in (bearer(*WRITER), bearer("ada", ["notes:write", "mail"])):
-        answer = await client.call("add", {"pinned": True}, headers=token).whole()
+        answer = await client.call_tool("add", {"pinned": True}, headers=token).whole()
         texts = challenge_for("notes:admin mail", "notes:admin, mail")
         assert (answer.status, answer.headers["www-authenticate"]) == (403, texts)
     assert done == []
-    assert (await client.call("add", {"pinned": True}, headers=bearer(*ADMIN)).whole()).status == 200
+    assert (await client.call_tool("add", {"pinned": True}, headers=bearer(*ADMIN)).whole()).status == 200
     assert done == ["added"]
 
 
@@ -72,8 +72,10 @@ async def test_require_after_output_is_error_result(
 ) -> None:
     session = await session_of(client, bearer(*WRITER))
     for answer in (
-        client.call("add", {"pinned": True, **arguments}, headers=bearer(*WRITER), meta={"progressToken": 1}),
-        session.call("add", {"pinned": True, **arguments}, headers=bearer(*WRITER)),
+        client.call_tool(
+            "add", {"pinned": True, **arguments}, headers=bearer(*WRITER), meta={"progressToken": 1}
+        ),
+        session.call_tool("add", {"pinned": True, **arguments}, headers=bearer(*WRITER)),
     ):
         result = (await answer.response())["result"]
         assert answer.status == 200
@@ -90,7 +92,7 @@ def test_unknown_scope_of_component_is_refused(make: Callable[..., Server]) -> N
     with pytest.raises(RegistrationError, match="did you mean 'notes:write'"):
         server.tool(scopes="notes:writ", name="w")(lambda: "x")
 
-    @tool(name="far", may_need=["nothing"])
+    @tool(name="far", access=Access(optional_scopes=["nothing"]))
     def far() -> str:
         return "x"
 
@@ -103,8 +105,8 @@ def test_unknown_scope_of_component_is_refused(make: Callable[..., Server]) -> N
     for wrong in ("a b", ["x", 3], 3):
         with pytest.raises(RegistrationError, match="scopes="):
             server.tool(scopes=wrong, name="wrong")(lambda: "x")
-    with pytest.raises(RegistrationError, match="anonymous is True or False"):
-        server.tool(anonymous="yes", name="wrong")(lambda: "x")
+    with pytest.raises(RegistrationError, match="which is not defined in the server"):
+        server.tool(access=Access(scopes="nope"), name="wrong")(lambda: "x")
 
 
 LOGIN = {"type": "oauth2", "scopes": ["notes:read"]}
@@ -113,8 +115,8 @@ LOGIN = {"type": "oauth2", "scopes": ["notes:read"]}
 @pytest.fixture
 def schemes_server(make: Callable[..., Server]) -> Server:
     server = make()
-    server.tool(lambda: "x", name="weather", anonymous=True)
-    server.tool(lambda: "x", name="mixed", anonymous=True, may_need="mail")
+    server.tool(lambda: "x", name="weather", access=Access(allow_anonymous=True))
+    server.tool(lambda: "x", name="mixed", access=Access(allow_anonymous=True, optional_scopes="mail"))
     server.tool(lambda: "x", name="both", scopes=["mail", "notes:admin"], meta={"author": 1})
     server.tool(lambda: "x", name="own", meta={"securitySchemes": []})
     return server
@@ -156,17 +158,17 @@ SCOPED = "notes://1"
 
 @pytest.fixture
 def open_server(make: Callable[..., Server]) -> Server:
-    open_server = make(offers=["completions"])
+    open_server = make(options=ServerOptions(capabilities=["completions"]))
     jobs = open_server.extension("com.example/jobs")
     jobs.topic("jobIds", "notifications/jobs")
 
-    @open_server.tool(anonymous=True)
+    @open_server.tool(access=Access(allow_anonymous=True))
     async def hello(ctx: Context) -> str:
         """Say hello."""
-        await ctx.progress(1, 2)
+        await ctx.report_progress(1, 2)
         return "hello"
 
-    @open_server.resource(OPEN, anonymous=True)
+    @open_server.resource(OPEN, access=Access(allow_anonymous=True))
     def news() -> str:
         """What anybody may read."""
         return "news"
@@ -176,17 +178,17 @@ def open_server(make: Callable[..., Server]) -> Server:
         """What takes a token."""
         return "diary"
 
-    @open_server.resource("secret://{id}", visible=lambda who: who.subject == "eve")
+    @open_server.resource("secret://{id}", access=Access(visible=lambda who: who.subject == "eve"))
     def secret(id: str) -> str:
         """What is hidden."""
         return id
 
-    @open_server.prompt(anonymous=True)
+    @open_server.prompt(access=Access(allow_anonymous=True))
     def greet(whom: str = "") -> str:
         """Greet."""
         return f"Hello {whom}"
 
-    @open_server.method("example/open", anonymous=True)
+    @open_server.method("example/open", access=Access(allow_anonymous=True))
     def open_method() -> dict[str, Any]:
         return {}
 
@@ -281,12 +283,14 @@ CACHED_REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def add_news(server: Server) -> None:
-    server.resource("news://today", name="news", anonymous=True, cache=Cache(60))(lambda: "news")
+    server.resource("news://today", name="news", access=Access(allow_anonymous=True), cache=CacheHint(60))(
+        lambda: "news"
+    )
 
 
 @pytest.fixture
 def news_server(make: Callable[..., Server]) -> Server:
-    server = make(cache={"tools/list": Cache(60)})
+    server = make(options=ServerOptions(cache={"tools/list": CacheHint(60)}))
     add_news(server)
     other = Server("other")
     add_news(other)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Server
+from mcpkit import Context, HttpOptions, Limits, Server
 from tests.helpers.raw_client import Answer, Client, Serve, initialize, text_of, within
 from tests.helpers.work import Work
 
@@ -24,11 +24,11 @@ def sse_server(work: Work) -> Server:
 
     @sse_server.tool
     async def envelope(ctx: Context) -> str:
-        return f"{ctx.era} {ctx.revision} {ctx.client.name}"
+        return f"{ctx.protocol_version} {ctx.client.name}"
 
     @sse_server.tool
     async def wait(ctx: Context) -> str:
-        await ctx.progress(1)
+        await ctx.report_progress(1)
         await work.wait()
         return "waited"
 
@@ -93,7 +93,7 @@ async def test_sse_responses_are_message_events(sse_server: Server, serve: Serve
         assert (event.type, event.id, event.retry) == ("message", None, None)
         assert json.loads(event.data or "") == {"jsonrpc": "2.0", "id": 1, "result": {}}
         await sse.call("envelope")
-        assert text_of(await sse.stream.message()) == f"handshake {REVISION} test"
+        assert text_of(await sse.stream.message()) == f"{REVISION} test"
 
 
 @pytest.mark.parametrize("query", ["", "?session_id=unknown"])
@@ -107,7 +107,7 @@ async def test_sse_unknown_session_is_not_found(query: str, sse_server: Server, 
 
 
 async def test_sse_post_is_checked(sse_server: Server, serve: Serve) -> None:
-    async with serve(sse_server, max_body=1000) as client:
+    async with serve(sse_server, limits=Limits(max_request_body_size=1000)) as client:
         sse = await connect_sse(client)
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         assert (await sse.post(ping, content_type="text/plain").whole()).status == 415
@@ -131,7 +131,7 @@ async def test_sse_disconnect_ends_session(sse_server: Server, serve: Serve, wor
 
 
 async def test_sse_option_disables_endpoints(sse_server: Server, serve: Serve) -> None:
-    async with serve(sse_server, sse=False) as client:
+    async with serve(sse_server, http=HttpOptions(sse=False)) as client:
         assert (await client.open("GET", "/sse").whole()).status == 404
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         assert (await client.post(ping, path="/messages?session_id=x").whole()).status == 404

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit import Context, Memory, Server
+from mcpkit import Context, Server
 from mcpkit.state.presence import MISSED
+from mcpkit.storage import Memory
 from mcpkit.transports.http.sessions.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
 from tests.helpers.raw_client import (
     Answer,
@@ -46,7 +47,7 @@ async def collect(streams: list[Answer], count: int) -> list[Any]:
 
 async def test_stream_starts_with_id_and_retry(client: Client) -> None:
     session = await client.initialize()
-    for answer in (session.call("count", {"times": 1}), session.listen()):
+    for answer in (session.call_tool("count", {"times": 1}), session.listen()):
         first = await first_event(answer)
         assert first.id
         assert first.data == ""
@@ -58,7 +59,7 @@ async def test_stream_starts_with_id_and_retry(client: Client) -> None:
 async def test_older_versions_have_no_event_ids(revision: str, server: Server, client: Client) -> None:
     session = await client.initialize(revision)
     listening = await session.listen().head()
-    call = await session.call("count", {"times": 2}).whole()
+    call = await session.call_tool("count", {"times": 2}).whole()
     server.tools.remove("step")
     changed = await listening.event()
     events = [*call.waiting(), changed]
@@ -71,14 +72,14 @@ async def test_older_versions_have_no_event_ids(revision: str, server: Server, c
 
 async def test_resumed_stream_replays_missed_events_only(client: Client, steps: Steps) -> None:
     session = await client.initialize()
-    call = session.call("step")
+    call = session.call_tool("step")
     await steps.take("one", "two")
     await first_event(call)
     first = await call.event()
     call.disconnect()
     await call.whole()
     await steps.take("three", "four")
-    await (await session.call("count", {"times": 3}).whole()).messages()  # another stream's
+    await (await session.call_tool("count", {"times": 3}).whole()).messages()  # another stream's
     assert first is not None
     back = session.listen(after=first.id)
     assert [message_of(await back.event())["params"]["data"] for _ in range(3)] == [
@@ -93,7 +94,7 @@ async def test_resumed_stream_replays_missed_events_only(client: Client, steps: 
 
 async def test_stream_of_other_session_is_not_replayed(server: Server, client: Client) -> None:
     mine, theirs = await client.initialize(), await client.initialize()
-    call = await theirs.call("count", {"times": 3}).whole()
+    call = await theirs.call_tool("count", {"times": 3}).whole()
     first = call.waiting()[0]
     answer = mine.listen(after=first.id)
     await answer.head()
@@ -139,9 +140,9 @@ async def test_too_many_changes_are_summarized(server: Server, client: Client) -
 
 async def test_discarded_stream_is_refused(client: Client) -> None:
     session = await client.initialize()
-    old = await session.call("count", {"times": 1}).whole()
+    old = await session.call_tool("count", {"times": 1}).whole()
     for _ in range(300):
-        await session.call("count", {"times": 1}).whole()
+        await session.call_tool("count", {"times": 1}).whole()
     first, *_, last = old.waiting()
     for seen in (first, last):
         answer = await session.listen(after=seen.id).whole()
@@ -151,7 +152,7 @@ async def test_discarded_stream_is_refused(client: Client) -> None:
 
 async def test_close_stream_ends_connection(client: Client, steps: Steps) -> None:
     session = await client.initialize()
-    call = session.call("step")
+    call = session.call_tool("step")
     await steps.take("one", "close")
     first = await first_event(call)
     assert first.retry is not None
@@ -168,13 +169,13 @@ def progress_server() -> Server:
     @progress_server.tool
     async def hang(ctx: Context) -> None:
         """Say something, then wait to be cancelled."""
-        await ctx.progress(1)
+        await ctx.report_progress(1)
         await asyncio.Event().wait()
 
     @progress_server.tool
     async def speak(ctx: Context) -> str:
         """Say something, then end."""
-        await ctx.progress(1)
+        await ctx.report_progress(1)
         return "done"
 
     return progress_server
@@ -183,7 +184,7 @@ def progress_server() -> Server:
 async def test_complete_stream_refuses_resumption(progress_server: Server, serve) -> None:
     async with serve(progress_server) as client:
         session = await client.initialize()
-        *_, progress, response = await all_events(session.call("speak"))
+        *_, progress, response = await all_events(session.call_tool("speak"))
         assert [event.id for event in await all_events(session.listen(after=progress.id))] == [response.id]
         assert (await session.listen(after=response.id).whole()).status == 405
 
@@ -200,7 +201,7 @@ async def test_stored_events_are_bounded_and_latest(
     times: int, size: int, client: Client, steps: Steps
 ) -> None:
     session = await client.initialize()
-    call = session.call("count", {"times": times, "size": size})
+    call = session.call_tool("count", {"times": times, "size": size})
     first = await first_event(call)
     await call.whole()
     again = await session.listen(after=first.id).whole()
@@ -276,7 +277,7 @@ async def three_processes(
     serve: Serve, engine: Memory, steps: Steps, **options: Any
 ) -> AsyncIterator[Processes]:
     async with AsyncExitStack() as stack:
-        servers = [make_server(steps=steps, shared=engine) for _ in range(3)]
+        servers = [make_server(steps=steps, storage=engine) for _ in range(3)]
         clients = [await stack.enter_async_context(serve(server, **options)) for server in servers]
         before = asyncio.all_tasks()
         session = await clients[0].initialize()
@@ -304,7 +305,7 @@ async def wait_for_store(engine: Memory, session: Session, sent: int) -> None:
 @pytest.mark.slow
 async def test_stream_is_resumed_in_other_process(engine: Memory, serve: Serve, steps: Steps) -> None:
     async with three_processes(serve, engine, steps) as processes:
-        call = processes.here.call("step")
+        call = processes.here.call_tool("step")
         await steps.take("one")
         first = await first_event(call)
         await call.event()
@@ -317,7 +318,7 @@ async def test_stream_is_resumed_in_other_process(engine: Memory, serve: Serve, 
 
 async def test_call_of_dead_process_is_error(engine: Memory, serve: Serve, steps: Steps) -> None:
     async with three_processes(serve, engine, steps) as processes:
-        call = processes.here.call("step", id="lost")
+        call = processes.here.call_tool("step", id="lost")
         await steps.take("one")
         first = await first_event(call)
         await wait_for_store(engine, processes.here, 1)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Memory, Server, user
+from mcpkit import Context, Server, Timeouts, user
+from mcpkit.storage import Memory
 from tests.helpers.raw_client import (
     Answer,
     Client,
@@ -30,7 +31,7 @@ ELICITING = ["2025-06-18", "2025-11-25"]
 @pytest.mark.parametrize("revision", ELICITING)
 async def test_question_is_sent_on_call_stream(revision: str, client: Client) -> None:
     session = await open_eliciting_session(client, revision)
-    call = session.call("ask_names")
+    call = session.call_tool("ask_names")
     first = await call.message()
     assert (first["method"], first["params"]["message"]) == ("elicitation/create", "First name?")
     assert (await respond(session, first["id"], accept("Ada"))).status == 202
@@ -47,7 +48,7 @@ async def test_question_is_sent_on_call_stream(revision: str, client: Client) ->
 @pytest.mark.parametrize("id_", [99, "unknown-1"])
 async def test_response_to_nothing_is_refused(id_: Any, client: Client) -> None:
     session = await open_eliciting_session(client)
-    call = session.call("ask_name")
+    call = session.call_tool("ask_name")
     question = await call.message()
     assert (await respond(session, id_, accept("Eve"))).status == 400
     assert (await respond(session, question["id"], accept("Ada"))).status == 202
@@ -67,7 +68,9 @@ class FailingBus(Memory):
 
 
 def make_sampling_server(broker: Memory | None, seconds: float = 60) -> Server:
-    server = Server("asking", version="1", secret=SECRET, shared=broker, question_timeout=seconds)
+    server = Server(
+        "asking", version="1", secret_key=SECRET, storage=broker, timeouts=Timeouts(client_request=seconds)
+    )
 
     @server.tool
     async def colour(ctx: Context) -> str:
@@ -115,7 +118,7 @@ async def respond_to(session: Session, id_: Any, **members: Any) -> Answer:
 @pytest.mark.parametrize("revision", ["2025-11-25"])
 async def test_response_reaches_process_of_call(revision: str, broker: FailingBus, serve: Serve) -> None:
     async with two_processes(serve, broker, revision) as (session, there):
-        call = session.call("colours")
+        call = session.call_tool("colours")
         for _ in range(2):
             question = await next_message(call)
             assert question["method"] == "sampling/createMessage"
@@ -128,7 +131,7 @@ async def test_response_reaches_process_of_call(revision: str, broker: FailingBu
 async def test_response_of_other_session_is_refused(broker: FailingBus, serve: Serve) -> None:
     async with two_processes(serve, broker) as (session, there):
         other = await there.client.initialize()
-        call = session.call("colour")
+        call = session.call_tool("colour")
         question = await next_message(call)
         for at in (other, other.at(session.client)):
             assert (await respond_to(at, question["id"])).status == 400

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mcpkit import Context, Memory, Server, Sqlite
+from mcpkit import Context, Server
 from mcpkit.protocol.eras import Client
 from mcpkit.state.keys import Keys
-from mcpkit.state.shared import Shared
+from mcpkit.state.shared import Storage
+from mcpkit.storage import Memory, Sqlite
 from mcpkit.transports.http.sessions.record import TOKEN, key_of
 from mcpkit.transports.http.sessions.token import SessionToken, issue, read
 from tests.helpers.raw_client import Serve, Session
@@ -127,13 +128,13 @@ ID_SECRET = "the secret of the weather station"
 
 
 @pytest.fixture
-def shared_file(tmp_path: Path) -> Iterator[Shared]:
+def shared_file(tmp_path: Path) -> Iterator[Storage]:
     with closing(Sqlite(tmp_path / "shared.db")) as made:
         yield made
 
 
-def make_named_server(shared_file: Shared | None) -> Server:
-    made = Server("weather", version="1", secret=ID_SECRET, shared=shared_file)
+def make_named_server(shared_file: Storage | None) -> Server:
+    made = Server("weather", version="1", secret_key=ID_SECRET, storage=shared_file)
 
     @made.tool
     async def who(ctx: Context) -> str:
@@ -142,7 +143,7 @@ def make_named_server(shared_file: Shared | None) -> Server:
     return made
 
 
-async def test_session_id_is_short_with_lasting_store(shared_file: Shared, serve: Serve) -> None:
+async def test_session_id_is_short_with_lasting_store(shared_file: Storage, serve: Serve) -> None:
     for store, form in ((shared_file, r"[A-Za-z0-9-]{1,64}"), (None, r"[!-~]{65,1024}")):
         async with serve(make_named_server(store)) as client:
             session = await client.initialize(
@@ -154,12 +155,12 @@ async def test_session_id_is_short_with_lasting_store(shared_file: Shared, serve
             assert await session.at(restarted).text("who") == text
             assert text.endswith("True")
             assert (await session.at(restarted).delete()).status == 204
-            assert (await session.at(restarted).call("who").whole()).status == 404
+            assert (await session.at(restarted).call_tool("who").whole()).status == 404
 
 
 @pytest.mark.parametrize("written", ["another session's", "not signed", "nothing"])
 async def test_record_without_signed_token_is_no_session(
-    written: str, shared_file: Shared, serve: Serve
+    written: str, shared_file: Storage, serve: Serve
 ) -> None:
     async with serve(make_named_server(shared_file)) as client:
         session, other = await client.initialize(), await client.initialize()
@@ -169,8 +170,8 @@ async def test_record_without_signed_token_is_no_session(
     texts = {"another session's": token, "not signed": f"{'A' * 44}{token[44:]}", "nothing": None}
     await shared_file.write(key_of("weather", session.id), {TOKEN: texts[written]}, 60)
     async with serve(make_named_server(shared_file)) as client:
-        assert (await session.at(client).call("who").whole()).status == 404
-        assert (await other.at(client).call("who").whole()).status == 200
+        assert (await session.at(client).call_tool("who").whole()).status == 404
+        assert (await other.at(client).call_tool("who").whole()).status == 200
 
 
 OLD, NEW, NEWER = (f"{name} secret of the weather station" for name in ("the old", "the new", "a newer"))
@@ -186,7 +187,7 @@ def lasting_store() -> Lasting:
 
 
 def make_successor(lasting_store: Lasting, *secrets: str) -> Server:
-    made = Server("weather", version="1", secret=secrets, shared=lasting_store)
+    made = Server("weather", version="1", secret_key=secrets, storage=lasting_store)
 
     @made.tool
     async def who(ctx: Context) -> str:
@@ -196,7 +197,7 @@ def make_successor(lasting_store: Lasting, *secrets: str) -> Server:
 
 
 async def is_alive(session: Session) -> bool:
-    answer = await session.call("who").whole()
+    answer = await session.call_tool("who").whole()
     assert answer.status in {200, 404}
     return answer.status == 200
 

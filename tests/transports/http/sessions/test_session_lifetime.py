@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Memory, Server
+from mcpkit import Context, HttpOptions, Limits, Server, Timeouts
+from mcpkit.storage import Memory
 from tests.helpers.raw_client import (
     PING,
     Client,
@@ -53,7 +54,7 @@ async def counting_store(clock: LoopClock) -> CountingStore:
 @pytest.fixture
 async def session_server(counting_store: CountingStore, work: Work) -> Server:
     session_server = Server(
-        "lived", version="1", secret="a secret of sixteen bytes and more", shared=counting_store
+        "lived", version="1", secret_key="a secret of sixteen bytes and more", storage=counting_store
     )
 
     @session_server.tool
@@ -78,7 +79,9 @@ async def is_alive(session: Session) -> bool:
 async def test_listening_session_stays_alive(
     session_server: Server, serve: Serve, clock: LoopClock, counting_store: CountingStore
 ) -> None:
-    async with serve(session_server, session_ttl=TTL, keep_alive=10 * TTL) as client:
+    async with serve(
+        session_server, timeouts=Timeouts(session_idle=TTL), http=HttpOptions(sse_ping_interval=10 * TTL)
+    ) as client:
         session = await client.initialize()
         stream = await session.listen().head()
         for _ in range(8):
@@ -100,9 +103,11 @@ async def test_session_max_age_ends_streams_and_calls(
     work: Work,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with serve(session_server, session_max_age=60, keep_alive=10 * TTL) as client:
+    async with serve(
+        session_server, timeouts=Timeouts(session_max_age=60), http=HttpOptions(sse_ping_interval=10 * TTL)
+    ) as client:
         session = await client.initialize()
-        stream, call = await session.listen().head(), session.call("wait")
+        stream, call = await session.listen().head(), session.call_tool("wait")
         await asyncio.wait_for(work.started.wait(), 10)
         sessions = client.app.door()._begin().sessions
         clock.ahead += 0 if is_used else TTL
@@ -133,7 +138,7 @@ class SlowStore(Memory):
 
 @pytest.fixture
 async def timed_server(work: Work, clock: LoopClock) -> Server:
-    return make_server(work, shared=Memory(clock))
+    return make_server(work, storage=Memory(clock))
 
 
 def session_count(client: Client) -> int:
@@ -150,7 +155,7 @@ async def ping(client: Client, opened: Any) -> int | None:
 
 
 async def test_evicted_session_is_restored(timed_server: Server, serve: Serve, clock: LoopClock) -> None:
-    async with serve(timed_server, max_sessions=1) as client:
+    async with serve(timed_server, limits=Limits(max_sessions=1)) as client:
         first = await client.initialize()
         await first.ask("resources/subscribe", {"uri": "weather://fixed"}).whole()
         clock.ahead += BRIEF
@@ -167,9 +172,11 @@ async def test_evicted_session_is_restored(timed_server: Server, serve: Serve, c
 async def test_busy_sessions_are_not_evicted(
     timed_server: Server, serve: Serve, clock: LoopClock, work: Work
 ) -> None:
-    async with serve(timed_server, max_sessions=3, keep_alive=10 * BRIEF) as client:
+    async with serve(
+        timed_server, limits=Limits(max_sessions=3), http=HttpOptions(sse_ping_interval=10 * BRIEF)
+    ) as client:
         listening, running, idle = [await client.initialize() for _ in range(3)]
-        stream, call = await listening.listen().head(), running.call("wait")
+        stream, call = await listening.listen().head(), running.call_tool("wait")
         await asyncio.wait_for(work.started.wait(), 10)
         clock.ahead += BRIEF
         await client.initialize()
@@ -184,7 +191,7 @@ async def test_busy_sessions_are_not_evicted(
 @pytest.mark.parametrize("limit", [5])
 async def test_concurrent_initialize_respects_max_sessions(limit: int, work: Work, serve: Serve) -> None:
     store = SlowStore()
-    async with serve(make_server(work, shared=store), max_sessions=limit) as client:
+    async with serve(make_server(work, storage=store), limits=Limits(max_sessions=limit)) as client:
         store.gate.clear()
         answers = [client.post(initialize()) for _ in range(4 * limit)]
         await yield_to_loop()
@@ -237,10 +244,10 @@ def broker() -> Shared:
 
 
 async def test_session_deleted_in_other_process_ends(broker: Shared, serve: Serve, work: Work) -> None:
-    async with serve(make_server(work, shared=broker)) as here, serve(make_server(shared=broker)) as there:
+    async with serve(make_server(work, storage=broker)) as here, serve(make_server(storage=broker)) as there:
         session = await here.initialize()
         streams = [await open_stream(session), await open_stream(session)]
-        call = session.call("wait")
+        call = session.call_tool("wait")
         await asyncio.wait_for(work.started.wait(), 10)
         assert (await session.at(there).delete()).status == 204
         for stream in streams:
@@ -254,7 +261,7 @@ async def test_session_deleted_in_other_process_ends(broker: Shared, serve: Serv
 async def test_failing_store_is_503(
     method: str, broker: Shared, serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serve(make_server(shared=broker)) as client, serve(make_server(shared=broker)) as other:
+    async with serve(make_server(storage=broker)) as client, serve(make_server(storage=broker)) as other:
         session = await client.initialize()
         broker.refuses = True
         if method == "initialize":
@@ -273,7 +280,7 @@ async def test_failing_store_is_503(
 
 
 async def test_known_session_survives_store_failure(broker: Shared, serve: Serve) -> None:
-    server = make_server(shared=broker)
+    server = make_server(storage=broker)
     async with serve(server) as client:
         session = await client.initialize()
         await subscribe(session, "oslo")
@@ -291,8 +298,8 @@ async def test_known_session_survives_store_failure(broker: Shared, serve: Serve
 @asynccontextmanager
 async def two_processes(serve: Serve, broker: Memory) -> AsyncIterator[tuple[Server, Session, Session]]:
     """Serve twice; yield the second server and one session at both."""
-    server = make_server(shared=broker)
-    async with serve(make_server(shared=broker)) as there, serve(server) as here:
+    server = make_server(storage=broker)
+    async with serve(make_server(storage=broker)) as there, serve(server) as here:
         session = await here.initialize()
         yield server, session, session.at(there)
 
@@ -305,7 +312,7 @@ FILTER = {"notifications": {"resourceSubscriptions": [URI]}}
 
 @pytest.mark.parametrize("way", ["listen", "subscribe", "GET"])
 async def test_subscription_without_bus_is_503(way: str, serve: Serve, broker: Shared) -> None:
-    async with serve(make_server(shared=broker)) as client:
+    async with serve(make_server(storage=broker)) as client:
         session = await client.initialize()
         broker.listening = raise_down  # type: ignore[method-assign]
         if way == "listen":

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Memory, Server
+from mcpkit import Context, HttpOptions, Limits, Server
 from mcpkit.middleware import CallNext, Request, Result
+from mcpkit.storage import Memory
 from tests.helpers.pipe import HANDSHAKE
 from tests.helpers.raw_client import (
     PING,
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.anyio
 async def test_version_is_negotiated(revision: str, client: Client) -> None:
     session = await client.initialize(revision)
     assert session.revision == revision
-    assert await session.text("envelope") == f"handshake {revision} test"
+    assert await session.text("envelope") == f"{revision} test"
 
 
 async def test_session_id_is_unique_visible_ascii(client: Client) -> None:
@@ -77,12 +78,12 @@ async def test_deleted_session_is_not_found(client: Client) -> None:
     for answer in (session.ask("ping"), session.listen()):
         assert (await answer.whole()).status == 404
     assert (await session.delete()).status == 404
-    assert await other.text("envelope") == "handshake 2025-11-25 test"
+    assert await other.text("envelope") == "2025-11-25 test"
 
 
 async def test_delete_cancels_calls_and_ends_streams(work: Work, client: Client) -> None:
     session = await client.initialize()
-    call, stream = session.call("wait"), await session.listen().head()
+    call, stream = session.call_tool("wait"), await session.listen().head()
     await work.started.wait()
     await session.delete()
     await asyncio.wait_for(work.cancelled.wait(), 10)
@@ -98,7 +99,7 @@ async def test_stateless_option_opens_no_session(revision: str, server: Server, 
         assert session.id is None
         assert session.result["capabilities"]["tools"] == {}
         named = revision if revision >= "2025-06-18" else "2025-03-26"
-        assert await session.text("envelope") == f"handshake {named} None"
+        assert await session.text("envelope") == f"{named} None"
         assert await log_messages(session) == ["quiet", "loud"]
 
 
@@ -115,9 +116,9 @@ async def test_stateless_option_allows_post_only(method: str, server: Server, se
 )
 async def test_session_keeps_negotiated_version(negotiated: str, named: str | None, client: Client) -> None:
     session = await client.initialize(negotiated)
-    answer = session.call("envelope", headers={"mcp-protocol-version": named})
+    answer = session.call_tool("envelope", headers={"mcp-protocol-version": named})
     text = (await answer.response())["result"]["content"][0]["text"]
-    assert text == f"handshake {negotiated} test"
+    assert text == f"{negotiated} test"
     assert (await session.listen(headers={"mcp-protocol-version": named}).head()).status == 200
 
 
@@ -160,7 +161,7 @@ async def test_unknown_session_method_is_error_with_status_200(
 
 async def test_duplicate_request_id_is_invalid(work: Work, client: Client) -> None:
     session, other = await client.initialize(), await client.initialize()
-    first = session.call("wait", id="same")
+    first = session.call_tool("wait", id="same")
     await work.started.wait()
     answer = await session.ask("ping", id="same").whole()
     assert (answer.status, answer.error()["code"]) == (400, -32600)
@@ -173,7 +174,7 @@ async def test_duplicate_request_id_is_invalid(work: Work, client: Client) -> No
 
 async def test_cancellation_by_another_post(work: Work, client: Client) -> None:
     session, other = await client.initialize(), await client.initialize()
-    call = session.call("wait", id=9)
+    call = session.call_tool("wait", id=9)
     await work.started.wait()
     await other.notify("notifications/cancelled", {"requestId": 9})
     assert not work.cancelled.is_set()
@@ -187,9 +188,9 @@ async def test_cancellation_by_another_post(work: Work, client: Client) -> None:
 async def test_dropped_post_does_not_cancel(
     revision: str, stream_after: float, server: Server, work: Work, serve: Serve
 ) -> None:
-    async with serve(server, stream_after=stream_after) as client:
+    async with serve(server, http=HttpOptions(sse_after=stream_after)) as client:
         session = await client.initialize(revision)
-        call = session.call("wait")
+        call = session.call_tool("wait")
         await work.started.wait()
         call.disconnect()
         await call.whole()
@@ -222,7 +223,10 @@ async def store() -> GatedStore:
 @pytest.fixture
 def opening_server(store: GatedStore, work: Work) -> Server:
     opening_server = Server(
-        "opened", secret="a secret of sixteen bytes and more", shared=store, max_running=1
+        "opened",
+        secret_key="a secret of sixteen bytes and more",
+        storage=store,
+        limits=Limits(concurrent_requests=1),
     )
 
     @opening_server.tool
@@ -244,7 +248,7 @@ async def test_failed_initialize_leaves_no_session(
     @opening_server.middleware("initialize")
     async def fail(request: Request, call_next: CallNext) -> Result:
         if has_reported:
-            await request.ctx.progress(1, 2)
+            await request.ctx.report_progress(1, 2)
         await call_next(request)
         raise KeyError("afterwards")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .changes.changes import Pending, Wanted, Watch
+from .changes.changes import Pending, Subscription, Wanted
 from .changes.listening import declared, untold
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class Part:
     """
 
     server: str
-    watch: Watch
+    watch: Subscription
     is_needed: bool
 
 
-class Together:
+class GroupSubscription:
     """Listens to the watches of several servers. One that fails is left out, unless it is needed or the last.
 
     Args:
@@ -121,11 +121,11 @@ async def watches_of(
     return [
         Part(
             name,
-            clients[name].watch(
-                tools="tools" in tells,
-                prompts="prompts" in tells,
-                resources=uris[name] or False,
-                resource_list="resources" in tells,
+            clients[name].listen(
+                tools_list_changed="tools" in tells,
+                prompts_list_changed="prompts" in tells,
+                resources_list_changed="resources" in tells,
+                resource_subscriptions=uris[name],
             ),
             is_needed=bool(uris[name]),
         )

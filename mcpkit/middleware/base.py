@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from pydantic_core import from_json
 
-from .calls.call import Call
-from .calls.channel import Channel
-from .calls.runtime import Alone
-from .calls.tasks import Calls, server_ended
-from .common.errors import ProtocolError, RegistrationError
-from .components.component import Component
-from .protocol import jsonrpc
-from .protocol.jsonrpc import Outcome
-from .protocol.revisions import METHODS
+from ..calls.call import Call, call_of
+from ..calls.channel import Channel
+from ..calls.runtime import Alone
+from ..calls.tasks import Calls, server_ended
+from ..common.errors import ProtocolError, RegistrationError
+from ..components.component import Component
+from ..protocol import jsonrpc
+from ..protocol.jsonrpc import Outcome
+from ..protocol.revisions import METHODS
 
 if TYPE_CHECKING:
-    from .components.context import Context
+    from ..components.context import Context
 
 UNWRAPPED = frozenset({"ping", "subscriptions/listen"})
 """A ping must be answered promptly however busy the server is; a stream that listens has no result to wait for."""
@@ -62,6 +62,11 @@ class Request:
                 return value
         return None
 
+    @property
+    def channel(self) -> Channel:
+        """Where the messages of the request go: what `detach` needs of it, such as `principal` and `caller`."""
+        return call_of(self.ctx).channel
+
     def with_params(self, params: dict[str, Any]) -> Request:
         """Return the same request with other params, for `call_next`."""
         return Request(self.ctx, params)
@@ -71,7 +76,8 @@ class Request:
 
         It is a call of the server's, no longer of the client's: neither `notifications/cancelled` nor the end of the
         connection touches it. It ends with the last `running()` of the server in this event loop at the latest. As any
-        other it counts among `max_running`, and has its timeout, its context variables and the id of this request.
+        other it counts among `Limits.concurrent_requests`, and has its timeout, its context variables and the id of
+        this request.
 
         It asks by requests on `channel` in both eras, where that has `questions`; else its client cannot be asked. So
         it has one round: what the client may have brought from an earlier round of this request is ignored.
@@ -79,17 +85,17 @@ class Request:
         Args:
             call_next: What the middleware was given.
             channel: Where its progress, log messages, notifications and questions go, and who asks:
-                `request.ctx.call.channel` is that of this request, to take `principal`, `request_headers`, `caller`
+                `request.channel` is that of this request, to take `principal`, `request_headers`, `caller`
                 and `is_local` from.
 
         Raises:
             BusyError: Too many requests are running.
             RuntimeError: No event loop runs in this thread.
         """
-        from .calls.asking.dialogue import Dialogue
-        from .components.context import Context
+        from ..calls.asking.dialogue import Dialogue
+        from ..components.context import Context
 
-        call = self.ctx.call.twin(channel)
+        call = call_of(self.ctx).twin(channel)
         call.dialogue = Dialogue(call, call.paused)
         request = type(self)(Context(call), self.params)
 

@@ -9,10 +9,11 @@ import weakref
 from collections.abc import Callable, Collection, Hashable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from ..calls.call import call_of
 from ..common.errors import BusyError
 from ..components.context import Context
-from ..middleware import UNWRAPPED, CallNext, Middlewares, Request, Result
 from ..protocol.revisions import METHODS
+from .base import UNWRAPPED, CallNext, Middlewares, Request, Result
 from .buckets import Buckets
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class RateLimitError(BusyError):
 class RateLimit:
     """Refuses a client that asks too often: a token bucket for each (server/tools, "Security Considerations").
 
-    A bucket holds `burst` requests and fills up again at `rate`. Processes that share an engine, by `Server(shared=)`,
+    A bucket holds `burst` requests and fills up again at `rate`. Processes that share an engine, by `Server(storage=)`,
     count together; while it does not answer, each of them goes on with its share. Else each process counts for itself.
 
     Args:
@@ -107,7 +108,7 @@ class RateLimit:
         Raises:
             RateLimitError: There are.
         """
-        if request.ctx.task_id is not None:  # which was counted when it was made
+        if request.ctx.task is not None:  # which was counted when it was made
             return await call_next(request)
         if request.method in self.methods or (self._counts_own and _is_own(request)):
             wait = await self._take(request.ctx)
@@ -118,7 +119,7 @@ class RateLimit:
     async def _take(self, ctx: Context[Any]) -> float:
         """Take one out of the bucket of whoever asks, and return 0.0; else the seconds until there is one."""
         key = self._key(ctx)
-        runtime = ctx.call.runtime
+        runtime = call_of(ctx).runtime
         if runtime.is_alone:
             return self._here.take(key)
         client = _text(key)
@@ -140,7 +141,7 @@ class RateLimit:
             from .shared_buckets import SharedBuckets
 
             buckets = self._shared[runtime] = SharedBuckets(
-                runtime.shared,
+                runtime.storage,
                 f"{runtime.name}/limit/{self._name_at(runtime.server)}/",
                 rate=self.rate,
                 burst=self.burst,
@@ -187,9 +188,9 @@ def _client(ctx: Context[Any]) -> Hashable:
     """Return the principal, or what stands for the session without keeping it, or where the client is."""
     if ctx.principal.id is not None:
         return ctx.principal.id
-    channel, session = ctx.call.channel, ctx.call.envelope
+    channel, session = call_of(ctx).channel, call_of(ctx).envelope
     # On a protected server a new session costs nothing, while others have said who they are. Over HTTP there is none
     # yet at `initialize`, and none at all with `stateless=True`: what stands for it is new, or shared.
-    if session.has_session and not ctx.call.runtime.is_protected:
+    if session.has_session and not call_of(ctx).runtime.is_protected:
         return channel.request_headers.get(b"mcp-session-id") or weakref.ref(session)
     return channel.caller if channel.request_headers else _PIPE

@@ -13,9 +13,9 @@ from ..calls.failures import is_unmeant
 from ..common.errors import HandlerError, ProtocolError, said_by
 from ..common.installation import install_command
 from ..components.context import Context
-from ..middleware import CallNext, Request, Result
 from ..protocol.revisions import METHODS
 from .authorization_meter import AuthorizationMeter
+from .base import CallNext, Request, Result
 from .task_measures import TaskMeasures
 from .timing import Timed, Timing
 
@@ -92,8 +92,8 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
         own: dict[str, AttributeValue] = {"jsonrpc.request.id": str(ctx.request_id)}
         if request.method.startswith("resources/") and isinstance(uri := request.params.get("uri"), str):
             own["mcp.resource.uri"] = uri[:_LONGEST]
-        if ctx.task_id is not None:
-            own["mcpkit.task.attempt"] = ctx.attempt
+        if ctx.task is not None:
+            own["mcpkit.task.attempt"] = ctx.task.attempt
         try:
             with self._tracer.start_as_current_span(
                 name,
@@ -144,12 +144,12 @@ def _describe(request: Request) -> tuple[str, dict[str, AttributeValue]]:
     method = ctx.method if ctx.method in METHODS or ctx.method in ctx.server.methods else _OTHER
     attributes: dict[str, AttributeValue] = {
         "mcp.method.name": method,
-        "mcp.protocol.version": ctx.revision,
+        "mcp.protocol.version": ctx.protocol_version,
         "network.transport": "tcp" if ctx.headers else "pipe",
     }
     if ctx.headers:
         attributes["network.protocol.name"] = "http"
-    if ctx.task_id is not None:
+    if ctx.task is not None:
         attributes["mcpkit.task.run"] = True
     target = request.target
     if method == "tools/call":

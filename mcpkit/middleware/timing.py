@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from ..calls.call import call_of
 from ..calls.coroutines import is_cancelled_from_outside
 from ..calls.failures import code_of, is_input_required, is_masked, ref_of, single
-from ..middleware import CallNext, Request, Result, ToolCallResult
+from .base import CallNext, Request, Result, ToolCallResult
 
 Outcome = Literal["ok", "tool_error", "error", "input_required", "cancelled"]
 
@@ -59,11 +60,13 @@ class Timing:
             seconds = time.perf_counter() - started
             if is_input_required(error):
                 self._report(Timed(request, seconds, "input_required"))
-            elif request.ctx.is_ended or is_cancelled_from_outside(error):  # nobody hears of what was raised
+            elif call_of(request.ctx).is_ended or is_cancelled_from_outside(
+                error
+            ):  # nobody hears of what was raised
                 self._report(Timed(request, seconds, "cancelled"))
             else:
-                ref = ref_of(request.ctx.call) if is_masked(error) else None
-                code = code_of(request.ctx.call, error)
+                ref = ref_of(call_of(request.ctx)) if is_masked(error) else None
+                code = code_of(call_of(request.ctx), error)
                 self._report(Timed(request, seconds, "error", single(error), code, ref))
             raise
         seconds = time.perf_counter() - started

@@ -14,7 +14,7 @@ class AccessLog(Timing):
     """Logs each request when it is over, for people in a line and for machines in the record's attributes.
 
     The attributes are `mcp_method`, `mcp_target` (the name or the URI that it is about), `mcp_request_id`,
-    `mcp_revision`, `mcp_client` (the name that it goes by), `mcp_principal` (who it is, where that has been
+    `mcp_protocol_version`, `mcp_client` (the name that it goes by), `mcp_principal` (who it is, where that has been
     verified), `mcp_attempt` (which run of a task it is), `mcp_duration_ms`, `mcp_outcome` (see `Timed`),
     `mcp_error_code`, `mcp_error_type` (the class of what was raised) and `mcp_error_ref` (what names it in the log and
     to the client); what there is not is None.
@@ -45,14 +45,14 @@ class AccessLog(Timing):
         if timed.ref is not None:  # any other says itself what is wrong, and is not unexpected
             ending = f"{ending} {error_type} (ref {timed.ref})"
         about = "" if target is None else f" {target!r}"
-        attempt = None if ctx.task_id is None else ctx.attempt
+        attempt = None if ctx.task is None else ctx.task.attempt
         if attempt is not None:
             about = f"{about} run {attempt}"
         extra = {
             "mcp_method": method,
             "mcp_target": target,
             "mcp_request_id": ctx.request_id,
-            "mcp_revision": ctx.revision,
+            "mcp_protocol_version": ctx.protocol_version,
             "mcp_client": client,
             "mcp_principal": ctx.principal.id,
             "mcp_attempt": attempt,

@@ -1,4 +1,4 @@
-"""The servers of a configuration under one roof: a client of each of them, used as one."""
+"""Clients of several servers, used as one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from ..common.errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, Reg
 from ..common.nearest import nearest
 from ..protocol.types import Json
 from .asking.questions import Roots
-from .changes.changes import Wanted, Watch
+from .changes.changes import Subscription, Wanted
 from .client import Client
+from .group_subscription import GroupSubscription, Part, watches_of
 from .link.errors import NOT_OPEN
 from .names import Names
 from .targets.meant import Target
-from .targets.targets import TargetOptions, transports_of
-from .together import Part, Together, watches_of
-
-__all__ = ["Client", "Roof"]
+from .targets.targets import ServerEntry, TargetOptions, is_configuration, transports_of
 
 logger = logging.getLogger("mcpkit")
 
@@ -31,8 +29,8 @@ _FAILURES: Final = (OSError, ProtocolError, ImportError)
 """What keeps one server away, and no other: among them are `ConnectionError` and `TimeoutError`."""
 
 
-class Roof(Client, is_of_several=True):
-    """A client of the servers of a configuration; `Client` makes one where it is given a configuration.
+class ClientGroup(Client):
+    """A client of all servers of a configuration: `async with ClientGroup("mcp.json") as client`.
 
     Tools and prompts are told apart by the names of their servers (`weather_forecast`), where there are several. A
     resource is read from the server that lists it, or has a template for it. What is said to nobody in particular is
@@ -135,14 +133,14 @@ class Roof(Client, is_of_several=True):
         return dict(self._failures)
 
     @property
-    def revision(self) -> str:
-        """The revision that is spoken with the only server."""
-        return self._only("revision").revision
+    def protocol_version(self) -> str:
+        """The protocol version of the only server."""
+        return self._only("protocol_version").protocol_version
 
     @property
-    def revision_reason(self) -> str:
+    def protocol_version_reason(self) -> str:
         """Why it is that one, in words."""
-        return self._only("revision_reason").revision_reason
+        return self._only("protocol_version_reason").protocol_version_reason
 
     @property
     def server_info(self) -> Json:
@@ -211,7 +209,7 @@ class Roof(Client, is_of_several=True):
             _all([self._clients[name].notify(method, params) for name in self._there()])
         )
 
-    async def call(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> Any:
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> Any:
         """Call a tool of the server that has it.
 
         Raises:
@@ -222,7 +220,7 @@ class Roof(Client, is_of_several=True):
             raise ProtocolError(
                 INVALID_PARAMS, f"the configuration leaves out the tool {own} of the server {server}"
             )
-        return await (await self._reach(server)).call(own, arguments, **options)
+        return await (await self._reach(server)).call_tool(own, arguments, **options)
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Any
@@ -258,7 +256,7 @@ class Roof(Client, is_of_several=True):
         self._templates, templates = _firsts(listed, "uriTemplate")
         return templates
 
-    async def read(self, uri: str, **options: Any) -> list[Json]:
+    async def read_resource(self, uri: str, **options: Any) -> list[Json]:
         """Read a resource from the server that lists it, or has a template for it; else from whichever has it.
 
         Raises:
@@ -267,11 +265,11 @@ class Roof(Client, is_of_several=True):
         *others, last = await self._having(uri)
         for server in others:
             try:
-                return await (await self._reach(server)).read(uri, **options)
+                return await (await self._reach(server)).read_resource(uri, **options)
             except ProtocolError as error:
                 if error.code not in _NOT_FOUND:
                     raise
-        return await (await self._reach(last)).read(uri, **options)
+        return await (await self._reach(last)).read_resource(uri, **options)
 
     async def complete(self, reference: str, *arguments: Any, **options: Any) -> list[str]:
         """Complete an argument of a prompt or template of the server that has it, and return the values."""
@@ -290,27 +288,31 @@ class Roof(Client, is_of_several=True):
             with suppress(ConnectionError):  # it is told when it can be reached
                 await self._clients[name].set_log_level(level)
 
-    def watch(
+    def listen(
         self,
         *,
-        tools: bool = False,
-        prompts: bool = False,
-        resources: bool | str | Iterable[str] = False,
-        resource_list: bool = False,
-    ) -> Watch:
-        """Hear of what changes at the servers that are there, and tell of it; a list is that of all together.
+        tools_list_changed: bool = False,
+        prompts_list_changed: bool = False,
+        resources_list_changed: bool = False,
+        resource_subscriptions: str | Iterable[str] = (),
+    ) -> Subscription:
+        """Subscribe to changes at all servers that are connected; a list is that of all together.
 
         Raises:
-            TypeError: URIs are no strings.
-            ValueError: It is an empty collection of URIs, and nothing else is asked for.
+            TypeError: A URI is not a string.
         """
-        wanted = Wanted.of(tools=tools, prompts=prompts, resources=resources, resource_list=resource_list)
+        wanted = Wanted.of(
+            tools=tools_list_changed,
+            prompts=prompts_list_changed,
+            resources=resources_list_changed,
+            uris=resource_subscriptions,
+        )
 
         def begin() -> Awaitable[list[Part]]:
             self._check_open()
             return watches_of({name: self._clients[name] for name in self._there()}, wanted, self._having)
 
-        return Watch(wanted, Together(begin).listen)
+        return Subscription(wanted, GroupSubscription(begin).listen)
 
     async def _find(self, kind: str, name: str, list_all: Callable[[], Awaitable[object]]) -> tuple[str, str]:
         """Return the server that has something of a name, and the name that it has there.
@@ -383,6 +385,23 @@ class Roof(Client, is_of_several=True):
             for server, found in listed.items()
             for each in found
         ]
+
+
+def client_for(target: Target | ServerEntry, **options: Any) -> Client:
+    """Return a client of a target: a `ClientGroup` where it is a configuration."""
+    if isinstance(target, ServerEntry) or not is_configuration(target):
+        return Client(target, **options)
+    return ClientGroup(target, **options)
+
+
+def servers_of(client: Client) -> Mapping[str, Client]:
+    """Return the clients of a group by server; a single client is that of `server`."""
+    return client.servers if isinstance(client, ClientGroup) else {"server": client}
+
+
+def failures_of(client: Client) -> Mapping[str, Exception]:
+    """Return why servers of a group are not connected, by server."""
+    return client.failures if isinstance(client, ClientGroup) else {}
 
 
 def _firsts(listed: Mapping[str, Sequence[Json]], member: str) -> tuple[dict[str, str], list[Json]]:

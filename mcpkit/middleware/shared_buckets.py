@@ -13,7 +13,7 @@ from ..state.owner import digest_of
 from .buckets import Buckets
 
 if TYPE_CHECKING:
-    from ..state.broker import Broker
+    from ..state.broker import PubSub
 
 logger = logging.getLogger("mcpkit")
 
@@ -40,7 +40,7 @@ class SharedBuckets:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: PubSub,
         prefix: str,
         *,
         rate: float,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..common.errors import ToolError
-from ..middleware import CallNext, Request, Result
+from .base import CallNext, Request, Result
 
 _MOST_NAMES = 10
 
@@ -52,7 +52,7 @@ def _advice(request: Request) -> str:
     tool = request.ctx.server.tools.get(str(request.target))
     if tool is None:  # a provider's
         return "Request less data."
-    properties: Mapping[str, Any] = tool.schemas(request.ctx.revision)[0].get("properties", {})
+    properties: Mapping[str, Any] = tool.schemas(request.ctx.protocol_version)[0].get("properties", {})
     if not properties:
         return "The tool has no arguments to limit its result. Do without it."
     names = ", ".join(list(properties)[:_MOST_NAMES])

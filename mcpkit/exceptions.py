@@ -1,0 +1,81 @@
+"""Exceptions that servers and clients raise, and those that handlers may raise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .client.authorization.storage import TokenStorageError
+    from .client.link.errors import (
+        AuthorizationError,
+        IncompleteListError,
+        InvalidResultError,
+        OutcomeUnknownError,
+        StatusError,
+        TransportError,
+    )
+    from .common.errors import (
+        AnswerError,
+        ArgumentsError,
+        CallTimeoutError,
+        ChallengeError,
+        ElicitationError,
+        InputRequired,
+        InsufficientScopeError,
+        LoginNeededError,
+        MissingCapabilityError,
+        ProcessEndedError,
+        PromptError,
+        ProtocolError,
+        ProviderUnavailableError,
+        RegistrationError,
+        ResourceError,
+        ResourceNotFoundError,
+        ToolError,
+    )
+else:
+    from .common.late_names import late_names
+
+    __getattr__ = late_names(
+        globals(),
+        {
+            ".common.errors": (
+                "AnswerError ArgumentsError CallTimeoutError ChallengeError ElicitationError InputRequired "
+                "InsufficientScopeError LoginNeededError MissingCapabilityError ProcessEndedError PromptError "
+                "ProtocolError ProviderUnavailableError RegistrationError ResourceError ResourceNotFoundError "
+                "ToolError "
+            ),
+            ".client.authorization.storage": "TokenStorageError",
+            ".client.link.errors": (
+                "AuthorizationError IncompleteListError InvalidResultError OutcomeUnknownError StatusError "
+                "TransportError "
+            ),
+        },
+    )
+
+__all__ = [
+    "AnswerError",
+    "ArgumentsError",
+    "AuthorizationError",
+    "CallTimeoutError",
+    "ChallengeError",
+    "ElicitationError",
+    "IncompleteListError",
+    "InputRequired",
+    "InsufficientScopeError",
+    "InvalidResultError",
+    "LoginNeededError",
+    "MissingCapabilityError",
+    "OutcomeUnknownError",
+    "ProcessEndedError",
+    "PromptError",
+    "ProtocolError",
+    "ProviderUnavailableError",
+    "RegistrationError",
+    "ResourceError",
+    "ResourceNotFoundError",
+    "StatusError",
+    "TokenStorageError",
+    "ToolError",
+    "TransportError",
+]

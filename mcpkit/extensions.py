@@ -1,0 +1,39 @@
+"""What extensions and servers with methods, transports or results of their own need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .components.custom_methods import CustomMethod
+    from .components.included import IncludedRegistry
+    from .content.values import ExtensionResult
+    from .engine.base_tool import BaseTool
+    from .engine.error_hooks import ErrorEvent
+    from .engine.topic import SubscriptionTopic
+    from .protocol.mirrored import ParamHeader
+else:
+    from .common.late_names import late_names
+
+    __getattr__ = late_names(
+        globals(),
+        {
+            ".components.custom_methods": "CustomMethod",
+            ".components.included": "IncludedRegistry",
+            ".content.values": "ExtensionResult",
+            ".engine.base_tool": "BaseTool",
+            ".engine.error_hooks": "ErrorEvent",
+            ".engine.topic": "SubscriptionTopic",
+            ".protocol.mirrored": "ParamHeader",
+        },
+    )
+
+__all__ = [
+    "BaseTool",
+    "CustomMethod",
+    "ErrorEvent",
+    "ExtensionResult",
+    "IncludedRegistry",
+    "ParamHeader",
+    "SubscriptionTopic",
+]

@@ -1,0 +1,47 @@
+"""Middleware: the types that its functions use, and middleware that is ready to use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..state.task_meter import TaskMeter
+    from .access_log import AccessLog
+    from .base import CallNext, CallTool, Detached, Request, Result, ToolCall, ToolCallResult
+    from .rate_limit import RateLimit, RateLimitError
+    from .size_limit import SizeLimit
+    from .telemetry import Telemetry
+    from .timing import Timed, Timing
+else:
+    from ..common.late_names import late_names
+
+    __getattr__ = late_names(
+        globals(),
+        {
+            "..state.task_meter": "TaskMeter",
+            ".access_log": "AccessLog",
+            ".base": "CallNext CallTool Detached Request Result ToolCall ToolCallResult",
+            ".rate_limit": "RateLimit RateLimitError",
+            ".size_limit": "SizeLimit",
+            ".telemetry": "Telemetry",
+            ".timing": "Timed Timing",
+        },
+    )
+
+__all__ = [
+    "AccessLog",
+    "CallNext",
+    "CallTool",
+    "Detached",
+    "RateLimit",
+    "RateLimitError",
+    "Request",
+    "Result",
+    "SizeLimit",
+    "TaskMeter",
+    "Telemetry",
+    "Timed",
+    "Timing",
+    "ToolCall",
+    "ToolCallResult",
+]
