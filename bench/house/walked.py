@@ -106,7 +106,7 @@ def obey(control: socket.socket, walk: Walk, server: Server) -> None:
         elif line == b"end\n":
             answer = walk.end()
         else:
-            server.resource_updated("walked://state")
+            server.notify_resource_updated("walked://state")
         control.sendall(json.dumps(answer).encode() + b"\n")
 
 

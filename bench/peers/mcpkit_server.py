@@ -42,7 +42,7 @@ def asgi(server: Server, mode: str) -> Any:
     @server.tool(result=ResultOptions(structured=False))
     async def touch() -> str:
         """Tell whoever listens that the state has changed."""
-        server.resource_updated(workload.STATE)
+        server.notify_resource_updated(workload.STATE)
         return "told"
 
     if mode == "brief":

@@ -162,7 +162,7 @@ def touch_resource(uri: str) -> str:
     Args:
         uri: Its URI, such as lab://bench.
     """
-    server.resource_updated(uri)
+    server.notify_resource_updated(uri)
     return f"told that {uri} has changed"
 
 

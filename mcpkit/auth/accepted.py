@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _CONSEQUENCES: Final = {
     "accept_tokens_for_any_audience": (

@@ -52,7 +52,7 @@ _TOKEN = re.compile(r"[\x21-\x7E]+")
 _INACTIVE: Final = "the token is not active"
 _KIND: Final = "the token is not a bearer token (token_type)"
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class Introspection(TokenVerifier):

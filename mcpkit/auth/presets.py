@@ -20,7 +20,7 @@ from .verifier import InvalidTokenError, ProtectedResource
 if TYPE_CHECKING:
     from .jwt import Audience
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _NO_PKCE = (
     "%s: the metadata of %s does not announce PKCE (code_challenge_methods_supported), so clients that follow the "

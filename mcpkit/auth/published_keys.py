@@ -31,7 +31,7 @@ STALE = 86_400.0
 _USUAL = 3_600.0  # where headers say nothing
 _AHEAD = 0.8  # of the time for which they may be kept they are renewed in the background
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class _Kept(NamedTuple):

@@ -22,7 +22,7 @@ _ALPHABETS: Final = (("0123456789", 3.32), ("0123456789abcdefABCDEF", 4.0))
 _FEWEST = 8  # different characters: a random token of 128 bits has more
 _MAKE: Final = 'python -c "from mcpkit.auth import StaticTokens; print(*StaticTokens.make())"'
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class StaticTokens(TokenVerifier):

@@ -27,7 +27,7 @@ from ..protocol import jsonrpc
 from ..protocol.types import Json
 from .call import Call
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _SILENT = "The request failed, and its handler did not say why."
 _UNSAYABLE = "its text cannot be read"

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from ..common.current import running_loop
 from ..common.errors import INTERNAL_ERROR, BusyError, ProtocolError
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class Lifespan:

@@ -69,7 +69,7 @@ class LogHandler(logging.Handler):
                 self._has_warned = True
                 logging.getLogger(_OWN).warning(
                     "records of %r are not sent: this server does not declare logging, as none of its handlers "
-                    'takes a Context; write Server(..., offers={"logging"})',
+                    'takes a Context; write Server(..., options=ServerOptions(capabilities={"logging"}))',
                     record.name,
                 )
             return

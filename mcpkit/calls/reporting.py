@@ -19,7 +19,7 @@ from .reports import Reports
 
 T = TypeVar("T")
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _making = threading.Lock()
 
@@ -74,11 +74,11 @@ class Reporting(Asking):
     __slots__ = ()
 
     async def report_progress(
-        self, done: float, total: float | None = None, message: str | None = None
+        self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
         """Report how far the work has come (basic/patterns/progress).
 
-        Nothing is sent when the client did not ask for progress, nor when `done` is not greater
+        Nothing is sent when the client did not ask for progress, nor when `progress` is not greater
         than what was reported before, as the specification wants it to increase. Where reports come
         too fast, the first, the one that reaches the total, and at most 50 a second are sent at
         once; of the others the latest follows when its time comes, or before the result.
@@ -87,18 +87,18 @@ class Reporting(Asking):
         here when it is to be.
 
         Args:
-            done: How much is done, in any unit.
+            progress: How much is done, in any unit.
             total: How much there is, in the same unit; None when unknown.
             message: A sentence for people; anything but a text is sent as its `repr`. Revision 2024-11-05 does not
                 have it.
 
         Raises:
             RuntimeError: The call has ended.
-            TypeError: `done` or `total` is no number.
-            ValueError: `done` or `total` is not finite.
+            TypeError: `progress` or `total` is no number.
+            ValueError: `progress` or `total` is not finite.
         """
         call = self._call
-        reports = note_progress(call, done, total, message)
+        reports = note_progress(call, progress, total, message)
         if reports is not None:
             await reports.deliver()
         loop = asyncio.get_running_loop()
@@ -153,7 +153,7 @@ class Reporting(Asking):
         if not call.runtime.declares("logging"):
             raise RuntimeError(
                 "this server does not declare logging, as none of its handlers takes a Context: "
-                'give this one a parameter `ctx: Context`, or write Server(..., offers={"logging"})'
+                'give this one a parameter `ctx: Context`, or write Server(..., options=ServerOptions(capabilities={"logging"}))'
             )
         least = call.envelope.log_level
         if least is None or SEVERITY[level] < SEVERITY[least]:

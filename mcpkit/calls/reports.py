@@ -29,7 +29,7 @@ MOST_UNREAD = 16 * 1024
 MOST_WAITING = 256 * 1024
 """Bytes of log records that wait for it; further ones are dropped."""
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class Reports:

@@ -55,10 +55,12 @@ class SyncContext:
         self.context = context
         self._call = call_of(context)
 
-    def report_progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+    def report_progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
         """Report how far the work has come; see `Context.report_progress`."""
         worker_loop(self._call)
-        reports = note_progress(self._call, done, total, message)
+        reports = note_progress(self._call, progress, total, message)
         if reports is not None:
             self._run(reports.deliver())
 

@@ -20,7 +20,7 @@ from .names import Names
 from .targets.meant import Target
 from .targets.targets import ServerEntry, TargetOptions, is_configuration, transports_of
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _NOT_FOUND: Final = frozenset({-32002, INVALID_PARAMS, METHOD_NOT_FOUND})
 """How servers say, in one revision or another, that they have no such resource."""

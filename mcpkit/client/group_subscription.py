@@ -16,7 +16,7 @@ from .changes.listening import declared, untold
 if TYPE_CHECKING:
     from .client import Client
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _RUNNING: set[asyncio.Task[object]] = set()
 

@@ -55,7 +55,7 @@ _HINTS = {
 _MAX_SIZE = "maxResultSizeChars"
 _MAX_SIZE_META = "anthropic/maxResultSizeChars"
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class ToolAnnotations(dict[str, object]):

@@ -152,7 +152,7 @@ class Catalog:
             ends.callback(part.listeners.add(partial(listener, part)))
         return ends.close
 
-    def resource_updated(
+    def notify_resource_updated(
         self, uri: str, *, to: Principal | Callable[[Principal], bool] | None = None
     ) -> None:
         """Tell the clients that subscribed to it that a resource's data have changed.

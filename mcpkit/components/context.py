@@ -32,7 +32,7 @@ class Context(Reporting, Generic[State]):
 
     @property
     def server(self) -> ServerCatalog:
-        """The server that serves the request, as far as it is a catalog: what it offers, and `resource_updated`."""
+        """The server of the request: its components, and `notify_resource_updated`."""
         server = self._call.runtime.server
         assert isinstance(server, ServerCatalog), "every server is one"
         return server
@@ -46,7 +46,7 @@ class Context(Reporting, Generic[State]):
 
         Raises:
             BusyError: In a middleware alone: the lifespan is still being entered, after the server's
-                `lifespan_wait`. Let it pass, as the client is told to try again.
+                `Timeouts.startup`. Let it pass, as the client is told to try again.
             ProtocolError: In a middleware alone: it could not be entered.
         """
         return typing.cast("State", self._call.known_state)
@@ -76,8 +76,8 @@ class Context(Reporting, Generic[State]):
         """Go on only for whoever has been granted scopes; call it before anything has been done, from any thread.
 
         Over HTTP who lacks one is challenged (403), gets it granted, and sends the request again, as long as nothing
-        has been sent and no `once` has been done in this round; `may_need=` of the component keeps time alone from
-        beginning the answer. Later, and where there is no HTTP, the call fails: a tool with `isError: true` and the
+        has been sent and no `once` has been done in this round; `optional_scopes=` of the component keeps time alone from
+        beginning the response. Later, and where there is no HTTP, the call fails: a tool with `isError: true` and the
         challenge in `_meta["mcp/www_authenticate"]` (basic/authorization, "Scope Challenge Handling").
 
         Args:

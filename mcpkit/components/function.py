@@ -25,7 +25,7 @@ from .options import FunctionOptions
 if TYPE_CHECKING:
     from .injection.plan import Injection
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _LEFT_HERE = frozenset(
     {"_signature", "_injection", "_arguments", "_output", "_limits", "_place", "visible", "home", "watch"}

@@ -50,7 +50,7 @@ class Connection(Peer):
         caller: What tells it from other clients that share the server; see `Shares`.
         is_local: Whether there are no access tokens at the other end, so that nobody has to say who they are.
         places: What each of its `subscriptions/listen` streams takes a place of, where many pipes share them; None
-            bounds them by the server's `max_running` alone.
+            bounds them by `Limits.concurrent_requests` alone.
         may_begin_again: Whether another `initialize` opens the session anew, rather than being refused; what runs goes
             on.
     """

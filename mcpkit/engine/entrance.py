@@ -17,7 +17,7 @@ from ..protocol.jsonrpc import Outcome, Ready
 from .identity import Declared
 from .methods import Handler
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class Entrance:
@@ -104,7 +104,7 @@ class Entrance:
     def _give_up(self, here: _Entering) -> None:
         logger.warning(
             "the lifespan of %r has not been entered within %g s: clients are told of what there is, "
-            "and of what it registers later (Server(lifespan_wait=))",
+            "and of what it registers later (Timeouts(startup=...))",
             self._name,
             self._seconds,
         )

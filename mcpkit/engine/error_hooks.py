@@ -16,7 +16,7 @@ from ..common.functions import check_hook
 if TYPE_CHECKING:
     from ..components.context import Context
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class ErrorEvent(NamedTuple):

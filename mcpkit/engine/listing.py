@@ -157,7 +157,7 @@ class Listing:
                 "runtime": self._runtime,
             }
             entries = await self._runtime.threads.run(_all_resources, {**given, "revision": call.revision})
-            taken = {entry["uri"]: "one of entries=" for _, entry in entries} | taken
+            taken = {entry["uri"]: "one of list_entries=" for _, entry in entries} | taken
         else:
             entries = list(_components(registry, call.method, call.revision, shown, self._runtime))
         if provided:

@@ -31,7 +31,7 @@ from ..protocol.revisions import BATCHES, ERROR_ID_MAY_BE_ABSENT
 from ..protocol.types import Json
 from .engine import Engine
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 MAX_BATCH = 100
 """Messages in one JSON-RPC batch (2025-03-26)."""

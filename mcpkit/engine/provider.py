@@ -27,7 +27,7 @@ from ..state.change import ListName
 if TYPE_CHECKING:
     from ..components.context import Context
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 Kind = Literal["tools", "resources", "resource_templates", "prompts"]
 """What can be provided."""

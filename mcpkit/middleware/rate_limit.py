@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..calls.runtime import Runtime
     from .shared_buckets import SharedBuckets
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 RUNNING_CODE = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
 """The requests of the core protocol that run code of the author's."""

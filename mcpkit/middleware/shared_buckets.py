@@ -15,7 +15,7 @@ from .buckets import Buckets
 if TYPE_CHECKING:
     from ..state.broker import PubSub
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _PATIENCE = 1.0
 """Seconds for which a request waits while the engine answers nobody, before each process counts for itself."""

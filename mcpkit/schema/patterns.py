@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..common.installation import install_command
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class Pattern(NamedTuple):

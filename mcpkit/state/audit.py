@@ -199,7 +199,7 @@ class Audit:
             try:
                 hook(event)
             except Exception:
-                logging.getLogger("mcpkit").exception("the audit hook %r raised an exception", hook)
+                logging.getLogger(__name__).exception("the audit hook %r raised an exception", hook)
 
     def _is_told(self, name: EventName, source: str) -> bool:
         now = self._clock()
@@ -219,7 +219,7 @@ class Audit:
         try:
             return self.name_of(principal)
         except Exception:
-            logging.getLogger("mcpkit").exception(
+            logging.getLogger(__name__).exception(
                 "the function given as name_of= of the audit raised an exception; the event is recorded "
                 "without a name"
             )

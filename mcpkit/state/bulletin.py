@@ -11,7 +11,7 @@ from typing import ParamSpec
 
 from .database import Database, Row
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 

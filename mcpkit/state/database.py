@@ -20,7 +20,7 @@ from weakref import WeakSet
 from .disks import network_of
 from .tables import SchemaError, Synchronous, prepare
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Row = tuple[object, ...]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .memory_queue import MemoryQueue
     from .queue import Added, Job, Message, Taken, Waiting
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 

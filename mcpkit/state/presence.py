@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .broker import PubSub
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 BEAT = 2.0
 """Seconds between two times that a process says so, each of which is one write, and one read of what others say."""

@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from .redis_scripts import Script
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Text = bytes | str | int

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .redis_link import REPLY, Client, Link, Reply, Text
 from .redis_scripts import PUBLISH
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 MOST_MESSAGES = 10_000
 """Messages that the log keeps for processes that have not read them yet."""

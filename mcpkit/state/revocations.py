@@ -19,7 +19,7 @@ from .principal import Principal
 if TYPE_CHECKING:
     from .shared import Storage
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 KEPT_FOR = 30 * 24 * 3600.0
 """Seconds for which a revocation is kept by default: longer than access tokens live."""

@@ -17,7 +17,7 @@ from .keys import Keys
 from .shared import Storage
 from .store import Store
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _PURPOSE = "sealed record"
 

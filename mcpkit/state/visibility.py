@@ -10,7 +10,7 @@ from typing import Any
 from ..common.errors import RegistrationError
 from .principal import Principal
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 Predicate = Callable[[Principal], bool]
 """Says whether a principal may see, or is to hear of, something; quick, and the same each time for the same one."""

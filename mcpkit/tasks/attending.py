@@ -19,7 +19,7 @@ from .record import Record
 from .service import TaskService, unknown
 from .wire import related, task_2025
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _LOOK = 30.0
 """Seconds between two looks at a task of which nothing has been heard."""

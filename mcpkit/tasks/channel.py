@@ -17,7 +17,7 @@ from .ledger import TooLargeError
 from .pen import LostError, Pen
 from .record import Record
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 INTERVAL = 1.0
 """Seconds between two times that progress is written down."""

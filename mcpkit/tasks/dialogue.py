@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..calls.call import Call
     from ..components.tools import Tool
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _LOOK = 5.0
 """Seconds between two looks for an answer of which nothing has been heard."""

@@ -16,7 +16,7 @@ from ..calls.workers import forks
 from ..state.queue import Job, Queue
 from .trouble import Trouble
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _MARGIN = 1.0
 """Seconds before the end of a lease at which it is given up at the latest, so that nobody else has the job yet."""

@@ -197,7 +197,7 @@ class Ledger:
         if data is None:
             raise UnreadableTaskError(
                 f"the task {job.key!r} cannot be decrypted with the given secrets. Add the secret that was "
-                "used to write it, Server(secret=[new, old])"
+                "used to write it, Server(secret_key=[new, old])"
             )
         return Held(Record.load(data), job.version, job.fence)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from .ledger import Held, Ledger
 from .record import Record
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 Change = Callable[[Record], None]
 """Changes a record; it may be called again, with a newer one."""

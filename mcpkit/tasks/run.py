@@ -38,7 +38,7 @@ from .sent_away import SentAway
 if TYPE_CHECKING:
     from ..state.revocations import Revocations
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _BUSY_PAUSE = 1.0
 """Seconds for which a task waits that came while the server had no place for another call."""

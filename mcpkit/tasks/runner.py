@@ -17,7 +17,7 @@ from .leases import Hold, Leases
 from .orphans import Giving, Orphans
 from .trouble import Trouble
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 LOST = "lost"
 """Says of a cancellation that somebody else may have the job."""

@@ -38,7 +38,7 @@ from .working import Working
 if TYPE_CHECKING:
     from ..components.context import Context
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _TRIES = 50
 """How often a change is tried that others get ahead of."""

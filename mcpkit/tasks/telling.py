@@ -19,7 +19,7 @@ from .record import Record
 from .run import Runs
 from .wire import detailed
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 NOTIFICATION = "notifications/tasks"
 

@@ -24,7 +24,7 @@ _FULL = 1024 * 1024
 _LAST_WORDS = 1.0
 """Seconds in which the last messages must be taken when the client has said its last."""
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Item_co = TypeVar("Item_co", covariant=True)

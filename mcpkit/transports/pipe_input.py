@@ -21,7 +21,7 @@ CHUNK = 64 * 1024
 _LONG_CHUNK = 128 * 1024
 """What is read at once of a long message: more would save few turns of the loop, and take memory twice."""
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 def read_pipe(descriptor: int, take: Callable[[bytes], None]) -> PipeInput:

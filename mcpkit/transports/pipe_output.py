@@ -36,7 +36,7 @@ _BLOCKS = 16
 _LONGEST_WAIT = 0.001
 """Seconds after a write at which the next message leaves at once, although the turn goes on."""
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class PipeOutput:

@@ -53,7 +53,7 @@ def run_stdio(server: Served, *, principal: Principal = ANYONE) -> None:
     if principal == ANYONE and (scopes := server.engine.runtime.scopes.table):
         import logging
 
-        logging.getLogger("mcpkit").warning(
+        logging.getLogger(__name__).warning(
             "The client of %s sends no access token over stdio, and has no scopes. Grant them with "
             'server.run(http=HttpOptions(principal=Principal("me", %r)))',
             server.engine.runtime.name,

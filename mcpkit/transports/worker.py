@@ -11,7 +11,7 @@ from ..engine.engine import Engine, Served
 from ..tasks.service import TaskService
 from .watchdog import Watchdog
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _SHARE_OF_TASKS = 0.8
 """The part of the grace period in which tasks may end; the rest is for leaving the lifespan."""

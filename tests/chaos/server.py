@@ -138,7 +138,7 @@ async def touch(name: str) -> int:
         file.write(b".")
         file.flush()
         version = file.tell()
-    server.resource_updated(f"thing://{name}")
+    server.notify_resource_updated(f"thing://{name}")
     return version
 
 

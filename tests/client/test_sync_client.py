@@ -94,7 +94,7 @@ def test_sync_watch_yields_changes(revision: str) -> None:
 
     @server.tool
     async def change() -> None:
-        server.resource_updated("x://a")
+        server.notify_resource_updated("x://a")
 
     with SyncClient(server, protocol_version=revision) as client:
         with client.listen(resource_subscriptions="x://a") as changes:

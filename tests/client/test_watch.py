@@ -121,7 +121,7 @@ async def test_watch_resource_update_yields_its_uri_only(revision: str) -> None:
     ):
         await until(lambda: observed.watched == {"a", "b"})
         for uri in ("x://c", "x://b", "x://a"):
-            observed.server.resource_updated(uri)
+            observed.server.notify_resource_updated(uri)
             await asyncio.sleep(0)
         observed.add("resources")
         assert {await next_change(changes), await next_change(changes)} == {
@@ -139,11 +139,11 @@ async def test_watch_template_yields_matching_resources(revision: str) -> None:
         client.listen(resource_subscriptions="x://a") as other,
     ):
         for part in ("1", "2"):
-            observed.server.resource_updated(f"x://all/{part}")
+            observed.server.notify_resource_updated(f"x://all/{part}")
             assert await next_change(all_) == Change("resource", f"x://all/{part}")
         assert await next_change(one) == Change("resource", "x://all/1")
         await nothing_waits(one)
-        observed.server.resource_updated("x://a")
+        observed.server.notify_resource_updated("x://a")
         assert (await next_change(other)).uri == "x://a"
 
 
@@ -154,7 +154,7 @@ async def test_watch_pending_equal_changes_are_merged(revision: str) -> None:
     ):
         for _ in range(3):
             observed.add("tools")
-            observed.server.resource_updated("x://a")
+            observed.server.notify_resource_updated("x://a")
             for _ in range(20):
                 await asyncio.sleep(0)
         assert {await next_change(changes), await next_change(changes)} == {
@@ -175,7 +175,7 @@ async def test_watch_break_ends_subscription(revision: str) -> None:
 
         consuming = asyncio.create_task(consume())
         await until(lambda: observed.watched == {"a"})
-        observed.server.resource_updated("x://a")
+        observed.server.notify_resource_updated("x://a")
         assert await consuming == Change("resource", "x://a")
         gc.collect()
         await until(lambda: not observed.watched)
@@ -248,7 +248,7 @@ async def test_watch_change_invalidates_cached_results() -> None:
         await next_change(changes)
         assert len(await client.list_tools()) == 2
         assert [(await client.read_resource("x://a"))[0]["text"] for _ in range(2)] == ["first"] * 2
-        server.resource_updated("x://a")
+        server.notify_resource_updated("x://a")
         await next_change(changes)
         assert (await client.read_resource("x://a"))[0]["text"] == "second"
 

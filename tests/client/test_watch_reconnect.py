@@ -138,7 +138,7 @@ async def test_watch_reconnects_and_yields_possible_changes(revision: str) -> No
             await way.die()
             assert [await next_change(changes) for _ in range(2)] == MISSED
             assert way.opened == 1 + restarts
-            way.server.resource_updated("x://a")
+            way.server.notify_resource_updated("x://a")
             assert await next_change(changes) == Change("resource", "x://a")
             way.server.tool(name="b")(_text)
             assert await next_change(changes) == Change("tools")
@@ -293,7 +293,7 @@ async def test_watch_of_several_servers_yields_changes_of_each(
         for server in (one, two):
             server.tool(name="b")(_text)
             assert await next_change(changes) == await next_change(lists) == Change("tools")
-        three.resource_updated("three://a")
+        three.notify_resource_updated("three://a")
         assert await next_change(changes) == Change("resource", "three://a")
         three.resource("three://b", name="b")(_text)
         assert await next_change(lists) == Change("resources")

@@ -175,7 +175,7 @@ async def test_visible_updates_are_sent_to_permitted_principals(revision: str):
         assert watching == []  # not started for a principal that may not see the resource
         async with admin.listen(resource_subscriptions=uris) as admin_changes:
             for uri in updated:
-                server.resource_updated(uri)
+                server.notify_resource_updated(uri)
             assert await received(user_changes) == ["data://missing", "data://open"]
             assert set(await received(admin_changes)) == set(updated)
             assert watching == ["started"]

@@ -87,8 +87,8 @@ async def test_changes_before_initialized_are_sent_after_it(server: Server, wire
 async def test_resource_updated_is_sent_to_subscribers_only(server: Server, wire: Wire) -> None:
     async with wire(server) as pipe, wire(server) as other:
         assert await pipe.result("resources/subscribe", {"uri": "data://x"}) == {}
-        server.resource_updated("data://x")
-        server.resource_updated("data://y")
+        server.notify_resource_updated("data://x")
+        server.notify_resource_updated("data://y")
         (update,) = await pipe.answered()
         assert update["method"] == "notifications/resources/updated"
         assert update["params"] == {"uri": "data://x"}
@@ -116,7 +116,7 @@ async def test_slow_session_loses_oldest_updates_only(
     sent.clear()
     server.tool(handler, name="new")
     for number in range(300):
-        server.resource_updated(f"data://{number}")
+        server.notify_resource_updated(f"data://{number}")
     await settle()
     assert sent == []
     room.set()
@@ -164,10 +164,10 @@ async def test_listen_sends_only_what_the_filter_names(server: Server, wire: Wir
     async with wire(server, REVISION) as pipe:
         await listen(pipe, toolsListChanged=True, resourceSubscriptions=["data://x"])
         server.resource("data://new")(handler)
-        server.resource_updated("data://y")
+        server.notify_resource_updated("data://y")
         await pipe.quiet()
         server.tool(handler, name="new")
-        server.resource_updated("data://x")
+        server.notify_resource_updated("data://x")
         messages = await pipe.answered()
         assert [message["method"] for message in messages] == [
             "notifications/tools/list_changed",

@@ -85,11 +85,11 @@ async def test_mask_errors_false_shows_type_and_text(caplog: pytest.LogCaptureFi
             assert found[1] == expected
             assert f"ref {found[2]}" in caplog.text
     assert "Traceback" in caplog.text
-    logging.getLogger("mcpkit").disabled = True
+    logging.disable()
     try:
         text = (await read_errors(make_server(UnreadableError(), mask_error_details=False)))[0]
     finally:
-        logging.getLogger("mcpkit").disabled = False
+        logging.disable(logging.NOTSET)
     assert "UnreadableError: <exception str() failed>" in text
     server = make_server(ToolError("There is no such city."), mask_error_details=False)
     for server in (server, make_server(ToolError("There is no such city."))):

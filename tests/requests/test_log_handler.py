@@ -281,9 +281,9 @@ async def test_log_handler_without_declared_logging_warns_once(
     async with connect(server) as client:
         await client.call_tool("speak", log_level="debug")
         assert client.notifications == []
-    (warning,) = [record.getMessage() for record in caplog.records if record.name == "mcpkit"]
+    (warning,) = [record.getMessage() for record in caplog.records if record.name.startswith("mcpkit")]
     assert "'archive.pages'" in warning
-    assert 'offers={"logging"}' in warning
+    assert 'capabilities={"logging"}' in warning
 
 
 @pytest.mark.parametrize("is_async", [True, False])

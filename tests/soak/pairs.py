@@ -404,7 +404,7 @@ class Pair:
             if is_by_function:
                 to = lambda who, id_=each.id: who.id == id_  # noqa: E731
             for number, server in enumerate(self.world.servers):
-                server.resource_updated(f"inbox://{each.box}{number}", to=to)
+                server.notify_resource_updated(f"inbox://{each.box}{number}", to=to)
         for each, stream in zip(self.both, streams, strict=True):
             boxes: set[str] = set()
             while len(boxes) < 2:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class DevAuth(TokenVerifier):

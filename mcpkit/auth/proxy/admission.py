@@ -13,7 +13,7 @@ from ...state.principal import Principal
 from ...state.scopes import Scopes, scope_names
 from ..verifier import InThread
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 Allow = Callable[[Principal], "bool | Collection[str] | Awaitable[bool | Collection[str]]"]
 """Decides whether a user may log in, or which scopes they may have; async or not."""

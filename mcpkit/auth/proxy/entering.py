@@ -30,7 +30,7 @@ from .logins import Logins
 from .remembered import Remembered
 from .transactions import Transactions
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 CALLBACK = "/callback"
 """Where the provider sends users back to, below the issuer."""

@@ -17,7 +17,7 @@ from ..authority.errors import NOT_KEPT
 from ..authority.look import Look
 from ..authority.pages import page
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class Rate(NamedTuple):

@@ -26,7 +26,7 @@ from .logins import LoginEndedError, Logins
 from .remembered import FIELD, Remembered
 from .transactions import Transaction, Transactions
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _ANSWER = 30.0
 """Seconds in which the provider has to answer, whatever its client waits for."""

@@ -17,7 +17,7 @@ from ..upstream.upstream import Upstream
 from ..verifier import VerifierContext
 from .held import Held
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 LOOKED_AGAIN = 600.0
 """Seconds after which the provider is asked who a user is, when the client refreshes."""

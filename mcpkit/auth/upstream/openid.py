@@ -16,7 +16,7 @@ from .options import Settings
 from .provider import Provider
 from .tokens import Identity, UpstreamTokens
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 SAID_AGAIN = 5.0
 """Seconds in which the ID token of a refresh is verified; the tokens that came with it wait no longer to be kept."""

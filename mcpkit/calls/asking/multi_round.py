@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 MAX_STATE = 16 * 1024
 """Bytes of a `requestState`."""

@@ -16,7 +16,7 @@ from ..coroutines import within
 if TYPE_CHECKING:
     from .questions import Question
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _TRIES = 3
 """How often a form is sent whose entries do not fit."""

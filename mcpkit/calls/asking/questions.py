@@ -19,7 +19,7 @@ from .roots import Root
 T = TypeVar("T")
 A = TypeVar("A", default=Any)
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 DERIVED = "#"
 """What the names of questions without a key begin with; then comes their place in the order of asking."""

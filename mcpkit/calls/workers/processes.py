@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnContext
 
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _START_LIMIT = 60.0
 """Seconds in which a worker must have imported what it needs."""

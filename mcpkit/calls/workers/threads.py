@@ -19,7 +19,7 @@ from ...common.errors import BusyError, CallEndedError
 from ...common.numbers import check_count
 from .forks import end_child
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class Threads:
@@ -46,7 +46,7 @@ class Threads:
 
     def __init__(self, limit: int, stuck: int = 40) -> None:
         check_count("threads", limit)
-        check_count("stuck_threads", stuck, least=0)
+        check_count("abandoned_threads", stuck, least=0)
         self.limit = limit
         self.stuck = stuck
         self.keep = 10.0
@@ -140,7 +140,8 @@ class Threads:
     def _stuck(self) -> BusyError:
         return BusyError(
             "Too many worker threads are stuck in functions whose calls are over "
-            f"({self.given_up}; stuck_threads={self.stuck}); what needs a thread is refused until some return"
+            f"({self.given_up}; Limits(abandoned_threads={self.stuck})). Calls that need a thread are refused "
+            "until some return"
         )
 
     def _refuse_waiting(self) -> None:

@@ -21,7 +21,7 @@ from ..configurations.table import HOSTS
 from ..configurations.variables import escaped
 from ..statuses import CommandError, Status
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 def configured(name: str) -> Target:

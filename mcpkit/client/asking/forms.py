@@ -124,12 +124,12 @@ class FormRequest:
         return {"action": "accept", "content": content}
 
     def _content(self, answer: object) -> Json:
-        entries = json_value(answer, "what elicit= has returned")
+        entries = json_value(answer, "the value of elicitation_handler")
         if not is_object(entries):
             if len(self.fields) != 1:
                 names = ", ".join(field.name for field in self.fields[:20])
                 raise TypeError(
-                    f"elicit= returns a dict of the form's fields ({names}), request.decline() or None, not {answer!r}"
+                    f"elicitation_handler must return a dict of the form's fields ({names}), request.decline() or None, not {answer!r}"
                 )
             entries = {self.fields[0].name: entries}
         content = {name: entry for name, entry in entries.items() if entry is not None}
@@ -147,7 +147,9 @@ class FormRequest:
                 hint = f'did you mean "{guess}"?' if guess else f"there are: {', '.join(known[:20])}"
                 lines.append(f"{name}: the form has no such field; {hint}")
         if lines:
-            raise ValueError("\n".join(["what elicit= has returned does not fit the form:", *lines[:10]]))
+            raise ValueError(
+                "\n".join(["the value of elicitation_handler does not fit the form:", *lines[:10]])
+            )
 
     def __repr__(self) -> str:
         """Show the message and the names of the fields."""

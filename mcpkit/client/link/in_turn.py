@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 MOST_WAITING: Final = 1000
 """Calls of an `async` handler that wait for those before them."""

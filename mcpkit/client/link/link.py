@@ -32,7 +32,7 @@ from .awaited import Awaited, Progress, opened
 from .errors import CLOSED, FOR_EACH_LOOP, FOR_OTHERS, NOT_OPEN, TransportError
 from .transport import Stay, Transport, is_authorizing
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _FAREWELL: Final = 0.1
 """Seconds in which the server must have taken that nobody waits for its answers any more."""

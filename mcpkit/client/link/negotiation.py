@@ -67,7 +67,7 @@ class Negotiation:
             self._known = None  # the server may have become another one
             raise TimeoutError(
                 f"the server did not answer within {self._timeout:g} s while negotiating the revision. "
-                "Raise connect_timeout= if the server starts slowly"
+                "Raise Timeout(connect=...) if the server starts slowly"
             ) from None
 
     async def _first_way(self, link: Link) -> Negotiated:

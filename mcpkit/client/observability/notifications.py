@@ -10,7 +10,7 @@ from ...protocol.types import Json
 from ..link.in_turn import InTurn
 from ..link.link import Link
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 Notified = Callable[[str, Json], object]
 """Called with method and params of a notification; it may be `async`."""

@@ -18,7 +18,7 @@ from .entry import Entry, is_disabled, is_entry, meant_by
 from .reached import Configured
 from .variables import Variables
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _SERVERS: Final = ("mcpServers", "servers", "context_servers")
 """The key with the servers: in most hosts, in VS Code, in Zed."""

@@ -15,7 +15,7 @@ from ...protocol.types import Json
 from .reached import Configured, Process, Remote, Tools
 from .variables import Variables
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _URLS: Final = ("url", "httpUrl", "serverUrl")
 _TYPES: Final = ("type", "transport", "transportType")

@@ -19,7 +19,7 @@ from ..link.results import CallResult
 if TYPE_CHECKING:
     from .output import Output
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _MOST_UNKNOWN: Final = 1_000
 """Of how many names it is known that no tool is listed under them."""

@@ -72,7 +72,9 @@ class Answers(Step):
             each.with_changes(key=cst.Name("value")) if each.key.value == "data" else each
             for each in updated_node.kwds
         ]
-        return updated_node.with_changes(cls=cst.Name(self.file.name("Answer")), kwds=[action, *others])
+        return updated_node.with_changes(
+            cls=cst.Name(self.file.name("ElicitationResult")), kwds=[action, *others]
+        )
 
     def leave_BooleanOperation(
         self, original_node: cst.BooleanOperation, updated_node: cst.BooleanOperation

@@ -12,7 +12,15 @@ from .reshaping import reshaped
 from .step import Step
 
 _ALWAYS = {"auth", "token_verifier", "auth_server_provider", "tools"}
-_UNLESS_DEFAULT = {"sse_path", "message_path", "mount_path", "dependencies"}
+_UNLESS_DEFAULT = {
+    "sse_path",
+    "message_path",
+    "mount_path",
+    "dependencies",
+    "max_request_body_size",
+    "max_sessions",
+    "session_idle_timeout",
+}
 
 
 class Constructing(Step):
@@ -124,8 +132,8 @@ class Constructing(Step):
     def _warn(self, given: dict[str, cst.Arg], names: set[str]) -> None:
         for name, argument in given.items():
             default = DEFAULT_SETTINGS.get(name)
-            if (name in _ALWAYS and code(argument.value) != "None") or (
-                name in _UNLESS_DEFAULT and not _is(argument.value, default)
+            if code(argument.value) != "None" and (
+                name in _ALWAYS or (name in _UNLESS_DEFAULT and not _is(argument.value, default))
             ):
                 self.mark(f"{name}= is not an argument of Server: {HINTS[name]}")
         homeless = set[str]().union(*(self._homeless.get(name, set[str]()) for name in names))

@@ -17,7 +17,7 @@ _UNMAPPED = {
     "session.send_elicit_complete": "use done= of ctx.elicit_url to send the completion",
     "session.check_client_capability": "use ctx.client.supports(name)",
     "session.client_params": "use ctx.client",
-    "session.send_progress_notification": "use ctx.progress(done, total, message)",
+    "session.send_progress_notification": "use ctx.report_progress(progress, total, message)",
     "request_context.request": "use ctx.headers; mcpkit does not provide other parts of the HTTP request",
     "read_resource": HINTS["read_resource"],
     "session": "mcpkit has no session object: use the methods of the Context",
@@ -121,7 +121,7 @@ class ContextUse(Step):
             self._silent.append(node)
         if method == "send_resource_updated" and len(node.args) == 1:
             server = cst.Attribute(context, cst.Name("server"))
-            updated = cst.Attribute(server, cst.Name("resource_updated"))
+            updated = cst.Attribute(server, cst.Name("notify_resource_updated"))
             node = call(updated, url_text(node.args[0].value))
             self._not_awaited.append(node)
         return node
@@ -166,7 +166,10 @@ class ContextUse(Step):
             context = cst.Attribute(context, cst.Name("sync"))
         if shape.native == "sample":
             made = self._simple_messages(made)
-        return made.with_changes(func=cst.Attribute(context, cst.Name(shape.native)))
+        *parts, name = shape.native.split(".")
+        for part in parts:
+            context = cst.Attribute(context, cst.Name(part))
+        return made.with_changes(func=cst.Attribute(context, cst.Name(name)))
 
     def _simple_messages(self, node: cst.Call) -> cst.Call:
         """Return `sample("...")` for `sample([user("...")])`."""

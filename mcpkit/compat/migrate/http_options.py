@@ -12,8 +12,8 @@ from .nodes import bound, call, is_literal, keyword, text_of
 from .places import Place
 
 _LISTENS = ("host", "port")
-_OPTIONS = (*_LISTENS, "path", "stateless", "max_body", "session_ttl", "max_sessions")
-_USUAL = {"stateless": "False", "session_ttl": "None", "max_sessions": "None"}
+_OPTIONS = (*_LISTENS, "path", "stateless")
+_USUAL = {"stateless": "False"}
 _LOCAL = {"127.0.0.1", "localhost", "::1"}
 _PATHS = ("sse_path", "message_path", "mount_path")
 
@@ -75,7 +75,7 @@ class HttpOptions:
                 marks.append(ANY_HOST)
         level = place.settings.get("log_level")
         if level is not None and not is_app:
-            made["uvicorn"] = cst.Dict([cst.DictElement(cst.SimpleString('"log_level"'), _lower(level))])
+            made["log_level"] = _lower(level)
         return made, marks
 
     def listens(self, place: Place) -> list[cst.Arg]:

@@ -12,7 +12,10 @@ from .names import RENAMED
 from .nodes import OutsideImports, dotted, module_of, names_of, path_of, text_of
 
 _WIDTH = 88
-_PARTS = {"serve_stdio": "mcpkit.transports.stdio"}
+_PARTS = {
+    "serve_stdio": "mcpkit.transports.stdio",
+    **dict.fromkeys(("ElicitationResult", "Root", "SamplingResult"), "mcpkit.elicitation"),
+}
 _OWN = ("mcp.", "mcpkit")
 
 

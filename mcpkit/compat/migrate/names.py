@@ -49,16 +49,16 @@ RENAMED: dict[str, str] = {
         CallToolResult="ToolResult",
         PromptMessage="Message",
         SamplingMessage="Message",
-        CreateMessageResult="Sampled",
+        CreateMessageResult="SamplingResult",
         Root="Root",
     ),
     **_in("mcp.shared.exceptions", "mcp", McpError="ProtocolError"),
     **_in(
         "mcp.server.elicitation",
-        ElicitationResult="Answer",
-        AcceptedElicitation="Answer",
-        DeclinedElicitation="Answer",
-        CancelledElicitation="Answer",
+        ElicitationResult="ElicitationResult",
+        AcceptedElicitation="ElicitationResult",
+        DeclinedElicitation="ElicitationResult",
+        CancelledElicitation="ElicitationResult",
     ),
 }
 
@@ -159,9 +159,7 @@ ANSWER_CLASSES: dict[str, str] = {
 }
 
 CONTEXT_METHODS: dict[str, Shape] = {
-    "report_progress": Shape(
-        "progress", ("progress", "total", "message"), first=("progress",), renamed={"progress": "done"}
-    ),
+    "report_progress": Shape("report_progress", ("progress", "total", "message"), first=("progress",)),
     **{
         level: Shape(level, ("message", "logger_name"), first=("message",), renamed={"logger_name": "logger"})
         for level in ("debug", "info", "warning", "error")
@@ -179,7 +177,7 @@ CONTEXT_METHODS: dict[str, Shape] = {
         first=("message", "url"),
         dropped=frozenset({"elicitation_id"}),
     ),
-    "close_sse_stream": Shape("close_stream", ()),
+    "close_sse_stream": Shape("http.close_stream", ()),
 }
 """Methods of the Context, which are awaited."""
 
@@ -226,13 +224,13 @@ DECORATORS: dict[str, Shape] = {
     "tool": Shape(
         "tool",
         ("name", "title", "description", "annotations", "icons", "meta", "structured_output"),
-        renamed={"structured_output": "structured"},
+        dropped=frozenset({"structured_output"}),
     ),
     "add_tool": Shape(
         "tool",
         ("fn", "name", "title", "description", "annotations", "icons", "meta", "structured_output"),
         first=("fn",),
-        renamed={"structured_output": "structured"},
+        dropped=frozenset({"structured_output"}),
     ),
     "resource": Shape("resource", ("uri",), first=("uri",)),
     "prompt": Shape("prompt", ("name", "title", "description", "icons")),
@@ -271,6 +269,9 @@ CONSTRUCTOR = Shape(
             "event_store",
             "retry_interval",
             "dependencies",
+            "max_request_body_size",
+            "max_sessions",
+            "session_idle_timeout",
             "log_level",
         }
     ),
@@ -281,9 +282,6 @@ SERVED: dict[str, str] = {
     "port": "port",
     "stateless_http": "stateless",
     "streamable_http_path": "path",
-    "max_request_body_size": "max_body",
-    "session_idle_timeout": "session_ttl",
-    "max_sessions": "max_sessions",
 }
 """Arguments of the constructor, and settings, that are arguments of `run` and `asgi`."""
 
@@ -309,6 +307,9 @@ HINTS: dict[str, str] = {
     "token_verifier": "pass a TokenVerifier of mcpkit.auth as auth=; its method is `verify`",
     "auth_server_provider": "use a separate authorization server: auth=Jwt(issuer)",
     "tools": "register these with tool(...) after the server is created",
+    "max_request_body_size": "pass Server(limits=Limits(max_request_body_size=...))",
+    "max_sessions": "pass Server(limits=Limits(max_sessions=...))",
+    "session_idle_timeout": "pass Server(timeouts=Timeouts(session_idle=...))",
     "sse_path": "mcpkit serves this transport at /sse",
     "message_path": "mcpkit serves this transport at /messages",
     "mount_path": "mount the app that asgi() returns; it detects its prefix",

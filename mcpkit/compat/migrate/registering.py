@@ -8,7 +8,7 @@ import libcst as cst
 
 from .file import File
 from .names import DECORATORS, HINTS
-from .nodes import bound, call, text_of
+from .nodes import bound, call, code, keyword, text_of
 from .reshaping import reshaped, url_text
 from .step import Step
 
@@ -123,13 +123,14 @@ class Registering(Step):
         given = bound(node, shape.parameters) or {}
         without: set[str] = set()
         structured = given.get("structured_output")
-        if structured is not None and isinstance(structured.value, cst.Name):
-            without |= {"structured_output"} if structured.value.value in {"True", "None"} else set()
+        added: dict[str, cst.BaseExpression] = {}
+        if structured is not None and code(structured.value) not in {"True", "None"}:
+            options = self.file.name("ResultOptions")
+            added["result"] = call(options, keyword("structured", structured.value))
         methods = given.get("methods")
         if methods is not None and _is_get(methods.value):
             without.add("methods")
         function = self._function[-1] if original in self._is_decorator and self._function else None
-        added: dict[str, cst.BaseExpression] = {}
         if shape.native == "tool":
             self._check_name(given, function)
         if (
@@ -139,7 +140,7 @@ class Registering(Step):
         ):
             added["output_schema"] = schema
         if self._must_stay(function, given):
-            added["thread"] = cst.Name("False")
+            added["run_in"] = cst.SimpleString('"loop"')
         made = reshaped(node, shape, self.file, without=frozenset(without), added=added)
         if made is None:
             if shape.parameters:

@@ -35,7 +35,7 @@ class Sessions:
         self.levels: WeakKeyDictionary[object, str] = WeakKeyDictionary()
 
 
-_VISIBLE = "use @server.tool(visible=...) of mcpkit"
+_VISIBLE = "use @server.tool(access=Access(visible=...)) of mcpkit"
 _REFUSED = {
     "list_resources": "use await ctx.fastmcp.list_resources()",
     "list_prompts": "use await ctx.fastmcp.list_prompts()",

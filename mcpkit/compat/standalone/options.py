@@ -19,7 +19,7 @@ include_fastmcp_meta run_middleware
 HTTP: Final = frozenset(_HTTP.split())
 OWN: Final = HTTP | frozenset(_OWN.split())
 UNUSED: Final = frozenset(_UNUSED.split())
-_VISIBLE = "call tool.disable(), or use @server.tool(visible=...) of mcpkit"
+_VISIBLE = "call tool.disable(), or use @server.tool(access=Access(visible=...)) of mcpkit"
 _CHANGED = "declare the components with the names and arguments that they should have"
 _INCLUDED = "use server.include(...) of mcpkit, or call the other server with mcpkit.Client"
 _TASKS = "use @server.tool(task=True) of mcpkit"

@@ -46,7 +46,7 @@ def entries_parameter(what: str, entries: Any) -> str | None:
     """
     if not callable(entries) or inspect.iscoroutinefunction(entries):
         raise RegistrationError(
-            f"{what}: entries= needs a function that is not async (it is called in a worker thread), got {entries!r}"
+            f"{what}: list_entries= needs a function that is not async (it is called in a worker thread), got {entries!r}"
         )
     parameters = parameters_of(entries)
     found = [each.name for each in parameters if takes_principal(each)]
@@ -61,7 +61,7 @@ def entries_parameter(what: str, entries: Any) -> str | None:
         return names[0]
     if missing := [name for name in names if name not in found[:1]]:
         raise RegistrationError(
-            f"{what}: there is no value for the parameter {missing[0]!r} of entries=; "
+            f"{what}: there is no value for the parameter {missing[0]!r} of list_entries=; "
             "it takes nothing, or who asks: `def entries(who: Principal)`"
         )
     return found[0] if found else None

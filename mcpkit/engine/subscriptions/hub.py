@@ -24,7 +24,7 @@ from .watching import Watches
 if TYPE_CHECKING:
     from ...state.broker import PubSub
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _AT_A_TIME = 64
 """Changes that are told in one turn of the loop: so many that whoever reads fast enough never overflows."""

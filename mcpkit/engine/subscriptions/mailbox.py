@@ -12,7 +12,7 @@ from itertools import islice
 
 from ...state.change import Change
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class Pending:

@@ -20,7 +20,7 @@ from .hub import Changes
 from .listen import LOST, Listen, notification
 from .mailbox import Pending
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class Places(Protocol):

@@ -21,7 +21,7 @@ from .mailbox import Mailbox
 if TYPE_CHECKING:
     from ...state.broker import PubSub
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 MOST_WAITING = 10_000
 """Updates that may wait for a broker that does not answer; beyond it, others are not told of more."""

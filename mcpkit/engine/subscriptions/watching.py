@@ -19,7 +19,7 @@ from ..registry import Registry
 if TYPE_CHECKING:
     from ...components.resources import Resource, ResourceTemplate
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 60.0

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ...state.revocations import Revocation
     from .protection.protection import Protection, Public
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _BUSY = ((b"retry-after", b"1"),)
 

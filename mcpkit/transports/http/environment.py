@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .protection.leases import Leases
     from .sessions.journal import Journal
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _LEAVE = 1.0
 """Seconds in which the others are told that nothing is served here any more."""

@@ -53,7 +53,7 @@ _LOST = (OSError, RuntimeError)
 _CLIENT_CLOSED = 499
 """The status of a request after which the client has closed the connection, as nginx logs it."""
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _BEAT = b":\n\n"
 

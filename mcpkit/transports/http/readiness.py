@@ -12,7 +12,7 @@ from ...calls.coroutines import within
 if TYPE_CHECKING:
     from ...state.broker import PubSub
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _PATIENCE = 0.8
 """Seconds in which it has to answer: whoever asks may wait no longer than one."""

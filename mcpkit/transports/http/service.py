@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Finish = Callable[[Ready | Coroutine[Any, Any, Outcome]], Coroutine[Any, Any, Outcome]]
 """Takes the outcome of a request, and returns it when it may be sent."""
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _SHARE_OF_CALLS = 0.8
 """The part of the grace period in which calls may finish; the rest is for leave-taking."""

@@ -9,7 +9,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 CURE = (
     "run one process, use a proxy with sticky sessions, or share one engine, such as "

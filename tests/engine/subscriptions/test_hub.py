@@ -43,7 +43,7 @@ async def test_change_reaches_its_listeners_only(server: Server) -> None:
     changes.want(one, X)
     changes.want(one, TOOLS)
     changes.want(other, Y)
-    server.resource_updated("data://x")
+    server.notify_resource_updated("data://x")
     server.tool(handler)
     server.prompt(handler)
     await settle()
@@ -55,14 +55,14 @@ async def test_changes_come_once_for_each_turn_in_the_order_of_their_first_time(
     changes, ear = server.engine.hubs.here(), Ear()
     for change in (X, Y, TOOLS):
         changes.want(ear, change)
-    server.resource_updated("data://y")
+    server.notify_resource_updated("data://y")
     server.tool(handler)
-    server.resource_updated("data://x")
-    server.resource_updated("data://y")
+    server.notify_resource_updated("data://x")
+    server.notify_resource_updated("data://y")
     server.tool(handler, name="other")
     await settle()
     assert ear.heard == [Y, TOOLS, X]
-    server.resource_updated("data://y")
+    server.notify_resource_updated("data://y")
     await settle()
     assert ear.heard == [Y, TOOLS, X, Y]
 
@@ -71,7 +71,7 @@ async def test_removed_listener_receives_no_pending_change(server: Server) -> No
     changes, ear = server.engine.hubs.here(), Ear()
     changes.want(ear, X)
     changes.want(ear, TOOLS)
-    server.resource_updated("data://x")
+    server.notify_resource_updated("data://x")
     changes.forget(ear)
     changes.forget(ear)
     server.tool(handler)
@@ -84,22 +84,22 @@ async def test_the_text_of_a_template_stands_for_all_its_uris(server: Server) ->
     changes.want(ear, Change("resource", "data://stations/{id}"))
     changes.want(ear, Change("resource", "data://stations/1"))
     changes.want(other, Change("resource", "data://elsewhere/{id}"))
-    server.resource_updated("data://stations/1")
-    server.resource_updated("data://stations/2")
-    server.resource_updated("data://stations/2/deep")
-    server.resource_updated("data://elsewhere/1")
+    server.notify_resource_updated("data://stations/1")
+    server.notify_resource_updated("data://stations/2")
+    server.notify_resource_updated("data://stations/2/deep")
+    server.notify_resource_updated("data://elsewhere/1")
     await settle()
     assert ear.heard == [Change("resource", "data://stations/1"), Change("resource", "data://stations/2")]
     assert other.heard == []
     server.resource("data://elsewhere/{id}")(station)
     server.resource_templates.disable("data://stations/{id}")
-    server.resource_updated("data://elsewhere/1")
-    server.resource_updated("data://stations/2")
+    server.notify_resource_updated("data://elsewhere/1")
+    server.notify_resource_updated("data://stations/2")
     await settle()
     assert other.heard == [Change("resource", "data://elsewhere/1")]
     assert len(ear.heard) == 2
     changes.forget(other)
-    server.resource_updated("data://elsewhere/1")
+    server.notify_resource_updated("data://elsewhere/1")
     await settle()
     assert len(other.heard) == 1
 
@@ -110,7 +110,7 @@ async def test_updates_of_what_is_included_come_under_the_prefix(server: Server)
     server.include(registry, prefix="in")
     changes, ear = server.engine.hubs.here(), Ear()
     changes.want(ear, Change("resource", "data://in/r"))
-    registry.resource_updated("data://r")
+    registry.notify_resource_updated("data://r")
     await settle()
     assert ear.heard == [Change("resource", "data://in/r")]
 
@@ -168,8 +168,8 @@ def test_hub_drops_ended_loop_at_next_change(server: Server) -> None:
         server.engine.hubs.here().want(ear, X)
 
     asyncio.run(listen())
-    server.resource_updated("data://x")
-    server.resource_updated("data://x")
+    server.notify_resource_updated("data://x")
+    server.notify_resource_updated("data://x")
     assert ear.heard == []
     assert hearing(server) == 0
 
@@ -197,20 +197,20 @@ async def test_servers_with_a_shared_broker_receive_each_change_once() -> None:
         for change in (X, TOOLS, Change("resources")):
             server.engine.hubs.here().want(ear, change)
     async with here.running(), there.running(), other.running():
-        here.resource_updated("data://x")
+        here.notify_resource_updated("data://x")
         here.tool(handler)
-        here.resource_updated("data://x")
+        here.notify_resource_updated("data://x")
         await settle()
         assert ears[here].heard == [X, TOOLS]
         assert ears[there].heard == [X, TOOLS]
-        thread = threading.Thread(target=there.resource_updated, args=("data://x",))
+        thread = threading.Thread(target=there.notify_resource_updated, args=("data://x",))
         thread.start()
         thread.join()
         await settle()
     assert ears[here].heard == [X, TOOLS, X]
     assert ears[there].heard == [X, TOOLS, X]
     assert ears[other].heard == []
-    here.resource_updated("data://x")  # nobody serves it any more
+    here.notify_resource_updated("data://x")  # nobody serves it any more
     await settle()
     assert len(ears[there].heard) == 3
 
@@ -223,16 +223,16 @@ async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest
     here.engine.hubs.here().want(own, X)
     async with here.running():
         for _ in range(3):
-            here.resource_updated("data://x")
+            here.notify_resource_updated("data://x")
             await settle()
         assert own.heard == [X] * 3
         assert [record.levelname for record in caplog.records] == ["ERROR"]
         assert "the shared store fails" in caplog.text
         broker.is_down = False
-        here.resource_updated("data://x")
+        here.notify_resource_updated("data://x")
         await settle()
         assert ear.heard == [X]
         broker.is_down = True
-        here.resource_updated("data://x")
+        here.notify_resource_updated("data://x")
         await settle()
         assert len(caplog.records) == 2

@@ -105,13 +105,13 @@ async def test_gap_makes_clients_list_again(revision: str) -> None:
             for uri in uris:
                 await client.request("resources/subscribe", {"uri": uri})
         broker.loses_messages = True
-        there.resource_updated("mail://inbox/1")
+        there.notify_resource_updated("mail://inbox/1")
         await settle()
         broker.report_gap()
         told = {(await client.notification("notifications/resources/updated"))["uri"] for _ in uris}
         assert told == set(uris)
         await client.notification("notifications/tools/list_changed")
-        there.resource_updated("mail://inbox/1")
+        there.notify_resource_updated("mail://inbox/1")
         assert (await client.notification("notifications/resources/updated"))["uri"] == "mail://inbox/1"
 
 
@@ -163,7 +163,7 @@ async def test_audience_is_requested_again_after_lost_answers() -> None:
             broker.loses_messages = '"who"' in message
 
         leave = broker.subscribe("mail/changes", lose_the_answer)
-        here.resource_updated("mail://inbox", to=lambda who: who.id == "ada")
+        here.notify_resource_updated("mail://inbox", to=lambda who: who.id == "ada")
         await until(lambda: broker.loses_messages)
         await settle()
         leave()

@@ -83,9 +83,9 @@ async def test_update_is_sent_to_its_audience(
         clients = [
             await stack.enter_async_context(subscribed(server, revision, who)) for who in (ADA, BOB, ROOT)
         ]
-        teller.resource_updated(INBOX, to=to)
+        teller.notify_resource_updated(INBOX, to=to)
         await settle()
-        teller.resource_updated(NEWS)
+        teller.notify_resource_updated(NEWS)
         told = [await heard(client) for client in clients]
     assert [who.id for who, uris in zip((ADA, BOB, ROOT), told, strict=True) if INBOX in uris] == names
 
@@ -98,9 +98,9 @@ async def test_update_whose_audience_function_fails_is_not_sent(caplog: pytest.L
     server = mail_server()
     ear = Ear()
     server.engine.hubs.here().want(ear, updated(INBOX))
-    server.resource_updated(INBOX, to=broken)
+    server.notify_resource_updated(INBOX, to=broken)
     await settle()
-    server.resource_updated(INBOX, to=lambda who: "yes")  # type: ignore[arg-type, return-value]  # on purpose
+    server.notify_resource_updated(INBOX, to=lambda who: "yes")  # type: ignore[arg-type, return-value]  # on purpose
     await settle()
     assert ear.heard == []
     assert "LookupError: no such user" in caplog.text
@@ -112,9 +112,9 @@ def test_an_async_function_and_a_principal_without_an_id_are_refused() -> None:
         return True
 
     with pytest.raises(TypeError, match="not async"):
-        mail_server().resource_updated(INBOX, to=check)  # type: ignore[arg-type]  # on purpose
+        mail_server().notify_resource_updated(INBOX, to=check)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(ValueError, match="matches no client"):
-        mail_server().resource_updated(INBOX, to=Principal())
+        mail_server().notify_resource_updated(INBOX, to=Principal())
 
 
 def uris(stream: Iterator[dict[str, Any]]) -> list[str]:

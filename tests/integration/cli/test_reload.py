@@ -26,7 +26,7 @@ TALKING = """
 @shop.tool
 async def talk(ctx: Context) -> str:
     await ctx.debug("heard")
-    shop.resource_updated("data://stock")
+    shop.notify_resource_updated("data://stock")
     return "talked"
 
 @shop.resource("data://stock")

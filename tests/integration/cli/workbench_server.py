@@ -122,7 +122,7 @@ async def folders(ctx: Context) -> list[str]:
 @server.tool
 async def change(ctx: Context) -> str:
     """Change a note."""
-    server.resource_updated("note://hello")
+    server.notify_resource_updated("note://hello")
     return "changed"
 
 

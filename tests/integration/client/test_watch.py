@@ -35,7 +35,7 @@ def a() -> str:
 @server.tool
 async def change() -> None:
     server.tool(name=next(names))(a)
-    server.resource_updated("x://a")
+    server.notify_resource_updated("x://a")
 
 @server.tool
 async def end() -> None:

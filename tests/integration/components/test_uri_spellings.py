@@ -262,6 +262,6 @@ async def test_uri_spelling_in_subscription() -> None:
         ):
             received: list[str | None] = []
             for uri in ("notes://x/café", "https://Example.com", "notes://t/é/N", "notes://t/é/other"):
-                server.resource_updated(uri)
+                server.notify_resource_updated(uri)
                 received.append((await anext(changes)).uri)
             assert received == [*watched[:3], "notes://t/é/other"]

@@ -113,7 +113,7 @@ def stir() -> None:
     """Change the list of tools and back, and update a resource."""
     server.tools.disable("invite")
     server.tools.enable("invite")
-    server.resource_updated("interop://greeting")
+    server.notify_resource_updated("interop://greeting")
 
 
 @server.tool

@@ -80,9 +80,9 @@ def test_listen_sends_requested_changes_with_stream_id(web: Site) -> None:
         read_acknowledgement(one)
         read_acknowledgement(other)
         web.server.resource("data://new")(empty_text)
-        web.server.resource_updated("data://y")
-        web.server.resource_updated("data://items/1")
-        web.server.resource_updated("data://x")
+        web.server.notify_resource_updated("data://y")
+        web.server.notify_resource_updated("data://items/1")
+        web.server.notify_resource_updated("data://x")
         web.server.tool(empty_text, name="new")
         assert other.message()["params"] == {"_meta": {SUBSCRIPTION: "7"}, "uri": "data://items/1"}
         assert one.message()["params"] == {"_meta": {SUBSCRIPTION: 7}, "uri": "data://x"}
@@ -128,7 +128,7 @@ def test_listen_ends_slow_reader_with_reason(web: Site) -> None:
     rounds = 0
     while len(web.service.listeners) == 2:
         for uri in uris:
-            web.server.resource_updated(uri)
+            web.server.notify_resource_updated(uri)
         assert [quick.message()["params"]["uri"] for _ in uris] == uris
         rounds += 1
         assert rounds < 1000, "the slow reader has not been ended"
@@ -138,6 +138,6 @@ def test_listen_ends_slow_reader_with_reason(web: Site) -> None:
     assert end["params"]["reason"]
     assert {message["params"]["_meta"][SUBSCRIPTION] for message in actual} == {"slow"}
     slow.close()
-    web.server.resource_updated(uris[0])
+    web.server.notify_resource_updated(uris[0])
     assert quick.message()["params"]["uri"] == uris[0]
     quick.close()

@@ -101,7 +101,7 @@ def make_server(shared: Memory | Redis | Sqlite, gate: Gate, name: str) -> Serve
 
     @server.tool
     async def touch(uri: str) -> str:
-        server.resource_updated(uri)
+        server.notify_resource_updated(uri)
         return name
 
     @server.resource("thing://{name}")

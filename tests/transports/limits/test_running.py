@@ -190,10 +190,10 @@ class GatedBroker(Memory):
 async def test_changes_above_limit_are_not_published(excess: int) -> None:
     server, broker = Server("s"), GatedBroker()
     publisher = Publisher(server.listeners, broker, "s/changes", "here")
-    server.resource_updated("data://first")
+    server.notify_resource_updated("data://first")
     await settle()
     for number in range(MOST_WAITING + excess):
-        server.resource_updated(f"data://{number}")
+        server.notify_resource_updated(f"data://{number}")
     server.tool(lambda: "", name="new")  # a change of a list is always kept
     broker.gate.set()
     await until(lambda: broker.published[-1:] == [{"origin": "here", "what": "tools", "uri": None}])

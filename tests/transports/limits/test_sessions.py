@@ -153,7 +153,7 @@ async def test_updates_above_limit_end_the_stream_of_a_slow_reader(count: int) -
     connection = Connection(server, lines.append, ready=room.wait)
     connection.receive(json.dumps(request).encode())
     for uri in uris:
-        server.resource_updated(uri)
+        server.notify_resource_updated(uri)
     await settle()
     room.set()
     await settle()

@@ -17,7 +17,7 @@ from .asgi_lifespan import AppLifespan
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Scope
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 64 * 1024
 """Bytes of a response that wait for their reader before the app has to, as with uvicorn."""

@@ -17,7 +17,7 @@ from ...link.errors import TransportError
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _PATIENCE: Final = 30.0
 """Seconds in which an app must have shut down; then it is cancelled."""

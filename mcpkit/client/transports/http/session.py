@@ -23,7 +23,7 @@ from .stream import MOST_FAILURES, MessageStream
 if TYPE_CHECKING:
     import httpx2
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 LONGEST_WAIT = 30.0
 """Seconds that lie at most between two tries to join the stream of a server that is away."""

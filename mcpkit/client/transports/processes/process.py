@@ -29,7 +29,7 @@ _POLL: Final = 0.01
 _KILLED: Final = 1.0
 """Seconds for the system to end a process that has been killed."""
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class Process:

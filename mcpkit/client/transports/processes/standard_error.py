@@ -22,7 +22,7 @@ _LONGEST_LINE: Final = 64 * 1024
 _FLUSH_TIME: Final = 0.5
 """Seconds in the end for what nobody has read yet."""
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class TextSink(Protocol):

@@ -44,7 +44,7 @@ _LAUNCHERS: Final = frozenset({"bun", "bunx", "deno", "node", "npx", "pipx", "py
 _BEFORE: Final = frozenset({"-m", "-u", "-y", "--yes", "run"})
 """What may stand before that which a launcher launches."""
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 class StdioTransport:

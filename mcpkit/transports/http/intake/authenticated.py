@@ -16,7 +16,7 @@ from ..exchange import Scope
 from ..statuses import headers_of
 from .refused_body import UnreadError
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 
 async def find_principal(scope: Scope, find: FindPrincipal) -> Principal:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ....engine.registry import Registry
     from ..options import OwnRoute
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _MOST_NAMED = 20
 
@@ -62,7 +62,7 @@ def announce(
     ]
     if anonymous:
         logger.warning(
-            "Open without an access token, as they have anonymous=True: %s. Hosts that only log in when "
+            "Open without an access token, as they have Access(allow_anonymous=True): %s. Hosts that only log in when "
             "`initialize` is rejected (401) will not log in here. Serve such hosts at an endpoint without "
             "these components",
             _listed(anonymous),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ....state.revocations import Revocation
     from ..challenger import Challenger
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 GRACE = 60.0
 """Seconds for which a stream goes on whose token should be verified again, where nobody can tell whether it holds."""

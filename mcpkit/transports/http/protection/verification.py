@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ....state.revocations import Revocation, Revocations
     from ....state.scopes import Scopes
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 REVOKED = "The access token has been revoked"
 

@@ -12,7 +12,7 @@ from .remote import CHECK
 if TYPE_CHECKING:
     from .record import Record
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _PATIENCE = 5.0
 """Seconds in which it must know, however busy it is; then the client is answered all the same."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ....state.keys import Keys
     from ....state.shared import Storage
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _DELAY = 0.02
 """Seconds in which what streams say is collected, so that a short answer is written once."""

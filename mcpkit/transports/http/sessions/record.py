@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ....state.broker import PubSub
     from .remote import Remote
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

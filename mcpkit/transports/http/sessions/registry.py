@@ -42,7 +42,7 @@ from .token import Minted, SessionToken, issue, read
 if TYPE_CHECKING:
     from ....state.revocations import Revocation
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _SPACING = 10.0
 """Seconds, or a tenth of a session's time to live, in which the shared store is told once that it is in use."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .streams import Streams
     from .telling import Telling
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 _POLL = 2.0
 """Seconds after which it is looked for more though nobody has told of it."""

@@ -13,7 +13,7 @@ from ....calls.coroutines import within
 if TYPE_CHECKING:
     from ....state.broker import PubSub
 
-logger = logging.getLogger("mcpkit")
+logger = logging.getLogger(__name__)
 
 CHANGED = "changed"
 """The record of the session is another one now."""

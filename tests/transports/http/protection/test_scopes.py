@@ -238,7 +238,7 @@ async def listen(client: Client, token: Mapping[str, str], *uris: str, **more: A
 
 def update_all(open_server: Server) -> None:
     for uri in (CLOSED, SCOPED, "secret://1", "nowhere://1", OPEN):
-        open_server.resource_updated(uri)
+        open_server.notify_resource_updated(uri)
 
 
 async def test_anonymous_subscription_needs_anonymous_resource(open_server: Server, serve: Serve) -> None:

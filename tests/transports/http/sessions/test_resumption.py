@@ -114,7 +114,7 @@ async def test_message_is_sent_on_one_stream_only(server: Server, client: Client
     for stream in streams:
         await first_event(stream)
     for uri in uris:
-        server.resource_updated(f"towns://{uri}")
+        server.notify_resource_updated(f"towns://{uri}")
     found = await collect(streams, len(uris))
     assert sorted(uri_of(message) for message in found) == sorted(uris)
 
@@ -123,9 +123,9 @@ async def test_too_many_changes_are_summarized(server: Server, client: Client) -
     session = await client.initialize()
     await subscribe(session, "{name}")
     for number in range(300):
-        server.resource_updated(f"towns://{number}")
+        server.notify_resource_updated(f"towns://{number}")
     await subscribe(session, "rome")
-    server.resource_updated("towns://rome")
+    server.notify_resource_updated("towns://rome")
     server.tools.remove("step")
     await session.ask("ping").whole()  # changes are processed
     stream = session.listen()
@@ -134,7 +134,7 @@ async def test_too_many_changes_are_summarized(server: Server, client: Client) -
     updated = [uri_of(message) for message in found if "params" in message]
     assert updated[:256] == [str(number) for number in range(256)]
     assert updated[256:] == ["{name}", "rome"]
-    server.resource_updated("towns://299")
+    server.notify_resource_updated("towns://299")
     assert uri_of(await stream.message()) == "299"
 
 

@@ -163,7 +163,7 @@ async def test_evicted_session_is_restored(timed_server: Server, serve: Serve, c
         assert session_count(client) == 1
         clock.ahead += BRIEF
         stream = await first.listen().head()
-        timed_server.resource_updated("weather://fixed")
+        timed_server.notify_resource_updated("weather://fixed")
         assert (await stream.message())["params"]["uri"] == "weather://fixed"
         refused = await second.ask("ping").whole()
         assert refused.status == 503, "the only place is taken by one that listens"
@@ -288,7 +288,7 @@ async def test_known_session_survives_store_failure(broker: Shared, serve: Serve
         assert (await session.ask("ping").whole()).status == 200
         assert (await session.ask("resources/read", {"uri": "towns://oslo"}).whole()).status == 200
         stream = await open_stream(session)
-        server.resource_updated("towns://oslo")
+        server.notify_resource_updated("towns://oslo")
         assert uri_of(await stream.message()) == "oslo"
         broker.refuses = False
         assert (await session.delete()).status == 204
@@ -347,7 +347,7 @@ async def test_unpublished_change_is_read_with_next_request(
         broker.publish = publish  # type: ignore[method-assign]  # as it was
         assert "other processes were not notified" in caplog.text
         await here.ask("ping").whole()
-        server.resource_updated("towns://oslo")
+        server.notify_resource_updated("towns://oslo")
         assert uri_of(await stream.message()) == "oslo"
 
 
