@@ -153,7 +153,8 @@ class Reporting(Asking):
         if not call.runtime.declares("logging"):
             raise RuntimeError(
                 "this server does not declare logging, as none of its handlers takes a Context: "
-                'give this one a parameter `ctx: Context`, or write Server(..., options=ServerOptions(capabilities={"logging"}))'
+                "give this one a parameter `ctx: Context`, or write "
+                'Server(..., options=ServerOptions(capabilities={"logging"}))'
             )
         least = call.envelope.log_level
         if least is None or SEVERITY[level] < SEVERITY[least]:

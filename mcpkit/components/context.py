@@ -76,8 +76,8 @@ class Context(Reporting, Generic[State]):
         """Go on only for whoever has been granted scopes; call it before anything has been done, from any thread.
 
         Over HTTP who lacks one is challenged (403), gets it granted, and sends the request again, as long as nothing
-        has been sent and no `once` has been done in this round; `optional_scopes=` of the component keeps time alone from
-        beginning the response. Later, and where there is no HTTP, the call fails: a tool with `isError: true` and the
+        has been sent and no `once` has been done in this round; `optional_scopes=` of the component alone delays the
+        response until then. Later, and where there is no HTTP, the call fails: a tool with `isError: true` and the
         challenge in `_meta["mcp/www_authenticate"]` (basic/authorization, "Scope Challenge Handling").
 
         Args:

@@ -136,7 +136,7 @@ async def test_elicit_handler_return_values_become_answers(
     ({"days": 2}, ValueError, "city: expected .* but it is missing"),
     ({"city": "Rome", "pase": "s"}, ValueError, 'pase: the form has no such field; did you mean "pace"'),
     ({"city": "Rome", "pace": "x"}, ValueError, 'pace: expected .*, got "x"'),
-    ("Rome", TypeError, r"elicit= returns a dict of the form's fields \(city, days, pace, guide\)"),
+    ("Rome", TypeError, r"elicitation_handler must return a dict of the form's fields \(city, days, pace, guide\)"),
 ])  # fmt: skip
 async def test_elicit_answer_not_fitting_form_is_not_sent(
     answer: object, error: type[Exception], problem: str

@@ -236,7 +236,7 @@ def leave_to_a_thread(ctx: Context) -> str:
     return "none" if future.exception() else repr(future.result())
 
 
-ADA = "Answer('accept', 'Ada')"
+ADA = "ElicitationResult('accept', 'Ada')"
 
 
 @pytest.mark.parametrize("function", [gather, catch_everything, leave_to_a_thread])

@@ -129,7 +129,8 @@ class FormRequest:
             if len(self.fields) != 1:
                 names = ", ".join(field.name for field in self.fields[:20])
                 raise TypeError(
-                    f"elicitation_handler must return a dict of the form's fields ({names}), request.decline() or None, not {answer!r}"
+                    f"elicitation_handler must return a dict of the form's fields ({names}), request.decline() or "
+                    f"None, not {answer!r}"
                 )
             entries = {self.fields[0].name: entries}
         content = {name: entry for name, entry in entries.items() if entry is not None}

@@ -85,7 +85,8 @@ class SampleRequest:
             content = content[0]  # before 2025-11-25 there is no other form
         if not is_object(answer) or not all(_is_block(each) for each in _blocks({"content": content})):
             raise TypeError(
-                "sampling_handler must return a string, a SamplingResult, or a dict with `content`: a string, a content block or a list of "
+                "sampling_handler must return a string, a SamplingResult, or a dict with `content`: a string, "
+                "a content block or a list of "
                 f"them, not {answer!r}"
             )
         return {"role": "assistant", "model": _UNNAMED, **answer, "content": content}

@@ -46,7 +46,8 @@ def entries_parameter(what: str, entries: Any) -> str | None:
     """
     if not callable(entries) or inspect.iscoroutinefunction(entries):
         raise RegistrationError(
-            f"{what}: list_entries= needs a function that is not async (it is called in a worker thread), got {entries!r}"
+            f"{what}: list_entries= must be a function that is not async, as it is called in a worker thread; "
+            f"got {entries!r}"
         )
     parameters = parameters_of(entries)
     found = [each.name for each in parameters if takes_principal(each)]
