@@ -1,13 +1,13 @@
-"""An extension of one's own: tool calls that leave a receipt, with which the result can be had again.
+"""A protocol extension: receipts for tool calls, with which a client can get a result again.
 
-`com.example/receipts`, for clients that have declared it:
+`com.example/receipts`, for clients that declare it:
 
-- The notification `notifications/receipts/opened` tells the receipt's id before the tool runs.
-- A tool's result comes in a result of the type `receipt`, with the members `id`, `tool`, `issued` and `outcome`.
-- `receipts/get` returns a receipt again, for example after the connection has broken; `receipts/void` forgets it.
-- The resource `receipts://terms` says how long receipts are kept, for anybody.
+- The notification `notifications/receipts/opened` has the id of the receipt and is sent before the tool runs.
+- The result of a tool is in a result of the type `receipt`, with the members `id`, `tool`, `issued` and `outcome`.
+- `receipts/get` returns a receipt again, for example after a lost connection; `receipts/void` deletes it.
+- The resource `receipts://terms` describes how long receipts are kept. Every client can read it.
 
-Every other client gets the results of tools as they are.
+Other clients get the results of tools unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mcpkit.middleware import CallTool, ToolCall
 
 @dataclass
 class Receipt:
-    """What is sent as a result of the type `receipt`, and by `receipts/get`."""
+    """A result of the type `receipt`, and of the method `receipts/get`."""
 
     id: str
     tool: str
@@ -33,10 +33,10 @@ class Receipt:
 
 
 def make_receipts(kept: int = 100) -> Extension:
-    """Return the extension, which keeps its receipts in the memory of this process.
+    """Return the extension, with receipts in the memory of this process.
 
     Args:
-        kept: How many receipts are kept; then the oldest one is forgotten.
+        kept: How many receipts are kept; the oldest is deleted first.
     """
     receipts = Extension("com.example/receipts", {"kept": kept})
     issued: dict[str, Receipt] = {}
@@ -45,7 +45,7 @@ def make_receipts(kept: int = 100) -> Extension:
     async def issue(call: ToolCall, call_next: CallTool) -> Mapping[str, Any]:
         if not receipts.is_supported(call.ctx):
             return await call_next(call)
-        id_ = secrets.token_urlsafe()  # whoever knows it may see the receipt
+        id_ = secrets.token_urlsafe()  # a client that knows it can read the receipt
         await receipts.notify(call.ctx, "notifications/receipts/opened", {"id": id_})
         result = await call_next(call)
         outcome = {

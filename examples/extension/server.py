@@ -1,4 +1,4 @@
-"""A shop whose tools leave receipts, with clients that know the extension `com.example/receipts`.
+"""A shop that uses the extension `com.example/receipts`.
 
 python server.py              # on stdin and stdout, for a host to start
 python server.py --http 8000  # over HTTP, for clients of this machine
@@ -23,7 +23,7 @@ server.include(make_receipts())
 
 @dataclass
 class Order:
-    """What has been bought."""
+    """An order."""
 
     fruit: str
     count: int

@@ -1,13 +1,13 @@
-"""A lab: long work that outlives its connection, on several replicas and workers that have one Redis.
+"""Long-running tasks on several replicas and workers that share one Redis.
 
-python start.py                                two replicas, a worker and a redis-server, on this machine
-python server.py                               a replica
-mcpkit worker server:server          a worker
-uvicorn server:app                             a replica in production; it takes MCPKIT_SECRET
+python start.py                two replicas, a worker and a redis-server, on this machine
+python server.py               a replica
+mcpkit worker server:server    a worker
+uvicorn server:app             a replica in production; needs MCPKIT_SECRET
 
-REDIS_URL   the Redis that all of them share, such as redis://127.0.0.1:6379/0; without it, this process is alone
-PORT        the port to listen on, by python; 8000
-LEDGER      the file to which each step of the work adds a line; ledger.txt
+REDIS_URL   the shared Redis, such as redis://127.0.0.1:6379/0; without it, this process runs alone
+PORT        the port of `python server.py`; 8000
+LEDGER      the file to which each step adds a line; ledger.txt
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ server = Server(
     "lab",
     version="1.0.0",
     title="Lab",
-    instructions="Long work to try tasks with, and changes to hear of.",
+    instructions="Long-running tools to try tasks with, and changes to subscribe to.",
     secret_key=SECRET,
     storage=Redis(REDIS_URL) if REDIS_URL else None,
     tasks="workers" if REDIS_URL else None,
@@ -43,27 +43,27 @@ server = Server(
 
 
 class Computed(BaseModel):
-    """What has been computed."""
+    """The result of a computation."""
 
     label: str
     seconds: float
     process: str = Field(description="The process that ran it to its end")
-    attempt: int = Field(description="How many times it was begun")
+    attempt: int = Field(description="How many times it was started")
 
 
 class Confirmation(BaseModel):
-    """What the user is asked before something is deleted."""
+    """The form for the user before a file is deleted."""
 
     confirm: bool = Field(description="Delete it")
 
 
 def process() -> str:
-    """Return what tells this process from all others."""
+    """Return a name of this process that no other process has."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def note(line: str) -> int:
-    """Add a line to the ledger, at once and whole, whoever else does; return how many bytes it has."""
+    """Append a line to the ledger in one write, as other processes write too; return its length in bytes."""
     entry = f"{line}\n".encode()
     descriptor = os.open(LEDGER, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
@@ -74,10 +74,10 @@ def note(line: str) -> int:
 
 @server.tool(task=Task(rerun="safe"))
 async def slow_compute(seconds: float, label: str, ctx: Context) -> Computed:
-    """Compute for a while. It is begun again where its process ends.
+    """Compute for a while. The task is started again when its process ends.
 
     Args:
-        seconds: For how long.
+        seconds: How long it takes.
         label: What to call it.
     """
     await asyncio.sleep(seconds)
@@ -88,10 +88,10 @@ async def slow_compute(seconds: float, label: str, ctx: Context) -> Computed:
 
 @server.tool(task=Task(rerun="safe"))
 async def count(n: int, ctx: Context) -> str:
-    """Count, and add a line to the ledger for each step; steps that are done are not done again.
+    """Count, with a line in the ledger for each step. A step that is done does not run again.
 
     Args:
-        n: How far.
+        n: The number of steps.
     """
     for step in range(1, n + 1):
         await ctx.once(f"step {step}", partial(note, f"{ctx.idempotency_key} {step} of {n} by {process()}"))
@@ -102,7 +102,7 @@ async def count(n: int, ctx: Context) -> str:
 
 @server.tool(task=True)
 async def confirm_delete(filename: str, ctx: Context) -> str:
-    """Ask the user, and then say in the ledger that a file was deleted; no file really is.
+    """Ask the user, and write in the ledger that a file was deleted. No file is deleted.
 
     Args:
         filename: Its name.
@@ -115,27 +115,27 @@ async def confirm_delete(filename: str, ctx: Context) -> str:
 
 
 def extra() -> str:
-    """Be there, or not."""
+    """Return a word. The tool exists only after `toggle_tool`."""
     return "here"
 
 
 class Extra(Provider):
-    """One tool that is there or not, which the shared store says: it is the same on all replicas."""
+    """Provides the tool `extra` while the shared storage has it enabled, on all replicas."""
 
     kinds = frozenset({"tools"})
     key = "lab/extra"
 
     async def list(self, kind: str, ctx: Context) -> Sequence[Tool]:
-        """Return the tool, if it is there."""
+        """Return the tool if it is enabled."""
         stored = await ctx.storage.get(self.key)
         return [Tool(extra)] if stored is not None and stored.value == b"there" else []
 
     async def find(self, kind: str, key: str, ctx: Context) -> Tool | None:
-        """Return the tool, if it is there and goes by this name."""
+        """Return the tool of this name if it is enabled."""
         return next((tool for tool in await self.list(kind, ctx) if tool.name == key), None)
 
     async def toggle(self, ctx: Context) -> bool:
-        """Add the tool or remove it, tell whoever listens, and say whether it is there now."""
+        """Enable or disable the tool, notify clients, and return whether it is enabled now."""
         while True:
             stored = await ctx.storage.get(self.key)
             is_there = stored is None or stored.value != b"there"
@@ -151,13 +151,13 @@ server.include(provided)
 
 @server.tool
 async def toggle_tool(ctx: Context) -> str:
-    """Add the tool `extra`, or remove it. Clients of all replicas are told."""
+    """Add the tool `extra`, or remove it. Clients of all replicas are notified."""
     return "extra is there now" if await provided.toggle(ctx) else "extra is gone"
 
 
 @server.tool
 def touch_resource(uri: str) -> str:
-    """Tell the clients of all replicas that a resource has changed.
+    """Notify the subscribers of a resource on all replicas that it has changed.
 
     Args:
         uri: Its URI, such as lab://bench.

@@ -1,9 +1,9 @@
 """Two replicas, a worker and a redis-server on this machine, until Ctrl-C.
 
-python start.py                  free ports of 127.0.0.1; what Redis keeps is in the folder lab.data
+python start.py                  free ports of 127.0.0.1; the data of Redis is in the folder lab.data
 python start.py --ports 8001 8002
 
-With REDIS_URL in the environment that Redis is taken, and none is started. LEDGER is passed on.
+With REDIS_URL in the environment, that Redis is used and none is started. LEDGER is passed on.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 GRACE = 15.0
-"""Seconds that a process has to end."""
+"""Seconds that a process has to stop."""
 
 
 class Process:
-    """A process that is told to end, and killed if it does not."""
+    """A process that is terminated at the end, and killed if it does not stop."""
 
     def __init__(self, name: str, command: list[str], environment: dict[str, str]) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Process:
             self.process.wait()
 
     def wait_for(self, port: int) -> None:
-        """Wait until it listens."""
+        """Wait until the process listens on a port."""
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -60,13 +60,13 @@ class Process:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens at now."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
 
 def redis_server(stack: ExitStack, data: Path, environment: dict[str, str]) -> str:
-    """Start a redis-server that keeps what it has acknowledged, and return its URL."""
+    """Start a redis-server with an append-only file, and return its URL."""
     if (found := shutil.which("redis-server")) is None:
         raise SystemExit("there is no redis-server: apt-get install redis-server, or set REDIS_URL")
     data.mkdir(exist_ok=True)
@@ -79,7 +79,7 @@ def redis_server(stack: ExitStack, data: Path, environment: dict[str, str]) -> s
 
 
 def secret_in(data: Path) -> str:
-    """Return the secret of this lab, made the first time: what Redis keeps is known by it."""
+    """Return the secret key of this lab, created at the first start: the data in Redis belongs to it."""
     data.mkdir(exist_ok=True)
     file = data / "secret"
     if not file.exists():
@@ -89,7 +89,7 @@ def secret_in(data: Path) -> str:
 
 
 def main() -> None:
-    """Start all of it, and wait until it is over."""
+    """Start all processes, and wait until one ends."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="python start.py"
     )
@@ -104,7 +104,7 @@ def main() -> None:
     environment = dict(os.environ)
     environment["LEDGER"] = str(Path(environment.get("LEDGER", "ledger.txt")).resolve())
     environment.setdefault("MCPKIT_SECRET", secret_in(data))
-    # Redis ends last, when nobody needs it any more.
+    # Redis stops last, after the processes that use it.
     with ExitStack() as stack:
         try:
             if "REDIS_URL" not in environment:

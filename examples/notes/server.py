@@ -1,12 +1,12 @@
-"""Notes of whoever has logged in: a protected server.
+"""A protected server that stores notes for each user.
 
-python server.py     for development: it logs in its own users, ada and grace, at http://127.0.0.1:8000/mcp
+python server.py     for development, with the users ada and grace, at http://127.0.0.1:8000/mcp
 uvicorn --factory server:app     in production, with as many --workers as you like
 
-ISSUER       the authorization server where users log in instead; it must issue tokens for PUBLIC_URL
-PUBLIC_URL   where clients reach the server, such as https://notes.example.com/mcp
-PORT         the port to listen on, by python; 8000
-DATABASE     the file that keeps the notes, and that workers share; it takes MCPKIT_SECRET
+ISSUER       the authorization server; it must issue tokens for PUBLIC_URL. Without it, DevAuth for development
+PUBLIC_URL   the URL of the server for clients, such as https://notes.example.com/mcp
+PORT         the port of `python server.py`; 8000
+DATABASE     an SQLite file for the notes, shared by all workers; needs MCPKIT_SECRET
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOTES = TypeAdapter(list[str])
 
 
 class Identity(BaseModel):
-    """Who asks, and what they may do here."""
+    """The user and the granted scopes."""
 
     subject: str | None
     scopes: list[str]
@@ -54,7 +54,7 @@ server = Server(
 
 @server.tool
 async def whoami(ctx: Context) -> Identity:
-    """Say who has logged in, and what they have been granted."""
+    """Return the user who has logged in, and the scopes that were granted."""
     return Identity(subject=ctx.principal.subject, scopes=sorted(ctx.principal.scopes))
 
 
@@ -63,10 +63,10 @@ async def add_note(text: str, ctx: Context) -> str:
     """Add a note.
 
     Args:
-        text: What is to be remembered.
+        text: The text of the note.
     """
     key = f"notes/{ctx.principal.id}"
-    while True:  # somebody else may write at the same time
+    while True:  # another call may write at the same time
         kept = await ctx.storage.get(key)
         notes = [] if kept is None else NOTES.validate_json(kept.value)
         if len(notes) >= MOST:
@@ -84,7 +84,7 @@ async def list_notes(ctx: Context) -> list[str]:
 
 
 def app() -> ASGIApp:
-    """Make what uvicorn serves."""
+    """Return the ASGI app for uvicorn."""
     return server.asgi(public_url=PUBLIC_URL, http=HttpOptions(readiness_path="/health"))
 
 

@@ -1,13 +1,13 @@
-"""What GitHub knows of whoever has logged in: a server whose users log in with GitHub.
+"""A server whose users log in with GitHub, and that lists their repositories.
 
 python server.py     to try it, at http://127.0.0.1:8000/mcp; its callback is http://127.0.0.1:8000/callback
 uvicorn --factory server:app     in production, with as many --workers as you like
 
-GITHUB_CLIENT_ID, GITHUB_CLIENT_SECRET   what GitHub has given out for the callback
-USERS        who may come in, as GitHub calls them, such as "ada grace"
-PUBLIC_URL   where clients reach the server, such as https://mcp.example.com/mcp
-PORT         the port to listen on, by python; 8000
-DATABASE     the file that keeps logins, and that workers share; it takes MCPKIT_SECRET
+GITHUB_CLIENT_ID, GITHUB_CLIENT_SECRET   of the OAuth app at GitHub with this callback
+USERS        GitHub names of the users that may log in, such as "ada grace"
+PUBLIC_URL   the URL of the server for clients, such as https://mcp.example.com/mcp
+PORT         the port of `python server.py`; 8000
+DATABASE     an SQLite file for logins, shared by all workers; needs MCPKIT_SECRET
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ GITHUB = httpx2.AsyncClient(base_url="https://api.github.com")
 
 
 class Repository(BaseModel):
-    """A repository of the user's."""
+    """A repository of the user."""
 
     full_name: str
     private: bool
 
 
-def may_come_in(who: Principal) -> bool:
-    """Say whether a user of GitHub may use this server."""
-    return who.claims["login"] in USERS
+def is_allowed(user: Principal) -> bool:
+    """Return whether a user of GitHub may use this server."""
+    return user.claims["login"] in USERS
 
 
 server = Server(
@@ -48,7 +48,7 @@ server = Server(
     title="Repositories",
     auth=OAuthProxy(
         Upstream.github(os.environ["GITHUB_CLIENT_ID"], os.environ["GITHUB_CLIENT_SECRET"]),
-        allow=may_come_in,
+        allow=is_allowed,
     ),
     scopes={"repositories:read": Scope("See your repositories at GitHub", default=True)},
     storage=Sqlite(DATABASE) if DATABASE else None,
@@ -57,17 +57,17 @@ server = Server(
 
 @server.tool(scopes="repositories:read")
 async def repositories(ctx: Context) -> list[Repository]:
-    """List the repositories of the user at GitHub, those first that changed last."""
+    """List the repositories of the user at GitHub, the last pushed first."""
     token = await ctx.upstream_token("github")
     headers = {"Authorization": f"Bearer {token}"}
     answer = await GITHUB.get("/user/repos", params={"sort": "pushed"}, headers=headers)
     if answer.status_code != 200:
-        raise ToolError(f"GitHub has answered {answer.status_code}.")
+        raise ToolError(f"GitHub responded with status {answer.status_code}.")
     return [Repository.model_validate(each) for each in answer.json()]
 
 
 def app() -> ASGIApp:
-    """Make what uvicorn serves."""
+    """Return the ASGI app for uvicorn."""
     return server.asgi(public_url=PUBLIC_URL, http=HttpOptions(readiness_path="/health"))
 
 

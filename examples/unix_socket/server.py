@@ -1,6 +1,6 @@
-"""A transport of one's own: the stdio framing over a Unix socket, for any number of clients.
+"""A custom transport: the stdio framing over a Unix socket, for any number of clients.
 
-Run `python server.py /tmp/clock.sock`, and speak to it with `nc -U /tmp/clock.sock`.
+Run `python server.py /tmp/clock.sock`, and send messages with `nc -U /tmp/clock.sock`.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ async def now() -> datetime:
 async def serve_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     framing = Framing()
     connection = Connection(server, lambda message: writer.write(message + b"\n"), ready=writer.drain)
-    with suppress(ConnectionError, asyncio.CancelledError):  # the client has gone away, or Ctrl+C
+    with suppress(ConnectionError, asyncio.CancelledError):  # the client closed the connection, or Ctrl+C
         while chunk := await reader.read(65536):
             for line in framing.feed(chunk):
                 connection.receive(line)

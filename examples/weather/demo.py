@@ -1,4 +1,4 @@
-"""What a host sees of the weather server: starts it, speaks MCP to it over its pipes, and prints the answers.
+"""A host for the weather server: start it, send MCP requests over its pipes, and print the responses.
 
 python demo.py          with the bundled sample data
 python demo.py --live   with the National Weather Service
@@ -22,11 +22,11 @@ DEADLINE = 60.0  # seconds for the whole conversation
 
 
 class DemoError(Exception):
-    """The server did not do what a host expects; the text says what it did."""
+    """The server did not respond as a host expects."""
 
 
 class Host:
-    """The host's end of the two pipes: one JSON-RPC message a line."""
+    """The two pipes of a host: one JSON-RPC message a line."""
 
     def __init__(self, process: Process) -> None:
         assert process.stdin is not None
@@ -40,7 +40,7 @@ class Host:
         self.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     async def request(self, method: str, **params: Any) -> Any:
-        """Send a request and return its result; notifications on the way to it may report progress."""
+        """Send a request and return its result; collect progress notifications before it."""
         self.requests += 1
         self.send({"id": self.requests, "method": method, "params": params})
         while line := await self.stdout.readline():
@@ -63,12 +63,12 @@ class Host:
 
 
 def heading(text: str) -> None:
-    """Print a line that begins a section."""
+    """Print the heading of a section."""
     print(f"\n{text}\n{'-' * len(text)}")
 
 
 async def offers(host: Host) -> None:
-    """Print what the server offers, a line for each thing."""
+    """Print the components of the server, one a line."""
     info = await host.request(
         "initialize",
         protocolVersion="2025-11-25",
@@ -103,7 +103,7 @@ async def forecast(host: Host) -> None:
 
 
 async def alerts(host: Host) -> None:
-    """Print the alerts, each with what it asks people to do."""
+    """Print the alerts with their instructions."""
     data = (await host.call("get_alerts", {"state": "CO"}))["structuredContent"]
     heading(f"Alerts in {data['state']}: {len(data['alerts']) or 'none'} (source: {data['source']})")
     for alert in data["alerts"]:
@@ -135,7 +135,7 @@ async def the_rest(host: Host) -> None:
 
 
 async def converse(options: list[str]) -> None:
-    """Start the server as a host does, ask it everything, and close its input, which ends it."""
+    """Start the server as a host does, send all requests, and close its input, which stops it."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(SERVER), *options, stdin=PIPE, stdout=PIPE, limit=2**24
     )
@@ -155,7 +155,7 @@ async def converse(options: list[str]) -> None:
 
 
 def main() -> int:
-    """Run the demo and return the status of the process: 0 when everything was answered."""
+    """Run the demo and return the exit status: 0 if every request succeeded."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

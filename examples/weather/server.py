@@ -1,8 +1,8 @@
-"""The weather in the United States, from the National Weather Service.
+"""Weather of the United States, from the National Weather Service.
 
-python server.py              asks api.weather.gov, or the URL in WEATHER_API_URL
-python server.py --sample     answers from bundled sample data, without a network
-python server.py --http 8000  serves over HTTP, on this machine alone
+python server.py              data of api.weather.gov, or of the URL in WEATHER_API_URL
+python server.py --sample     bundled sample data, without a network
+python server.py --http 8000  over HTTP, for this machine only
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class StateAlerts(BaseModel):
 
 
 def forecast_text(forecast: Forecast) -> str:
-    """Write a forecast as a model reads it best: a line for each period."""
+    """Return a forecast as text for the model, a line for each period."""
     lines = [f"Forecast for {forecast.place} (source: {forecast.source})"]
     lines += [f"{period.name}: {period.temperature} °F. {period.details}" for period in forecast.periods]
     return "\n".join(lines)
 
 
 def alerts_text(report: StateAlerts) -> str:
-    """Write alerts one below the other, each with what it asks people to do."""
+    """Return alerts as text, with their instructions."""
     count = f"{len(report.alerts) or 'No'} alert{'' if len(report.alerts) == 1 else 's'}"
     sections = [f"{count} in {report.state} (source: {report.source})"]
     sections += [

@@ -123,7 +123,7 @@ def test_weather_readme_commands_start_the_server(
             commands.append([servers["weather"]["command"], *servers["weather"]["args"]])
         else:
             commands.append(shlex.split(text.partition(" -- ")[2]))
-    assert len(commands) == 3
+    assert len(commands) == 2
     places = {
         "/path/to/.venv/bin/python": sys.executable,
         "/path/to/examples/weather/server.py": str(EXAMPLE / "server.py"),

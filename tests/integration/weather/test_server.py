@@ -38,7 +38,7 @@ def sample(example, ask, monkeypatch):
 
 
 def test_forecast_has_text_and_structured_content(ask):
-    result = ask("call", "get_forecast", DENVER)
+    result = ask("call_tool", "get_forecast", DENVER)
     first, second, *_ = result.text.splitlines()
     assert first == "Forecast for Denver, CO (source: National Weather Service)"
     assert second.startswith("Today: 96 °F. Sunny, with a high near 96.")
@@ -55,15 +55,15 @@ def test_fault_of_the_service_is_a_tool_error(ask, service):
     ):
         for answer, words in ((Answer(500, b"{}"), "--sample"), (Answer(200, b"<html>"), "cannot be read")):
             service.answers = {path: answer}
-            result = ask("call", tool, arguments)
+            result = ask("call_tool", tool, arguments)
             assert (result.is_error, words in result.text) == (True, True), (tool, result.text)
     service.answers = {"/stations/KDEN": Answer(503)}
     with pytest.raises(ProtocolError, match=r"answered 503.*--sample"):
-        ask("read", "weather://stations/KDEN")
+        ask("read_resource", "weather://stations/KDEN")
 
 
 def test_station_is_a_resource(ask):
-    (contents,) = ask("read", "weather://stations/KDEN")
+    (contents,) = ask("read_resource", "weather://stations/KDEN")
     assert contents["mimeType"] == "application/json"
     assert json.loads(contents["text"]) == {
         "source": "National Weather Service",
