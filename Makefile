@@ -238,6 +238,7 @@ house: .venv/.package
 	@$(PY) bench/house/picture.py
 	@$(PY) bench/house/public_names.py
 	@$(PY) bench/house/messages.py
+	@$(PY) bench/house/public_api.py
 
 soak: .venv/.dev
 	$(PY) tests/soak/run.py $(SECONDS)

@@ -95,6 +95,14 @@ def test_catalogue_of_messages_is_current() -> None:
 
 # What is public
 
+
+def test_public_api_is_as_recorded() -> None:
+    pytest.importorskip("griffe", reason="the environment of the lowest dependencies has no griffe")
+    from public_api import SNAPSHOT, snapshot
+
+    assert SNAPSHOT.read_text("utf-8") == snapshot(), "run `make house`, and review the difference"
+
+
 PUBLIC: Final = (
     "mcpkit",
     "mcpkit.auth",
