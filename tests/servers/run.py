@@ -112,7 +112,7 @@ LEGEND = """
 - *Lists*: how many tools, resources, resource templates and prompts there are, all pages.
 - *Elicit*, *sample*, *roots*: a tool asked, the client's handler answered, and the tool returned what it was told.
 - *Progress*: a call told three times how far it had come.
-- *Changes*: `client.watch` heard of a list of tools, or of a resource, that had changed.
+- *Changes*: `client.listen` reported a changed list of tools, or a changed resource.
 - *Cancel*: a call that takes a minute was given up. *Yes*: the function was stopped, as the server says itself.
   *Freed*: the caller went on at once, and the server answered the next call; it does not say what became of the
   function.
