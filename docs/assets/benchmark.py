@@ -90,7 +90,9 @@ def svg() -> str:
         parts += _panel(title, bars, left, top)
         height = max(height, HEAD + BAR * len(bars) + FOOT)
     end = top + height + 14
-    note = "Less is better. Two cores, CPython 3.13 (HTTP: 3.11). Method and all figures: bench/README.md"
+    note = (
+        "Less is better. Two cores, CPython 3.13; HTTP: CPython 3.11. Method and all figures: bench/README.md"
+    )
     parts.append(f'<text class="note" x="{MARGIN}" y="{end:g}">{note}</text>')
     frame = f'<rect width="{WIDTH}" height="{end + 16:g}" rx="8" fill="#ffffff" stroke="#d0d7de" />'
     return "\n".join(
