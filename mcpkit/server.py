@@ -134,7 +134,7 @@ class Server(Serving, Registry, ServerCatalog):
         if lifespan is not None and not callable(lifespan):  # pyright: ignore[reportUnnecessaryComparison]  # untyped authors
             raise TypeError(
                 "lifespan must be a function of the server that returns an async context manager, "
-                f"such as one under @asynccontextmanager; got {lifespan!r}"
+                f"for example decorated with @asynccontextmanager, got {lifespan!r}"
             )
         check_group("limits", limits, Limits)
         check_group("options", options, ServerOptions)
@@ -294,15 +294,19 @@ class Server(Serving, Registry, ServerCatalog):
                 scope, or verifies no access tokens.
         """
         if isinstance(methods, str):
-            raise RegistrationError(f"methods is a list such as [{methods!r}], got {methods!r}")
+            raise RegistrationError(
+                f"methods must be a list such as [{methods!r}], got the string {methods!r}"
+            )
         if not path.startswith("/"):
-            raise RegistrationError(f"a route begins with a slash, such as '/health', got {path!r}")
+            raise RegistrationError(
+                f"the path of a route must begin with a slash, such as '/health', got {path!r}"
+            )
 
         needed = None if scopes is None else scope_names(f"route {path!r}: scopes=", scopes)
         if needed is not None:
             self.scopes.check(f"route {path!r} needs", needed)
             if self.engine.auth is None:
-                raise RegistrationError(f"route {path!r}: scopes= takes a server that has auth=")
+                raise RegistrationError(f"route {path!r}: scopes= needs a server with auth=")
 
         def register(function: F) -> F:
             from .transports.http.options import OwnRoute
@@ -353,10 +357,10 @@ class Server(Serving, Registry, ServerCatalog):
         """
         revocations = self.engine.revocations
         if revocations is None:
-            raise RuntimeError("revoke takes a server that verifies access tokens: Server(auth=...)")
+            raise RuntimeError("revoke needs a server that verifies access tokens: Server(auth=...)")
         who = checked_principal(Principal(principal) if isinstance(principal, str) else principal)
         if who.id is None:
-            raise ValueError("a Principal without an id is nobody, who cannot be sent away")
+            raise ValueError("a Principal without an id cannot be revoked")
         check_seconds("keep", keep, may_be_none=True)
         # The calls that end may be that of whoever asks for this.
         await to_the_end(self._send_away(revocations, who, keep))

@@ -58,7 +58,7 @@ def check_identified(call: Call) -> None:
     # A channel of the author's own, on which a call goes on alone, need not know of access tokens.
     if getattr(channel, "is_local", False):
         return
-    raise _challenge(call, ()) or ChallengeError(401, "Bearer", "this takes an access token")
+    raise _challenge(call, ()) or ChallengeError(401, "Bearer", "this request needs an access token")
 
 
 def require(call: Call, scopes: Sequence[str]) -> None:

@@ -29,8 +29,8 @@ from .call import Call
 
 logger = logging.getLogger(__name__)
 
-_SILENT = "The request failed, and its handler did not say why."
-_UNSAYABLE = "its text cannot be read"
+_SILENT = "The request failed without an error message."
+_UNSAYABLE = "its error message cannot be read"
 
 
 def error_response(call: Call, error: BaseException) -> bytes:
@@ -99,7 +99,7 @@ def tool_error(call: Call, error: BaseException) -> dict[str, Any]:
     call.exception = single(error)
     said = said_by(error) if isinstance(error, HandlerError) else None
     if said is not None:
-        text = readable(said) or "The tool failed, and did not say why."
+        text = readable(said) or "The tool failed without an error message."
     elif isinstance(error, OutputError):
         text = _unsent(call, error)
     else:

@@ -43,7 +43,8 @@ def ground_of(runtime: Runtime) -> VerifierContext:
 def _unknown(provider: str, providers: tuple[str, ...]) -> str:
     if not providers:
         return (
-            f"ctx.upstream_token({provider!r}): users of this server log in with no provider whose tokens are kept: "
-            "Server(auth=OAuthProxy(Upstream.github(...)))"
+            f"ctx.upstream_token({provider!r}): this server stores no tokens of an upstream provider. Log users in "
+            "through one, for example Server(auth=OAuthProxy(Upstream.github(...)))"
         )
-    return f"ctx.upstream_token({provider!r}): users of this server log in with {' or '.join(map(repr, providers))}"
+    known = " or ".join(map(repr, providers))
+    return f"ctx.upstream_token({provider!r}): unknown provider. Users of this server log in with {known}"

@@ -13,7 +13,7 @@ from ..protocol.jsonrpc import SCALARS
 from .coroutines import WORK
 
 AT_HAND = SCALARS | {dict, list, tuple}
-"""The commonest classes that `is_at_hand` says yes of."""
+"""The most common classes for which `is_at_hand` is true."""
 
 
 def _is_at_hand(kind: type) -> bool:
@@ -21,7 +21,7 @@ def _is_at_hand(kind: type) -> bool:
 
 
 is_at_hand: Callable[[Any], bool] = lru_cache(maxsize=512)(_is_at_hand)
-"""Says whether values of a class are there already, with nothing to await or to go through."""
+"""Whether values of a class are complete: nothing to await or to iterate."""
 
 
 def listed(value: Any, take: Callable[[Iterator[Any]], list[Any]] = items_of) -> Any:
@@ -43,7 +43,7 @@ def listed(value: Any, take: Callable[[Iterator[Any]], list[Any]] = items_of) ->
     try:
         return take(value)
     except EndlessError as error:
-        raise OutputError(f"result has no form in JSON: {error}") from None
+        raise OutputError(f"result cannot be converted to JSON: {error}") from None
 
 
 def is_async_iterable(value: object) -> bool:
@@ -66,7 +66,7 @@ async def collected(items: AsyncIterable[Any]) -> list[Any]:
     try:
         async for item in items:
             if len(found) == MOST_ITEMS:
-                raise OutputError(f"result has no form in JSON: {EndlessError(type(items))}")
+                raise OutputError(f"result cannot be converted to JSON: {EndlessError(type(items))}")
             found.append(item)
             if loop.time() - since > WORK:
                 await asyncio.sleep(0)

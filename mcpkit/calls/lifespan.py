@@ -57,14 +57,18 @@ class Lifespan:
             ProtocolError: It could not be entered. That is logged, once, unless somebody has heard of it by `ready`.
         """
         if not self.started.done():
-            raise BusyError("The server is still starting: its lifespan is being entered; try again later")
+            raise BusyError(
+                "The server is still starting, its lifespan function has not finished. Try again later"
+            )
         try:
             return self.started.result()
         except Exception as error:
             if not self._is_failure_told:
                 self._is_failure_told = True
-                logger.exception("the lifespan could not be entered")
-            raise ProtocolError(INTERNAL_ERROR, "The server could not start; its log says why") from error
+                logger.exception("the lifespan function failed at startup")
+            raise ProtocolError(
+                INTERNAL_ERROR, "The server failed to start. Its log contains the error"
+            ) from error
 
     async def stop(self) -> None:
         """Leave the context manager; where it is still being entered, nobody waits for it any more.
@@ -83,8 +87,8 @@ class Lifespan:
             manager = self._enter()
             if not hasattr(manager, "__aenter__"):
                 raise TypeError(
-                    f"lifespan made {manager!r}, which is no async context manager: "
-                    "decorate its function with @contextlib.asynccontextmanager"
+                    f"lifespan returned {manager!r}, which is not an async context manager. "
+                    "Decorate the function with @contextlib.asynccontextmanager"
                 )
             async with manager as state:
                 self._is_entering = False
@@ -96,7 +100,7 @@ class Lifespan:
                 raise
             if isinstance(error, asyncio.CancelledError) and not self._stop.is_set():
                 # As it is it would look as if those were cancelled who wait for the lifespan.
-                cause, error = error, RuntimeError("the lifespan was cancelled while it was being entered")
+                cause, error = error, RuntimeError("the lifespan function was cancelled before it yielded")
                 error.__cause__ = cause
             self.started.set_exception(error)
             self.started.exception()  # whoever waits for `ready` hears of it; nobody has to
@@ -131,7 +135,7 @@ class Lifespans:
             return None
         stay = self._stays.get(loop or asyncio.get_running_loop())
         if stay is None:
-            raise BusyError("The server is not running here, so its lifespan has not been entered")
+            raise BusyError("The server is not running in this event loop, so there is no lifespan state")
         return stay.state
 
     @asynccontextmanager

@@ -51,7 +51,7 @@ class CallLimits:
         concurrency = options.get("max_concurrency")
         if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
             raise RegistrationError(
-                f"{what}: max_concurrency must be a whole number of calls from 1, or None for no limit, "
+                f"{what}: max_concurrency must be an integer of at least 1, or None for no limit, "
                 f"got {concurrency!r}"
             )
         return cls(options.get("timeout", INHERITED), Slots(concurrency) if concurrency is not None else None)

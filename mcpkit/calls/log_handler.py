@@ -23,7 +23,7 @@ _LEVELS = (
 """The specification's levels by the least number that stands for them; below them all is `debug`."""
 
 _OWN = "mcpkit"
-"""The library's own logger, of which clients hear nothing."""
+"""The library's own logger, which is not sent to clients."""
 
 
 class LogHandler(logging.Handler):
@@ -68,8 +68,8 @@ class LogHandler(logging.Handler):
             if not self._has_warned:
                 self._has_warned = True
                 logging.getLogger(_OWN).warning(
-                    "records of %r are not sent: this server does not declare logging, as none of its handlers "
-                    'takes a Context; write Server(..., options=ServerOptions(capabilities={"logging"}))',
+                    "log records of %r are not sent to clients: the server does not declare the logging capability, as "
+                    'none of its handlers takes a Context. Write Server(..., options=ServerOptions(capabilities={"logging"}))',
                     record.name,
                 )
             return

@@ -64,8 +64,8 @@ def _finite(number: float) -> float:
         if math.isfinite(number):
             return number if type(number) in (int, float) else float(number)
     except OverflowError:
-        raise ValueError("progress must be numbers below 1.8e308, which this integer is not") from None
-    raise ValueError(f"progress must be finite numbers, got {number!r}")
+        raise ValueError("progress must be a number below 1.8e308, got a larger integer") from None
+    raise ValueError(f"progress must be a finite number, got {number!r}")
 
 
 class Reporting(Asking):
@@ -152,8 +152,8 @@ class Reporting(Asking):
             raise ValueError(f"unknown log level {level!r}: expected one of {', '.join(SEVERITY)}")
         if not call.runtime.declares("logging"):
             raise RuntimeError(
-                "this server does not declare logging, as none of its handlers takes a Context: "
-                "give this one a parameter `ctx: Context`, or write "
+                "this server does not declare the logging capability, as none of its handlers takes a Context. "
+                "Give this handler a parameter `ctx: Context`, or write "
                 'Server(..., options=ServerOptions(capabilities={"logging"}))'
             )
         least = call.envelope.log_level

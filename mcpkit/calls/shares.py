@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..common.errors import BusyError
 
-_ANONYMOUS = "those who have not said who they are"
+_ANONYMOUS = "clients without a token"
 
 
 class Anonymous(str):
@@ -65,7 +65,7 @@ class Shares:
         """
         if not self.has_room(limit, caller):
             raise BusyError(
-                f"Too many {what} {self.excess(limit, caller)}; try again later", retry_after=retry_after
+                f"Too many {what} {self.excess(limit, caller)}. Try again later", retry_after=retry_after
             )
 
     def excess(self, limit: int, caller: str | None, amount: int = 1) -> str:

@@ -142,7 +142,7 @@ class SyncContext:
         given: object = stop
         if not callable(given) or iscoroutinefunction(given):
             raise TypeError(
-                "on_cancel takes a function that is not async, such as db.interrupt, without parentheses; "
+                "on_cancel takes a function that is not async, such as db.interrupt (without parentheses), "
                 f"got {stop!r}"
             )
         return self._call.stopped_by(stop)

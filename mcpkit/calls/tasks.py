@@ -276,7 +276,7 @@ class Calls:
 
 def server_ended() -> BusyError:
     """Return the error for a call that the end of the server cuts off."""
-    return BusyError("The server has ended before the call was finished")
+    return BusyError("The server stopped before the call finished")
 
 
 class _Entry:

@@ -190,7 +190,7 @@ class Turn:
                 # Whoever awaits a future with this in it would be closed by it.
                 outcome.set_exception(of_a_function(error) if isinstance(error, GeneratorExit) else error)
             elif self.is_over and not isinstance(error, asyncio.CancelledError):
-                log_late(f"a function of {self._call.method}", error)
+                log_late(f"a function called by {self._call.method}", error)
         else:
             if not outcome.done():
                 outcome.set_result(value)

@@ -6,10 +6,10 @@ import re
 from ipaddress import AddressValueError, IPv6Address
 
 _SITE = 64
-"""Bits of an IPv6 address that tell one network from another; whoever has one has all addresses in it."""
+"""Bits of an IPv6 address that identify a network. One client can use all addresses of its network."""
 
 _PORT = re.compile(r"\[([^\[\]]+)\](?::\d*)?|([^:\[\]]+):\d*")
-"""An address with a port, as some proxies say it; each connection has another one."""
+"""An address with a port, as some proxies send it. The port differs for each connection."""
 
 
 def caller_at(host: str) -> str | None:

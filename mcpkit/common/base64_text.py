@@ -34,7 +34,7 @@ def decode_base64_text(text: str) -> bytes:
     packed = "".join(packed.split())
     if "-" in packed or "_" in packed:
         if "+" in packed or "/" in packed:
-            raise ValueError("base64 uses either + and / or - and _, not both")
+            raise ValueError("base64 uses either + and /, or - and _, not both")
         packed = packed.translate(_TO_STANDARD)
     digits = packed.rstrip("=")
     padded = digits + "=" * (-len(digits) % 4)

@@ -56,7 +56,7 @@ class ProtocolError(Exception):
         given: tuple[Any, Any] = (code, message)
         if not (isinstance(given[0], int) and isinstance(given[1], str)):
             raise TypeError(
-                f"ProtocolError takes a code and a message, an int and a str, not {code!r} and {message!r}"
+                f"ProtocolError takes a code (int) and a message (str), got {code!r} and {message!r}"
             )
         super().__init__(message)
         self.code = code
@@ -127,10 +127,10 @@ class ChallengeError(ProtocolError):
     def __init__(self, status: Literal[401, 403], challenge: str, message: str | None = None) -> None:
         super().__init__(INVALID_REQUEST, challenge if message is None else message)
         if status not in (401, 403):
-            raise ValueError(f"ChallengeError takes the status 401 or 403, not {status!r}")
+            raise ValueError(f"the status of a ChallengeError must be 401 or 403, got {status!r}")
         if not (challenge.isascii() and challenge.isprintable() and challenge.strip() == challenge != ""):
             raise ValueError(
-                f"ChallengeError takes what WWW-Authenticate can say, visible ASCII, not {challenge!r}"
+                f"the challenge of a ChallengeError must be visible ASCII, as a header value, got {challenge!r}"
             )
         self.status = status
         self.challenge = challenge
@@ -174,7 +174,7 @@ class CallTimeoutError(HandlerError):
 
     def __init__(self, seconds: float, *, has_begun: bool = True) -> None:
         text = f"timed out after {seconds:g} s"
-        super().__init__(text if has_begun else f"{text} of waiting for earlier calls to end")
+        super().__init__(text if has_begun else f"{text} while it waited for earlier calls")
         self.seconds = seconds
         self.has_begun = has_begun
 
@@ -187,7 +187,7 @@ class ProcessEndedError(HandlerError):
     """
 
     def __init__(self, how: str) -> None:
-        super().__init__(f"The process that ran this has ended without a result ({how})")
+        super().__init__(f"The worker process exited without a result ({how})")
         self.how = how
 
 
@@ -204,7 +204,7 @@ class MissingCapabilityError(HandlerError):
 
     def __init__(self, names: Sequence[str], required: dict[str, Any]) -> None:
         what = "capability" if len(names) == 1 else "capabilities"
-        super().__init__(f"The client lacks the {what} that this needs: {', '.join(names)}")
+        super().__init__(f"The client does not declare the required {what} {', '.join(names)}")
         self.names = tuple(names)
         self.required = required
 
@@ -220,7 +220,7 @@ class InsufficientScopeError(HandlerError):
     """
 
     def __init__(self, scopes: Sequence[str], challenge: str) -> None:
-        super().__init__(f"This needs more than you have been granted: {', '.join(scopes)}")
+        super().__init__(f"This request needs scopes that were not granted: {', '.join(scopes)}")
         self.scopes = tuple(scopes)
         self.challenge = challenge
 
@@ -240,9 +240,9 @@ class LoginNeededError(HandlerError):
     """
 
     def __init__(self, provider: str, title: str | None = None, *, has_ended: bool = False) -> None:
-        what = f"the login with {title or provider} has ended: log in again"
+        what = f"the login with {title or provider} has ended. Log in again"
         super().__init__(
-            what if has_ended else f"this takes a login with {title or provider}, and whoever asks has none"
+            what if has_ended else f"this request needs a login with {title or provider}. Log in there first"
         )
         self.provider = provider
         self.has_ended = has_ended
@@ -256,7 +256,7 @@ class ProviderUnavailableError(HandlerError):
     """
 
     def __init__(self, provider: str) -> None:
-        super().__init__(f"{provider} does not answer just now; try again later")
+        super().__init__(f"{provider} does not respond. Try again later")
         self.provider = provider
 
 
@@ -296,7 +296,7 @@ class InvalidAnswerError(AnswerError):
     """
 
     def __init__(self, problem: str, *, is_form: bool = False) -> None:
-        super().__init__(f"The client's answer does not fit: {problem}")
+        super().__init__(f"The client's response is invalid: {problem}")
         self.problem = problem
         self.is_form = is_form
 
@@ -307,8 +307,8 @@ class InputRequired(BaseException):
     def __str__(self) -> str:
         """Tell whoever has caught it by mistake what it is."""
         return (
-            "the client has to answer first, then the handler runs again: let this pass, "
-            "and await what asks within the handler"
+            "the client has to answer first, then the handler runs again. Do not catch this exception, "
+            "and await the request within the handler"
         )
 
 

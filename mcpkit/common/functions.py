@@ -23,7 +23,7 @@ def check_function(
         TypeError: It cannot be called, or nobody would await it.
     """
     if inspect.iscoroutinefunction(given) and not may_be_async:
-        raise TypeError(f"{name} must be a plain function of {of}, and not async: nobody awaits it")
+        raise TypeError(f"{name} must be a function of {of} that is not async, as it is not awaited")
     if given is not None and not callable(given):
         raise TypeError(f"{name} must be a function of {of}{or_else and ', '}{or_else}, got {given!r}")
 
@@ -43,7 +43,7 @@ def check_hook(hook: object, name: str, argument: str, waits: str) -> None:
     call = getattr(hook, "__call__", None)  # noqa: B004 - an object's own
     if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(call):
         raise RegistrationError(
-            f"{name}: {hook!r} is async, but {waits}: write `def`, and start what takes time with asyncio.create_task"
+            f"{name}: {hook!r} is async, but {waits}. Write `def`, and start slow work with asyncio.create_task"
         )
     try:
         if not callable(hook):

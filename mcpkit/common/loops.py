@@ -25,13 +25,13 @@ def require_loop(what: str, instead: str = "") -> asyncio.AbstractEventLoop:
         return loop
     if is_trio_running():
         raise RuntimeError(
-            f"{what} needs an event loop of asyncio, and trio runs here: start the program by asyncio.run(main()), "
+            f"{what} needs an asyncio event loop, and this is a trio loop. Start the program with asyncio.run(main()), "
             f"in tests with anyio's pytest plugin let the fixture anyio_backend return 'asyncio'{instead and ', '}"
             f"{instead}"
         )
     raise RuntimeError(
-        f"{what} needs an event loop of asyncio, and none runs in this thread: call it from asyncio.run(main()). A "
-        "process that was forked inside of one has none: start another process instead, for example by the 'spawn' "
+        f"{what} needs an asyncio event loop, and none runs in this thread. Call it from asyncio.run(main()). In a "
+        "process that was forked within a loop, start another process instead, for example with the 'spawn' "
         "method of multiprocessing"
     )
 
@@ -50,7 +50,7 @@ def refuse_loop(what: str, instead: str) -> None:
         raise RuntimeError(f"{what}, and an event loop is running in this thread: {instead}")
     if is_trio_running():
         raise RuntimeError(
-            f"{what}, and trio runs in this thread, which would stand still: call it in a thread, by "
+            f"{what}, and a trio loop runs in this thread, which it would block. Call it in a thread with "
             "`await trio.to_thread.run_sync(function)`, or from code that is not async"
         )
 
@@ -118,14 +118,14 @@ class Home:
             return
         if self._process != os.getpid():
             raise RuntimeError(
-                f"{self._what} was opened by the process that this one was forked from, and belongs to that one: "
-                "make another one here"
+                f"{self._what} was opened by the parent process before a fork, and only works there. "
+                "Create another one in this process"
             )
         if self.is_lost:
             raise RuntimeError(
-                f"{self._what} was opened in an event loop that has been closed since: make another one, and open, "
-                "use and leave it within one asyncio.run(main())"
+                f"{self._what} was opened in an event loop that is closed by now. Create another one, and open, "
+                "use and close it within one asyncio.run(main())"
             )
         raise RuntimeError(
-            f"{self._what} is open in another event loop, and can be used there alone: {self._instead}"
+            f"{self._what} is open in another event loop, and only works there: {self._instead}"
         )

@@ -23,7 +23,7 @@ def check_count(name: str, count: object, *, least: int = 1, none: str = "", exa
     if count is None and none:
         return
     if not isinstance(count, int) or isinstance(count, bool):
-        raise TypeError(f"{name} must be a whole number{example}{or_none}, got {count!r}")
+        raise TypeError(f"{name} must be an integer{example}{or_none}, got {count!r}")
     if count < least:
         raise ValueError(f"{name} must be at least {least}{or_none}, got {count!r}")
 
@@ -45,7 +45,7 @@ def check_seconds(
     """
     if seconds is None and may_be_none:
         return
-    least = "from 0" if may_be_zero else "above 0"
+    least = "of at least 0" if may_be_zero else "above 0"
     or_none = ", or None" if may_be_none else ""
     expected = f"{name} must be a number of seconds {least}{or_none}, got {seconds!r}"
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):

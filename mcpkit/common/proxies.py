@@ -56,9 +56,7 @@ class ProxyTransport(httpx2.AsyncBaseTransport):
         scheme = self._url.partition("://")[0].lower()
         try:
             if scheme not in _SCHEMES:
-                problem = (
-                    f"its scheme is {scheme!r:.40}, and must be {', '.join(_SCHEMES[:-1])} or {_SCHEMES[-1]}"
-                )
+                problem = f"its scheme {scheme!r:.40} must be {', '.join(_SCHEMES[:-1])} or {_SCHEMES[-1]}"
             elif not (host := urlsplit(self._url).hostname) or any(map(str.isspace, host)):
                 problem = "its URL has no host"
             else:

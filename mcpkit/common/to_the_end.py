@@ -35,4 +35,4 @@ async def to_the_end(work: Coroutine[object, None, T]) -> T:
 def _tell(task: asyncio.Task[T]) -> None:
     """Log what nobody hears of any more."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("what went on when nobody waited for it any more has failed", exc_info=error)
+        logger.error("a background operation failed after its caller was cancelled", exc_info=error)

@@ -125,7 +125,7 @@ class Catalog:
 
     def _switch(self, tags: Collection[str], *, is_hidden: bool) -> None:
         if isinstance(tags, str):
-            raise TypeError(f"tags is a set of words, not one string; write tags={{{tags!r}}}")
+            raise TypeError(f"tags must be a set of words, got one string. Write tags={{{tags!r}}}")
         with self.lock:
             for part in self.parts:
                 part.switch_tags(frozenset(tags), is_hidden=is_hidden)
@@ -184,8 +184,8 @@ class Catalog:
             if part.takes(component):
                 return part
         raise RegistrationError(
-            f"{component!r} is no Tool, BaseTool, Resource, ResourceTemplate, Prompt or Method; "
-            "functions are registered by tool(...), resource(...), prompt(...) and method(...)"
+            f"{component!r} is not a Tool, BaseTool, Resource, ResourceTemplate, Prompt or Method. "
+            "Register a function with tool(...), resource(...), prompt(...) or method(...)"
         )
 
     def _changed(self, list_name: ListName | None) -> None:

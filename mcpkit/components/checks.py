@@ -45,11 +45,11 @@ def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, requ
     """
     known = shape.__annotations__
     if not _is_mapping(value):
-        raise RegistrationError(f"{what}: write a dict with {', '.join(known)}, not {value!r}")
+        raise RegistrationError(f"{what} must be a dict with {', '.join(known)}, got {value!r}")
     unknown = sorted(map(str, value.keys() - known.keys()))
     if unknown:
         raise RegistrationError(
-            f"{what}: unknown member {unknown[0]!r}; the specification has {', '.join(known)}"
+            f"{what}: unknown member {unknown[0]!r}. The specification defines {', '.join(known)}"
         )
     if required and required not in value:
         raise RegistrationError(f"{what}: the member {required!r} is missing")
@@ -75,13 +75,13 @@ def check_icons(what: str, icons: Any) -> None:
     if icons is None:
         return
     if not _is_sequence(icons):
-        raise RegistrationError(f'{what}: icons is a list such as [{{"src": "https://..."}}], not {icons!r}')
+        raise RegistrationError(
+            f'{what}: icons must be a list such as [{{"src": "https://..."}}], got {icons!r}'
+        )
     for icon in icons:
         check_members(f"{what}: icon", icon, Icon, required="src")
         if not icon["src"].startswith(_ICON_SCHEMES):
-            raise RegistrationError(
-                f"{what}: icon: src must be an https: or data: URI, as hosts load no other; got {icon['src']!r}"
-            )
+            raise RegistrationError(f"{what}: icon: src must be an https: or data: URI, got {icon['src']!r}")
 
 
 def json_object(what: str, value: Any) -> Json:
@@ -93,11 +93,11 @@ def json_object(what: str, value: Any) -> Json:
     if value is None:
         return {}
     if not _is_mapping(value) or not all(isinstance(key, str) for key in value):
-        raise RegistrationError(f"{what} must be a dict whose keys are strings, got {value!r}")
+        raise RegistrationError(f"{what} must be a dict with string keys, got {value!r}")
     try:
         copy: Json = from_json(to_json(dict(value), inf_nan_mode="constants"), allow_inf_nan=False)
     except ValueError as error:
-        raise RegistrationError(f"{what} has no form in JSON: {error}") from None
+        raise RegistrationError(f"{what} cannot be converted to JSON: {error}") from None
     return copy
 
 
@@ -111,7 +111,7 @@ def capabilities(what: str, requires: Any) -> tuple[str, ...]:
         return ()
     names: Any = (requires,) if isinstance(requires, str) else requires
     if not _is_sequence(names) or not all(isinstance(name, str) for name in names):
-        raise RegistrationError(f"{what}: requires is a list of strings, not {requires!r}")
+        raise RegistrationError(f"{what}: requires must be a list of strings, got {requires!r}")
     for name in names:
         try:
             capability_path(name)
@@ -127,7 +127,7 @@ def check_size(what: str, size: Any) -> None:
         RegistrationError: It is something else.
     """
     if size is not None and (type(size) is not int or size < 0):
-        raise RegistrationError(f"{what}: size is a number of bytes from 0, got {size!r}")
+        raise RegistrationError(f"{what}: size must be a number of bytes of at least 0, got {size!r}")
 
 
 def check_media_type(what: str, media_type: Any) -> None:
@@ -137,7 +137,9 @@ def check_media_type(what: str, media_type: Any) -> None:
         RegistrationError: It is something else.
     """
     if media_type is not None and (not isinstance(media_type, str) or "/" not in media_type):
-        raise RegistrationError(f"{what}: mime_type is a media type such as text/plain, got {media_type!r}")
+        raise RegistrationError(
+            f"{what}: mime_type must be a media type such as text/plain, got {media_type!r}"
+        )
 
 
 def _is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
@@ -168,16 +170,16 @@ def check_is_function(target: Any) -> None:
         RegistrationError: It is no function; the message says what to write.
     """
     if isinstance(target, str):
-        raise RegistrationError(f"{target!r} is no function; give a name as name={target!r}")
+        raise RegistrationError(f"{target!r} is not a function. Write name={target!r} if it is the name")
     if isinstance(target, type):
         raise RegistrationError(
-            f"{target.__qualname__} is a class; mark its methods with the free @tool, @resource or @prompt, "
-            "then include an instance"
+            f"{target.__qualname__} is a class. Decorate its methods with @tool, @resource or @prompt from mcpkit, "
+            "then include(...) an instance"
         )
     if isinstance(target, classmethod | property):
         raise RegistrationError(
-            f"{target!r} cannot be called here; mark methods with the free @tool, @resource or @prompt, "
-            "then include an instance of their class"
+            f"{target!r} cannot be called without an instance. Decorate methods with @tool, @resource or @prompt from "
+            "mcpkit, then include(...) an instance of their class"
         )
     if not callable(target):
-        raise RegistrationError(f"{target!r} is no function")
+        raise RegistrationError(f"{target!r} is not a function")

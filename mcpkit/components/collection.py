@@ -76,8 +76,8 @@ class Components(Generic[C]):
         """
         if not self.takes(component):
             raise RegistrationError(
-                f"{component!r} is no {self.kind}: add(...) of the registry takes all kinds; functions are "
-                "registered by tool(...), resource(...), prompt(...) and method(...)"
+                f"{component!r} is not a {self.kind}. Use add(...) of the server for other kinds, and register a "
+                "function with tool(...), resource(...), prompt(...) or method(...)"
             )
         if component.position:  # it may be served elsewhere, and be disabled there alone
             component = component.renamed(component.key)
@@ -102,8 +102,8 @@ class Components(Generic[C]):
             present = self._by_key.get(component.key)
             if present is not None and not replace:
                 raise RegistrationError(
-                    f"there are two {component.kind}s {component.key!r}: {present.origin} and {component.origin}; "
-                    "rename one, or replace the first: add(..., replace=True), or for all components "
+                    f"two {component.kind}s are named {component.key!r}: {present.origin} and {component.origin}. "
+                    "Rename one, or replace the first with add(..., replace=True), or for all components with "
                     'ServerOptions(on_duplicate="replace")'
                 )
             self._spell(component)
@@ -124,7 +124,7 @@ class Components(Generic[C]):
             if other != component.key:
                 raise RegistrationError(
                     f"the {component.kind}s {other!r} ({self._by_key[other].origin}) and {component.key!r} "
-                    f"({component.origin}) are two spellings of one, as clients write URIs; rename one of them"
+                    f"({component.origin}) are two spellings of the same URI. Rename one of them"
                 )
         self._keys.update(dict.fromkeys(forms, component.key))
 

@@ -32,10 +32,10 @@ MOST = 100
 """Values in one answer, as the specification has it."""
 
 MOST_COUNTED = 10_000
-"""Values of a function that are counted; beyond that, the client is told that there are more, but not how many."""
+"""Number of values of a function that are counted. Beyond it, `hasMore` is set without an exact `total`."""
 
 TIMEOUT = 10.0
-"""Seconds that completing an argument may take, where the server has no `timeout=`: somebody is typing meanwhile."""
+"""Timeout in seconds of a completion where the server has no `timeout=`: a user is typing meanwhile."""
 
 
 class Complete:
@@ -81,7 +81,7 @@ class Completion:
         if not callable(completer):
             if isinstance(completer, str) or not hasattr(completer, "__iter__"):
                 raise RegistrationError(
-                    f"{what}: it is completed by a list of strings or a function, not by {completer!r}"
+                    f"{what}: complete= must be a list of strings or a function, got {completer!r}"
                 )
             return cls(completer)
         names: list[str | None] = []
@@ -96,7 +96,7 @@ class Completion:
                 names.append(each.name if by_name else None)
         if len(names) > len(("value", "arguments")):
             raise RegistrationError(
-                f"{what}: what completes it is called as fn(value, arguments), but takes {len(names)} parameters"
+                f"{what}: the completion function is called as fn(value, arguments), but takes {len(names)} parameters"
             )
         if not injected:
             return cls(completer, tuple(names))
@@ -145,7 +145,7 @@ class Completable(FunctionComponent, Listed):
         self._arguments = Arguments.of(self.signature)
         if self._arguments.mirrored:
             raise RegistrationError(
-                f"{self.kind} {self.key!r}: only the arguments of a tool go into headers; remove Header(...)"
+                f"{self.kind} {self.key!r}: only arguments of a tool are sent as headers. Remove Header(...)"
             )
 
 
@@ -168,8 +168,8 @@ def _completers_of(
     for name, completer in (given or {}).items():
         if name not in names:
             raise RegistrationError(
-                f"{component.kind} {component.key!r}: complete= names {name!r}, "
-                f"but the arguments are {', '.join(names) or 'none'}"
+                f"{component.kind} {component.key!r}: complete= has the unknown argument {name!r}. "
+                f"The arguments are: {', '.join(names) or 'none'}"
             )
         found[name] = completer
     what = f"{component.kind} {component.key!r}: argument"
@@ -232,7 +232,7 @@ async def complete(
 
 def _texts(outcome: Any) -> list[str]:
     if isinstance(outcome, str) or not hasattr(outcome, "__iter__"):
-        raise TypeError(f"what completes an argument returns a list of strings, not {outcome!r}")
+        raise TypeError(f"a completion function must return a list of strings, got {outcome!r}")
     values: Iterable[Any] = outcome
     return [_text(item) for item in islice(values, MOST_COUNTED + 1)]
 

@@ -95,7 +95,7 @@ class Component(ABC):
         check_icons(what, options.get("icons"))
         if isinstance(tags := options.get("tags"), str):
             raise RegistrationError(
-                f"{what}: tags must be a set of words, got one text. Write tags={{{tags!r}}}"
+                f"{what}: tags must be a set of words, got one string. Write tags={{{tags!r}}}"
             )
 
     @property

@@ -136,6 +136,6 @@ def current_context() -> Context[Any]:
     call = current.get(None)
     if not isinstance(call, Call):
         raise RuntimeError(  # noqa: TRY004 - there is none
-            "no request is being served here; call current_context() from a handler"
+            "no request is being handled. Call current_context() only within a handler"
         )
     return Context(call)

@@ -77,8 +77,8 @@ class CustomMethod(FunctionComponent):
             names = [parameter.name for parameter in signature.parameters]
             if self.named_by not in names:
                 raise RegistrationError(
-                    f"method {self.key!r}: named_by is one of its parameters ({', '.join(names) or 'it has none'}), "
-                    f"not {self.named_by!r}"
+                    f"method {self.key!r}: named_by must be one of its parameters "
+                    f"({', '.join(names) or 'it has none'}), got {self.named_by!r}"
                 )
         try:
             output = Output.of(signature.returns)
@@ -86,8 +86,8 @@ class CustomMethod(FunctionComponent):
             raise type(error)(f"{signature.name}: result: {error}") from error
         if output is not None and output.schema.get("type", "object") != "object":
             raise RegistrationError(
-                f"method {self.key!r}: its result is a JSON object, so return a dict, a model or a dataclass; "
-                f'for one value write {{"value": ...}}'
+                f"method {self.key!r}: its result must be a JSON object. Return a dict, a model or a dataclass, "
+                f'or {{"value": ...}} for a single value'
             )
         self._output = output
         self._arguments = Arguments.of(signature, drops_unknown=not takes_all)
@@ -95,7 +95,7 @@ class CustomMethod(FunctionComponent):
             schema: Json = self._arguments.schema["properties"][self.named_by]
             if any(branch.get("type") not in {"string", "null"} for branch in schema.get("anyOf", [schema])):
                 raise RegistrationError(
-                    f"method {self.key!r}: the header Mcp-Name repeats a text, so annotate {self.named_by!r} as `str`"
+                    f"method {self.key!r}: the header Mcp-Name repeats a string. Annotate {self.named_by!r} as `str`"
                 )
 
     async def serve(self, call: Call) -> Json:
@@ -130,7 +130,7 @@ class CustomMethod(FunctionComponent):
             data = self._output.dump(value)
         if not is_object(data):
             raise OutputError(
-                f"result is {described(value)}; return a JSON object: a dict, a model or a dataclass"
+                f"result is {described(value)}. Return a JSON object: a dict, a model or a dataclass"
             )
         return data
 
@@ -143,16 +143,16 @@ def check_method_name(name: Any) -> None:
     """
     if not isinstance(name, str) or not re.fullmatch(_NAME, name):
         raise RegistrationError(
-            f"a method needs its name, 1 to 128 visible ASCII characters: write @server.method('thing/do'), "
-            f"not {name!r}"
+            f"the name of a method must be 1 to 128 visible ASCII characters, as in @server.method('thing/do'), "
+            f"got {name!r}"
         )
     if name in METHODS or name in CLIENT_METHODS:
         raise RegistrationError(
-            f"{name!r} belongs to the core protocol; wrap it with @server.middleware({name!r}), or take another name"
+            f"{name!r} is a method of the core protocol. Wrap it with @server.middleware({name!r}), or use another name"
         )
     if name.startswith(("notifications/", "rpc.")):
-        what = "a notification, which has no answer" if name.startswith("n") else "reserved by JSON-RPC"
-        raise RegistrationError(f"{name!r} is {what}: take another name")
+        what = "a notification, which has no result" if name.startswith("n") else "reserved by JSON-RPC"
+        raise RegistrationError(f"{name!r} is {what}. Use another name")
 
 
 def _revisions(name: str, revisions: Any) -> frozenset[str]:
@@ -160,12 +160,14 @@ def _revisions(name: str, revisions: Any) -> frozenset[str]:
         return frozenset(ALL)
     if not _is_collection(revisions):
         raise RegistrationError(
-            f"method {name!r}: protocol_versions is a list of {', '.join(ALL)}, not {revisions!r}"
+            f"method {name!r}: protocol_versions must be a list of {', '.join(ALL)}, got {revisions!r}"
         )
     unknown = [each for each in revisions if each not in ALL]
     if unknown or not revisions:
-        wrong = f"unknown {unknown[0]!r}" if unknown else "there is none, so nobody could call it"
-        raise RegistrationError(f"method {name!r}: protocol_versions: {wrong}; there are {', '.join(ALL)}")
+        wrong = f"unknown {unknown[0]!r}" if unknown else "the list is empty"
+        raise RegistrationError(
+            f"method {name!r}: protocol_versions: {wrong}. The versions are {', '.join(ALL)}"
+        )
     return frozenset(revisions)
 
 

@@ -65,7 +65,7 @@ def _prompt() -> type[Component]:
 
 def _resource(self: Decorators, uri: str, /, **options: Any) -> Callable[[F], F]:
     if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a function: @resource alone
-        raise RegistrationError('a resource needs its URI: write @resource("scheme://path")')
+        raise RegistrationError('a resource needs a URI. Write @resource("scheme://path")')
     return partial(self._take, build=partial(_make_resource, uri=uri, options=options))
 
 

@@ -49,7 +49,7 @@ class FunctionComponent(Component):
     allowed: ClassVar = FunctionOptions.__annotations__
 
     describes_arguments = True
-    """Whether its listed form has a text for each argument; without, the description keeps what a docstring says."""
+    """Whether arguments are listed with descriptions. Else the description keeps that part of the docstring."""
 
     def __init__(self, function: Callable[..., Any], key: str, **options: Unpack[FunctionOptions]) -> None:
         super().__init__(key, options)
@@ -125,7 +125,7 @@ class FunctionComponent(Component):
         for parameter in self.signature.parameters:
             if hint := parameter.context_hint:
                 logger.warning(
-                    "%s %r: the parameter %r has no type, so it is an argument that the client fills in; %s",
+                    "%s %r: the parameter %r has no type annotation, so clients see it as an argument. %s",
                     *(self.kind, self.key, parameter.name, hint),
                 )
 
@@ -232,5 +232,5 @@ def function_name(function: Callable[..., Any]) -> str:
         inner = inner.func
     name = getattr(inner, "__name__", None) or type(inner).__name__
     if name == "<lambda>":
-        raise RegistrationError("a lambda has no name; give it one with name=")
+        raise RegistrationError("a lambda has no name. Pass name=")
     return str(name)

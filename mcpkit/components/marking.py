@@ -101,7 +101,7 @@ def _of_attribute(source: Any, name: str, static: Any) -> Iterator[Marked]:
         return
     if isinstance(source, type) and not isinstance(static, staticmethod | classmethod):
         raise RegistrationError(
-            f"{source.__qualname__}.{name} is a method: include an instance of {source.__qualname__}, not the class"
+            f"{source.__qualname__}.{name} is a method. Include an instance of {source.__qualname__}, not the class"
         )
     yield from _of(static, getattr(source, name))
 

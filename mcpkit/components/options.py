@@ -166,7 +166,7 @@ class ResourceOptions(FunctionOptions, total=False):
     """Async generator function that runs while a client is subscribed, and yields at each update; see
     `ResourceTemplate`."""
     allow_unsafe: Collection[str] | bool
-    """Variables of a template whose values may contain `..`, encoded slashes, absolute paths and the like; True for
+    """Variables of a template that may contain `..`, encoded slashes, absolute paths and the like; True for
     all. By default such values are refused."""
 
 

@@ -49,7 +49,7 @@ class Prompt(Completable):
     ) -> None:
         name = name if name is not None else function_name(function)
         if not name:
-            raise RegistrationError("a prompt needs a name that is not empty")
+            raise RegistrationError("the name of a prompt must not be empty")
         super().__init__(function, name, complete, **options)
 
     @property
@@ -61,8 +61,8 @@ class Prompt(Completable):
         """Build the arguments from the type hints."""
         if self.signature.extra is not inspect.Parameter.empty:
             raise RegistrationError(
-                f"prompt {self.key!r}: the arguments of a prompt are listed by name; "
-                "name each one instead of **kwargs"
+                f"prompt {self.key!r}: clients need the name of each argument. "
+                "Replace **kwargs by named parameters"
             )
         super().build()
 
@@ -150,14 +150,14 @@ def _is_message(part: Json) -> bool:
 
 def _check_message(message: Json, place: str) -> None:
     if message["role"] not in _ROLES:
-        hint = '; what a system prompt says belongs into a message of the "user"' * (
+        hint = '. Put the text of a system prompt into a message of the "user"' * (
             message["role"] == "system"
         )
         raise OutputError(f'{place}.role: expected "user" or "assistant", got {shown(message["role"])}{hint}')
     if "content" not in message:
         raise OutputError(f"{place}.content: expected text or other content, but it is missing")
     if others := [name for name in message if name not in ("role", "content")]:
-        raise OutputError(f'{place}.{others[0]}: unknown key; a message has "role" and "content"')
+        raise OutputError(f'{place}.{others[0]}: unknown key. A message has "role" and "content"')
 
 
 def _blocks(content: Any, place: str) -> list[Json]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MAX_ENTRIES = 1000
 
 _NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENAMETOOLONG}
-"""How the system says that there is nothing, a link put there meanwhile, or a socket."""
+"""Errors of the operating system for a missing file, for a link created meanwhile, and for a socket."""
 
 
 _PATH = "{+path}"
@@ -168,13 +168,13 @@ class ResourceDir:
         max_entries: int = MAX_ENTRIES,
     ) -> None:
         if not os.path.isdir(path):
-            raise RegistrationError(f"resource_dir: {os.fspath(path)!r} is no folder")
+            raise RegistrationError(f"resource_dir: {os.fspath(path)!r} is not a folder")
         try:
             check_uri(uri_prefix)
         except ValueError as error:
             raise RegistrationError(f"resource_dir: {error}") from None
         if uri_prefix.endswith("/") and not uri_prefix.endswith("://"):
-            raise RegistrationError(f"resource_dir: write {uri_prefix!r} without the slash at its end")
+            raise RegistrationError(f"resource_dir: uri_prefix {uri_prefix!r} ends with a slash. Remove it")
         self._root = os.path.realpath(path)
         self._hidden = hidden
         self._max_entries = max_entries
@@ -276,7 +276,7 @@ class ResourceDir:
         if not os.path.isdir(self._root):
             yield self._prefix
             yield None
-            raise FileNotFoundError(errno.ENOENT, "the folder is gone", self._root)
+            raise FileNotFoundError(errno.ENOENT, "the folder was removed", self._root)
 
     def _inside(self, path: str) -> list[str] | None:
         """Return the parts of the real path from the folder on, or None where it leads out or is hidden."""
@@ -341,7 +341,7 @@ if sys.platform == "win32":
         # Without openat, a link put there after the path was resolved is found by resolving it again.
         path = os.path.join(root, *parts)
         if not os.path.isfile(path):
-            raise FileNotFoundError(errno.ENOENT, "no file", path)
+            raise FileNotFoundError(errno.ENOENT, "not a regular file", path)
         descriptor = os.open(path, os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT)
         try:
             is_same = os.path.samestat(os.fstat(descriptor), os.stat(path))

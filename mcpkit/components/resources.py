@@ -331,10 +331,10 @@ def _check_filled(component: Resource | ResourceTemplate, names: Collection[str]
     for each in component.signature.parameters:
         if each.is_required and each.name not in names:
             cure = each.context_hint or (
-                f"write {{{each.name}}} where its value stands in the URI, or give it a default"
+                f"Write {{{each.name}}} at its place in the URI, or give the parameter a default"
             )
             raise RegistrationError(
-                f"{component.kind} {component.key!r} has no expression for the parameter {each.name!r}: {cure}"
+                f"{component.kind} {component.key!r} has no variable for the parameter {each.name!r}. {cure}"
             )
 
 

@@ -57,7 +57,9 @@ def task_of(what: str, task: object) -> Task | None:
     if task is True:
         return Task()
     if not isinstance(task, Task):
-        raise RegistrationError(f"{what}: task= is True or a Task, such as Task(timeout=600), got {task!r}")
+        raise RegistrationError(
+            f"{what}: task= must be True or a Task, such as Task(timeout=600), got {task!r}"
+        )
     try:
         check_seconds("timeout", task.timeout)
         check_seconds("keep", task.keep)
@@ -65,9 +67,11 @@ def task_of(what: str, task: object) -> Task | None:
     except (TypeError, ValueError) as error:
         raise RegistrationError(f"{what}: task=Task(...): {error}") from None
     if task.rerun not in {"safe", "never", None}:
-        raise RegistrationError(f'{what}: task=Task(rerun=...) is "safe" or "never", got {task.rerun!r}')
+        raise RegistrationError(f'{what}: task=Task(rerun=...) must be "safe" or "never", got {task.rerun!r}')
     if type(task.required) is not bool:
-        raise RegistrationError(f"{what}: task=Task(required=...) is True or False, got {task.required!r}")
+        raise RegistrationError(
+            f"{what}: task=Task(required=...) must be True or False, got {task.required!r}"
+        )
     return task
 
 
@@ -79,8 +83,8 @@ def check_headers(what: str, headers: frozenset[str]) -> None:
     """
     if secret := sorted(headers & _CREDENTIALS):
         raise RegistrationError(
-            f"{what}: a task keeps no credentials, so FromHeader({secret[0]!r}) would find nothing in it: take "
-            "ctx.principal, or leave task= out"
+            f"{what}: a task does not store credentials, so FromHeader({secret[0]!r}) is always empty in it. Use "
+            "ctx.principal, or remove task="
         )
 
 

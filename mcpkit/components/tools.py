@@ -221,8 +221,8 @@ class Tool(FunctionComponent, AnyTool):
         arguments = explicit.arguments(self._input_schema, drops_unknown=self._drops_unknown)
         if len(signature.parameters) != 1:
             raise RegistrationError(
-                f"tool {self.key!r} has an input_schema, so its function takes the arguments as one dict: "
-                f"give it exactly one parameter beside the Context, not {len(signature.parameters)}"
+                f"tool {self.key!r} has an input_schema, so its function receives the arguments as one dict. "
+                f"Give it exactly one parameter besides the Context, not {len(signature.parameters)}"
             )
         self._arguments = arguments
 
@@ -335,7 +335,10 @@ class Tool(FunctionComponent, AnyTool):
         structured = value.structured
         has_structured = structured is not ToolResult.ABSENT
         if self._output is not None and not has_structured and not value.is_error:
-            raise OutputError("its type promises structured data: pass structured= to ToolResult")
+            raise OutputError(
+                "its return type declares structured content, and the ToolResult has none. Pass "
+                "structured= to ToolResult"
+            )
         if has_structured:
             structured = (
                 self._output.dump(structured)
@@ -374,5 +377,5 @@ def check_tool_name(name: Any) -> None:
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RegistrationError(
-            f"invalid tool name {name!r}: a tool name is 1 to 128 of the characters A-Z a-z 0-9 _ - and ."
+            f"invalid tool name {name!r}: use 1 to 128 of the characters A-Z a-z 0-9 _ - and ."
         )

@@ -53,7 +53,7 @@ def watched(what: str, watch: WatchFunction | None, variables: Collection[str]) 
         if is_required and parameter.name not in taken and parameter.name != principal:
             known = f"; its variables are {', '.join(variables)}" if variables else ""
             raise RegistrationError(
-                f"{what}: there is no value for the parameter {parameter.name!r} of watch={known}; "
-                "who is subscribed is a parameter `who: Principal`"
+                f"{what}: no value for the parameter {parameter.name!r} of watch={known}. Remove it, or annotate it "
+                "as `Principal` for the subscribed user"
             )
     return Watched(taken, principal)

@@ -46,8 +46,8 @@ def checked(text: str) -> str:
             text.encode()
         except UnicodeEncodeError as error:
             raise ContentError(
-                f"the text holds a lone surrogate (U+{ord(text[error.start]):04X} at index {error.start}), "
-                'which UTF-8 cannot carry; decode with errors="replace" where it comes from'
+                f"the text contains a lone surrogate (U+{ord(text[error.start]):04X} at index {error.start}), "
+                'which UTF-8 cannot encode; decode the source with errors="replace"'
             ) from None
     return text
 
@@ -94,10 +94,12 @@ class Content(ABC):
 def _check_annotations(annotations: Mapping[str, Any]) -> None:
     audience = annotations.get("audience", [])
     if isinstance(audience, str) or not _ROLES.issuperset(audience):
-        raise ValueError(f'the annotation "audience" is a list of "user" and "assistant", got {audience!r}')
+        raise ValueError(
+            f'the annotation "audience" must be a list of "user" and "assistant", got {audience!r}'
+        )
     priority = annotations.get("priority", 0)
     if not 0 <= priority <= 1:
-        raise ValueError(f'the annotation "priority" lies between 0 and 1, got {priority!r}')
+        raise ValueError(f'the annotation "priority" must be between 0 and 1, got {priority!r}')
 
 
 def check_mime_type(mime_type: str | None) -> None:
@@ -109,9 +111,7 @@ def check_mime_type(mime_type: str | None) -> None:
 def check_uri(uri: str) -> None:
     """Raise a ValueError where `uri` is none."""
     if not re.fullmatch(_URI, uri):
-        raise ValueError(
-            f"{uri!r} is no URI: it begins with a scheme, and other characters are percent-encoded"
-        )
+        raise ValueError(f"{uri!r} is not a URI. Begin it with a scheme, and percent-encode other characters")
 
 
 class Text(Content):
@@ -194,7 +194,7 @@ class EmbeddedResource(Content):
         meta: Mapping[str, Any] | None = None,
     ) -> None:
         if (text is None) == (blob is None):
-            raise TypeError("EmbeddedResource takes either text= or blob=")
+            raise TypeError("EmbeddedResource takes exactly one of text= and blob=")
         if isinstance(blob, str):
             raise TypeError("EmbeddedResource: blob must be bytes; decode base64 first")
         check_uri(uri)
@@ -291,4 +291,4 @@ class ResourceLink(Content):
 
     def contents(self, uri: str, mime_type: str | None) -> Json:
         """Raise a ContentError: a link has no contents."""
-        raise ContentError("it is a ResourceLink, which has no contents; return a File instead")
+        raise ContentError("a ResourceLink has no contents; return a File instead")

@@ -84,14 +84,14 @@ def check_sendable(where: str, part: str, value: Any) -> None:
     if problem is not None:
         reason = str(problem).removeprefix("result")
         if problem.__cause__ is not None:  # raised by the author's class, whose text is for the log of a call
-            reason = f"{reason.partition(';')[0]}; write it as clients send it"
+            reason = f"{reason.partition(';')[0]}; write it as JSON"
         raise RegistrationError(f"{prefix}{part}{reason}") from problem.__cause__
     from .reading import infinite_places
     from .wording import path
 
     for steps, name in infinite_places(value).items():
         place = path((part, *steps))
-        raise RegistrationError(f"{prefix}{place} has no form in JSON: {name}; use a finite number")
+        raise RegistrationError(f"{prefix}{place} cannot be converted to JSON: {name}; use a finite number")
 
 
 def may_hold_huge_number(text: bytes) -> bool:

@@ -53,7 +53,7 @@ def plain(value: Any) -> Any:
     """
     encode = encoder(type(value))
     if encode is None:
-        raise TypeError(f"a {type(value).__name__} has no form in JSON")
+        raise TypeError(f"a {type(value).__name__} cannot be converted to JSON")
     return encode(value)
 
 
@@ -92,7 +92,7 @@ def _members(value: Mapping[Any, Any]) -> dict[Any, Any]:
 def _content(value: Any) -> str | bytes:
     """Return all that is in a file, wherever it stands now, and close it."""
     if value.closed:
-        raise NoFormError("a file that is closed; return what is in it, `file.read()`, or `File(path)`")
+        raise NoFormError("a closed file; return its contents with `file.read()`, or `File(path)`")
     if isinstance(value, (io.BytesIO, io.StringIO)):
         return value.getvalue()
     may_block()
@@ -102,7 +102,7 @@ def _content(value: Any) -> str | bytes:
                 value.seek(0)
             return cast("str | bytes", value.read())
         except io.UnsupportedOperation as error:
-            raise NoFormError(f"a file that cannot be read: {error}") from None
+            raise NoFormError(f"a file could not be read: {error}") from None
 
 
 def _number_of_numpy(value: Any) -> Any:
@@ -185,8 +185,8 @@ def _columns(instance: Any) -> Json:
             columns[attribute.key] = loaded[attribute.key]
         elif not attribute.deferred:
             raise NoFormError(
-                f"a {type(instance).__name__} whose column {attribute.key!r} is not loaded; "
-                "refresh it, or set expire_on_commit=False"
+                f"the column {attribute.key!r} of a {type(instance).__name__} is not loaded; "
+                "refresh the object, or set expire_on_commit=False"
             )
     return columns
 

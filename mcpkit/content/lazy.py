@@ -34,8 +34,8 @@ class EndlessError(NoFormError):
 
     def __init__(self, kind: type[Any], most: int = MOST_ITEMS) -> None:
         super().__init__(
-            f"a {kind.__name__} of more than {most:,} items; is it endless? "
-            "Take some of them by itertools.islice, or return a list where so many are meant"
+            f"a {kind.__name__} with more than {most:,} items, perhaps endless; "
+            "limit it with itertools.islice, or return a list if you need so many"
         )
 
 
@@ -104,7 +104,7 @@ def is_iterator_class(kind: type[Any]) -> bool:
 
 
 _PLAIN_CODE = frozenset({"array", "builtins", "collections", "os", "types"})
-"""Modules whose classes go through what they hold, and do nothing else."""
+"""Modules of container classes that only iterate over their items."""
 
 
 @lru_cache(maxsize=512)

@@ -31,11 +31,11 @@ class _Source(Content):
     ) -> None:
         kind = type(self).__name__
         if (path is None) == (data is None):
-            raise TypeError(f"{kind} takes either path= or data=")
+            raise TypeError(f"{kind} takes exactly one of path= and data=")
         if data is not None and not isinstance(data, bytes | bytearray | memoryview | str):
             raise TypeError(f"{kind}: data must be bytes, got {type(data).__name__}")
         if path is not None and not isinstance(path, str | PathLike):
-            raise TypeError(f"{kind}: path must be a str or a Path; give bytes as data=")
+            raise TypeError(f"{kind}: path must be a str or a Path; pass bytes as data=")
         check_mime_type(mime_type)
         super().__init__(annotations, meta)
         self.path: str | None = None if path is None else fspath(path)
@@ -92,7 +92,7 @@ class _Media(_Source):
             if guess and guess.startswith(self._kind):
                 return data, guess
         source = repr(basename(self.path)) if self.path is not None else "the data"  # noqa: PTH119 - as above
-        raise ContentError(f'{source} is no known kind of {self._kind}: give mime_type="{self._kind}/..."')
+        raise ContentError(f'{source} is not a known type of {self._kind}. Pass mime_type="{self._kind}/..."')
 
     def block(self) -> Json:
         """Return the `ImageContent` or `AudioContent`.

@@ -33,7 +33,7 @@ _GREATEST = 2**1024
 """Integers beyond it, and its negative, are infinite to readers of JSON that have doubles only."""
 
 _TOO_DEEP = ("Circular reference detected", "Maximum serialization depth exceeded")
-"""What pydantic says of models that hold themselves, or too many others within each other."""
+"""Errors of pydantic for models that contain themselves or are nested too deeply."""
 
 _TIMES = frozenset({dt.datetime, dt.date, dt.time, dt.timedelta})
 _ARRAYS = (list, tuple, set, frozenset, deque)
@@ -142,7 +142,9 @@ class _Reading:
         try:
             return self._read(self._root)
         except RecursionError:
-            raise OutputError(f"{self._path[0]} has no form in JSON: it is nested too deeply") from None
+            raise OutputError(
+                f"{self._path[0]} cannot be converted to JSON: it is nested too deeply"
+            ) from None
         except Exception as error:  # noqa: BLE001 - of the author's code, wherever the path has come to
             self._failed(error)
 
@@ -158,7 +160,7 @@ class _Reading:
         return self._encoded(encode, self._root)
 
     def _refuse(self, what: str) -> NoReturn:
-        raise OutputError(f"{path(tuple(self._path))} has no form in JSON: {what}")
+        raise OutputError(f"{path(tuple(self._path))} cannot be converted to JSON: {what}")
 
     def _failed(self, error: Exception) -> NoReturn:
         """Say that code of the author's has raised something; what it says may be meant for nobody."""
@@ -167,7 +169,7 @@ class _Reading:
         if isinstance(error, NoFormError):
             self._refuse(str(error))
         if (said := said_by(error)) is not None and any(words in said for words in _TOO_DEEP):
-            self._refuse(f"it holds itself, or more than {DEEPEST} levels of arrays and objects")
+            self._refuse(f"it contains itself, or more than {DEEPEST} levels of arrays and objects")
         raise OutputError(unreadable(path(tuple(self._path)), error)) from error
 
     def _read(self, value: Any) -> Any:
@@ -175,7 +177,9 @@ class _Reading:
         if kind is str and self._is_thorough:
             self._check_text(value)
         elif kind is int and not -_GREATEST < value < _GREATEST:
-            self._refuse(f"an integer of {value.bit_length():,} bits, which few can read; return a string")
+            self._refuse(
+                f"an integer of {value.bit_length():,} bits, which few JSON parsers support; return a string"
+            )
         elif kind is float and not math.isfinite(value):
             return self._infinite(value)
         if kind in SCALARS:
@@ -194,8 +198,8 @@ class _Reading:
                 text.encode()
             except UnicodeEncodeError as error:
                 self._refuse(
-                    f"half of a surrogate pair, U+{ord(text[error.start]):04X}, at index {error.start} of a {what}; "
-                    'decode with errors="replace" where it comes from'
+                    f"a lone surrogate, U+{ord(text[error.start]):04X}, at index {error.start} of a {what}; "
+                    'decode the source with errors="replace"'
                 )
 
     def _infinite(self, value: float) -> None:
@@ -205,7 +209,7 @@ class _Reading:
     def _within(self, value: Any, read: Callable[[Any], Any]) -> Any:
         """Read what holds other values, unless it holds itself or is too deep."""
         if (length := self._open.get(id(value))) is not None:
-            self._refuse(f"it is {path(tuple(self._path[:length]))} again, which holds it; leave it out")
+            self._refuse(f"it is {path(tuple(self._path[:length]))} again, a circular reference; remove it")
         if len(self._open) >= DEEPEST:
             self._refuse(f"more than {DEEPEST} levels of arrays and objects; return less, or a flat list")
         self._open[id(value)] = len(self._path)
@@ -233,7 +237,7 @@ class _Reading:
                 self._check_text(name, "key")
             here.append(name)
             if name in result:
-                self._refuse(f"two keys that are both {shown(name)} there; make them strings that differ")
+                self._refuse(f"two keys become {shown(name)}; use different strings as keys")
             result[name] = self._read(item)
             here.pop()
         return result
@@ -244,14 +248,14 @@ class _Reading:
         if type(plain) is str:
             return plain
         if type(plain) not in SCALARS or (plain is None and key is not None):
-            self._refuse(f"{described(key)} as a key; make it a string")
+            self._refuse(f"{described(key)} as a key; use a string")
         return member_name(plain)
 
     def _other(self, value: Any, kind: type[Any]) -> Any:
         if kind is GeneratorType and value.gi_frame is None:
-            self._refuse("a generator that has been gone through already; return a list")
+            self._refuse("an exhausted generator; return a list")
         if isinstance(value, type):
-            self._refuse("a class; return an instance of it, or its name")
+            self._refuse("a class; return an instance or the name")
         if (encoder := foreign.encoder(kind)) is not None:
             return self._within(value, lambda foreigner: self._read(self._encoded(encoder, foreigner)))
         if not self._has_bytes and isinstance(value, (bytes, bytearray)):
@@ -321,26 +325,28 @@ class _Reading:
             close_coroutines(self._root)
             is_alone = len(self._path) == 1
             cure = (
-                "write `return await ...`" if is_alone else "await it first, several by `asyncio.gather(...)`"
+                "write `return await ...`"
+                if is_alone
+                else "await it first, several with `asyncio.gather(...)`"
             )
-            self._refuse(f"{described(value)} that nobody awaited; {cure}")
+            self._refuse(f"{described(value)} that was not awaited; {cure}")
         if hasattr(kind, "__aiter__"):
             self._refuse(
-                f"{described(value)} that nobody iterated; write `[item async for item in ...]` in an async function"
+                f"{described(value)} that was not iterated; write `[item async for item in ...]` in an async function"
             )
         if isinstance(value, (FunctionType, MethodType, BuiltinFunctionType)):
-            self._refuse("a function; call it, and return what it returns")
+            self._refuse("a function; call it, and return its result")
         if issubclass(kind, WholeResult):
-            self._refuse(f"{described(value)}, which is a whole result; return it by itself")
+            self._refuse(f"{described(value)}, which must be the whole result; return it alone")
         if getattr(kind, "__mcp_content__", False) or maker(kind) is not None:
             self._refuse(
-                f"{described(value)}, which is content beside the data, not a part of it; "
+                f"{described(value)}, which is a content block and cannot be part of the data; "
                 "return a list of both, or ToolResult([...], structured=...)"
             )
         try:
             return to_jsonable_python(value)
         except Exception:  # noqa: BLE001 - nobody has a form for it
-            self._refuse(f"{described(value)}; return a dict, a dataclass or a model with what it holds")
+            self._refuse(f"{described(value)}; return its data as a dict, a dataclass or a model")
 
 
 def close_coroutines(value: Any, depth: int = 4) -> None:

@@ -23,7 +23,7 @@ Make = Callable[[Any], Any]
 """Makes of a value what a function may return as content; None where it is data after all."""
 
 _said: Final[dict[Registration, None]] = {}
-"""In the order in which they were said."""
+"""The renderers, in order of registration."""
 
 
 def as_content(kind: type | str, make: Make) -> Registration:
@@ -50,11 +50,11 @@ def as_content(kind: type | str, make: Make) -> Registration:
     names = given.split(".") if isinstance(given, str) else ()
     if not isinstance(given, type) and not (len(names) > 1 and all(map(str.isidentifier, names))):
         raise RegistrationError(
-            f"as_content takes a class, or its dotted name such as 'PIL.Image.Image', not {kind!r}"
+            f"as_content takes a class or its dotted name, such as 'PIL.Image.Image', got {kind!r}"
         )
     function: Any = make
     if not callable(function) or iscoroutinefunction(function):
-        raise RegistrationError(f"as_content({kind!r}): it takes a function that is not async, not {make!r}")
+        raise RegistrationError(f"as_content({kind!r}) takes a function that is not async, got {make!r}")
     registration = Registration(kind, make)
     _said[registration] = None
     return registration

@@ -121,5 +121,7 @@ _DISTINCT = frozenset({"str", "int", "float", "bool", "date", "datetime", "time"
 def _distinct(mapping: Any, write: Callable[[Any], Any]) -> Any:
     written, given = write(mapping), mapping
     if isinstance(mapping, Mapping) and len(written) < len(given):
-        raise ValueError("two keys are one name")  # which of them is told by whoever reads the value again
+        raise ValueError(
+            "two keys become the same JSON member"
+        )  # which of them is told by whoever reads the value again
     return written

@@ -107,8 +107,8 @@ def _expression(template: str, inside: str, position: int) -> Expression:
         if not found:
             _refuse(
                 template,
-                f"{where} is no expression: write one of + # . / ; ? & or nothing, then names of letters, "
-                "digits, _ and . with commas between them, each with * or :length (1 to 9999) if needed",
+                f"{where} is not an expression. Write an optional operator (one of + # . / ; ? &), then variable "
+                "names of letters, digits, _ and ., separated by commas, each with optional * or :length (1 to 9999)",
             )
         variables.append(Variable(found[1], found[2] == "*", int(found[3]) if found[3] else None))
     return Expression(operator, tuple(variables))
@@ -188,8 +188,8 @@ class Parameters:
     def rule(self) -> str:
         """What may stand after the group."""
         if self.starts == ";":
-            return 'what follows {;...} must be text that begins with "/", or a query'
-        return "nothing but {#...} may follow a query, whose names belong in one {?...}"
+            return 'the text after {;...} must begin with "/", or be a query'
+        return "only {#...} may follow a query. Put all its names in one {?...}"
 
     @property
     def pattern(self) -> str:
@@ -247,12 +247,12 @@ class UriTemplate:
         self.exploded = frozenset(variable.name for variable in variables if variable.is_exploded)
         for name in self.names:
             if self.names.count(name) > 1:
-                _refuse(template, f'the variable "{name}" stands there twice; give each its own name')
+                _refuse(template, f'the variable "{name}" occurs twice; rename one')
         for part in parts:
             if isinstance(part, Expression) and part.operator in ("+", "#"):
                 for name in self.exploded.intersection(variable.name for variable in part.variables):
                     _refuse(
-                        template, f'the items of "{name}" may hold the comma between them; write {{{name}*}}'
+                        template, f'the items of "{name}" may contain the separating comma; write {{{name}*}}'
                     )
         tokens = _tokens(parts, _unsafe_names(template, self.names, unsafe))
         self._pattern = re.compile(_pattern(template, tokens), re.DOTALL)
@@ -317,7 +317,7 @@ def _unsafe_names(template: str, names: tuple[str, ...], unsafe: Collection[str]
         _refuse(template, f'unsafe="{unsafe}" must be True or a set of names: unsafe={{"{unsafe}"}}')
     unknown = sorted(set(unsafe).difference(names))
     if unknown:
-        _refuse(template, f'unsafe= names "{unknown[0]}", which is none of its variables')
+        _refuse(template, f'unsafe= contains "{unknown[0]}", which is not one of its variables')
     return unsafe
 
 
@@ -363,9 +363,7 @@ def _pattern(template: str, tokens: list[_Token]) -> str:
     spanning = [(index, hole) for index, hole in holes if hole.spans]
     if len(spanning) > 1:
         names = " and ".join(f'"{hole.slot.name}"' for _, hole in spanning)
-        _refuse(
-            template, f"{names} may all span slashes, so a URI could be read in two ways; let only one span"
-        )
+        _refuse(template, f"{names} may all match slashes, so a URI is ambiguous; let only one match slashes")
     pivot = (spanning or holes)[-1][0] if holes else 0
     pieces: list[str] = []
     for index, token in enumerate(tokens):
@@ -381,7 +379,7 @@ def _pattern(template: str, tokens: list[_Token]) -> str:
             names = f'"{token.slot.name}" and "{after.slot.name}"'
             _refuse(
                 template,
-                f"{names} stand next to each other, so a URI could be read in two ways; put text between",
+                f"{names} are adjacent, so a URI is ambiguous; put text between",
             )
         else:
             reserved = "".join(part.starts for part in (after, *later) if isinstance(part, Parameters))

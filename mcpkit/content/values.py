@@ -181,7 +181,7 @@ def _items(value: Any, place: str) -> Iterator[tuple[str, Content]]:
         if place.count("[") >= DEEPEST:
             top = place.partition("[")[0]
             raise OutputError(
-                f"{top} cannot be sent: it holds itself, or lists within more than {DEEPEST} others"
+                f"{top} cannot be sent: it contains itself, or more than {DEEPEST} levels of lists"
             )
         for index, item in enumerate(cast("Sequence[Any]", value)):
             yield from _items(item, f"{place}[{index}]")
@@ -223,7 +223,7 @@ def _rendered(value: Any, place: str) -> Any:
             return rendered
         rendered = value
     raise OutputError(
-        f"{place} cannot be sent: what makes content of a {type(value).__name__} makes one again"
+        f"{place} cannot be sent: the as_content function for {type(value).__name__} returned another one"
     )
 
 

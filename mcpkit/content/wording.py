@@ -36,7 +36,7 @@ def path(steps: Steps) -> str:
 
 def unreadable(place: str, error: Exception) -> str:
     """Return what is said of a place where code of the author's has raised something; its text is for nobody else."""
-    return f"{place} could not be read: {type(error).__name__} was raised; the server's log says where"
+    return f"{place} could not be read: {type(error).__name__} was raised; the server's log has the traceback"
 
 
 def described(value: object) -> str:

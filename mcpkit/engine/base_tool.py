@@ -71,7 +71,7 @@ class BaseTool(AnyTool):
         self.input_schema = json_object(f"tool {name!r}: input_schema", input_schema)
         if self.input_schema.get("type") != "object":
             raise RegistrationError(
-                f'tool {name!r}: input_schema: the root of the JSON Schema must say `"type": "object"`'
+                f'tool {name!r}: input_schema: the root of the JSON Schema must have `"type": "object"`'
             )
         self.output_schema: Json | None = None
         if output_schema is not None:
@@ -132,7 +132,7 @@ class BaseTool(AnyTool):
             pending: Any = self.execute(arguments, Context(call))
             if not inspect.isawaitable(pending):
                 raise TypeError(
-                    f"{self.origin}.execute returned {described(pending)}: write `async def execute`"
+                    f"{self.origin}.execute returned {described(pending)}. Write `async def execute`"
                 )
             result: Json = await pending
         except BaseException as error:
@@ -151,9 +151,12 @@ def _checked(result: Any) -> Json:
         OutputError: It is no `CallToolResult`, or something in it has no form in JSON.
     """
     if not is_object(result):
-        raise OutputError(f"result is {described(result)}; return a CallToolResult, {_SUCH_AS}")
+        raise OutputError(f"result is {described(result)}. Return a CallToolResult, {_SUCH_AS}")
     if result.get("resultType", "complete") != "complete":
-        raise OutputError("result.resultType: a result of another type is made by extension.result(...)")
+        raise OutputError(
+            "result.resultType: expected 'complete'. Return extension.result(...) for the result type of an "
+            "extension"
+        )
     blocks = result.get("content")
     if not is_array(blocks):
         raise OutputError(f"result.content: expected a list of content blocks, {_SUCH_AS}")

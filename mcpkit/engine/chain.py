@@ -65,8 +65,8 @@ async def _pass(request: Request, hooks: Hooks, index: int, handler: Handler) ->
         return make(call.render(result))
     if not isinstance(result, Mapping):
         raise TypeError(
-            f"the middleware {hook!r} returned {type(result).__name__}: "
-            "return what call_next has returned, or a result object"
+            f"the middleware {hook!r} returned {type(result).__name__}. "
+            "Return the result of call_next, or a result object"
         )
     return make(_completed(call, hook, dict(cast("Mapping[str, Any]", result))), *_taken(call))
 

@@ -170,7 +170,7 @@ class Connection(Peer):
             if method != "initialize":
                 return self.session
             if not self._may_begin_again:
-                raise invalid("this session is initialized already")
+                raise invalid("this session is already initialized")
             self._refused()
         if method == "initialize":
             self.session = self._subscriptions.begin(params)
@@ -296,4 +296,4 @@ class _PipeChannel:
 
 
 _BEFORE_INITIALIZE = Handshake(LATEST_HANDSHAKE, Client({}, {}))
-"""Who asks when nobody has said so yet; only `ping` is answered then."""
+"""The client before `initialize`; only `ping` is answered then."""

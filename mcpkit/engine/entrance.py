@@ -103,8 +103,8 @@ class Entrance:
 
     def _give_up(self, here: _Entering) -> None:
         logger.warning(
-            "the lifespan of %r has not been entered within %g s: clients are told of what there is, "
-            "and of what it registers later (Timeouts(startup=...))",
+            "the lifespan function of %r did not yield within %g s: clients get the components registered so far, "
+            "and a notification for later ones (Timeouts(startup=...))",
             self._name,
             self._seconds,
         )

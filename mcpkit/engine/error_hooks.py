@@ -35,7 +35,7 @@ class ErrorEvent(NamedTuple):
 
 
 ErrorHook = Callable[[ErrorEvent], HandlerError | None]
-"""Hears of a failure, and may say what the client reads instead."""
+"""Receives a failure, and may return the error for the client."""
 
 H = TypeVar("H", bound=ErrorHook)
 
@@ -71,7 +71,7 @@ class ErrorHooks:
         Raises:
             RegistrationError: It is no function of one argument, or it is async.
         """
-        check_hook(hook, "on_error", "ErrorEvent", "the answer does not wait for it")
+        check_hook(hook, "on_error", "ErrorEvent", "the response does not wait for it")
         self.hooks = (*self.hooks, hook)
         return hook
 
@@ -94,7 +94,8 @@ class ErrorHooks:
                     continue
                 if not isinstance(told, HandlerError):
                     raise TypeError(
-                        f"it returned {type(told).__name__}: return None, or an error for the client to read, "
+                        f"it returned {type(told).__name__}. Return None, or an exception with a message "
+                        "for the client, "
                         'such as ToolError("...")'
                     )
             except BaseException as error:  # the answer does not depend on it

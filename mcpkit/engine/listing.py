@@ -50,7 +50,7 @@ _MOST_KEPT = 256
 """Rendered pages; a client may ask for any position, so their number must have an end."""
 
 Shown = frozenset["Component"]
-"""Of the components that not everybody may see those that who asks may; what is added meanwhile stays hidden."""
+"""The restricted components that the principal of a request may see. Components added later stay hidden."""
 
 _NOTHING: Shown = frozenset()
 
@@ -249,4 +249,6 @@ def decode_cursor(cursor: str) -> Position:
 
 
 def _bad_cursor() -> ProtocolError:
-    return ProtocolError(INVALID_PARAMS, "Invalid cursor: pass the nextCursor of a previous page, or none")
+    return ProtocolError(
+        INVALID_PARAMS, "Invalid cursor. Send the nextCursor of a previous page, or no cursor"
+    )

@@ -53,7 +53,7 @@ class Peer(ABC):
     """
 
     _ignores_strange_answers: ClassVar[bool] = True
-    """Whether an answer to what nobody has asked is ignored, where nobody could be told so."""
+    """Whether a response without a request is ignored, where an error could not be returned."""
 
     def __init__(self, engine: Engine, calls: Calls, questions: OpenQuestions) -> None:
         self.session: Handshake | None = None
@@ -123,10 +123,12 @@ class Peer(ABC):
             where: What takes one message at a time in the other revisions.
         """
         if self.session is None or self.session.revision not in BATCHES:
-            self._refuse(None, invalid(f"this revision has no batches; send one message {where}"), reply)
+            self._refuse(
+                None, invalid(f"this protocol version has no batches. Send one message {where}"), reply
+            )
             return
         if not 1 <= len(batch) <= MAX_BATCH:
-            problem = invalid(f"a batch holds 1 to {MAX_BATCH} messages, this one {len(batch)}")
+            problem = invalid(f"a batch must contain 1 to {MAX_BATCH} messages, this one has {len(batch)}")
             self._refuse(None, problem, reply)
             return
         answered = _together(len(batch), reply)
@@ -180,11 +182,11 @@ class Peer(ABC):
     def _receive_response(self, message: Json, reply: Reply) -> None:
         """Hand an answer to whoever waits for it; one where no session can have asked is refused."""
         if self.session is None:
-            self._refuse(None, invalid("nothing has been asked, so there is nothing to answer"), reply)
+            self._refuse(None, invalid("this response matches no request of the server"), reply)
         elif self.questions.answer(message) or self._ignores_strange_answers:
             reply(None, None)
         else:
-            self._refuse(None, invalid("nobody here has asked what this answers"), reply)
+            self._refuse(None, invalid("this response matches no request of this session"), reply)
 
     def _refuse(
         self, id_: RequestId | None, problem: ProtocolError, reply: Reply, *, is_stateless: bool = False

@@ -96,7 +96,7 @@ class Provider:
             ValueError: It is none of `kinds`.
         """
         if kind not in self.kinds:
-            raise ValueError(f"{kind!r} is none of the kinds of {self!r}: {', '.join(self.kinds)}")
+            raise ValueError(f"{self!r} does not provide {kind!r}, but: {', '.join(self.kinds)}")
         self.listeners.tell(_list_of(kind))
 
 
@@ -143,7 +143,7 @@ class Provided:
         """
         found = await self._awaited("list", self._source.list(kind, ctx))
         if isinstance(found, str) or not hasattr(found, "__iter__"):
-            raise TypeError(f"{self.name}.list({kind!r}) returned {described(found)}: return a list")
+            raise TypeError(f"{self.name}.list({kind!r}) returned {described(found)}. Return a list")
         return [shown for each in found if (shown := self._shown(kind, each)) is not None]
 
     async def find(self, kind: Kind, key: str, ctx: Context) -> Listed | None:
@@ -156,25 +156,25 @@ class Provided:
             return None
         if shown.key != key:
             raise TypeError(
-                f"{self.name}.find({kind!r}, {plain!r}) returned {found!r}, which has another name"
+                f"{self.name}.find({kind!r}, {plain!r}) returned {found!r}, which has a different name"
             )
         return shown
 
     async def _awaited(self, method: str, answer: Awaitable[Any]) -> Any:
         if not inspect.isawaitable(answer):
-            raise TypeError(f"{self.name}.{method} returned {described(answer)}: write `async def {method}`")
+            raise TypeError(f"{self.name}.{method} returned {described(answer)}. Write `async def {method}`")
         return await answer
 
     def _shown(self, kind: Kind, component: Any) -> Listed | None:
         part = getattr(self._registry, kind)
         if not part.takes(component):
-            raise TypeError(f"{self.name} has {component!r} among its {kind}, which is no {part.kind}")
+            raise TypeError(f"{self.name} returned {component!r} for {kind}, which is not a {part.kind}")
         from ..components.tools import Tool
 
         if isinstance(component, Tool) and component.task is not None:
             raise TypeError(
-                f"{self.name} has {component!r} with task=, which is for registered tools: who runs a task must know "
-                "its tool, though nobody asks for it then"
+                f"{self.name} returned {component!r} with task=, which providers do not support: the process that runs "
+                "a task needs its tool outside a request. Register the tool with the server"
             )
         component.resolve()  # this one and not its twin, as the author may keep it
         if not component.is_enabled or part.hides(component):
@@ -198,8 +198,8 @@ def check_kinds(provider: Provider) -> None:
         or not all(map(_KINDS.__contains__, kinds))
     ):
         raise RegistrationError(
-            f"{type(provider).__qualname__}.kinds says what it has, such as `kinds = frozenset({{'tools'}})`, of "
-            f"{', '.join(_KINDS)}; not {kinds!r}"
+            f"{type(provider).__qualname__}.kinds must be a set of some of {', '.join(_KINDS)}, such as "
+            f"`kinds = frozenset({{'tools'}})`, got {kinds!r}"
         )
 
 
@@ -274,9 +274,9 @@ async def entries(
             mine = f"one of {provided.name}"
             other = origins.setdefault(each.key, mine)
             if other is not mine:
-                what = f"there are two {each.kind}s {each.key!r}"
-                logger.error("%s: %s, and %s", what, other, mine)
-                raise ProtocolError(INTERNAL_ERROR, f"{what}; one of them is of {provided.name}")
+                what = f"two {each.kind}s are named {each.key!r}"
+                logger.error("%s: %s and %s", what, other, mine)
+                raise ProtocolError(INTERNAL_ERROR, f"{what}, one of them from {provided.name}")
             position = (_BEHIND + provided.position, f"{number:09}:{each.key}")
             found.append((position, listed(each, call.revision, call.runtime)))
     return found

@@ -95,11 +95,13 @@ class Registry(Catalog, Decorators):
             RegistrationError: The identifier breaks the rule or is taken, or JSON cannot carry the settings.
         """
         if isinstance(identifier, Extension):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-            raise RegistrationError(f"{identifier!r} is there already: attach it with include(...)")
+            raise RegistrationError(
+                f"the extension {identifier!r} already exists. Attach it with include(...)"
+            )
         extension = Extension(identifier, settings)
         if identifier in self.extensions:
             raise RegistrationError(
-                f"there is an extension {identifier!r} already: extensions[{identifier!r}]"
+                f"the extension {identifier!r} already exists. Use extensions[{identifier!r}]"
             )
         self.include(extension)
         return extension
@@ -142,7 +144,7 @@ class Registry(Catalog, Decorators):
         found = [source] if is_component else [mark.build(mark.function) for mark in marked(source)]
         if not found:
             raise RegistrationError(
-                f"nothing to include in {source!r}: mark functions with @tool, @resource or @prompt"
+                f"{source!r} contains nothing to include. Decorate functions with @tool, @resource or @prompt"
             )
         if prefix:
             found = [component.renamed(prefixed(component, prefix)) for component in found]
@@ -161,7 +163,9 @@ class Registry(Catalog, Decorators):
         from .provider import lists_of
 
         if source is self or _includes(source, self):
-            raise RegistrationError("a registry cannot include itself, not even by way of another")
+            raise RegistrationError(
+                "a server or router cannot include itself, directly or through another one"
+            )
 
         def hear(change: Change) -> None:
             if change.uri is not None:
@@ -196,7 +200,7 @@ class Registry(Catalog, Decorators):
         check_kinds(provider)
         with self.lock, ExitStack() as undo:
             if any(each.shows(provider, prefix) for each in self._own_providers):
-                raise RegistrationError(f"{provider!r} is included already")
+                raise RegistrationError(f"{provider!r} is already included")
             provided = Provided(provider, self, prefix)
             undo.callback(self._gather, *lists_of([provided]))
             undo.callback(self._own_providers.remove, provided)
@@ -235,8 +239,8 @@ class Registry(Catalog, Decorators):
                 present = extensions.setdefault(each.identifier, each)
                 if present.settings != each.settings:
                     raise RegistrationError(
-                        f"there are two extensions {each.identifier!r}, with the settings {present.settings!r} "
-                        f"and {each.settings!r}: make one of them, and include it where it is needed"
+                        f"two extensions are named {each.identifier!r}, with the settings {present.settings!r} "
+                        f"and {each.settings!r}. Create one, and include it where it is needed"
                     )
             members: dict[str, str] = {}
             for each in attached:
@@ -280,8 +284,8 @@ class Extension(Registry):
         given: Any = identifier
         if not isinstance(given, str) or not re.fullmatch(_IDENTIFIER, given):
             raise RegistrationError(
-                f"invalid extension identifier {given!r}: write a domain the other way round, a slash and a "
-                "name, such as 'com.example/receipts'"
+                f"invalid extension identifier {given!r}. Write a reversed domain, a slash and a name, such as "
+                "'com.example/receipts'"
             )
         self.identifier = identifier
         self.settings = json_object(f"extension {identifier!r}: settings", settings)
@@ -316,7 +320,7 @@ class Extension(Registry):
         with self.lock:
             before = self.topics
             if any(each.member == member for each in before):
-                raise RegistrationError(f"{self!r} has a topic {member!r} already")
+                raise RegistrationError(f"{self!r} already has a topic {member!r}")
             self.topics = (*before, topic)
             try:
                 self._attach()
@@ -384,7 +388,7 @@ class Extension(Registry):
         named: Any = result_type
         if not isinstance(named, str) or not named or named in RESULT_TYPES:
             raise ValueError(
-                f"a result type is a name of the extension's own, such as 'receipt', not {named!r}"
+                f"a result type must be a name that the protocol does not define, such as 'receipt', got {named!r}"
             )
         if not self.is_supported(ctx):
             raise MissingCapabilityError([self.capability], tree([self.capability]))
@@ -395,7 +399,7 @@ class Extension(Registry):
         with staying():  # the author's function has it now
             data: Any = {} if members is None else json_value(members, "members")
         if not is_object(data):
-            raise TypeError(f"the members of a result are an object, not {type(members).__name__}")
+            raise TypeError(f"the members of a result must be a dict, got {type(members).__name__}")
         return ExtensionResult({**data, "resultType": result_type})
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ from ..state.change import LISTS, RESOURCES, Change
 from ..state.principal import Principal
 
 Accept = Callable[[list[str], "Context[Any]"], list[str]]
-"""Returns those of the keys that who asks may listen to."""
+"""Returns the keys that the client may listen to."""
 
 
 class SubscriptionTopic:
@@ -88,7 +88,7 @@ class SubscriptionTopic:
             OutputError: The params have no form in JSON.
         """
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-            raise TypeError(f"a key of {self.member!r} is a string, got {key!r}")
+            raise TypeError(f"a key of {self.member!r} must be a string, got {key!r}")
         with staying():
             data: Any = json_value(params, "params")
         if not is_object(data) or not is_object(data.get("_meta", {})):
@@ -105,17 +105,17 @@ class SubscriptionTopic:
 def _check(member: Any, notification: Any, accept: Any) -> None:
     if not isinstance(member, str) or not member or member == RESOURCES or member in LISTS:
         raise RegistrationError(
-            f"{member!r} is no member of an extension's: take a name such as 'jobIds', which the core protocol does "
-            "not have in the filter of subscriptions/listen"
+            f"{member!r} cannot be the member of an extension. Use a name such as 'jobIds', which the filter of "
+            "subscriptions/listen in the core protocol does not have"
         )
     is_notification = isinstance(notification, str) and notification.startswith("notifications/")
     if not is_notification or notification in NOTIFICATIONS:
         raise RegistrationError(
-            f"{notification!r} is no notification of an extension's: take a name such as 'notifications/jobs', "
+            f"{notification!r} cannot be the notification of an extension. Use a name such as 'notifications/jobs', "
             "which the core protocol does not have"
         )
     if accept is not None and (not callable(accept) or inspect.iscoroutinefunction(accept)):
         raise RegistrationError(
-            f"accept= of {member!r} needs a function of the keys and the Context that returns some of the keys, "
-            f"and is not async; got {accept!r}"
+            f"accept= of {member!r} must be a function, not async, that takes the keys and the Context and returns "
+            f"some of the keys, got {accept!r}"
         )

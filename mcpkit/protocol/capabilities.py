@@ -45,7 +45,7 @@ def capability_path(name: str) -> tuple[str, ...]:
         return parts
     known = ", ".join(sorted(CAPABILITIES))
     raise ValueError(
-        f"{name!r} is no capability of a client; there are {known}, extensions.<id> and experimental.<name>"
+        f"unknown client capability {name!r}. The capabilities are {known}, extensions.<id> and experimental.<name>"
     )
 
 

@@ -181,7 +181,7 @@ class ClientWire:
             request.line = jsonrpc.encode(message)
         except ValueError as error:
             raise ValueError(
-                f"the params of {method} have no form in JSON: {error}. Give plain values, such as array.tolist()"
+                f"the params of {method} cannot be converted to JSON: {error}. Pass plain JSON values"
             ) from None
         request.id = id_
         request.method = method
@@ -334,7 +334,7 @@ class ClientWire:
             return [_outcome(id_, message)]
         is_answer = "result" in message or "error" in message
         if not is_answer or message.keys().isdisjoint({"id", "jsonrpc"}):
-            problem = f"expected a request, an answer or a notification, got {_shown(message)}"
+            problem = f"expected a request, a response or a notification, got {_shown(message)}"
             return [
                 Misasked(given, INVALID_REQUEST, f"method: {problem}")
                 if is_id(given)
@@ -342,11 +342,11 @@ class ClientWire:
             ]
         if self._was_sent(id_):
             return self._late(id_)
-        problem = f"id: expected that of a request, got {_shown(given)} in {_shown(message)}"
+        problem = f"id: expected the id of an open request, got {_shown(given)} in {_shown(message)}"
         only = self._only_pending(answers)
         if given is answers is None and self._may_refuse_notification(only, error):
             self._id_before_notification = only = None
-            problem = f"the server seems to refuse a notification: {_shown(error)}"
+            problem = f"the server seems to reject a notification: {_shown(error)}"
         if only is None:
             return [Unreadable(problem)]
         self._settled(only)
@@ -390,7 +390,7 @@ class ClientWire:
         if id_ in self._given_up:
             self._given_up.discard(id_)
             return []
-        return [Unreadable(f"id: the request {id_} has been answered already")]
+        return [Unreadable(f"id: received a second response to request {id_}")]
 
     def _only_pending(self, answers: RequestId | None) -> RequestId | None:
         """Return the request that an answer without a usable id must belong to; None where there are several."""
@@ -424,7 +424,7 @@ def _outcome(id_: RequestId, message: Json) -> Answered | Refused:
 
 
 def _malformed(id_: RequestId, problem: str) -> Refused:
-    return Refused(id_, INTERNAL_ERROR, f"the server's answer cannot be read: {problem}")
+    return Refused(id_, INTERNAL_ERROR, f"invalid response from the server: {problem}")
 
 
 def _refusal(id_: RequestId, error: object) -> Refused:

@@ -31,10 +31,10 @@ SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 
 MOST_REPEATED = 100
-"""Characters of a revision that is not known which are said again."""
+"""Maximum characters of an unknown revision in an error message."""
 
 MAX_CLIENT_LENGTH = 256 * 1024
-"""Bytes of what a client may say about itself when it opens a session."""
+"""Maximum bytes of `clientInfo` and `capabilities` in `initialize`."""
 
 _LONG = 64 * 1024
 """Bytes of a result from which on it is not copied once more than it must be."""
@@ -147,7 +147,7 @@ class CacheHint:
 
     def __init__(self, ttl: float = 0, scope: str = "public") -> None:
         if not 0 <= ttl < float("inf"):
-            raise ValueError(f"ttl must be a number of seconds from 0, got {ttl!r}")
+            raise ValueError(f"ttl must be a number of seconds of at least 0, got {ttl!r}")
         if scope not in {"public", "private"}:
             raise ValueError(f"scope must be 'public' or 'private', got {scope!r}")
         self.ttl = ttl
@@ -200,7 +200,7 @@ class Stateless(_Envelope):
             raise unsupported_version(revision)
         capabilities: Json | None = meta.get(CLIENT_CAPABILITIES)
         if type(capabilities) is not dict:
-            raise _malformed(CLIENT_CAPABILITIES, "an object; {} declares none")
+            raise _malformed(CLIENT_CAPABILITIES, "an object, {} for none")
         info: Json | None = meta.get(CLIENT_INFO)
         if info is None:
             info = {}
@@ -283,13 +283,13 @@ class Handshake(_Envelope):
             raise _malformed("protocolVersion", "a string such as " + LATEST_HANDSHAKE)
         capabilities: Json | None = params.get("capabilities")
         if type(capabilities) is not dict:
-            raise _malformed("capabilities", "an object; {} declares none")
+            raise _malformed("capabilities", "an object, {} for none")
         info: Json | None = params.get("clientInfo")
         if type(info) is not dict or not _is_implementation(info):
             raise _malformed("clientInfo", "an object with the strings name and version")
         if len(encode([capabilities, info])) > MAX_CLIENT_LENGTH:
             raise MalformedError(
-                f"clientInfo and capabilities: expected at most {MAX_CLIENT_LENGTH:,} bytes, as the session keeps them"
+                f"clientInfo and capabilities: expected at most {MAX_CLIENT_LENGTH:,} bytes together"
             )
         revision = wanted if wanted in HANDSHAKE else LATEST_HANDSHAKE
         return cls(revision, Client(info, capabilities), on_subscription)

@@ -145,7 +145,7 @@ def token68(value: str, scheme: str) -> str | None:
     rest = value[found.end() :]
     token = rest.lstrip(" ")
     if rest == token or not re.fullmatch(_TOKEN68, token):
-        raise ValueError(f"the credentials of the scheme {scheme} are not one token")
+        raise ValueError(f"Authorization: the credentials of the scheme {scheme} are not a single token")
     return token
 
 

@@ -29,7 +29,7 @@ NAMED_BY = {
 """The member of the params that `Mcp-Name` repeats ("Standard Request Headers")."""
 
 _MAY_BE_UNNAMED = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
-"""Requests whose `Mcp-Name` may be missing, as fastmcp 4 leaves it out: an id of a task is for its owner alone."""
+"""Requests without a required `Mcp-Name`, as fastmcp 4 leaves it out: an id of a task is for its owner alone."""
 
 _PREFIX = b"=?base64?"
 _SUFFIX = b"?="
@@ -165,9 +165,11 @@ def _mismatch(field: str, told: bytes | None, value: Any) -> ProtocolError:
     if told is None:
         what = f"{field} header is missing"
     elif value is None:
-        what = f"{field} header is there, but its argument is not in the body"
+        what = f"{field} header is set, but the body has no such argument"
     elif type(value) is int and abs(value) > _LARGEST:
-        what = f"{field} repeats an integer from -(2**53 - 1) to 2**53 - 1, and the body value is none"
+        what = (
+            f"{field} header needs an integer from -(2**53 - 1) to 2**53 - 1, and the body value is not one"
+        )
     else:
         shown = told[:100].decode(errors="backslashreplace")
         what = f"{field} header value {shown!r} does not match body value {_shown(value)}"

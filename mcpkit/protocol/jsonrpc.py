@@ -20,7 +20,7 @@ SCALARS = frozenset({str, int, float, bool, type(None)})
 """The types of JSON's values that hold no others."""
 
 MAX_ID_LENGTH = 256
-"""Characters of an id, which is kept while its request runs and repeated in what is said of it."""
+"""Maximum characters of an id, which is kept while its request runs and repeated in messages about it."""
 
 MAX_ID_BITS = 64
 """Bits of an id that is an integer, its sign among them: what peers have room for, and no client counts to."""

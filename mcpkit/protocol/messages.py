@@ -111,9 +111,9 @@ def read(message: object, sender: Sender) -> Request | Notification | Response |
         return _read_other(message, sender)
     id_ = message["id"]
     if not is_id(id_):
-        return Refusal(None, invalid(f"expected {ID_FORM} as id"))
+        return Refusal(None, invalid(f"id: expected {ID_FORM}"))
     if sender.is_taken(id_):
-        return Refusal(None, invalid(f"a request with the id {str(id_)[:60]!r} is running already"))
+        return Refusal(None, invalid(f"a request with the id {str(id_)[:60]!r} is already running"))
     try:
         params: Json | None = message.get("params")
         if params is None:
@@ -147,7 +147,7 @@ def _read_other(message: Json, sender: Sender) -> Notification | Response | Refu
         return Notification(method, message.get("params"))
     if is_answer(message):
         return Response(message)
-    return Refusal(readable_id(message.get("id"), sender), invalid("expected a method name"))
+    return Refusal(readable_id(message.get("id"), sender), invalid("method: expected a string"))
 
 
 def readable_id(id_: object, sender: Sender) -> RequestId | None:

@@ -11,7 +11,7 @@ _LISTS = frozenset(
     b"connection content-encoding content-language cookie expect forwarded if-match if-none-match link pragma prefer "
     b"te trailer transfer-encoding tracestate upgrade via warning x-forwarded-for".split()
 )
-"""Those whose values make one list, however many lines it takes (RFC 9110, "Field Lines and Combined Field Value")."""
+"""Fields with a list as value, perhaps in several lines (RFC 9110, "Field Lines and Combined Field Value")."""
 
 
 class JoinedHeaders(dict[bytes, bytes]):
@@ -59,9 +59,7 @@ class RequestHeaders(Mapping[str, str]):
         """
         key = _key(name)
         if isinstance(self._raw, JoinedHeaders) and key in self._raw.ambiguous:
-            raise MalformedError(
-                f"the header {name} came more than once, so that it says nothing for certain"
-            )
+            raise MalformedError(f"the header {name} is repeated. Send it once")
         return self._raw[key].decode("latin-1")
 
     def __contains__(self, name: object) -> bool:

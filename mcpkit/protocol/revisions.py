@@ -21,13 +21,13 @@ BATCHES = frozenset({"2025-03-26"})
 """Revisions with JSON-RPC batches: 2025-03-26 brought them, 2025-06-18 took them away."""
 
 ERROR_ID_MAY_BE_ABSENT = frozenset({"2025-11-25", "2026-07-28"})
-"""Revisions whose error response may leave out an `id` that could not be read."""
+"""Revisions in which an error response may omit an `id` that could not be read."""
 
 RESUMABLE = frozenset({"2025-11-25"})
-"""Revisions whose event streams begin with an event without data, so that clients can come back (SEP-1699)."""
+"""Revisions in which event streams begin with an event without data, so that clients can resume (SEP-1699)."""
 
 OBJECTS_ONLY = frozenset({"2025-06-18", "2025-11-25"})
-"""Revisions whose output schemas and structured content are objects; 2026-07-28 takes any JSON value."""
+"""Revisions in which output schemas and structured content are objects. 2026-07-28 allows any JSON value."""
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """RFC 5424 severities, least severe first (utilities/logging)."""
@@ -82,7 +82,7 @@ CLIENT_METHODS = {
 }
 
 ELICITATION_IDS = frozenset({"2025-11-25"})
-"""Revisions in which an elicitation by URL has an id, and its completion is told."""
+"""Revisions in which an elicitation by URL has an id, and its completion is notified."""
 
 NOTIFICATIONS = frozenset(
     f"notifications/{name}"
@@ -122,7 +122,7 @@ CACHEABLE = frozenset(
         "prompts/list",
     }
 )
-"""Methods whose results carry `ttlMs` and `cacheScope` in the stateless era (utilities/caching)."""
+"""Methods with `ttlMs` and `cacheScope` in the result in the stateless era (utilities/caching)."""
 
 SINCE: dict[str, dict[str, str]] = {
     # object: {field: the revision that brought it}; a field that is not named has always been there.

@@ -289,7 +289,7 @@ def from_validator(error: ValidationError, value: Any, schema: Json) -> list[Pro
     from .problems import holds_secret
 
     if error.error_count() > _MOST_ERRORS:
-        return [Problem("", f"{error.error_count()} values do not fit what is expected of them")]
+        return [Problem("", f"{error.error_count()} values are invalid")]
     found: dict[str, Problem] = {}
     properties: Json = schema.get("properties", {})
     for detail in error.errors(include_url=False):

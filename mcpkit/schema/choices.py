@@ -31,7 +31,7 @@ class Choices:
     def validate(self, value: Any) -> None:
         """Raise ValueError where a value is none of the choices."""
         if identity(value) not in self._known:
-            raise ValueError("none of the choices")
+            raise ValueError("not one of the choices")
 
 
 def looked_up(schema: Any) -> Any:

@@ -46,13 +46,13 @@ def arguments(schema: Any, *, drops_unknown: bool = False) -> Arguments:
         return Arguments.of_parameters(schema.__name__, of_keys(schema), drops_unknown=drops_unknown)
     if not is_object(schema):
         raise RegistrationError(
-            "input_schema: write a JSON Schema as a dict, a TypedDict class, or a dict of names and types, "
-            f"not {schema!r}; for a class of another kind, leave input_schema= out and annotate a parameter with it"
+            "input_schema must be a JSON Schema as a dict, a TypedDict class, or a dict of names and types, "
+            f"got {schema!r}. For another class, remove input_schema= and annotate a parameter with it"
         )
     if schema.get("type") == "object":
         return JSONSchemaArguments(schema)
     if any(isinstance(value, (dict, list, bool, str)) for value in schema.values()):
-        raise RegistrationError('input_schema: the root of a JSON Schema must say `"type": "object"`')
+        raise RegistrationError('input_schema: the root of the JSON Schema must have `"type": "object"`')
     parameters = [parameter(name, hint) for name, hint in schema.items()]
     return Arguments.of_parameters("input_schema", parameters, drops_unknown=drops_unknown)
 
@@ -120,7 +120,7 @@ class CheckedSchema:
         except self._library.ValidationError as error:
             raise RegistrationError(f"{name}: {_refusal(error, schema)}") from None
         except (TypeError, ValueError) as error:
-            raise RegistrationError(f"{name}: {error}; use strings as keys, and values of JSON") from error
+            raise RegistrationError(f"{name}: {error}; use string keys and JSON values") from error
 
     def _compiled(self, schema: Json) -> Any:
         """Return what fits; a pattern that cannot be read in linear time has so many steps for a text, and no more."""
@@ -181,10 +181,10 @@ def _refusal(error: Any, schema: Json) -> str:
         where = ".".join(map(str, error.instance_path)) or "the root"
         return f"not a valid JSON Schema at {where}: {message}"
     if message.startswith("Unknown meta-schema"):
-        return f"unknown dialect {schema['$schema']!r}; leave `$schema` out for 2020-12"
+        return f"unknown dialect {schema['$schema']!r}; remove `$schema` to use 2020-12"
     return (
-        f"a $ref leads nowhere ({message}); put the definition under `$defs` and write `#/$defs/<name>` "
-        "(nothing is fetched)"
+        f"a $ref cannot be resolved ({message}); put the definition under `$defs` and write `#/$defs/<name>` "
+        "(remote schemas are not fetched)"
     )
 
 
@@ -224,7 +224,7 @@ class _AuthorReader(Reader):
         """Yield what is wrong with the value that `steps` lead to."""
         if not is_object(schema):
             if schema is False:
-                yield Fault(steps, None, "nothing is allowed here")
+                yield Fault(steps, None, "no value is allowed here")
             return
         if self.fits(schema, value):
             return

@@ -25,7 +25,7 @@ _DURATION = re.compile(
     r"(-?)P(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:\.([0-9]{1,9}))?S)?)?"
 )
 _MOST_DIMENSIONS = 2
-"""How many dimensions of an array are described, where the annotation does not say how many it has."""
+"""Number of dimensions in the schema of an array without a declared number of dimensions."""
 
 Convert = Callable[[Any], Any]
 Form = tuple[Json, Convert]
@@ -57,7 +57,7 @@ def described(annotation: Any, describe: Callable[[Any], Described]) -> Describe
         return of_json_type(own)
     if (found := iterated_as(origin, get_args(annotation))) is not None:
         if origin in _ASYNCHRONOUS and is_incoming():
-            raise RegistrationError("what is iterated by `async for` has no form in JSON; use a list")
+            raise RegistrationError("an async iterable cannot be an argument; use a list")
         item, is_iterator = found
         return _array_of(describe(item), iter if is_iterator else list)
     package = origin.__module__.partition(".")[0]
@@ -82,13 +82,13 @@ def of_json_type(own: JsonType) -> Described:
     """Return schema and validator of a class whose author says what it is in JSON."""
     if own.decode is None and is_incoming():
         raise RegistrationError(
-            f"{own.cls.__qualname__} is for results only; give its json_type a decode= that makes one of data"
+            f"{own.cls.__qualname__} is for results only; pass decode= to its json_type to use it for arguments"
         )
     return _converted(own.form(), own.decode or _refuse_data)
 
 
 def _refuse_data(_: Any) -> Any:
-    raise ValueError("there is no way to give one")
+    raise ValueError("values of this type cannot be arguments")
 
 
 def _converted(form: Described, convert: Convert) -> Described:
@@ -143,7 +143,7 @@ def _range_of(numbers: list[int]) -> range:
         found = range(numbers[0], numbers[-1] + (1 if step > 0 else -1), step)
         if list(found) == numbers:
             return found
-    raise ValueError("expected integers at equal distances")
+    raise ValueError("expected integers with a constant step")
 
 
 def _length(cls: Any) -> Form:
@@ -213,7 +213,7 @@ def _scalar(cls: Any) -> Form:
     for base in cls.__mro__:
         if base.__name__ in _SCALARS:
             return _SCALARS[base.__name__](cls)
-    raise RegistrationError(f"{cls.__name__} of numpy has no form in JSON; use another type")
+    raise RegistrationError(f"{cls.__name__} of numpy cannot be converted to JSON; use another type")
 
 
 def _integer(cls: Any) -> Form:
@@ -230,7 +230,7 @@ def _finite(numpy: Any, make: Convert) -> Convert:
         with numpy.errstate(over="ignore"):
             made = make(value)
         if numpy.isinf(made).any():
-            raise ValueError(f"expected what fits into {made.dtype}")
+            raise ValueError(f"expected a number within the range of {made.dtype}")
         return made
 
     return convert

@@ -79,7 +79,9 @@ class Form:
         # What Python must be given and a user may leave out.
         self._unanswered = {name: None for name in required if self._fields[name].may_be_null}
         self._expected = self._object({name: field.schema for name, field in self._fields.items()})
-        self._schemas = {revision: self._say(where, revision, f"revision {revision}") for revision in FORMS}
+        self._schemas = {
+            revision: self._say(where, revision, f"protocol version {revision}") for revision in FORMS
+        }
         if not any(map(is_object, self._schemas.values())):
             raise RegistrationError(str(self._say(where, max(FORMS), "a form")))
 
@@ -94,7 +96,7 @@ class Form:
             try:
                 properties[name] = field.say(revision)
             except CannotSayError as error:
-                why = f"{where(name)} cannot be asked: {speaker} has no {error}"
+                why = f"{where(name)} is not possible: {speaker} has no {error}"
                 return CannotAskError(why, f"{speaker} has no {error.what}")
         return self._object(properties)
 
@@ -138,7 +140,7 @@ class Form:
             ValueError: The revision has no forms at all.
         """
         if revision not in self._schemas:
-            raise ValueError(f"revision {revision} has no forms; {min(FORMS)} brought them")
+            raise ValueError(f"protocol version {revision} has no forms; {min(FORMS)} introduced them")
         schema = self._schemas[revision]
         if isinstance(schema, CannotAskError):
             raise schema.with_traceback(None)
@@ -207,13 +209,13 @@ def _refuse_values(annotation: Any) -> None:
     is_hint = isinstance(annotation, (type, str)) or type(annotation).__module__ in _HINTS
     if annotation is not None and not is_hint:
         raise RegistrationError(
-            f"a form asks for a type, such as a dataclass or a pydantic model, not for {annotation!r}"
+            f"a form needs a type, such as a dataclass or a pydantic model, got {annotation!r}"
         )
     if type(None) in get_args(annotation) and any(_is_structure(part) for part in get_args(annotation)):
         name = str(annotation).replace("typing.", "")
         raise RegistrationError(
-            f"{name} is an object, and a form is flat; leave `None` out: an `ElicitationResult` that is not "
-            "accepted has no value"
+            f"{name} is an object, and a form cannot nest objects; remove `None`: an `ElicitationResult` that was "
+            "not accepted has no value"
         )
 
 

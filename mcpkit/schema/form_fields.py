@@ -44,30 +44,30 @@ FORMS: dict[str, dict[str, frozenset[str]]] = {
     "2025-11-25": {**_NEWER, "string": _NEWER["string"] | {"pattern"}},
     "2026-07-28": _NEWER,
 }
-"""What a form can say, by revision."""
+"""Keywords of form fields, by revision."""
 
 FORMATS = ("email", "uri", "date", "date-time")
 """The formats of texts, the same in every revision."""
 
 _NAMES = {
-    "string": "a text",
+    "string": "a string",
     "integer": "an integer",
     "number": "a number",
-    "boolean": "a yes or no",
+    "boolean": "a boolean",
     "choice": "a choice",
     "choices": "a multiple choice",
 }
 _TYPES = {"choice": "string", "choices": "array"}
 _CHOICE = frozenset({"type", "enum", "enumNames", "oneOf", "anyOf", "const", "items", "uniqueItems"})
-"""What the rendered choices say; nobody can make the same choice twice in a form."""
+"""Keywords that the rendered choices replace. A form does not allow the same choice twice."""
 
 _INSTEAD = {
-    "choices": "ask for one of them, or for a yes or no (`bool`) for each",
+    "choices": "use a single choice, or one `bool` field for each",
     "pattern": "describe the pattern in words, and check the answer",
     "multipleOf": "describe the step in words, and check the answer",
     "exclusiveMinimum": "use `ge`, or check the answer",
     "exclusiveMaximum": "use `le`, or check the answer",
-    "format": f"its formats are {', '.join(FORMATS)}; use `str`, and check the answer",
+    "format": f"the formats are {', '.join(FORMATS)}; use `str`, and check the answer",
 }
 
 
@@ -131,7 +131,7 @@ class Field(NamedTuple):
         schema, may_be_null = _without_null(schema)
         if is_secret(schema):
             raise RegistrationError(
-                f"{where} is a secret, which must not pass through a form; ask for it by a URL"
+                f"{where} is a secret, which a form must not contain; use an elicitation by URL"
             )
         asked = _asked(published(schema))
         kind, choices, source = _kind(where, asked, _titles(parts))
@@ -142,7 +142,7 @@ class Field(NamedTuple):
             keywords.pop("default", None)
         elif problems(schema, default):
             raise RegistrationError(
-                f"{where} has the default {default!r}, which does not fit it; change the default, or leave it out"
+                f"{where} has the default {default!r}, which is invalid for the field; change or remove the default"
             )
         if kind == "integer":
             _include_limits(keywords)
@@ -257,18 +257,18 @@ def _kind(where: str, schema: Json, titles: dict[Any, str]) -> tuple[str, Sequen
         choices = _choices(where, items, titles) if "prefixItems" not in schema else None
         if choices is None:
             raise RegistrationError(
-                f"{where} is a list, and the only lists of a form are choices; use a list of a `Literal` or "
-                "an Enum, or ask for one text and split it"
+                f"{where} is a list, and a form only has lists of choices; use a list of a `Literal` or "
+                "an Enum, or use one string and split it"
             )
         return "choices", choices, items
     if kind == "object" or "$ref" in schema:
         raise RegistrationError(
-            f"{where} is an object, and a form is flat; make what it holds fields of the form itself"
+            f"{where} is an object, and a form cannot nest objects; move its fields to the form itself"
         )
     if kind not in _NAMES:
         raise RegistrationError(
-            f"{where} is not of one type that a form has; use str, int, float, bool, date, datetime, a `Literal` "
-            "or an Enum of texts, or a list of one of these two"
+            f"{where} has a type that a form does not support; use str, int, float, bool, date, datetime, a "
+            "`Literal` or an Enum of strings, or a list of one of these two"
         )
     return kind, (), schema
 
@@ -287,8 +287,8 @@ def _choices(
         return None
     if not values or not all(isinstance(value, str) for value in values):
         raise RegistrationError(
-            f"{where} offers choices that are no texts, and a form has no others; "
-            "use texts, and convert the answer"
+            f"{where} has choices that are not strings, which a form does not support; "
+            "use strings, and convert the answer"
         )
     named: list[str | None] = schema.get("enumNames") or [titles.get(value) for value in values]
     if len(named) != len(values):

@@ -79,7 +79,7 @@ FORMATS: dict[str, str] = {
     "ipv4": f"^{_IPV4}$",
     "ipv6": f"^(?:{_IPV6})$",
 }
-"""Formats that JSON Schema does not define are annotations only, as it says."""
+"""Formats that JSON Schema does not define are annotations only, as it specifies."""
 
 _PATTERNS = {"date-time": LOCAL_DATE_TIME, "time": LOCAL_TIME, "duration": SIGNED_DURATION}
 """What values of Python have beside a format."""

@@ -36,7 +36,7 @@ def describe(annotation: Any, mode: Mode = "validation") -> Described:
         except Exception as error:  # of pydantic, or of the author's classes and metadata
             raise RegistrationError(
                 f"{models.named(annotation)} cannot be described: {said_by(error) or type(error).__name__}; "
-                "change the type, or what is written in its Field or Annotated"
+                "change the type, or its Field or Annotated metadata"
             ) from error
     finally:
         described.mode.reset(token)

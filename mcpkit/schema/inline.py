@@ -12,7 +12,7 @@ from .values import Json, items_of_tuple
 
 _PREFIX = "#/$defs/"
 _NO_STANDARD_FORMATS = ("path", "file-path", "directory-path", "binary", "base64", "base64url")
-NOWHERE = "$ref leads nowhere: {!r}; put the schema under `$defs` and write `#/$defs/<name>`"
+NOWHERE = "$ref cannot be resolved: {!r}; put the schema under `$defs` and write `#/$defs/<name>`"
 """The message for a reference that leads to no definition."""
 ITEMS_OF_TUPLE: Json = {"mcpkit:items": "prefixItems"}
 """Stands for the `items` of a tuple, which depend on its `prefixItems` as they are once definitions are inlined."""

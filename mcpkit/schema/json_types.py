@@ -64,16 +64,17 @@ def json_type(
 
         return decorate
     if not isinstance(cls, type):
-        raise RegistrationError(f"json_type takes a class, not {cls!r}")
+        raise RegistrationError(f"json_type takes a class, got {cls!r}")
     if cls in _KNOWN:
         raise RegistrationError(
-            f"json_type({cls.__qualname__}): what it is in JSON is fixed; derive a class of your own from it"
+            f"json_type({cls.__qualname__}): the JSON form of this class is fixed; derive your own class from it"
         )
     if not all(callable(each) for each in (encode, decode or encode)):
-        raise RegistrationError(f"json_type({cls.__qualname__}): encode= and decode= take functions")
+        raise RegistrationError(f"json_type({cls.__qualname__}): encode= and decode= must be functions")
     if hasattr(cls, "__pydantic_validator__"):
         raise RegistrationError(
-            f"json_type({cls.__qualname__}): pydantic knows it; say there what it is, by serialisers and validators"
+            f"json_type({cls.__qualname__}): pydantic supports this class; define its JSON form there, "
+            "with serializers and validators"
         )
     own = JsonType(cls, cache(partial(_form, cls, schema)), encode, decode)
     if is_object(schema):
@@ -100,7 +101,7 @@ def _form(cls: type, schema: Any) -> Described:
         found = hints.describe(schema)
     if "$defs" in found.schema or (found.definitions and "$ref" in found.schema):
         raise RegistrationError(
-            f"{where}: it refers to definitions that contain themselves; write it without, or as a type"
+            f"{where}: the schema refers to recursive definitions; write it without them, or as a type"
         )
     return found.but(definitions={})
 

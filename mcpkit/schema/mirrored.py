@@ -46,8 +46,9 @@ def mirrored(owner: str, schema: Json) -> tuple[MirroredParameter, ...]:
         name = _checked(where, mark)
         if (other := found.setdefault(name.lower(), mark)) is not mark:
             raise RegistrationError(
-                f"{where}: the header {name!r} is that of argument {'.'.join(other.path)!r} already, as upper "
-                "and lower case are the same in a header's name"
+                f"{where}: argument {'.'.join(other.path)!r} already has the header {name!r}. Header names "
+                "ignore case; "
+                "use another one"
             )
     return tuple(MirroredParameter(f"mcp-param-{name}".encode(), mark.path) for name, mark in found.items())
 
@@ -68,19 +69,19 @@ def _checked(where: str, mark: _Mark) -> str:
     name, kind = mark.schema[KEYWORD], mark.schema.get("type")
     if not isinstance(name, str) or not re.fullmatch(_TOKEN, name):
         raise RegistrationError(
-            f"{where}: {name!r} is no name of an HTTP header; use letters, digits and -, as in Header('Region')"
+            f"{where}: {name!r} is not a valid HTTP header name; use letters, digits and -, as in Header('Region')"
         )
     if mark.keyword is not None or not mark.path:
         below = f"`{mark.keyword}`" if mark.keyword else "the root of the schema"
-        advice = "mark a parameter, or a field of a model that is a parameter"
+        advice = "use it for a parameter, or a field of a model that is a parameter"
         if mark.keyword in {"anyOf", "oneOf"}:
-            advice = "give it one type, and a default of that type instead of None"
+            advice = "use one type, and a default of that type instead of None"
         raise RegistrationError(
-            f"{where}: the header {name!r} is marked at {below}, where clients find no single value; {advice}"
+            f"{where}: the header {name!r} is set at {below}, where clients cannot find a single value; {advice}"
         )
     if not isinstance(kind, str) or kind not in _TYPES:
         raise RegistrationError(
-            f"{where}: the header {name!r} cannot carry this type: {_advice(mark.schema)}"
+            f"{where}: the header {name!r} does not support this type: {_advice(mark.schema)}"
         )
     return name
 

@@ -43,7 +43,7 @@ from .types import KINDS, enumeration, one_of
 
 _KNOWS_NOT_ALL = ConfigDict(arbitrary_types_allowed=True)
 _OF_PYTHON = frozenset({"python_schema", "strict_schema", "lax_schema", "metadata"})
-"""Where pydantic itself asks for instances of classes whose JSON it knows."""
+"""Core schema keys under which pydantic checks for instances of classes that it can serialize."""
 
 _NO_SCHEMAS = frozenset({"default", "metadata", "serialization"})
 """Where a core schema holds no schemas of what is validated."""
@@ -78,13 +78,15 @@ def describe(annotation: Any, mode: Mode) -> Described:
             f"{named(annotation)} cannot be described: {str(error).splitlines()[-1].strip()}"
         ) from error
     except PydanticInvalidForJsonSchema as error:
-        raise RegistrationError(f"{named(annotation)} has no form in JSON; use another type") from error
+        raise RegistrationError(
+            f"{named(annotation)} cannot be converted to JSON; use another type"
+        ) from error
     except PydanticUserError as error:
         if error.code in ("class-not-fully-defined", "undefined-annotation"):
             raise UnresolvedHint(f"{named(annotation)} refers to a class that is not defined") from error
         if error.code == "schema-for-unknown-type":
             raise RegistrationError(
-                f"{named(annotation)} is, or holds, a class that has no form in JSON; "
+                f"{named(annotation)} is, or contains, a class that cannot be converted to JSON; "
                 "use a dataclass, a TypedDict or a pydantic model"
             ) from error
         raise RegistrationError(f"{named(annotation)} cannot be described: {error.message}") from error
@@ -119,12 +121,14 @@ def _core(annotation: Any) -> Any:
         try:
             core: Any = TypeAdapter(_TUPLE[annotation], config=_KNOWS_NOT_ALL).core_schema
         except ArbitraryTypeWarning:
-            raise RegistrationError(f"{named(annotation)} holds what has no form in JSON") from None
+            raise RegistrationError(
+                f"{named(annotation)} contains a type that cannot be converted to JSON"
+            ) from None
     for node in nodes(core, _OF_PYTHON):
         if node["type"] == "is-instance" and _of_node(node) is None:
             raise RegistrationError(
-                f"{named(node['cls'])} has no form in JSON; use a dataclass, a TypedDict or a pydantic model, or "
-                "give it one by mcpkit.json_type"
+                f"{named(node['cls'])} cannot be converted to JSON; use a dataclass, a TypedDict or a pydantic "
+                "model, or register it with mcpkit.json_type"
             )
     inner = core["schema"] if core["type"] == "definitions" else core
     alone = inner["items_schema"][0]
@@ -143,7 +147,8 @@ def _struct(cls: Any) -> Described:
     found = describe(cls, described.mode.get())
     if found.definitions:
         raise RegistrationError(
-            f"{cls.__qualname__} contains itself, which a model of pydantic cannot hold; make the model a dataclass"
+            f"{cls.__qualname__} contains itself, which is not supported within a pydantic model; make the "
+            "model a dataclass"
         )
     # It may stand in several places, and a definition only once.
     return found.but(core=_inlined(found.core, {}))
@@ -299,7 +304,7 @@ class _Generator(GenerateJsonSchema):
         if "keys_schema" in schema:
             keys = object_keys.schema(self.resolve_ref_schema(self.generate_inner(schema["keys_schema"])))
             if keys is None:
-                self.handle_invalid_for_json_schema(schema, "a dict whose keys are no strings")
+                self.handle_invalid_for_json_schema(schema, "a dict with keys that are not strings")
             elif names := {key: value for key, value in keys.items() if (key, value) != ("type", "string")}:
                 result["propertyNames"] = names
         self.update_with_validations(result, schema, self.ValidationsMapping.object)
@@ -320,7 +325,9 @@ class _Generator(GenerateJsonSchema):
         try:
             return one_of([(values.plain(value), value) for value in schema["expected"]]).schema
         except NotInTable:
-            return self.handle_invalid_for_json_schema(schema, "a Literal that JSON does not know")
+            return self.handle_invalid_for_json_schema(
+                schema, "a Literal with a value that JSON does not have"
+            )
 
     def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
         result = super().str_schema(schema)

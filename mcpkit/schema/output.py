@@ -123,7 +123,7 @@ class Output:
             found = cls.of(schema)
             if found is None:
                 raise RegistrationError(
-                    f"output_schema: {schema!r} promises no data; give a type that does, or a JSON Schema as a dict"
+                    f"output_schema: {schema!r} declares no data; use a type that does, or a JSON Schema as a dict"
                 )
             return found
         from . import written
@@ -131,8 +131,8 @@ class Output:
         found = cls(written.described("output_schema", schema), is_written=True)
         if found.is_wrapped and (outside := _outside(schema)) is not None:
             raise RegistrationError(
-                f"output_schema: its root is no object, and some revisions get it within one, where $ref {outside!r} "
-                "leads elsewhere; put what it names under `$defs`"
+                f"output_schema: its root is not an object, and some protocol versions wrap it in one, which breaks "
+                f"$ref {outside!r}; move the definition under `$defs`"
             )
         return found
 
@@ -270,12 +270,15 @@ class Output:
             if (what := infinite.get(fault.steps)) is not None:
                 place = path(("result", *fault.steps))
                 return OutputError(
-                    f"{place} has no form in JSON: {what}; return None or a string there, and say so in the type"
+                    f"{place} cannot be converted to JSON: {what}; return None or a string there, and "
+                    "allow it in the type"
                 )
         wrong = told(found) or from_validator(error, data, self.schema)
         lines = [f"{_place(problem.field)}: {problem.message}" for problem in wrong[:_MOST_LINES]]
         more = f"; and {len(wrong) - len(lines)} more" if len(wrong) > len(lines) else ""
-        return OutputError(f"{'; '.join(lines)}{more}; return what its type promises, or change the type")
+        return OutputError(
+            f"{'; '.join(lines)}{more}; return a value of the declared type, or change the type"
+        )
 
 
 def _outside(schema: Any) -> str | None:
@@ -295,7 +298,7 @@ _SETTLED = frozenset({
     "datetime", "timedelta", "uuid", "url", "bytes", "list", "tuple", "set", "frozenset", "nullable",
     "union", "default"
 })  # fmt: skip
-"""Core schemas of which a checked value holds what they say: no mapping whose keys become one, and no iterator."""
+"""Core schemas that guarantee the JSON form of a checked value: no mapping with keys that collide, and no iterator."""
 
 
 def _is_open(annotation: Any) -> bool:

@@ -99,7 +99,7 @@ class Parameter:
         """What to write where it looks as if it were meant to be the Context; empty for others."""
         if self.annotation is not empty or self.name not in ("ctx", "context"):
             return ""
-        return f"if the Context is meant, write `{self.name}: Context`"
+        return f"Write `{self.name}: Context` to receive the Context"
 
     @property
     def is_required(self) -> bool:

@@ -49,8 +49,8 @@ def read(pattern: str) -> Pattern | None:
 def warn(pattern: str) -> None:
     """Say once that clients do not see a pattern."""
     logger.warning(
-        "the pattern %r is checked, but left out of what is published: clients read patterns as ECMA-262, "
-        "which has no words for it",
+        "the pattern %r is checked, but not part of the published schema: clients read patterns as ECMA-262, "
+        "which does not support it",
         pattern,
     )
 
@@ -59,9 +59,9 @@ def warn(pattern: str) -> None:
 def warn_of_time(pattern: str) -> None:
     """Say once that what a pattern takes has no bound."""
     logger.warning(
-        "the pattern %r looks around, refers back or has flags, and is checked by Python's `re`, for which a short "
-        "text from a client can take unbounded time. Write it without these, or get an engine that has a bound for "
-        "what ECMA-262 knows of it: %s",
+        "the pattern %r has lookarounds, backreferences or flags, so Python's `re` checks it, which can take "
+        "unbounded time for a short text from a client. Write it without these, or install an engine with a limit "
+        "for ECMA-262 patterns: %s",
         pattern,
         install_command("jsonschema"),
     )

@@ -24,7 +24,7 @@ from .references import nodes, target
 from .values import Json
 
 MOST_PROBLEMS = 100
-"""How many problems are told of one value."""
+"""Maximum number of problems reported for one value."""
 _DEEPEST = 32
 _MOST_VALUES = 2_000
 """How many values are looked at, one by one, to explain what is wrong with one."""
@@ -37,7 +37,7 @@ _LARGEST_TEXT = 10**1_000
 _MEMBERS = ("properties", "additionalProperties", "propertyNames")
 
 Fits = Callable[[Json, Any], bool]
-"""Says whether a value fits a part of the schema that is being read; it never refuses what fits."""
+"""Whether a value matches a part of the current schema. It never rejects a value that matches."""
 
 
 class Fault(NamedTuple):
@@ -164,7 +164,7 @@ class Reader:
             self._left -= len(schema.get("enum", ()))  # with each of which the value is compared
             hint = "" if is_hidden else _nearest_choice(schema, value)
             if ran_out.get():
-                hint += "; telling whether it does takes too many steps"
+                hint += "; the check takes too many steps"
             message = self._mismatch(schema, value, is_hidden) + hint
             yield Fault(steps, value, message, text=self._text(schema, value))
         elif is_object(value):

@@ -9,7 +9,7 @@ from .references import replaced
 from .values import Json
 
 _NEGATING = {"not": ("not",), "if": ("if", "then", "else")}
-"""Keywords whose schemas must not allow more than is meant, with what goes when they would."""
+"""Keywords with schemas that must not become more permissive, and the keywords to remove in that case."""
 
 
 def published(schema: Json, *, drops: bool = True) -> Json:

@@ -22,7 +22,7 @@ _SEVERAL = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})  # `it
 _NAMED = frozenset(
     {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
-"""Keywords whose value is a schema, an array of schemas, or schemas by name. All others hold data."""
+"""Keywords with a schema, an array of schemas, or schemas by name as value. All others contain data."""
 
 Change = Callable[[str, Any], Any]
 """Returns what replaces a schema; gets the keyword that holds it, and the schema."""

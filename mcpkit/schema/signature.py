@@ -63,7 +63,7 @@ def head(fn: Callable[..., Any]) -> Head:
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError) as error:
-        raise RegistrationError(f"{name}: it has no signature to read; wrap it in a function") from error
+        raise RegistrationError(f"{name}: its signature cannot be read; wrap it in a function") from error
     written = tuple(signature.parameters.values())
     return Head(name, function, written, _hints(function, name), _bound_keywords(fn))
 
@@ -183,7 +183,9 @@ def _unpacked(
     """Return the parameters that `**kwargs: Unpack[cls]` stands for (PEP 692)."""
     keys = of_keys(cls, documentation)
     if twice := {each.name for each in keys} & {each.name for each in written}:
-        raise RegistrationError(f"{name}: {min(twice)!r} is a parameter, and a key of {cls.__name__} too")
+        raise RegistrationError(
+            f"{name}: {min(twice)!r} is a parameter and also a key of {cls.__name__}. Rename one"
+        )
     return keys
 
 
@@ -193,8 +195,8 @@ def _refuse_unnamed(
     last = all_written[-1]
     if written.kind is inspect.Parameter.VAR_POSITIONAL and last.kind is inspect.Parameter.VAR_KEYWORD:
         raise RegistrationError(
-            f"{name}: *{written.name} and **{last.name} say nothing of its arguments; if it wraps another function, "
-            "write @functools.wraps(function) over it, else name each argument"
+            f"{name}: *{written.name} and **{last.name} do not name its arguments; if it wraps another function, "
+            "decorate it with @functools.wraps(function), else name each argument"
         )
     if written.kind is inspect.Parameter.VAR_POSITIONAL:
         raise RegistrationError(
@@ -209,8 +211,8 @@ def _refuse_unnamed(
     owner = getattr(function, "__qualname__", "").rpartition(".")[0]
     if written.name == "self" and written.annotation is empty and owner and not owner.endswith("<locals>"):
         raise RegistrationError(
-            f"{name}: it is a method without its object; mark it with the free decorator "
-            "and include an instance"
+            f"{name}: it is a method without its instance; use the decorator from mcpkit "
+            "and include(...) an instance"
         )
 
 

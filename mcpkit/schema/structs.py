@@ -97,7 +97,7 @@ def _msgspec(cls: Any) -> Iterator[tuple[str, Any]]:
     config = cls.__struct_config__
     if config.array_like:
         raise RegistrationError(
-            f"{cls.__qualname__} has array_like=True, which a schema cannot describe; leave it out"
+            f"{cls.__qualname__} has array_like=True, which a schema cannot describe; remove it"
         )
     if config.tag is not None:
         yield config.tag_field, _LITERAL[config.tag]

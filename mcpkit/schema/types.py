@@ -359,7 +359,7 @@ def _examples(examples: Any) -> list[Any]:
         return [values.default(example) for example in examples]
     except ValueError as error:
         raise RegistrationError(
-            f"one of its examples has no form in JSON ({error}); write the examples as clients send them"
+            f"one of its examples cannot be converted to JSON ({error}); write the examples as JSON values"
         ) from error
 
 

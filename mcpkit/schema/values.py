@@ -39,7 +39,7 @@ from .equality import LARGEST_HASH, identity
 Json = dict[str, Any]
 
 MOST_PATTERNS = 1024
-"""How many patterns are kept ready: those of a server's author are few, but clients read what any server says."""
+"""Size of the cache of compiled patterns. A server has few, but a client reads the schemas of any server."""
 
 BASE64URL_PATTERN = "^(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2}==|[A-Za-z0-9_-]{3}=)?$"
 DECIMAL_PATTERN = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
@@ -130,7 +130,7 @@ def _engine(pattern: str | re.Pattern[str]) -> Json:
         try:
             re.compile(python)
         except re.error as error:
-            raise RegistrationError(f"the pattern {written!r} is no regular expression: {error}") from None
+            raise RegistrationError(f"the pattern {written!r} is not a regular expression: {error}") from None
         is_match = None if known is None else backtracking.matcher(backtracking.written(known.rust))
         engine = {"is_match": is_match}
         if is_match is None:
@@ -208,7 +208,7 @@ def default(value: Any) -> Any:
         text = to_json(value, by_alias=True, inf_nan_mode="constants", fallback=_plain)
     shown = from_json(text, allow_inf_nan=False)
     if len(text) > LONG and may_hold_huge_number(text) and unwritten(shown) is not None:
-        raise ValueError("it holds a number that few clients can read")
+        raise ValueError("it contains a number beyond the range of most JSON parsers")
     return sorted(shown, key=to_json) if isinstance(value, (set, frozenset)) else shown
 
 
@@ -258,7 +258,7 @@ def plain(choice: Any) -> Any:
             return json_value(value)
     except OutputError:
         raise RegistrationError(
-            f"the value of {choice} is {described(value)}, which has no form in JSON; use a string or a number"
+            f"the value of {choice} is {described(value)}, which cannot be converted to JSON; use a string or a number"
         ) from None
 
 
@@ -347,7 +347,7 @@ def unique(then: CoreSchema) -> CoreSchema:
 
 
 _ALIKE = frozenset({str, float, type(None)})
-"""What is equal in Python when it is in JSON, and of which nobody can choose many of one hash."""
+"""Types that are equal in Python if they are equal in JSON, and safe against chosen hash collisions."""
 
 
 def is_unique(items: Sequence[Any]) -> bool:

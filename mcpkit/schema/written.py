@@ -53,7 +53,7 @@ def _core(checked: CheckedSchema) -> CoreSchema:
         if not checked.fits(value):
             for fault in checked.reader().faults(value):
                 raise refusal(str(fault.problem))
-            raise refusal("it does not fit the schema")
+            raise refusal("it does not match the schema")
         return value
 
     return core_schema.no_info_plain_validator_function(check)

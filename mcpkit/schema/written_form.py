@@ -41,31 +41,32 @@ def checked(schema: Json) -> Json:
     check_sendable("", "form", schema)
     if schema.get("type") != "object" or not is_object(schema.get("properties")):
         raise RegistrationError(
-            'the JSON Schema of a form says {"type": "object", "properties": {...}}; for another type, give the type'
+            'the JSON Schema of a form must have {"type": "object", "properties": {...}}; for another '
+            "type, pass the type"
         )
     if strange := sorted(schema.keys() - _ROOT - _DROPPED):
-        raise RegistrationError(f"a form has no `{strange[0]}` beside its fields; leave it out")
+        raise RegistrationError(f"a form does not support `{strange[0]}`; remove it")
     schema = inline.definitions(schema)
     properties: Json = schema["properties"]
     for name, field in properties.items():
         _check_field(f"the field {name!r}", field)
     required = schema.get("required", [])
     if not is_array(required) or not all(isinstance(name, str) for name in required):
-        raise RegistrationError("`required` is an array of the names of fields")
+        raise RegistrationError("`required` must be an array of field names")
     if unknown := [name for name in required if name not in properties]:
-        raise RegistrationError(f"`required` names {unknown[0]!r}, and there is no such field")
+        raise RegistrationError(f"`required` contains {unknown[0]!r}, which is not a field")
     return {key: value for key, value in schema.items() if key in _ROOT}
 
 
 def _check_field(where: str, field: Any) -> None:
     if not is_object(field):
-        raise RegistrationError(f"{where} is no JSON Schema; write it as a dict")
+        raise RegistrationError(f"{where} is not a JSON Schema; write it as a dict")
     for keyword, value in field.items():
         rule = _KEYWORDS.get(keyword)
         if rule is not None and not fits_alone(rule, value):
-            raise RegistrationError(f"{where}: `{keyword}` is {expected(rule, {})}, not {value!r}")
+            raise RegistrationError(f"{where}: `{keyword}` must be {expected(rule, {})}, got {value!r}")
         if keyword == "pattern" and not _is_pattern(value):
-            raise RegistrationError(f"{where}: `pattern` is a regular expression, not {value!r}")
+            raise RegistrationError(f"{where}: `pattern` must be a regular expression, got {value!r}")
         if keyword in ("oneOf", "anyOf", "items"):
             for part in value if is_array(value) else [value]:
                 _check_field(where, part)

@@ -92,7 +92,7 @@ def with_tool(**options: Any) -> None:
         ),
         (
             lambda: make_server().route("/export", scopes="notes:read"),
-            "scopes= takes a server that has auth=",
+            "scopes= needs a server with auth=",
         ),
         (
             lambda: make_server(Jwt(ISSUER)).route("/export", scopes="notes:raed"),

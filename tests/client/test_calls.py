@@ -225,7 +225,7 @@ async def test_client_exit_cancels_pending_calls() -> None:
     ({"timeout": 0}, ValueError, "must be a number of seconds above 0"),
     ({"progress": 3}, TypeError, "progress must be a function of done, total and message, got 3"),
     ({"arguments": {"name": object()}}, ValueError,
-     r"the params of tools/call have no form in JSON: .*Give plain values"),
+     r"the params of tools/call cannot be converted to JSON: .*Pass plain JSON values"),
 ])  # fmt: skip
 async def test_call_invalid_options_are_refused(
     options: dict[str, object], error: type[Exception], message: str

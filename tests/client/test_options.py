@@ -50,7 +50,7 @@ def test_client_option_invalid_is_error(
     (lambda: Timeout(respons=1), TypeError, "Did you mean 'response'"),
     (lambda: Retries(attempts=0), ValueError, "must be at least 1, got 0"),
     (lambda: Retries(rounds=-1), ValueError, "must be at least 0, got -1"),
-    (lambda: Retries(max_delay="long"), TypeError, "must be a number of seconds from 0, got 'long'"),
+    (lambda: Retries(max_delay="long"), TypeError, "must be a number of seconds of at least 0, got 'long'"),
 ])  # fmt: skip
 def test_client_option_group_invalid_is_error(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):

@@ -67,13 +67,13 @@ def test_method_reserved_name_is_refused(name: Any) -> None:
     ("options", "message"),
     [
         ({"protocol_versions": ["2026-07-28", "2027-01-01"]}, "unknown '2027-01-01'"),
-        ({"protocol_versions": []}, "nobody could call it"),
-        ({"protocol_versions": "2026-07-28"}, "protocol_versions is a list"),
-        ({"protocol_versions": 2026}, "protocol_versions is a list"),
-        ({"named_by": "other"}, "named_by is one of its parameters"),
-        ({"named_by": "number"}, "annotate 'number' as `str`"),
-        ({"access": Access(requires_capabilities="flying")}, "'flying' is no capability"),
-        ({"access": Access(requires_capabilities=7)}, "requires is a list of strings"), ({"timeout": -1}, "timeout"),
+        ({"protocol_versions": []}, "the list is empty"),
+        ({"protocol_versions": "2026-07-28"}, "protocol_versions must be a list"),
+        ({"protocol_versions": 2026}, "protocol_versions must be a list"),
+        ({"named_by": "other"}, "named_by must be one of its parameters"),
+        ({"named_by": "number"}, "Annotate 'number' as `str`"),
+        ({"access": Access(requires_capabilities="flying")}, "unknown client capability 'flying'"),
+        ({"access": Access(requires_capabilities=7)}, "requires must be a list"), ({"timeout": -1}, "timeout"),
     ],
 )  # fmt: skip
 def test_method_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
@@ -202,8 +202,8 @@ async def test_method_errors(revision: str, caplog: pytest.LogCaptureFixture) ->
     for method, message in {
         "thing/fail": r"Internal error \(ref ",
         "thing/wrong": "the method ran, but result: expected an object, got",
-        "thing/number": "the method ran, but result is an int; return a JSON object",
-        "thing/surrogate": "the method ran, but result.text has no form in JSON: half of a surrogate pair",
+        "thing/number": "the method ran, but result is an int. Return a JSON object",
+        "thing/surrogate": "the method ran, but result.text cannot be converted to JSON: a lone surrogate",
     }.items():
         error = await refusal(server, method, protocol_version=revision)
         assert error.code == -32603

@@ -165,7 +165,7 @@ async def yields_again_after_an_error() -> AsyncIterator[str]:
         yield "b"
 
 
-ONCE = "what a function depends on yields its value, and that once"
+ONCE = "A dependency must yield exactly once"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ async def test_dependency_must_yield_once(
     async with connect(server) as client:
         result = await client.call_tool("look")
     assert result.text.startswith("Internal error (ref ")
-    assert f"RuntimeError: {fault}: {ONCE}" in caplog.text
+    assert f"RuntimeError: {fault}. {ONCE}" in caplog.text
 
 
 @pytest.fixture
@@ -252,7 +252,7 @@ async def test_dependency_of_abandoned_thread_is_closed_on_return(
         released.set()
         await trace.reach("close a")
         if outcome == "raises":
-            await trace.reach("log a function in a worker thread failed after its call was over: late")
+            await trace.reach("log a function in a worker thread failed after its call had ended: late")
     assert len([event for event in trace.events if event.startswith("log")]) == (outcome == "raises")
     later = [event for event in trace.events[len(opened) :] if not event.startswith("log")]
     if outcome == "returns":

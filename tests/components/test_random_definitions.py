@@ -411,7 +411,21 @@ CURES = (
         "Rename ",
         "decode ",
     ),
-    *("return ", "leave ", "make ", "Make ", "replace ", "Replace ", "Correct ", "change ", "define "),
+    *(
+        "return ",
+        "leave ",
+        "make ",
+        "Make ",
+        "replace ",
+        "Replace ",
+        "Correct ",
+        "change ",
+        "define ",
+        "move ",
+        "Pass ",
+        "pass ",
+        "Keep ",
+    ),
 )
 
 

@@ -110,7 +110,7 @@ async def test_tags_disable_and_enable_components(tagged: Server) -> None:
 
 
 def test_tags_string_is_refused(tagged: Server) -> None:
-    with pytest.raises(TypeError, match=r"write tags=\{'old'\}"):
+    with pytest.raises(TypeError, match=r"Write tags=\{'old'\}"):
         tagged.disable(tags="old")
 
 
@@ -180,7 +180,7 @@ async def test_include_object_binds_methods() -> None:
 
 
 def test_include_class_with_methods_is_refused() -> None:
-    with pytest.raises(RegistrationError, match="include an instance of Base"):
+    with pytest.raises(RegistrationError, match="Include an instance of Base"):
         Server("s").include(Base)
 
 
@@ -233,7 +233,7 @@ def test_include_duplicate_name_is_refused() -> None:
     server, registry = Server("s"), Registry()
     server.tool(top_level)
     server.include(registry)
-    with pytest.raises(RegistrationError, match="there are two tools 'top_level'"):
+    with pytest.raises(RegistrationError, match="two tools are named 'top_level'"):
         registry.tool(top_level)
 
 
@@ -287,7 +287,7 @@ def test_include_that_fails_adds_nothing(make: Any) -> None:
     server = Server("s")
     server.prompt(lambda: "", name="plan")
     source = make()
-    with pytest.raises(RegistrationError, match="there are two prompts 'plan'"):
+    with pytest.raises(RegistrationError, match="two prompts are named 'plan'"):
         server.include(source)
     assert keys(server) == ["plan"]
     assert server.included == []

@@ -185,8 +185,8 @@ def test_resource_dir_closes_descriptors(root: Path) -> None:
 @each_row(
     ("prefix", "message"),
     [
-        ("docs://x/", "without the slash at its end"), ("docs", "is no URI"), ("docs://{x}", "is no URI"),
-        ("docs://a b", "is no URI"),
+        ("docs://x/", "ends with a slash"), ("docs", "is not a URI"), ("docs://{x}", "is not a URI"),
+        ("docs://a b", "is not a URI"),
     ],
 )  # fmt: skip
 def test_resource_dir_wrong_prefix_is_refused(root: Path, prefix: str, message: str) -> None:

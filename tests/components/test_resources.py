@@ -147,10 +147,10 @@ def test_prompt_messages(value: Any, messages: list[Any]) -> None:
     ("value", "message"),
     [
         ([{"role": "system", "content": "a"}],
-         r'result\[0\]\.role: expected "user" or "assistant", got "system"; what a system prompt says'),
+         r'result\[0\]\.role: expected "user" or "assistant", got "system". Put the text of a system prompt'),
         ({"role": 1, "content": "a"}, r'result\.role: expected "user" or "assistant", got an int'),
         ({"role": "user"}, r"result\.content: expected text or other content, but it is missing"),
-        ({"role": "user", "content": "a", "name": "b"}, r'result\.name: unknown key; a message has "role" and'),
+        ({"role": "user", "content": "a", "name": "b"}, r'result\.name: unknown key. A message has "role" and'),
         (["x", {"role": "user", "content": {"type": "image_url", "url": "u"}}],
          r'result\[1\]\.content\.type: expected one of text, image, .*, got "image_url"'),
         ({"role": "user", "content": [{"type": "text"}]},
@@ -163,7 +163,7 @@ def test_prompt_messages(value: Any, messages: list[Any]) -> None:
         ({"role": "user", "content": {"type": "resource", "resource": {"uri": "a:b"}}},
          r"result\.content\.resource: expected text, or blob in base64"),
         ({"role": "user", "content": {"type": "text", "text": "a", "_meta": {"a": object()}}},
-         r"result\.content\._meta\.a has no form in JSON: an object"),
+         r"result\.content\._meta\.a cannot be converted to JSON: an object"),
     ],
 )  # fmt: skip
 def test_prompt_wrong_message_is_reported_at_its_place(value: Any, message: str) -> None:

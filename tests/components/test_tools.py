@@ -139,8 +139,8 @@ def sell() -> str:
 @each_row(
     ("options", "message"),
     [
-        ({"icons": "https://shop.example/cart.png"}, "icons is a list"),
-        ({"icons": ["https://shop.example/cart.png"]}, "icon: write a dict with src"),
+        ({"icons": "https://shop.example/cart.png"}, "icons must be a list"),
+        ({"icons": ["https://shop.example/cart.png"]}, "icon must be a dict with src"),
         ({"icons": [{"url": "https://shop.example/cart.png"}]}, "unknown member 'url'"),
         ({"icons": [{"mimeType": "image/png"}]}, "'src' is missing"),
         ({"icons": [{"src": 3}]}, "src: expected a string, got 3"),
@@ -148,11 +148,11 @@ def sell() -> str:
         ({"icons": [{**PICTURE, "theme": "blue"}]}, "theme: expected"),
         ({"icons": [{"src": "javascript:alert(1)"}]}, "https: or data:"),
         ({"icons": [{"src": "cart.png"}]}, "https: or data:"),
-        ({"meta": {"a": object()}}, "meta has no form in JSON"), ({"meta": {1: 2}}, "keys are strings"),
-        ({"meta": ["a"]}, "keys are strings"), ({"title": 3}, "title must be a string"),
+        ({"meta": {"a": object()}}, "meta cannot be converted to JSON"), ({"meta": {1: 2}}, "a dict with string keys"),
+        ({"meta": ["a"]}, "a dict with string keys"), ({"title": 3}, "title must be a string"),
         ({"description": b"text"}, "description must be a string"), ({"tags": "orders"}, "must be a set of words"),
         ({"annotations": {"readOnlyHint": "yes"}}, "readOnlyHint: expected true or false"),
-        ({"annotations": ["readOnlyHint"]}, "write a dict with title, readOnlyHint"),
+        ({"annotations": ["readOnlyHint"]}, "must be a dict with title, readOnlyHint"),
     ],
 )  # fmt: skip
 def test_tool_wrong_option_is_refused(server: Server, options: Any, message: str) -> None:
@@ -165,8 +165,8 @@ def test_tool_wrong_option_is_refused(server: Server, options: Any, message: str
     ("options", "message"),
     [
         ({"mime_type": "png"}, "media type such as text/plain"),
-        ({"mime_type": 3}, "media type such as text/plain"), ({"size": -1}, "number of bytes from 0"),
-        ({"size": "3"}, "number of bytes from 0"),
+        ({"mime_type": 3}, "media type such as text/plain"), ({"size": -1}, "number of bytes of at least 0"),
+        ({"size": "3"}, "number of bytes of at least 0"),
         ({"annotations": {"audience": "user"}}, "audience: expected an array"),
     ],
 )  # fmt: skip
@@ -188,7 +188,7 @@ class Counter:
 @each_row(
     ("thing", "message"),
     [
-        ("sell", "give a name as name="), (Counter, "Counter is a class"), (3, "3 is no function"),
+        ("sell", "is not a function. Write name='sell'"), (Counter, "Counter is a class"), (3, "3 is not a function"),
     ],
 )  # fmt: skip
 def test_tool_of_non_function_is_refused(server: Server, thing: Any, message: str) -> None:
@@ -255,7 +255,7 @@ def test_tool_wrapper_without_wraps_is_refused(decorator: Callable[..., Any], na
     server = Server("s")
     register = server.tool
     with pytest.raises(
-        RegistrationError, match=rf"wrapper: {names} say nothing.* @functools\.wraps\(function\)"
+        RegistrationError, match=rf"wrapper: {names} do not name.* @functools\.wraps\(function\)"
     ):
         register(decorator(lambda a: a))
 
@@ -270,7 +270,9 @@ async def test_tool_result_without_promised_data_is_error(server: Server) -> Non
         refused = await client.call_tool("f", {"broken": True})
     assert refused.is_error
     assert (
-        refused.text == "the tool ran, but its type promises structured data: pass structured= to ToolResult"
+        refused.text
+        == "the tool ran, but its return type declares structured content, and the ToolResult has none. "
+        "Pass structured= to ToolResult"
     )
 
 
@@ -285,14 +287,12 @@ def test_tool_untyped_context_parameter_is_logged(name: str, caplog: pytest.LogC
         (
             logging.WARNING,
             (
-                f"{kind}: the parameter {name!r} has no type, so it is an argument that the client fills in; "
-                f"if the Context is meant, write `{name}: Context`"
+                f"{kind}: the parameter {name!r} has no type annotation, so clients see it as an argument. "
+                f"Write `{name}: Context` to receive the Context"
             ),
         )
         for kind in ("tool 'look'", "prompt 'lazily'")
     ]
     for uri in ("a://b", "a://{a}"):
-        with pytest.raises(
-            RegistrationError, match=f"the parameter {name!r}: if the Context is meant, write"
-        ):
+        with pytest.raises(RegistrationError, match=f"the parameter {name!r}. Write"):
             server.resource(uri)(namespace["look"])

@@ -252,7 +252,7 @@ def test_client_supports_declared_capabilities(
     if is_supported:
         client.require(name)
     else:
-        with pytest.raises(MissingCapabilityError, match=f"capability that this needs: {name}$"):
+        with pytest.raises(MissingCapabilityError, match=f"required capability {name}$"):
             client.require(name)
 
 
@@ -320,7 +320,7 @@ async def test_requires_missing_capability_is_protocol_error(
 ) -> None:
     async with connect(requiring, protocol_version=revision) as client:
         with pytest.raises(
-            ProtocolError, match=r"The client lacks the capabilit.* this needs: sampling"
+            ProtocolError, match=r"The client does not declare the required capabilit.* sampling"
         ) as caught:
             await client.request(method, params)
     assert caught.value.code == (MISSING if revision in STATELESS else INVALID_PARAMS)

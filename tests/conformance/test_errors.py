@@ -183,7 +183,7 @@ def test_keyboard_interrupt_is_answered_and_reaches_the_loop() -> None:
     assert [answer["id"] for answer in answers] == [1]
 
 
-# What has no form in JSON
+# What cannot be converted to JSON
 
 
 RESULTS: dict[str, Any] = {
@@ -217,7 +217,7 @@ async def test_result_without_json_form_is_an_error_result(wire: Wire, revision:
             result = await pipe.call("give", {"name": name})
             text = result["content"][0]["text"]
             assert result["isError"] is True, name
-            expected = r"the tool ran, but result\S* (has no form in JSON|cannot be sent): "
+            expected = r"the tool ran, but result\S* (cannot be converted to JSON|cannot be sent): "
             assert re.match(expected, text), (name, text)
         for value in ("nan", "inf", "-inf"):
             assert (await pipe.call("number", {"value": value}))["isError"] is True

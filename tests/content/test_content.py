@@ -94,9 +94,9 @@ def test_content_of_values_is_text(value: Any, expected: str) -> None:
     ],
 )  # fmt: skip
 def test_content_lone_surrogate_is_refused(value: Any) -> None:
-    with pytest.raises(OutputError, match=r"^result.*surrogate.*decode with errors"):
+    with pytest.raises(OutputError, match=r"^result.*surrogate.*decode the source with errors"):
         to_content(value)
-    with pytest.raises(OutputError, match=r"^result.*surrogate.*decode with errors"):
+    with pytest.raises(OutputError, match=r"^result.*surrogate.*decode the source with errors"):
         to_contents(value, "a:b", None)
 
 
@@ -157,11 +157,11 @@ def test_file_unreadable_path_is_refused(kind: Any, tmp_path: Path) -> None:
 @each_row("kind", [Image, Audio])
 def test_media_unknown_type_is_refused(kind: Any) -> None:
     name = kind.__name__.lower()
-    with pytest.raises(OutputError, match=f'no known kind of {name}: give mime_type="{name}/'):
+    with pytest.raises(OutputError, match=f'not a known type of {name}. Pass mime_type="{name}/'):
         to_content(kind(data=b"?"))
     assert to_contents(kind(data=b"?"), "a:b", f"{name}/x-own")[0]["mimeType"] == f"{name}/x-own"
     other = MAGIC["audio/flac"] if kind is Image else PNG
-    with pytest.raises(OutputError, match="no known kind"):
+    with pytest.raises(OutputError, match="not a known type"):
         to_content(kind(data=other))
 
 
@@ -224,8 +224,8 @@ def test_resource_contents_keep_their_uris() -> None:
     ("value", "message"),
     [
         (None, "result is None; return the contents, or raise ResourceNotFoundError"),
-        (ResourceLink("a:b", "n"), "result cannot be sent: it is a ResourceLink.*return a File"),
-        (ToolResult("x"), "a ToolResult, which is a whole result"),
+        (ResourceLink("a:b", "n"), "result cannot be sent: a ResourceLink.*return a File"),
+        (ToolResult("x"), "a ToolResult, which must be the whole result"),
     ],
 )
 def test_resource_contents_wrong_value_is_refused(value: Any, message: str) -> None:
@@ -280,5 +280,5 @@ def test_json_value_cycle_is_refused(width: int) -> None:
     circle: list[Any] = []
     circle += [circle] * width
     assert not is_json(circle)
-    with pytest.raises(OutputError, match=r"result\[0\] has no form in JSON: it is result again"):
+    with pytest.raises(OutputError, match=r"result\[0\] cannot be converted to JSON: it is result again"):
         json_value(circle)

@@ -117,54 +117,72 @@ def gallery() -> list[Any]:
 
 
 UNTYPED: list[tuple[Callable[[], Any], str]] = [
-    (lambda: {"a": [1, Hidden()]}, "result.a[1] has no form in JSON: a Hidden; return a dict"),
-    (Hidden, "result has no form in JSON: a Hidden; return a dict"),
-    (lambda: {1: "a", "1": "b"}, 'result.1 has no form in JSON: two keys that are both "1" there'),
-    (lambda: [{"a": {True: 1, "true": 2}}], "result[0].a.true has no form in JSON: two keys"),
-    (lambda: {"a": {(1, 2): 3}}, "result.a has no form in JSON: a tuple as a key; make it a string"),
-    (lambda: {"a": 1 + 2j}, "result.a has no form in JSON: a complex number; return [z.real, z.imag]"),
-    (lambda: [1, fetch], "result[1] has no form in JSON: a function; call it"),
-    (lambda: {"a": Row}, "result.a has no form in JSON: a class; return an instance of it, or its name"),
-    (lambda: {"plot": Image(data=PNG)}, "result.plot has no form in JSON: an Image, which is content"),
-    (lambda: {"a": ToolResult("x")}, "result.a has no form in JSON: a ToolResult, which is a whole result"),
+    (
+        lambda: {"a": [1, Hidden()]},
+        "result.a[1] cannot be converted to JSON: a Hidden; return its data as a dict",
+    ),
+    (Hidden, "result cannot be converted to JSON: a Hidden; return its data as a dict"),
+    (lambda: {1: "a", "1": "b"}, 'result.1 cannot be converted to JSON: two keys become "1"'),
+    (lambda: [{"a": {True: 1, "true": 2}}], "result[0].a.true cannot be converted to JSON: two keys"),
+    (lambda: {"a": {(1, 2): 3}}, "result.a cannot be converted to JSON: a tuple as a key; use a string"),
+    (
+        lambda: {"a": 1 + 2j},
+        "result.a cannot be converted to JSON: a complex number; return [z.real, z.imag]",
+    ),
+    (lambda: [1, fetch], "result[1] cannot be converted to JSON: a function; call it"),
+    (lambda: {"a": Row}, "result.a cannot be converted to JSON: a class; return an instance or the name"),
+    (
+        lambda: {"plot": Image(data=PNG)},
+        "result.plot cannot be converted to JSON: an Image, which is a content block",
+    ),
+    (
+        lambda: {"a": ToolResult("x")},
+        "result.a cannot be converted to JSON: a ToolResult, which must be the whole result",
+    ),
     (
         lambda: ["a\ud800"],
-        "result[0] has no form in JSON: half of a surrogate pair, U+D800, at index 1 of a text",
+        "result[0] cannot be converted to JSON: a lone surrogate, U+D800, at index 1 of a text",
     ),
-    (lambda: "\ud800", "result cannot be sent: the text holds a lone surrogate"),
+    (lambda: "\ud800", "result cannot be sent: the text contains a lone surrogate"),
     (
         circle,
-        "result.top.parent[0] has no form in JSON: it is result.top again, which holds it; leave it out",
+        "result.top.parent[0] cannot be converted to JSON: it is result.top again, a circular reference; remove it",
     ),
-    (lambda: deep(191), "has no form in JSON: more than 190 levels of arrays and objects"),
-    (lambda: deep(3000), "has no form in JSON: more than 190 levels of arrays and objects"),
-    (gallery, "result cannot be sent: it holds itself, or lists within more than 190 others"),
-    (lambda: {"n": 10**400}, "result.n has no form in JSON: an integer of 1,329 bits"),
-    (fetch, "result has no form in JSON: a coroutine that nobody awaited; write `return await ...`"),
+    (lambda: deep(191), "cannot be converted to JSON: more than 190 levels of arrays and objects"),
+    (lambda: deep(3000), "cannot be converted to JSON: more than 190 levels of arrays and objects"),
+    (gallery, "result cannot be sent: it contains itself, or more than 190 levels of lists"),
+    (lambda: {"n": 10**400}, "result.n cannot be converted to JSON: an integer of 1,329 bits"),
+    (fetch, "result cannot be converted to JSON: a coroutine that was not awaited; write `return await ...`"),
     (
         lambda: [fetch(), fetch()],
-        "result[0] has no form in JSON: a coroutine that nobody awaited; await it first",
+        "result[0] cannot be converted to JSON: a coroutine that was not awaited; await it first",
     ),
-    (lambda: {"a": [fetch()]}, "result.a[0] has no form in JSON: a coroutine that nobody awaited"),
-    (lambda: {"a": stream()}, "result.a has no form in JSON: an async_generator that nobody iterated"),
-    (Failing, "result.ratio could not be read: ZeroDivisionError was raised; the server's log says where"),
+    (lambda: {"a": [fetch()]}, "result.a[0] cannot be converted to JSON: a coroutine that was not awaited"),
+    (
+        lambda: {"a": stream()},
+        "result.a cannot be converted to JSON: an async_generator that was not iterated",
+    ),
+    (
+        Failing,
+        "result.ratio could not be read: ZeroDivisionError was raised; the server's log has the traceback",
+    ),
     (Serialized, "result.code could not be read: "),
     (lambda: {"a": Unread([1])}, "result.a could not be read: LookupError was raised"),
     (lambda: {"a": failing_iterator()}, "result.a could not be read: LookupError was raised"),
-    (gone_through, "result.numbers has no form in JSON: a generator that has been gone through already"),
+    (gone_through, "result.numbers cannot be converted to JSON: an exhausted generator"),
     (Drawing, "result could not be read: LookupError was raised"),
     (lambda: ["a", Drawing()], "result[1] could not be read: LookupError was raised"),
     (
         lambda: ["a", Image(data=b"?")],
-        "result[1] cannot be sent: the data is no known kind of image: give mime_type=",
+        "result[1] cannot be sent: the data is not a known type of image. Pass mime_type=",
     ),
-    (lambda: Row(1, {"1": 1, 1: 2}), "result.counts.1 has no form in JSON: two keys"),  # type: ignore[dict-item]
+    (lambda: Row(1, {"1": 1, 1: 2}), "result.counts.1 cannot be converted to JSON: two keys"),  # type: ignore[dict-item]
     (
         lambda: Sheet.model_construct(counts={"1": 1, 1: 2}),  # type: ignore[dict-item]
-        "result.counts.1 has no form in JSON: two keys",
+        "result.counts.1 cannot be converted to JSON: two keys",
     ),
-    (lambda: Sheet(more={"1": 1, 1: 2}), "result.more.1 has no form in JSON: two keys"),
-    (lambda: Sheet(more=[Hidden()]), "result.more[0] has no form in JSON: a Hidden"),
+    (lambda: Sheet(more={"1": 1, 1: 2}), "result.more.1 cannot be converted to JSON: two keys"),
+    (lambda: Sheet(more=[Hidden()]), "result.more[0] cannot be converted to JSON: a Hidden"),
 ]
 
 
@@ -211,40 +229,40 @@ def circular() -> Link:
 
 
 TYPED: list[Any] = [
-    (str, lambda: None, "result: expected a string, got null; return what its type promises, or change the type"),
-    (int, lambda: "12", 'result: expected an integer, got "12"; return what its type promises'),
+    (str, lambda: None, "result: expected a string, got null; return a value of the declared type, or change the type"),
+    (int, lambda: "12", 'result: expected an integer, got "12"; return a value of the declared type'),
     (list[int], lambda: [1, "2"], 'result[1]: expected an integer, got "2"'),
     (Place, lambda: {"name": "a"}, "result.height: expected a number, but it is missing"),
     (Place, lambda: Place(name="a", height=math.nan),
-     "result.height has no form in JSON: NaN; return None or a string"),
-    (float, lambda: -math.inf, "result has no form in JSON: -Infinity"),
-    (dict[str, list[float]], lambda: {"a": [1, math.inf]}, "result.a[1] has no form in JSON: Infinity"),
-    (Report, lambda: {"rows": [Row(1.5)] * 3 + [Row(math.nan)]}, "result.rows[3].price has no form in JSON: NaN"),
-    (Report, lambda: {"rows": [Row(1, {"1": 1, 1: 2})]}, "result.rows[0].counts.1 has no form in JSON: two keys"),
-    (Row, lambda: Row(1, {"1": 1, 1: 2}), "result.counts.1 has no form in JSON: two keys"),
-    (Row, lambda: Row(1, more={"1": 1, 1: 2}), "result.more.1 has no form in JSON: two keys"),
-    (Sheet, lambda: Sheet(more=Hidden()), "result.more has no form in JSON: a Hidden"),
-    (dict[str, Any], lambda: {"a": {"1": 1, 1: 2}}, "result.a.1 has no form in JSON: two keys"),
-    (dict[str, int], lambda: {"1": 1, 1: 2}, "result.1 has no form in JSON: two keys"),
-    (dict[str, Any], lambda: {"a": "\ud800"}, "result.a has no form in JSON: half of a surrogate pair"),
-    (list[str], lambda: ["\ud800"], "result[0] has no form in JSON: half of a surrogate pair"),
-    (int, lambda: 10**5000, "result has no form in JSON: an integer of 16,610 bits"),
-    (list[int], lambda: [1, 10**400], "result[1] has no form in JSON: an integer of 1,329 bits"),
-    (int, fetch, "result has no form in JSON: a coroutine that nobody awaited; write `return await ...`"),
-    (list[int], lambda: [fetch(), fetch()], "result[0] has no form in JSON: a coroutine that nobody awaited"),
-    (Place, fetch, "result has no form in JSON: a coroutine that nobody awaited"),
-    (list[Place], lambda: [fetch()], "result[0] has no form in JSON: a coroutine that nobody awaited"),
+     "result.height cannot be converted to JSON: NaN; return None or a string"),
+    (float, lambda: -math.inf, "result cannot be converted to JSON: -Infinity"),
+    (dict[str, list[float]], lambda: {"a": [1, math.inf]}, "result.a[1] cannot be converted to JSON: Infinity"),
+    (Report, lambda: {"rows": [Row(1.5)] * 3 + [Row(math.nan)]}, "result.rows[3].price cannot be converted to JSON"),
+    (Report, lambda: {"rows": [Row(1, {"1": 1, 1: 2})]}, "result.rows[0].counts.1 cannot be converted to JSON: two"),
+    (Row, lambda: Row(1, {"1": 1, 1: 2}), "result.counts.1 cannot be converted to JSON: two keys"),
+    (Row, lambda: Row(1, more={"1": 1, 1: 2}), "result.more.1 cannot be converted to JSON: two keys"),
+    (Sheet, lambda: Sheet(more=Hidden()), "result.more cannot be converted to JSON: a Hidden"),
+    (dict[str, Any], lambda: {"a": {"1": 1, 1: 2}}, "result.a.1 cannot be converted to JSON: two keys"),
+    (dict[str, int], lambda: {"1": 1, 1: 2}, "result.1 cannot be converted to JSON: two keys"),
+    (dict[str, Any], lambda: {"a": "\ud800"}, "result.a cannot be converted to JSON: a lone surrogate"),
+    (list[str], lambda: ["\ud800"], "result[0] cannot be converted to JSON: a lone surrogate"),
+    (int, lambda: 10**5000, "result cannot be converted to JSON: an integer of 16,610 bits"),
+    (list[int], lambda: [1, 10**400], "result[1] cannot be converted to JSON: an integer of 1,329 bits"),
+    (int, fetch, "result cannot be converted to JSON: a coroutine that was not awaited; write `return await ...`"),
+    (list[int], lambda: [fetch(), fetch()], "result[0] cannot be converted to JSON: a coroutine that was not awaited"),
+    (Place, fetch, "result cannot be converted to JSON: a coroutine that was not awaited"),
+    (list[Place], lambda: [fetch()], "result[0] cannot be converted to JSON: a coroutine that was not awaited"),
     (Failing, Failing, "result.ratio could not be read: ZeroDivisionError"),
     (str, lambda: b"abc", "result: expected text, got bytes; decode them, or change the type to `bytes`"),
     (list[str], lambda: ["a", bytearray(b"b")], "result[1]: expected text, got bytes; decode them"),
     (dict[str, str], lambda: {"a": memoryview(b"b")}, "result.a: expected text, got bytes; decode them"),
     # A class whose fields are all optional fits anything that has none of them.
-    (Sheet, Hidden, "result has no form in JSON: a Hidden"),
-    (Sheet, lambda: LookupError("hunter2"), "result has no form in JSON: a LookupError; raise it instead"),
-    (list[Sheet], lambda: [Sheet(), asyncio], "result[1] has no form in JSON: a module"),
+    (Sheet, Hidden, "result cannot be converted to JSON: a Hidden"),
+    (Sheet, lambda: LookupError("hunter2"), "result cannot be converted to JSON: a LookupError; raise it instead"),
+    (list[Sheet], lambda: [Sheet(), asyncio], "result[1] cannot be converted to JSON: a module"),
     (dict[str, Row], lambda: {"a": Place(name="b", height=1)},
      "result.a.price: expected a number, but it is missing"),
-    (Link, circular, "it holds itself, or more than 190 levels of arrays and objects"),
+    (Link, circular, "it contains itself, or more than 190 levels of arrays and objects"),
 ]  # fmt: skip
 
 
@@ -302,9 +320,9 @@ async def test_resource_and_prompt_result_errors(revision: str, caplog: pytest.L
 
     async with connect(server, protocol_version=revision) as client:
         for value, text in (
-            ({"a": [Hidden()]}, "result.a[0] has no form in JSON: a Hidden"),
-            ({"a": {"1": 1, 1: 2}}, "result.a.1 has no form in JSON: two keys"),
-            ("\ud800", "result cannot be sent: the text holds a lone surrogate"),
+            ({"a": [Hidden()]}, "result.a[0] cannot be converted to JSON: a Hidden"),
+            ({"a": {"1": 1, 1: 2}}, "result.a.1 cannot be converted to JSON: two keys"),
+            ("\ud800", "result cannot be sent: the text contains a lone surrogate"),
             (Drawing(), "result could not be read: LookupError was raised"),
         ):
             caplog.clear()

@@ -79,7 +79,9 @@ async def names(client: Client) -> list[str]:
 def test_provider_without_kinds_is_refused(kinds: Any) -> None:
     provider = Table()
     provider.kinds = kinds  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(RegistrationError, match=r"Table.kinds says what it has, such as `kinds = frozenset"):
+    with pytest.raises(
+        RegistrationError, match=r"Table.kinds must be a set of .*, such as `kinds = frozenset"
+    ):
         Server("s").include(provider)
 
 
@@ -98,15 +100,15 @@ def raising(error: BaseException) -> Any:
 @pytest.mark.parametrize(
     ("value", "logged"),
     [
-        (lambda _: of(None), "Table.list('tools') returned a NoneType: return a list"),
-        (lambda _: of("tools"), "returned a str: return a list"),
-        (["add"], "Table has 'add' among its tools, which is no tool"),
-        ([Prompt(lambda: "", name="p")], "among its tools, which is no tool"),
-        ([Resource(lambda: "", "a://b", name="r")], "among its tools, which is no tool"),
+        (lambda _: of(None), "Table.list('tools') returned a NoneType. Return a list"),
+        (lambda _: of("tools"), "returned a str. Return a list"),
+        (["add"], "Table returned 'add' for tools, which is not a tool"),
+        ([Prompt(lambda: "", name="p")], "for tools, which is not a tool"),
+        ([Resource(lambda: "", "a://b", name="r")], "for tools, which is not a tool"),
         ([Tool(lambda x: x, name="t"), Tool(lambda c: c, name="u", output_schema={"type": "x"})], "tool 'u'"),
         (
             [Tool(lambda: "", name="u", task=True)],
-            "Table has <tool 'u'> with task=, which is for registered tools",
+            "Table returned <tool 'u'> with task=, which providers do not support",
         ),
         (raising(ValueError("no database")), "no database"),
     ],
@@ -134,7 +136,7 @@ async def test_provider_find_with_another_name_is_an_internal_error(caplog: pyte
     async with connect(serving(Careless())) as client:
         with caplog.at_level(logging.ERROR, "mcpkit"), pytest.raises(ProtocolError, match="Internal error"):
             await client.call_tool("Add")
-    assert "Careless.find('tools', 'Add') returned <tool 'add'>, which has another name" in caplog.text
+    assert "Careless.find('tools', 'Add') returned <tool 'add'>, which has a different name" in caplog.text
 
 
 @pytest.mark.parametrize("revision", ERAS)
@@ -150,9 +152,9 @@ async def test_provider_protocol_error_is_the_response(revision: str) -> None:
 @pytest.mark.parametrize(
     ("providers", "logged"),
     [
-        ([Table(tools=[says("a"), says("a")])], "there are two tools 'a': one of Table, and one of Table"),
-        ([Table(tools=[says("a")]), ToolsAlone(tools=[says("a")])], "one of Table, and one of ToolsAlone"),
-        ([Table(tools=[says("own")])], "there are two tools 'own': "),
+        ([Table(tools=[says("a"), says("a")])], "two tools are named 'a': one of Table and one of Table"),
+        ([Table(tools=[says("a")]), ToolsAlone(tools=[says("a")])], "one of Table and one of ToolsAlone"),
+        ([Table(tools=[says("own")])], "two tools are named 'own': "),
     ],
 )
 async def test_two_of_one_name_refuse_the_list(
@@ -161,7 +163,7 @@ async def test_two_of_one_name_refuse_the_list(
     async with connect(serving(*providers)) as client:
         with (
             caplog.at_level(logging.ERROR, "mcpkit"),
-            pytest.raises(ProtocolError, match="there are two") as caught,
+            pytest.raises(ProtocolError, match="are named") as caught,
         ):
             await client.list_tools()
         assert caught.value.code == -32603
@@ -323,5 +325,5 @@ def test_provider_included_twice_under_a_prefix_is_refused() -> None:
     provider, server = Table(), Server("s")
     server.include(provider)
     server.include(provider, prefix="other")
-    with pytest.raises(RegistrationError, match="is included already"):
+    with pytest.raises(RegistrationError, match="is already included"):
         server.include(provider)

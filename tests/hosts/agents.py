@@ -30,7 +30,7 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
 SAID = [
     (False, '{"result":5}'),
     (True, "not today"),
-    (True, "The client lacks the capability that this needs: elicitation.form"),
+    (True, "The client does not declare the required capability elicitation.form"),
     (False, "Hello, Ann!"),
     (True, "Input validation error: 'name' is a required property"),
     (False, "tea\n" * 50_000),

@@ -138,7 +138,7 @@ async def test_middleware_that_returns_none_is_an_internal_error(
         with pytest.raises(ProtocolError, match="Internal error"):
             await client.list_prompts()
     assert "forgetful" in caplog.text
-    assert "returned NoneType: return what call_next has returned" in caplog.text
+    assert "returned NoneType. Return the result of call_next" in caplog.text
 
 
 async def test_middleware_may_refuse_initialize(server: Server) -> None:

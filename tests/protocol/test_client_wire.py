@@ -47,7 +47,7 @@ def test_request_has_unique_id_and_is_pending_until_answered() -> None:
     assert not client.pending
     (second_answer,) = client.receive(line(id=first.id, result={}))
     assert isinstance(second_answer, Unreadable)
-    assert "answered already" in second_answer.problem
+    assert "second response" in second_answer.problem
 
 
 def test_request_stateless_includes_client_metadata() -> None:
@@ -93,8 +93,8 @@ def test_cancel_removes_pending_request_and_ignores_late_answer() -> None:
     (b"ready", "expected"),
     (b"[1]", "got 1"),
     (b"null", "got null"),
-    (b'{"level": "error", "error": "no"}', "expected a request, an answer or a notification"),
-    (line(nothing=True), "expected a request, an answer or a notification"),
+    (b'{"level": "error", "error": "no"}', "expected a request, a response or a notification"),
+    (line(nothing=True), "expected a request, a response or a notification"),
     (line(id=[], method="roots/list"), "id: "),
     (line(method=5), "method: "),
     (line(method="notifications/progress", params={"progressToken": 1, "progress": "half"}), "params.progress: "),
@@ -163,7 +163,7 @@ def test_answer_strange_id_ends_only_a_single_request(id_: Any) -> None:
     assert isinstance(reported, Unreadable)
     assert isinstance(event, Refused)
     assert event.id == 1
-    assert "id: expected that of a request" in event.message
+    assert "id: expected the id of an open request" in event.message
     client = wire()
     for _ in range(3):
         client.request("ping")

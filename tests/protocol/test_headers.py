@@ -370,7 +370,7 @@ def test_accept_of_examples(value: str, json: bool, stream: bool) -> None:
 )
 def test_credentials_are_a_scheme_and_one_token(value: str, expected: str | type[ValueError] | None) -> None:
     if expected is ValueError:
-        with pytest.raises(ValueError, match="not one token"):
+        with pytest.raises(ValueError, match="not a single token"):
             token68(value, "bearer")
     else:
         assert token68(value, "bearer") == expected

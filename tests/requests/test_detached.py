@@ -299,7 +299,7 @@ async def test_detached_call_ends_with_the_last_use_of_its_server(revision: str)
     assert jobs.events == ["begun", "ended in the oven", "lifespan left"]
     assert not job.is_running
     for result in (waiting, job.result()):
-        with pytest.raises(ProtocolError, match="The server has ended before the call was finished"):
+        with pytest.raises(ProtocolError, match="The server stopped before the call finished"):
             await result
     assert jobs.held == (0, 0)
 

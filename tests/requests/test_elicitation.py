@@ -143,7 +143,7 @@ async def test_questions_by_revision_are_sent_or_name_the_missing_capability(tmp
     # An older revision has no forms, or no pages, though the client declares elicitation.
     assert "elicitation.form" in await call_tool(make_server(days), ScriptedAnswers(), "2025-03-26")
     assert await call_tool(make_server(pay), ScriptedAnswers(), "2025-06-18") == (
-        "error: The client cannot be asked this: revision 2025-06-18 has no elicitation by URL"
+        "error: The client does not support this request: protocol version 2025-06-18 has no elicitation by URL"
     )
 
 
@@ -174,7 +174,7 @@ async def test_answer_that_is_malformed_is_an_error(revision: str) -> None:
     for answer in ({"action": "perhaps"}, {"action": "accept", "content": 5}, {"action": ["accept"]}):
         text = await call_tool(make_server(days), ScriptedAnswers(answer), revision)
         assert text.startswith(start), answer
-        assert "The client's answer does not fit: " in text, answer
+        assert "The client's response is invalid: " in text, answer
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
@@ -187,7 +187,7 @@ async def test_sample_refused_raises_answer_error(revision: str) -> None:
 
     answers = ScriptedAnswers(ProtocolError(-1, "User rejected sampling request"))
     text = await call_tool(make_server(sample), answers, revision)
-    assert text == "The client refused to answer: User rejected sampling request (-1)"
+    assert text == "The client returned an error: User rejected sampling request (-1)"
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -294,8 +294,8 @@ async def test_open_questions_of_a_client_are_limited() -> None:
     await until(lambda: MOST_OPEN + 1 in responses())
     assert responses().keys() == {0, MOST_OPEN + 1}
     error = responses()[MOST_OPEN + 1]["error"]
-    expected = f"Too many questions to this client are open ({MOST_OPEN})"
-    assert (error["code"], error["message"].split(";")[0]) == (-32603, expected)
+    expected = f"Too many requests to this client are unanswered ({MOST_OPEN})"
+    assert (error["code"], error["message"].split(".")[0]) == (-32603, expected)
     send("notifications/cancelled", {"requestId": 1})
     await until(lambda: len(connection.questions) < MOST_OPEN)
     send("tools/call", {"name": "ask"}, id=1000)
@@ -331,7 +331,7 @@ async def test_elicit_url_is_repeated_until_done(revision: str, clock: Clock) ->
 
 
 PAGE = "https://example.com/pay"
-NOT_DONE = "The user agreed to visit the page, but what is needed was not done there within {} s"
+NOT_DONE = "The user agreed to open the page, but did not complete the step there within {} s"
 
 
 class AcceptingUser:
@@ -443,7 +443,7 @@ async def test_completion_cannot_ask() -> None:
     server.prompt(greet)
     async with connect(server, answers=ScriptedAnswers()) as client:
         await client.complete("greet", "name", "A")
-    assert "completion/complete has no place for questions" in failures[0]
+    assert "completion/complete cannot send requests to the client" in failures[0]
 
 
 def test_file_path_reads_posix_and_windows_uris() -> None:

@@ -121,10 +121,12 @@ async def test_failing_to_enter_fails_what_needs_the_state_and_nothing_else(
         client = ImpatientClient(server, "2026-07-28")
         assert await client.list_prompts()
         for _ in range(2):
-            with pytest.raises(ProtocolError, match=r"^The server could not start; its log says why$"):
+            with pytest.raises(
+                ProtocolError, match=r"^The server failed to start. Its log contains the error$"
+            ):
                 await client.get_prompt("database")
         await client.close()
-    assert [record.getMessage() for record in caplog.records] == ["the lifespan could not be entered"]
+    assert [record.getMessage() for record in caplog.records] == ["the lifespan function failed at startup"]
     assert "RuntimeError: no database" in caplog.text
 
 

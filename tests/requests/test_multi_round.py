@@ -25,9 +25,7 @@ SECRET = "a secret of the tests"
 OLD = "an older secret of the tests"
 NAME = {"name": {"action": "accept", "content": {"value": "Ada Lovelace"}}}
 PIN = {"pin": {"action": "accept", "content": {"value": 1815}}}
-NOT_ISSUED = (
-    "requestState cannot be taken: it is none that this server has given. Make the request again without it"
-)
+NOT_ISSUED = "requestState is not accepted: this server did not issue it. Send the request again without it"
 
 
 @pytest.fixture
@@ -99,8 +97,8 @@ async def test_state_is_accepted_by_servers_with_the_secret(encrypt_state: bool)
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ("", "none that this server has given"),
-        ("ä", "none that this server has given"),
+        ("", "this server did not issue it"),
+        ("ä", "this server did not issue it"),
         (5, "expected the string"),
     ],
 )
@@ -201,15 +199,20 @@ async def test_question_that_differs_between_rounds_is_refused_and_logged(
 
     answers = ScriptedAnswers({"value": "Ada L."}, {"name": "London", "days": 1}, {"value": 36})
     text = await call_tool(make_server(fickle), answers, "2026-07-28")
-    assert text.startswith("-32602: The handler is not deterministic: under '#2' it asked something else")
+    assert text.startswith(
+        "-32602: The handler is not deterministic: the request '#2' to the client was another one"
+    )
     (record,) = caplog.records
     assert record.levelname == "ERROR"
     now = (
-        "elicitation/create(value), was another one in an earlier round, in which '#3' was this one"
+        "elicitation/create(value), and was another one in an earlier round, where this one had the key '#3'"
         if is_swapped
-        else "elicitation/create(name, days), was another one in an earlier round, which did not have this one"
+        else "elicitation/create(name, days), and was another one in an earlier round, which did not have this one"
     )
-    assert record.getMessage() == f"tools/call 'fickle' is not deterministic: the question '#2', now {now}"
+    assert (
+        record.getMessage()
+        == f"tools/call 'fickle' is not deterministic: the request '#2' to the client is now {now}"
+    )
     assert "in fickle" in str(record.stack_info)
     assert "Ada" not in caplog.text
     assert "London" not in caplog.text
@@ -256,7 +259,8 @@ async def test_question_that_a_tool_catches_is_sent(
         keys = "'#1', '#2'" if function is gather else "'#1'"
         (warning,) = warnings
         assert warning.startswith(
-            f"tools/call 'work' has returned although the client has still to answer {keys}; it is asked all the same."
+            f"tools/call 'work' returned while its requests to the client {keys} are unanswered; they are "
+            "sent all the same."
         )
     else:
         assert warnings == []

@@ -39,12 +39,12 @@ INVALID: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "value for a type": (
         lambda: ElicitRequest("Which city?", City("Rome")),  # type: ignore[call-overload]
         RegistrationError,
-        r"a form asks for a type, such as a dataclass .*, not for City\(name='Rome'\)",
+        r"a form needs a type, such as a dataclass .*, got City\(name='Rome'\)",
     ),
     "optional type": (
         lambda: ElicitRequest("Which city?", Optional[City]),  # noqa: UP045 - as some write it
         RegistrationError,
-        "leave `None` out: an `ElicitationResult` that is not accepted has no value",
+        "remove `None`: an `ElicitationResult` that was not accepted has no value",
     ),
     "arguments swapped": (
         lambda: ElicitRequest(str, "Which city?"),  # type: ignore[call-overload]
@@ -56,32 +56,32 @@ INVALID: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "key of another question": (
         lambda: ElicitRequest("Who?", str, key="#1"),
         ValueError,
-        "key must not begin with #, as those of questions without one do",
+        "key must not begin with #, which is reserved for generated keys",
     ),
     "message without JSON": (
         lambda: SamplingRequest([user("Hello"), user({"a": object()})], max_tokens=5),
         ValueError,
-        r"messages\[1\]\.content\.a has no form in JSON: an object; return",
+        r"messages\[1\]\.content\.a cannot be converted to JSON: an object; return",
     ),
     "number for messages": (
         lambda: SamplingRequest(3, max_tokens=5),  # type: ignore[arg-type]
         TypeError,
-        "messages are a string, or a list of user",
+        "messages must be a string, or a list of user",
     ),
     "resource link": (
         lambda: SamplingRequest([user(ResourceLink("notes://day", "day"))], max_tokens=5),
         TypeError,
-        "a model is sent text, image, audio, .*, not resource_link",
+        "a sampling message contains text, image, audio, .*, not resource_link",
     ),
     "content as text": (
         lambda: SamplingRequest([{"role": "user", "content": "Hello"}], max_tokens=5),  # type: ignore[list-item]
         TypeError,
-        "messages are written user",
+        "each message must be user",
     ),
     "function for a tool": (
         lambda: SamplingRequest("Hello", max_tokens=5, tools=[clock]),  # type: ignore[list-item]
         TypeError,
-        "tools are written as tools/list shows them, each a dict",
+        "tools must be dicts in the form of a tools/list result",
     ),
 }
 
@@ -97,19 +97,19 @@ def test_question_constructor_invalid_argument_raises() -> None:
     assert not faults
 
 
-PATTERN = "revision 2026-07-28 has no `pattern` for a text"
-CHOICE = "revision 2025-06-18 has no multiple choice"
+PATTERN = "protocol version 2026-07-28 has no `pattern` for a string"
+CHOICE = "protocol version 2025-06-18 has no multiple choice"
 
 
 @pytest.mark.parametrize(
     ("type_", "revision", "lack", "advice"),
     [
-        (Wishes, "2025-06-18", CHOICE, f"Wishes: the field 'meals' cannot be asked: {CHOICE}; ask for"),
+        (Wishes, "2025-06-18", CHOICE, f"Wishes: the field 'meals' is not possible: {CHOICE}; use a single"),
         (
             Annotated[str, Field(pattern="^a")],
             "2026-07-28",
             PATTERN,
-            "has no `pattern` for a text; describe the pattern in words",
+            "has no `pattern` for a string; describe the pattern in words",
         ),
     ],
 )
@@ -120,24 +120,24 @@ async def test_elicit_type_that_the_revision_lacks_is_named_and_logged(
         return (await ctx.elicit("What do you want?", type_)).action
 
     text = await call_tool(make_server(plan), ScriptedAnswers(), revision)
-    assert text == f"error: The client cannot be asked this: {lack}"
+    assert text == f"error: The client does not support this request: {lack}"
     assert advice in caplog.text
 
 
 ALL_FOUR = (
-    "write ctx.ask(ElicitRequest(...), UrlElicitRequest(...), SamplingRequest(...), ListRootsRequest())"
+    "Write ctx.ask(ElicitRequest(...), UrlElicitRequest(...), SamplingRequest(...), ListRootsRequest())"
 )
 NOT_QUESTIONS: dict[str, Callable[[Context], Any]] = {
-    "a str: write ctx.ask(Elicit('A?', bool)), or another type that is to be entered": lambda ctx: "A?",
-    "a coroutine: write ctx.ask(ElicitRequest(...), ...), as ctx.elicit(...) asks by itself": (
+    "a str. Write ctx.ask(ElicitRequest('A?', bool)), or another type in place of bool": lambda ctx: "A?",
+    "a coroutine. Write ctx.ask(ElicitRequest(...), ...), as ctx.elicit(...) sends a request of its own": (
         lambda ctx: ctx.elicit("A?", bool)
     ),
-    "a coroutine: write ctx.ask(ListRootsRequest(...), ...), as ctx.list_roots(...) asks by itself": (
+    "a coroutine. Write ctx.ask(ListRootsRequest(...), ...), as ctx.list_roots(...) sends a request of its own": (
         lambda ctx: ctx.list_roots()
     ),
-    "a list: write ctx.ask(*questions)": lambda ctx: [ElicitRequest("A?", bool), ElicitRequest("B?", bool)],
-    f"the class ElicitRequest: {ALL_FOUR}": lambda ctx: ElicitRequest,
-    f"an ElicitationResult: {ALL_FOUR}": lambda ctx: ElicitationResult("accept", "a password"),
+    "a list. Write ctx.ask(*questions)": lambda ctx: [ElicitRequest("A?", bool), ElicitRequest("B?", bool)],
+    f"the class ElicitRequest. {ALL_FOUR}": lambda ctx: ElicitRequest,
+    f"an ElicitationResult. {ALL_FOUR}": lambda ctx: ElicitationResult("accept", "a password"),
 }
 
 
@@ -154,7 +154,7 @@ async def test_ask_wrong_argument_names_what_to_write(revision: str, problem: st
         return ""
 
     text = await call_tool(make_server(ask), ScriptedAnswers(), revision)
-    assert text == f"ctx.ask takes questions, not {problem}"
+    assert text == f"ctx.ask takes requests to the client, got {problem}"
 
 
 async def is_paid() -> bool:
@@ -173,7 +173,8 @@ async def test_elicit_url_done_must_be_a_function(revision: str, make: Callable[
 
     answers = ScriptedAnswers()
     assert await call_tool(make_server(pay), answers, revision) == (
-        f"done= takes a function that says whether it is done, not {kind}: write done=is_paid, or done=lambda: ..."
+        f"done= must be a function that returns whether the step is complete, got {kind}. Write "
+        "done=is_paid, or done=lambda: ..."
     )
     assert answers.requests == []
 
@@ -181,7 +182,7 @@ async def test_elicit_url_done_must_be_a_function(revision: str, make: Callable[
 # Keys: each is used once in a run of the handler
 
 USED = (
-    "there is a {what} with the key {key!r} in this call already: each needs a key of its own, "
+    "this call already has a {what} with the key {key!r}. Give each its own key, "
     'in a loop for example f"{key}-{{number}}"'
 )
 QUESTION_USED = USED.format(what="question", key="more")
@@ -257,9 +258,9 @@ NOT_JSON: list[tuple[Any, str]] = [
     (object(), "an object"),
     ("\ud800", "a str"),
     (float("nan"), "a float"),
-    ([1, (2, 3)], "a list that holds something else"),
-    ({1: "one"}, "a dict that holds something else"),
-    (LOOP, "a list that holds something else"),
+    ([1, (2, 3)], "a list with values of other types"),
+    ({1: "one"}, "a dict with values of other types"),
+    (LOOP, "a list with values of other types"),
 ]
 JSON: list[Any] = [None, True, 0, 10**30, 1.5, "Ä\n😀", [], [1, [None]], {"a": {"b": [1.0]}}]
 
@@ -279,8 +280,8 @@ async def test_once_value_that_is_not_json_raises(revision: str) -> None:
 
     assert await call_tool(make_server(order), None, revision) == ""
     assert errors == [
-        f"what ctx.once('order {number}', ...) calls has returned {kind}, which later rounds would not get as it "
-        "is: return a string, number, boolean or None, or a list or dict with string keys of these"
+        f"the function of ctx.once('order {number}', ...) returned {kind}, which does not survive a round trip "
+        "through JSON. Return a string, number, boolean or None, or a list or dict with string keys of these"
         for number, (_, kind) in enumerate(NOT_JSON)
     ]
 

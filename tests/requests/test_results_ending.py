@@ -70,7 +70,7 @@ async def test_endless_iterator_is_refused(
     server.tool(name="f", **({"run_in": "loop"} if way == "loop" else {}))(functions[way])
     async with connect(server) as client:
         assert (await client.call_tool("f")).is_error
-    assert "more than 100,000 items; is it endless?" in caplog.text
+    assert "more than 100,000 items, perhaps endless" in caplog.text
 
 
 # Async generators
@@ -195,7 +195,7 @@ async def test_endless_collection_is_refused(make: Any, server: Server) -> None:
         for name in ("tool", "typed"):
             result = await asyncio.wait_for(client.call_tool(name), 60)
             assert result.is_error
-            assert "100,000 items; is it endless?" in result.text
+            assert "100,000 items, perhaps endless" in result.text
 
 
 @pytest.mark.parametrize("kind", [OwnMapping, OwnSequence])

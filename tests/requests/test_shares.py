@@ -59,9 +59,7 @@ def test_shares_may_yield_by_caller() -> None:
     assert [shares.may_yield(8, three, holder) for holder in (one, two, "ada")] == [True, True, False]
     assert shares.may_yield(8, "ada", one)
     text = shares.excess(8, three)
-    assert text.startswith(
-        "(4 from those who have not said who they are; one client has at most as many of 8"
-    )
+    assert text.startswith("(4 from clients without a token; one client has at most as many of 8")
 
 
 def test_shares_error_has_the_reason() -> None:
@@ -72,14 +70,14 @@ def test_shares_error_has_the_reason() -> None:
         shares.check(4, "principal 'eve'", "requests are running")
     assert caught.value.message == (
         "Too many requests are running (2 from principal 'eve'; one client has at most as many of 4 as are left for "
-        "others); try again later"
+        "others). Try again later"
     )
     shares.check(4, "principal 'ada'", "requests are running")
     shares.take(None)
     shares.take(None)
     with pytest.raises(BusyError) as caught:
         shares.check(4, "principal 'ada'", "requests are running")
-    assert caught.value.message == "Too many requests are running (4); try again later"
+    assert caught.value.message == "Too many requests are running (4). Try again later"
 
 
 @pytest.mark.parametrize(

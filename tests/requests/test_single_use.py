@@ -22,7 +22,7 @@ REQUESTS = {
     "resource": ("resources/read", {"uri": "orders://all"}),
     "resource template": ("resources/read", {"uri": "orders://of/ada"}),
 }
-USED = "requestState cannot be taken: it has been used already. Make the request again without it"
+USED = "requestState is not accepted: it was used before. Send the request again without it"
 
 
 class Shop:
@@ -119,7 +119,7 @@ async def test_state_of_a_refused_request_is_not_used_up() -> None:
         await shop.round(state=state, inputResponses=5)
     with pytest.raises(ProtocolError, match="another request"):
         await shop.round("prompt", state)
-    with pytest.raises(ProtocolError, match="none that this server has given"):
+    with pytest.raises(ProtocolError, match="this server did not issue it"):
         await shop.round(state=state + "x")
     await shop.round(state=state)
     assert shop.sold == [7]
@@ -149,7 +149,9 @@ async def test_state_is_refused_while_the_store_fails(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.ERROR, "mcpkit"), pytest.raises(ProtocolError) as error:
         await shop.round(state=state)
     assert error.value.code == -32603
-    assert error.value.message == "It cannot be told whether requestState has been used; try again later"
+    assert (
+        error.value.message == "The server cannot check whether requestState was used before. Try again later"
+    )
     assert "the shared store does not answer" in caplog.text
     assert shop.sold == []
     store.is_broken = False
@@ -163,6 +165,6 @@ async def test_state_is_accepted_once_by_servers_with_a_shared_store() -> None:
     state = await first.state()
     await second.round(state=state)
     for shop in (first, second):
-        with pytest.raises(ProtocolError, match="used already"):
+        with pytest.raises(ProtocolError, match="used before"):
             await shop.round(state=state)
     assert (first.sold, second.sold) == ([], [7])

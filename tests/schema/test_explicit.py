@@ -74,10 +74,10 @@ def test_explicit_schema_wrong_arguments_are_reported(value: dict[str, Any], exp
          r"not a valid JSON Schema at properties\.a\.type"),
         ({"type": "string"}, r'`"type": "object"`'), ({"properties": {}}, r'`"type": "object"`'),
         ({"$ref": "#/$defs/A"}, r'`"type": "object"`'),
-        ({"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}, r"leads nowhere \(Pointer '/\$defs/A'",),
-        ({"type": "object", "properties": {"a": {"$ref": "https://example.org/a"}}}, "nothing is fetched"),
-        ({"type": "object", "$schema": "https://example.org/own"}, "unknown dialect"), (["a"], r"not \['a'\]"),
-        (int, "not <class 'int'>; for a class"),
+        ({"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}, r"cannot be resolved \(Pointer '/\$defs/A'",),
+        ({"type": "object", "properties": {"a": {"$ref": "https://example.org/a"}}}, "remote schemas are not fetched"),
+        ({"type": "object", "$schema": "https://example.org/own"}, "unknown dialect"), (["a"], r"got \['a'\]"),
+        (int, "got <class 'int'>. For another class"),
     ],
 )  # fmt: skip
 def test_explicit_schema_that_is_invalid_is_refused(schema: Any, message: str) -> None:
@@ -217,12 +217,12 @@ async def test_output_schema_array_is_wrapped_in_handshake_versions() -> None:
     ("options", "message"),
     [
         ({"output_schema": {"type": "objekt"}}, "tool 'look': output_schema: not a valid JSON Schema at type"),
-        ({"output_schema": {"$ref": "#/$defs/x"}}, "output_schema: a \\$ref leads nowhere"),
+        ({"output_schema": {"$ref": "#/$defs/x"}}, "output_schema: a \\$ref cannot be resolved"),
         ({"output_schema": {"type": "array", "items": {"$ref": "#"}}},
-         "\\$ref '#' leads elsewhere; put what it names under `\\$defs`"),
+         "\\$ref '#'; move the definition under `\\$defs`"),
         ({"output_schema": "Report"}, "'Report' is neither a JSON Schema as a dict nor a type"),
         ({"output_schema": [int]}, "is neither a JSON Schema as a dict nor a type"),
-        ({"output_schema": Image}, "promises no data"), ({"output_schema": Any}, "promises no data"),
+        ({"output_schema": Image}, "declares no data"), ({"output_schema": Any}, "declares no data"),
         ({"output_schema": FORECAST, "result": ResultOptions(structured=False)}, "needs structured content"),
     ],
 )  # fmt: skip

@@ -150,12 +150,12 @@ def test_output_dump(annotation: Any, value: Any, dumped: Any) -> None:
         (NaiveDatetime, dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc),
          "expected a date and time without offset"),
         (AwareDatetime, dt.datetime(2026, 1, 31), "expected a date and time with offset"),
-        (float, math.nan, "result has no form in JSON: NaN"),
-        (list[float], [math.inf], r"result\[0\] has no form in JSON: Infinity"),
-        (str, "\ud800", "has no form in JSON"), (list[str], ["\ud800"], "has no form in JSON"),
-        (dict[str, str], {"\ud800": ""}, "has no form in JSON"),
-        (dict[str, Any], {"a": object()}, "has no form in JSON"),
-        (Decimal, Decimal("NaN"), "result has no form in JSON: NaN"),
+        (float, math.nan, "result cannot be converted to JSON: NaN"),
+        (list[float], [math.inf], r"result\[0\] cannot be converted to JSON: Infinity"),
+        (str, "\ud800", "cannot be converted to JSON"), (list[str], ["\ud800"], "cannot be converted to JSON"),
+        (dict[str, str], {"\ud800": ""}, "cannot be converted to JSON"),
+        (dict[str, Any], {"a": object()}, "cannot be converted to JSON"),
+        (Decimal, Decimal("NaN"), "result cannot be converted to JSON: NaN"),
     ],
 )  # fmt: skip
 def test_output_dump_wrong_value_is_refused(annotation: Any, value: Any, message: str) -> None:

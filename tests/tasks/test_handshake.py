@@ -194,7 +194,7 @@ async def test_error_response_to_a_question_raises_answer_error(open_pipe: OpenP
         refusal = {"code": -1, "message": "not now"}
         pipe.send({"jsonrpc": "2.0", "id": question["id"], "error": refusal})
         result = await pipe.result("tasks/result", {"taskId": id_})
-        assert result["content"][0]["text"] == "The client refused to answer: not now"
+        assert result["content"][0]["text"] == "The client returned an error: not now"
 
 
 async def test_question_of_a_parameter_has_no_related_task(open_pipe: OpenPipe) -> None:

@@ -43,7 +43,9 @@ async def test_credential_headers_are_refused_in_tasks(server: Server, name: str
     def work(who: str | None = Depends(session)) -> None: ...
 
     server.tool(work)
-    with pytest.raises(RegistrationError, match=rf"tool 'task': a task keeps no credentials.*{name.lower()}"):
+    with pytest.raises(
+        RegistrationError, match=rf"tool 'task': a task does not store credentials.*{name.lower()}"
+    ):
         server.tool(work, name="task", task=True)
 
 

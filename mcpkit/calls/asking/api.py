@@ -192,7 +192,7 @@ class Asking(CallContext):
                     return answer
                 if time.time() >= until:
                     raise AnswerError(
-                        "The user agreed to visit the page, but what is needed was not done there within "
+                        "The user agreed to open the page, but did not complete the step there within "
                         f"{call.runtime.timeouts.client_request:g} s"
                     )
             dialogue.forget(name)
@@ -328,20 +328,24 @@ def _check_questions(questions: tuple[object, ...]) -> None:
     if wrong:
         for each in wrong:
             _close(each)
-        raise TypeError(f"ctx.ask takes questions, not {_kind(wrong[0])}: {_instead_of(wrong[0])}")
+        raise TypeError(
+            f"ctx.ask takes requests to the client, got {_kind(wrong[0])}. {_instead_of(wrong[0])}"
+        )
 
 
 def _instead_of(value: object) -> str:
     """Say what to write where something stands for a question."""
     if isinstance(value, str):
-        return f"write ctx.ask(Elicit({value[:50]!r}, bool)), or another type that is to be entered"
+        return f"Write ctx.ask(ElicitRequest({value[:50]!r}, bool)), or another type in place of bool"
     method = getattr(value, "__name__", "") if asyncio.iscoroutine(value) else ""
     if method in _QUESTIONS:
-        return f"write ctx.ask({_QUESTIONS[method]}(...), ...), as ctx.{method}(...) asks by itself"
+        return (
+            f"Write ctx.ask({_QUESTIONS[method]}(...), ...), as ctx.{method}(...) sends a request of its own"
+        )
     if isinstance(value, (list, tuple)):
-        return "write ctx.ask(*questions)"
+        return "Write ctx.ask(*questions)"
     return (
-        "write ctx.ask(ElicitRequest(...), UrlElicitRequest(...), SamplingRequest(...), ListRootsRequest())"
+        "Write ctx.ask(ElicitRequest(...), UrlElicitRequest(...), SamplingRequest(...), ListRootsRequest())"
     )
 
 
@@ -349,8 +353,8 @@ def _check_done(done: object) -> None:
     if done is not None and not callable(done):
         _close(done)
         raise TypeError(
-            f"done= takes a function that says whether it is done, not {_kind(done)}: write done=is_paid, or "
-            "done=lambda: ..."
+            f"done= must be a function that returns whether the step is complete, got {_kind(done)}. "
+            "Write done=is_paid, or done=lambda: ..."
         )
 
 
@@ -391,10 +395,10 @@ def _from_json(key: str, value: Any) -> Any:
         kept = from_json(to_json(value))
         if kept == value:
             return kept
-    what = _kind(value) + (" that holds something else" if type(value) in {list, dict} else "")
+    what = _kind(value) + (" with values of other types" if type(value) in {list, dict} else "")
     raise TypeError(
-        f"what ctx.once({key!r}, ...) calls has returned {what}, which later rounds would not get as it is: return "
-        "a string, number, boolean or None, or a list or dict with string keys of these"
+        f"the function of ctx.once({key!r}, ...) returned {what}, which does not survive a round trip through JSON. "
+        "Return a string, number, boolean or None, or a list or dict with string keys of these"
     )
 
 

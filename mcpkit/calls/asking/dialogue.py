@@ -68,7 +68,7 @@ class Dialogue:
         """
         if (what, key) in self._used:
             raise ValueError(
-                f"there is a {what} with the key {key!r} in this call already: each needs a key of its own, "
+                f"this call already has a {what} with the key {key!r}. Give each its own key, "
                 f'in a loop for example f"{key}-{{number}}"'
             )
         self._used.add((what, key))

@@ -75,7 +75,7 @@ class Rounds(Dialogue):
     def __init__(self, call: BaseCall) -> None:
         if call.method not in ASKING:
             raise RuntimeError(
-                f"{call.method} has no place for questions: only {', '.join(sorted(ASKING))} have"
+                f"{call.method} cannot send requests to the client: only {', '.join(sorted(ASKING))} can"
             )
         super().__init__(call)
         self._keys = call.runtime.keys
@@ -101,7 +101,9 @@ class Rounds(Dialogue):
             await self._redeem(self._call.runtime)
         except OSError:
             logger.exception("the shared store does not answer")
-            raise BusyError("It cannot be told whether requestState has been used; try again later") from None
+            raise BusyError(
+                "The server cannot check whether requestState was used before. Try again later"
+            ) from None
 
     async def _redeem(self, runtime: Runtime) -> None:
         self._epoch = await known_epoch(runtime)
@@ -113,22 +115,22 @@ class Rounds(Dialogue):
         if home == _home(runtime, self._epoch):
             ttl = max(0.0, expires - time.time()) + _SKEW
             if not await runtime.storage.claim(f"{runtime.name}/requestState/{state}", ttl):
-                raise _refused("it has been used already")
+                raise _refused("it was used before")
             self._epoch = await latest_epoch(runtime)  # else what was used may be forgotten
         if home != _home(runtime, self._epoch):
             logger.warning(
-                "a requestState for single use is refused, as another process has given it (or this one, before it "
-                "was restarted): let them share one engine: Server(storage=...); or the engine has lost what it had"
+                "rejected a single-use requestState: another process issued it, or this one before a restart, or the "
+                "storage has lost its data. Share one storage between all processes with Server(storage=...)"
             )
-            raise _refused("this process cannot tell whether it has been used")
+            raise _refused("this process cannot check whether it was used before")
         self._unclaimed = None
 
     def check_settled(self) -> None:
         """End the round all the same where the handler has returned in spite of a question of its own."""
         if self._pending:
             logger.warning(
-                "%s has returned although the client has still to answer %s; it is asked all the same. Let "
-                "InputRequired pass, and await what asks: not in a task of its own, nor in "
+                "%s returned while its requests to the client %s are unanswered; they are sent all the same. Do not "
+                "catch InputRequired, and await the request in the handler: not in a task of its own, nor in "
                 "gather(..., return_exceptions=True)",
                 _handler(self._call),
                 ", ".join(map(repr, self._pending)),
@@ -152,8 +154,8 @@ class Rounds(Dialogue):
             if len(to_json(self._answered)) > _MAX_ANSWERS:
                 raise ProtocolError(
                     INVALID_PARAMS,
-                    f"inputResponses: expected at most {_MAX_ANSWERS:,} bytes where more is asked, as the next round "
-                    "brings them again",
+                    f"inputResponses: expected at most {_MAX_ANSWERS:,} bytes while input is still required, as the "
+                    "client repeats them in the next round",
                 )
             raise InputRequired
         return answers
@@ -214,17 +216,17 @@ class Rounds(Dialogue):
         text = urlsafe_b64encode(_sealed(self._keys, to_json(state), is_secret=runtime.options.encrypt_state))
         if len(text) > MAX_STATE:
             raise ValueError(
-                f"the answers and the values of ctx.once have {len(text):,} bytes, which the client would have to "
-                f"carry; at most {MAX_STATE:,} are sent: keep what is large elsewhere, under ctx.idempotency_key"
+                f"requestState would contain {len(text):,} bytes of answers and values of ctx.once, and the limit is "
+                f"{MAX_STATE:,}. Store large values elsewhere, under ctx.idempotency_key"
             )
         return text.decode()
 
     def _load(self, text: Any) -> None:
         if not isinstance(text, str):
-            raise MalformedError("requestState: expected the string that came with input_required")
+            raise MalformedError("requestState: expected the string from the input_required result")
         state = _opened(self._keys, text, is_secret=self._call.runtime.options.encrypt_state)
         if state is None:
-            raise _refused("it is none that this server has given")
+            raise _refused("this server did not issue it")
         if state["exp"] < time.time():
             raise _refused("it has expired")
         if state["of"] != self._subject:
@@ -296,18 +298,19 @@ def not_deterministic(call: BaseCall, key: str, request: Json, digests: Mapping[
     # No texts: there may be answers in them.
     fields = request.get("params", {}).get("requestedSchema", {}).get("properties", {})
     logger.error(
-        "%s is not deterministic: the question %r, now %s(%s), was another one in an earlier round, %s",
+        "%s is not deterministic: the request %r to the client is now %s(%s), and was another one in an earlier "
+        "round, %s",
         _handler(call),
         key,
         request["method"],
         ", ".join(fields),
-        f"in which {other!r} was this one" if other is not None else "which did not have this one",
+        f"where this one had the key {other!r}" if other is not None else "which did not have this one",
         stack_info=True,
     )
     return ProtocolError(
         INVALID_PARAMS,
-        f"The handler is not deterministic: under {key!r} it asked something else before. It runs again "
-        "from the top in each round; give its questions a key= where their order may differ",
+        f"The handler is not deterministic: the request {key!r} to the client was another one in an earlier round. "
+        "The handler runs from the start in each round. Pass key= where the order of requests may differ",
     )
 
 
@@ -339,4 +342,4 @@ def _responses(value: Any) -> dict[str, Mapping[str, Any]]:
 
 
 def _refused(why: str) -> MalformedError:
-    return MalformedError(f"requestState cannot be taken: {why}. Make the request again without it")
+    return MalformedError(f"requestState is not accepted: {why}. Send the request again without it")

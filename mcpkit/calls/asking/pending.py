@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TRIES = 3
-"""How often a form is sent whose entries do not fit."""
+"""How often a form is sent again after an invalid answer."""
 
 MOST_OPEN = 100
-"""Questions that a client may leave open: each holds a call, whose clock stands still meanwhile."""
+"""Maximum number of unanswered requests to one client: each suspends a call and its timeout."""
 
 _KEPT = 100
-"""Questions that are over, and whose late answers are known to be late."""
+"""Number of closed requests that are remembered, so that a late response is recognised."""
 
 
 class Sender(Protocol):
@@ -106,7 +106,7 @@ class OpenQuestions:
             raise AnswerError(self._why_closed)
         if len(self._open) + len(requests) > MOST_OPEN:
             raise BusyError(
-                f"Too many questions to this client are open ({len(self._open)}); answer some first",
+                f"Too many requests to this client are unanswered ({len(self._open)}). Answer some first",
                 retry_after=10,
             )
         opened: list[str] = []
@@ -181,7 +181,7 @@ class OpenQuestions:
             self._prefix or not is_answer
         ):  # others ask the same client, so that it may be a question of theirs
             return None
-        logger.warning("The client sent an answer whose id is that of no open question: %.200r", id_)
+        logger.warning("the client sent a response that matches no open request, id %.200r", id_)
         return next(iter(self._open.values())) if len(self._open) == 1 else None
 
     def take_back(self, channel: Sender) -> None:
@@ -228,7 +228,7 @@ def _settle(future: asyncio.Future[Mapping[str, Any]], message: Mapping[str, Any
         said = text[:500] if isinstance(text, str) and text else None
         told = "" if said is None else f": {said}"
         future.set_exception(
-            AnswerError(f"The client refused to answer{told}", code if type(code) is int else None, said)
+            AnswerError(f"The client returned an error{told}", code if type(code) is int else None, said)
         )
     else:
-        future.set_exception(InvalidAnswerError("expected an object as result"))
+        future.set_exception(InvalidAnswerError("result: expected an object"))

@@ -25,7 +25,7 @@ DERIVED = "#"
 """What the names of questions without a key begin with; then comes their place in the order of asking."""
 
 _MOST_TOLD = 500
-"""Characters that a user is told of what is wrong with the entries of a form."""
+"""Maximum length of the error text shown above a form that is sent again."""
 
 _ACTIONS: tuple[Literal["accept", "decline", "cancel"], ...] = ("accept", "decline", "cancel")
 
@@ -83,7 +83,7 @@ class Question(ABC, Generic[A]):
         try:
             params = self.params(revision)
         except ValueError as error:
-            raise AnswerError(f"The client cannot be asked this: {error}") from None
+            raise AnswerError(f"The client does not support this request: {error}") from None
         return {"method": self.method, "params": params} if params else {"method": self.method}
 
 
@@ -170,7 +170,7 @@ class ElicitRequest(Question[ElicitationResult[T]]):
         try:
             schema = self._form.schema(revision)
         except CannotAskError as error:
-            logger.warning("a client cannot be asked to fill in a form: %s", error)
+            logger.warning("a form could not be sent to a client: %s", error)
             raise ValueError(error.lack) from None
         params: Json = {"message": self.message, "requestedSchema": schema}
         if knows(revision, "ElicitRequestParams", "mode"):
@@ -222,7 +222,7 @@ class UrlElicitRequest(Question[ElicitationResult[None]]):
     def params(self, revision: str) -> Json:
         """Return message and URL."""
         if not knows(revision, "ElicitRequestParams", "mode"):
-            raise ValueError(f"revision {revision} has no elicitation by URL")
+            raise ValueError(f"protocol version {revision} has no elicitation by URL")
         params = {"mode": "url", "message": self.message, "url": self.url}
         if self.elicitation_id is not None and revision in ELICITATION_IDS:
             params["elicitationId"] = self.elicitation_id
@@ -274,7 +274,7 @@ def check_key(key: object) -> None:
         raise ValueError(f"key must be a string of 1 to 100 characters, got {key!r}")
     if key.startswith(DERIVED):
         raise ValueError(
-            f"key must not begin with {DERIVED}, as those of questions without one do, got {key!r}"
+            f"key must not begin with {DERIVED}, which is reserved for generated keys, got {key!r}"
         )
 
 

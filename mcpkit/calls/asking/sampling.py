@@ -101,7 +101,7 @@ class SamplingRequest(Question[SamplingResult]):
     ) -> None:
         if unknown := options.keys() - SampleOptions.__annotations__.keys():
             known = ", ".join(SampleOptions.__annotations__)
-            raise TypeError(f"there is no option {min(unknown)}=; there are {known}")
+            raise TypeError(f"unknown option {min(unknown)}=. The options are {known}")
         if max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, got {max_tokens!r}")
         self._given = messages
@@ -116,7 +116,7 @@ class SamplingRequest(Question[SamplingResult]):
             self._params["toolChoice"] = {"mode": choice}
         for tool in self._params.get("tools", ()):
             if not is_object(tool):
-                raise TypeError(f"tools are written as tools/list shows them, each a dict, got {tool!r}")
+                raise TypeError(f"tools must be dicts in the form of a tools/list result, got {tool!r}")
         needed = ["sampling"]
         if not self._params.keys().isdisjoint({"tools", "toolChoice"}):
             needed.append("sampling.tools")
@@ -133,10 +133,10 @@ class SamplingRequest(Question[SamplingResult]):
         messages = self._read_messages
         for name in ("tools", "toolChoice"):
             if name in self._params and not knows(revision, "CreateMessageRequestParams", name):
-                raise ValueError(f"revision {revision} has no {name} in sampling")
+                raise ValueError(f"protocol version {revision} has no {name} in sampling")
         for kind in sorted({block["type"] for message in messages for block in _blocks(message)}):
             if SAMPLING_CONTENT[kind] > revision:
-                raise ValueError(f"revision {revision} has no {kind} in sampling")
+                raise ValueError(f"protocol version {revision} has no {kind} in sampling")
         if knows(revision, "CreateMessageRequestParams", "tools"):
             return {"messages": messages, **self._params}
         # Before there were tools, a message had one block of content.
@@ -148,11 +148,11 @@ class SamplingRequest(Question[SamplingResult]):
         content, role, model = result.get("content"), result.get("role"), result.get("model")
         blocks: list[Any] = content if is_array(content) else [content]
         if not all(is_object(block) and isinstance(block.get("type"), str) for block in blocks):
-            raise InvalidAnswerError("content: expected a content block, or an array of them")
+            raise InvalidAnswerError("content: expected a content block or an array of content blocks")
         if not all(isinstance(block.get("text"), str) for block in blocks if block["type"] == "text"):
-            raise InvalidAnswerError("content: expected a string as text")
+            raise InvalidAnswerError("content.text: expected a string")
         if not isinstance(role, str) or not isinstance(model, str):
-            raise InvalidAnswerError("expected the strings role and model")
+            raise InvalidAnswerError("role and model: expected strings")
         stop_reason = result.get("stopReason")
         return SamplingResult(blocks, role, model, stop_reason if isinstance(stop_reason, str) else None)
 
@@ -174,7 +174,7 @@ def _messages(messages: object) -> list[Json]:
         return [{"role": "user", "content": {"type": "text", "text": messages}}]
     if not isinstance(messages, Sequence):
         raise TypeError(
-            f'messages are a string, or a list of user("...") and assistant("..."), got {messages!r}'
+            f'messages must be a string, or a list of user("...") and assistant("..."), got {messages!r}'
         )
     found: list[Json] = []
     for index, message in enumerate(cast("Sequence[object]", messages)):
@@ -184,11 +184,11 @@ def _messages(messages: object) -> list[Json]:
         elif is_object(message) and all(is_object(block) for block in _blocks(message)):
             found.append(message)
         else:
-            raise TypeError(f'messages are written user("...") and assistant("..."), got {message!r}')
+            raise TypeError(f'each message must be user("...") or assistant("..."), got {message!r}')
         for block in _blocks(found[-1]):
             if block.get("type") not in SAMPLING_CONTENT:
                 kinds = ", ".join(SAMPLING_CONTENT)
-                raise TypeError(f"a model is sent {kinds}, not {block.get('type')}: {message!r}")
+                raise TypeError(f"a sampling message contains {kinds}, not {block.get('type')}: {message!r}")
     if not found:
-        raise ValueError("messages must hold at least one message")
+        raise ValueError("messages must contain at least one message")
     return found

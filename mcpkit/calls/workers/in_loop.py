@@ -77,7 +77,7 @@ def worker_loop(call: Call) -> asyncio.AbstractEventLoop:
     loop = call.loop
     if loop is None or running_loop() is loop:
         raise RuntimeError(
-            "ctx.sync is for functions that run in a worker thread; here, await the method of ctx"
+            "ctx.sync only works in a worker thread. In the event loop, await the method of ctx instead"
         )
     if loop.is_closed():
         raise CallEndedError(call.method)

@@ -70,7 +70,7 @@ def check_pickles(what: str, function: Callable[..., Any]) -> None:
         pickle.dumps(function)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise RegistrationError(
-            f"{what}: a worker process (run_in='process') cannot import it by its name: {error}"
+            f"{what}: a worker process (run_in='process') cannot import the function by its name: {error}"
         ) from error
 
 
@@ -87,15 +87,15 @@ def check_name(what: str, function: Any) -> None:
     if "<lambda>" in name:
         reason = "a lambda has no name"
     elif "<locals>" in name:
-        reason = f"{name} lies inside another function"
+        reason = f"{name} is defined inside another function"
     elif module is None:
-        reason = "it belongs to no module"
+        reason = "it has no module"
     elif (
         module.__name__ == "__main__" and not module.__spec__ and getattr(module, "__file__", "<")[:1] == "<"
     ):
         reason = "its module has no file"
     if reason:
         raise RegistrationError(
-            f"{what}: a worker process (run_in='process') imports the function by its name, but {reason}; "
-            "define it at the top of a module"
+            f"{what}: a worker process (run_in='process') imports the function by its name, but {reason}. "
+            "Define it at the top level of a module"
         )

@@ -99,7 +99,7 @@ class Processes:
         except BaseException as error:  # noqa: BLE001 - for whoever awaits the call
             call.error = error
             if isinstance(error, ProcessEndedError) and not call.is_over:
-                logger.warning("a worker process has ended without a result (%s)", error.how)
+                logger.warning("a worker process exited without a result (%s)", error.how)
         finally:
             if worker is not None and worker.is_alive:
                 self._idle.append(worker)
@@ -225,7 +225,7 @@ class Worker:
                 raise ProcessEndedError(f"it was not ready after {_START_LIMIT:g} s")
             self._connection.recv_bytes()
         except (EOFError, OSError):
-            raise ProcessEndedError(f"{self._reap()}, while it started") from None
+            raise ProcessEndedError(f"{self._reap()} during startup") from None
         self._is_ready = True
 
     def ask(self, number: int, request: bytes) -> tuple[Any, Any]:
@@ -255,7 +255,7 @@ class Worker:
             answered, value, raised = pickle.loads(answer)
             if answered == number:
                 return value, raised
-            logger.warning("a worker process has answered twice; the second answer is dropped")
+            logger.warning("a worker process sent two results for one call; the second is discarded")
 
     def kill(self) -> None:
         """End it, and what it has started, at once; from any thread."""

@@ -49,7 +49,9 @@ class Stop:
             try:
                 function()
             except Exception:
-                logger.warning("what stops a function of %s has failed", self._method, exc_info=True)
+                logger.warning(
+                    "a function of on_cancel= raised while %s was cancelled", self._method, exc_info=True
+                )
 
 
 def call_all(stops: Iterable[Stop]) -> None:

@@ -92,7 +92,7 @@ class Threads:
             self._jobs.put(job)
         if is_thread_wanted and not self._begin():
             job.work = None
-            raise BusyError("The system has no thread for this call; try again later")
+            raise BusyError("The system cannot start a thread for this call. Try again later")
         try:
             return await future
         except asyncio.CancelledError:
@@ -112,7 +112,7 @@ class Threads:
         try:
             threading.Thread(target=self._serve, name=f"mcpkit-{self._started}", daemon=True).start()
         except RuntimeError as error:
-            logger.warning("no more worker threads can be started: %s", error)
+            logger.warning("a worker thread could not be started: %s", error)
             with self._lock:
                 self._started -= 1
                 self._idle -= 1
@@ -139,9 +139,8 @@ class Threads:
 
     def _stuck(self) -> BusyError:
         return BusyError(
-            "Too many worker threads are stuck in functions whose calls are over "
-            f"({self.given_up}; Limits(abandoned_threads={self.stuck})). Calls that need a thread are refused "
-            "until some return"
+            f"{self.given_up} worker threads still run functions after the end of their calls "
+            f"(Limits(abandoned_threads={self.stuck})). Calls that need a thread are rejected until some return"
         )
 
     def _refuse_waiting(self) -> None:
@@ -226,7 +225,7 @@ def _notify(future: asyncio.Future[Any], outcome: Any = None, error: BaseExcepti
     try:
         future.get_loop().call_soon_threadsafe(_settle, future, outcome, error)
     except RuntimeError:  # the loop has been closed, and nobody waits any more
-        logger.debug("a thread outlived its event loop; its outcome is dropped")
+        logger.debug("a thread ended after its event loop; its result is discarded")
 
 
 def _settle(future: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:
@@ -267,9 +266,9 @@ def log_late(what: str, error: BaseException, *, is_expected: bool = False) -> N
         is_expected: Whether it was made to end.
     """
     if is_expected or _is_about_the_end(error):
-        logger.debug("%s has ended as its call was over", what, exc_info=error)
+        logger.debug("%s stopped after its call had ended", what, exc_info=error)
     else:
-        logger.warning("%s failed after its call was over", what, exc_info=error)
+        logger.warning("%s failed after its call had ended", what, exc_info=error)
 
 
 def _is_about_the_end(error: BaseException | None) -> bool:

@@ -51,7 +51,9 @@ class AskedValue(FromRequest):
         """Return what asks."""
         type_, wants_answer, may_be_none = _asked(annotation)
         if default is not inspect.Parameter.empty and not isinstance(default, AskedValue):
-            raise RegistrationError("what Ask fills has no default; `| None` is for users who do not accept")
+            raise RegistrationError(
+                "a parameter with Ask must not have a default. Write `| None` for users who decline or cancel"
+            )
         message, key = self.message, self.key
         try:
             ElicitRequest(message, type_, key=key)  # which complains of what cannot be asked for

@@ -112,7 +112,7 @@ class HeaderValue(FromRequest):
     def __init__(self, name: str) -> None:
         if not re.fullmatch(_HEADER, name):
             raise RegistrationError(
-                f"FromHeader takes the name of a header, such as 'X-Tenant', got {name!r}"
+                f"FromHeader takes the name of an HTTP header, such as 'X-Tenant', got {name!r}"
             )
         self.name = name
 
@@ -121,11 +121,14 @@ class HeaderValue(FromRequest):
         kinds = set(leaves(annotation))
         if kinds - {str, types.NoneType, Any, empty}:
             names = " | ".join(_name(kind) for kind in leaves(annotation))
-            raise RegistrationError(f"a header is a text: annotate it as `str | None`, not `{names}`")
+            raise RegistrationError(
+                f"the value of a header is a string. Annotate the parameter as `str | None`, not `{names}`"
+            )
         if default is empty:
             if kinds == {str}:
                 raise RegistrationError(
-                    f"the header {self.name} may be missing: annotate it as `str | None`, or give it a default"
+                    f"the header {self.name} may be missing. Annotate the parameter as `str | None`, or "
+                    "give it a default"
                 )
             default = None
         name = self.name
@@ -189,7 +192,7 @@ def Depends(function: Callable[..., Any], *, cached: bool = True) -> Any:  # noq
     """
     if not callable(function):
         raise RegistrationError(
-            f"Depends takes a function, without calling it: Depends(connect), not Depends(connect()); got {function!r}"
+            f"Depends takes the function itself, got {function!r}. Write Depends(connect), not Depends(connect())"
         )
     return Dependency(function, cached)
 
@@ -207,11 +210,13 @@ def hidden(annotation: Any, default: Any) -> Hidden | None:
     if origin is Annotated:
         for item in annotation.__metadata__:
             if any(item is function for function in _MARKING):
-                raise RegistrationError(f"write {item.__name__}(...) in Annotated, not {item.__name__}")
+                raise RegistrationError(
+                    f"Annotated contains the class {item.__name__}. Write {item.__name__}(...)"
+                )
         marks = [item for item in annotation.__metadata__ if isinstance(item, Hidden)]
         if len(marks) > 1:
             raise RegistrationError(
-                "one parameter is filled by one of Depends, Ask, FromHeader and FromState"
+                "the parameter has several of Depends, Ask, FromHeader and FromState. Keep one"
             )
         return marks[0] if marks else hidden(annotation.__origin__, empty)
     if origin is Union or origin is types.UnionType:
@@ -235,7 +240,9 @@ def context_type(annotation: Any) -> type[CallContext] | None:
 
 def _known(state: Any) -> Any:
     if state is None:
-        raise RuntimeError("there is no state to pass: write Server(lifespan=...) with one that yields it")
+        raise RuntimeError(
+            "the server has no lifespan state. Pass Server(lifespan=...) with a function that yields it"
+        )
     return state
 
 

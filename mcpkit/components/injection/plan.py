@@ -160,7 +160,7 @@ class _Planning:
         name = read.name
         if key in self._path:
             names = " -> ".join([*self._path.values(), name])
-            raise RegistrationError(f"{where}: dependencies go round in a circle: {names}")
+            raise RegistrationError(f"{where}: circular dependency: {names}")
         self._path[key] = name
         written = [
             each for each in read.parameters if each.kind not in _VARIADIC and each.name not in read.bound
@@ -172,9 +172,9 @@ class _Planning:
                 filled.append(hint)
             elif each.default is empty:
                 raise RegistrationError(
-                    f"{where}: {name} takes {each.name!r}, which nothing fills: what a function depends on gets none "
-                    "of its arguments; make it a Context, Depends(...), FromHeader(...) or FromState(), "
-                    "or give it a default"
+                    f"{where}: the dependency {name} has the parameter {each.name!r} without a source. Dependencies do "
+                    "not receive the arguments of the call. Make it a Context, Depends(...), FromHeader(...) or "
+                    "FromState(), or give it a default"
                 )
         fills = self.fill(f"{where}: {name}", filled)
         del self._path[key]
@@ -215,8 +215,8 @@ def _kind(where: str, name: str, function: Any, inner: Any) -> tuple[bool, bool]
         return is_async, True
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
         raise RegistrationError(
-            f"{where}: {name} is a generator function under a decorator; remove the decorator (@contextmanager, "
-            "for one), as its rest runs after the handler anyway"
+            f"{where}: {name} is a decorated generator function. Remove the decorator (such as "
+            "@contextmanager): the code after `yield` runs after the handler without it"
         )
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(inner), False
 
@@ -236,7 +236,7 @@ def overridden(
     overrides = {**overrides, key: replacement}
     plans = [each.plan_with(overrides) for each in injections]
     if not any(key in plan.replaced for plan in plans):
-        raise RegistrationError(f"nothing here depends on {function!r}, so there is nothing to override")
+        raise RegistrationError(f"no handler depends on {function!r}, so it cannot be overridden")
     return overrides
 
 

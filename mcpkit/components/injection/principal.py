@@ -62,8 +62,8 @@ def entries_parameter(what: str, entries: Any) -> str | None:
         return names[0]
     if missing := [name for name in names if name not in found[:1]]:
         raise RegistrationError(
-            f"{what}: there is no value for the parameter {missing[0]!r} of list_entries=; "
-            "it takes nothing, or who asks: `def entries(who: Principal)`"
+            f"{what}: no value for the parameter {missing[0]!r} of list_entries=. "
+            "It takes no parameter, or the principal: `def entries(user: Principal)`"
         )
     return found[0] if found else None
 

@@ -80,7 +80,7 @@ class Plan(NamedTuple):
 
 
 _left_behind: set[asyncio.Task[None]] = set()
-"""Calls whose thread goes on alone; the event loop itself would let go of them."""
+"""Tasks of cancelled calls with a running thread. The event loop only keeps weak references to them."""
 
 
 async def call_filled(plan: Plan, function: partial[Any], call: Call, make: Make, *, is_in_loop: bool) -> Any:
@@ -204,7 +204,7 @@ class _FilledCall:
         _left_behind.discard(task)
         error, self._error = self._error, None
         if error is not None and error is not self._logged and not isinstance(error, asyncio.CancelledError):
-            log_late("what a function depends on", error)
+            log_late("a dependency", error)
 
     async def run(self) -> None:
         """Fill, call and close, and keep what has come of it."""
@@ -373,7 +373,7 @@ def _name(error: BaseException, step: Step, fault: str) -> None:
     raised_in = error.__traceback__.tb_next if error.__traceback__ is not None else None
     is_inner = raised_in is None or raised_in.tb_next is not None
     if isinstance(error, RuntimeError) and not is_inner and str(error).startswith("generator didn't"):
-        error.args = (f"{step.name} {fault}: what a function depends on yields its value, and that once",)
+        error.args = (f"{step.name} {fault}. A dependency must yield exactly once",)
 
 
 def _settled(value: Any, call: Call) -> Any:

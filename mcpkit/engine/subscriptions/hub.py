@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _AT_A_TIME = 64
-"""Changes that are told in one turn of the loop: so many that whoever reads fast enough never overflows."""
+"""Changes that are delivered in one iteration of the event loop, few enough for a fast reader."""
 
 _RESOURCES = Change("resources")
-"""Whoever wants to hear of a URI depends on it too: another component may serve it now."""
+"""A change that also concerns subscribers of a URI: another component may serve it now."""
 
 
 class ChangeListener(Hearer, Protocol):
@@ -136,7 +136,9 @@ class Changes:
             await broker.listening()
         except OSError:
             logger.exception("the shared store does not answer")
-            raise BusyError("What changes elsewhere cannot be heard; try again later") from None
+            raise BusyError(
+                "The server cannot receive changes from its other processes. Try again later"
+            ) from None
 
     def when_listening(self, acknowledge: Callable[[], None], refuse: Callable[[BusyError], None]) -> None:
         """Call a function once that is so, at once where there are no others; or another one where it cannot be."""

@@ -24,8 +24,8 @@ MAX_URIS_LENGTH = 64 * 1024
 MAX_URI_LENGTH = 2048
 """Characters in one of them."""
 
-LOST = "messages between processes were lost; listen again, and look at what you have listened to"
-"""Why a stream is ended to which a topic may have told something that nobody knows any more."""
+LOST = "messages between server processes were lost; listen again, and read what you subscribed to"
+"""The reason for closing a stream after events of its topics were lost."""
 
 
 class Listen:
@@ -60,7 +60,7 @@ class Listen:
         self._honoured: dict[str, Any] = {}
         asked: Any = call.params.get("notifications")
         if not is_object(asked):
-            raise MalformedError("notifications: expected an object that says what to listen for")
+            raise MalformedError("notifications: expected an object with the lists and URIs to listen for")
         wanted: list[Change] = []
         for member, name in LISTS.items():
             flag = asked.get(member)
@@ -128,12 +128,12 @@ def check_keys(keys: Collection[str]) -> None:
     if len(keys) > MAX_URIS or sum(map(len, keys)) > MAX_URIS_LENGTH:
         raise ProtocolError(
             INVALID_PARAMS,
-            f"A client subscribes to at most {MAX_URIS:,} URIs of {MAX_URIS_LENGTH:,} characters together, keys of "
-            "topics among them; unsubscribe from one, or subscribe to a template",
+            f"A client can subscribe to at most {MAX_URIS:,} URIs and topic keys, of {MAX_URIS_LENGTH:,} characters "
+            "together. Unsubscribe from one, or subscribe to a template",
         )
     if keys and max(map(len, keys)) > MAX_URI_LENGTH:
         raise ProtocolError(
-            INVALID_PARAMS, f"A URI or key that is subscribed to has at most {MAX_URI_LENGTH:,} characters"
+            INVALID_PARAMS, f"A subscribed URI or key must have at most {MAX_URI_LENGTH:,} characters"
         )
 
 

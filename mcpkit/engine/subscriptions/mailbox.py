@@ -93,7 +93,7 @@ class Mailbox:
             if (loop := self._loop()) is not None:
                 loop.call_soon_threadsafe(self._begin)
                 return True
-        logger.debug("a change came after the end of the event loop that heard of them")
+        logger.debug("discarded a change: the event loop that delivers changes is closed")
         return False
 
     def take(self, most: int | None = None) -> list[Change]:

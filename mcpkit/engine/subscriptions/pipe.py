@@ -120,7 +120,7 @@ class Subscriptions:
         """
         if len(self.streams) >= self._most:
             raise ProtocolError(
-                INTERNAL_ERROR, f"Too many subscriptions are open ({len(self.streams)}); end one first"
+                INTERNAL_ERROR, f"Too many subscriptions are open ({len(self.streams)}). Close one first"
             )
         stream = _Stream(self, listen)
         if self._places is not None:
@@ -193,7 +193,7 @@ class Subscriptions:
             self._channel.send(
                 stream.listen.result()
                 if graceful
-                else stream.listen.cancelled("the server drops the subscription")
+                else stream.listen.cancelled("the server closed the subscription")
             )
         self.streams.clear()
 
@@ -258,7 +258,7 @@ class _Session(_Listener):
             lost = self.pending.replace_oldest(change)
             if not self._is_behind:
                 logger.warning(
-                    "a client reads too slowly: updates are lost, the first of them of %.200r", lost.uri
+                    "a client reads too slowly: updates are lost, the first one for %.200r", lost.uri
                 )
             self._is_behind = True
         self._subscriptions.wake()
@@ -290,7 +290,7 @@ class _Stream(_Listener):
         elif self.pending.add(change):
             self._subscriptions.wake()
         else:
-            reason = f"more than {Pending.LIMIT} updates wait for the reader; listen again and read faster"
+            reason = f"more than {Pending.LIMIT} updates wait for the client; listen again and read faster"
             self._subscriptions.drop(self, reason)
 
     def message(self, change: Change) -> bytes:

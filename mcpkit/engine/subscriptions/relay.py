@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_WAITING = 10_000
-"""Updates that may wait for a broker that does not answer; beyond it, others are not told of more."""
+"""Maximum number of updates that wait for a broker that does not answer. Later ones are not published."""
 
 MOST_ASKED = 1_000
-"""Updates for which other processes may still say who listens; beyond it, the oldest ones are told there no more."""
+"""Maximum number of updates for which other processes may still report listeners. The oldest are dropped beyond it."""
 
 _WHO = "who"
 """What a message asks that is no change: who listens for a URI."""
@@ -84,7 +84,7 @@ class Publisher:
         """Say what is published of a change; who is meant by a function, others are asked for."""
         key, audience = change.key, change.audience
         if isinstance(change, _Late):
-            assert audience is not None, "it is for those who have been asked for"
+            assert audience is not None, "late changes have an audience"
             audience = Audience(principals=change.asked.left_of(audience.principals))
         elif change.params is not None:
             for asked in self._asked.values():
@@ -118,7 +118,9 @@ class Publisher:
             asked = self._asked.get(told["number"])
             principals = _read(told["principals"])
         except _MALFORMED:
-            logger.warning("the shared store brought something else than principals: %.200r", message)
+            logger.warning(
+                "ignored a message in the shared store that is not a list of principals: %.200r", message
+            )
             return
         if asked is not None:
             meant = asked.meant_of(principals)
@@ -146,7 +148,9 @@ class Publisher:
             await self._broker.publish(self._topic, jsonrpc.encode(message).decode())
         except Exception:
             if not self._is_failing:
-                logger.exception("the shared store fails: other processes do not hear of changes made here")
+                logger.exception(
+                    "the shared store does not answer: other processes do not receive the changes of this one"
+                )
             self._is_failing = True
         else:
             self._is_failing = False
@@ -239,7 +243,7 @@ class Hearing:
             params = published.get("params")
             kind, number = (published["of"], published["number"]) if what == _WHO else (what, 0)
         except _MALFORMED:
-            logger.warning("the shared store brought something else than a change: %.200r", message)
+            logger.warning("ignored a message in the shared store that is not a change: %.200r", message)
             return
         if origin == self._origin:
             return
@@ -269,7 +273,8 @@ class Hearing:
                 await self._broker.publish(_replies(self._topic, origin), jsonrpc.encode(said).decode())
             except Exception:
                 logger.exception(
-                    "the shared store fails: clients here do not hear of an update made elsewhere"
+                    "the shared store does not answer: clients of this process do not receive an update "
+                    "of another process"
                 )
                 return
 

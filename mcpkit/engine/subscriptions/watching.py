@@ -218,7 +218,7 @@ class _Watch:
                             return
                         self._told(update)
             except Exception:
-                ends = "it has ended" if self._is_stopped else f"it starts again in {delay:g} s"
+                ends = "it stopped" if self._is_stopped else f"it restarts in {delay:g} s"
                 logger.exception("the watch of %s failed; %s", self._uri or self._component.key, ends)
             else:
                 return
@@ -246,8 +246,8 @@ class _Watch:
             return
         if not isinstance(update, str):
             raise TypeError(
-                f"watch= of the template {self._component.key!r} yielded {update!r}; "
-                "yield the URI that was updated, or None when others exist now"
+                f"watch= of the template {self._component.key!r} yielded {update!r}. "
+                "Yield the URI that was updated, or None when the list of resources changed"
             )
         uri = cast("ResourceTemplate", self._component).included_uri(update)
         if not uri.endswith("/"):

@@ -227,7 +227,7 @@ async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest
             await settle()
         assert own.heard == [X] * 3
         assert [record.levelname for record in caplog.records] == ["ERROR"]
-        assert "the shared store fails" in caplog.text
+        assert "the shared store does not answer: other processes" in caplog.text
         broker.is_down = False
         here.notify_resource_updated("data://x")
         await settle()

@@ -241,7 +241,7 @@ async def test_one_that_raises_is_logged_and_started_again(
         await source.fail()
     assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
     assert source.story == [*["start fixed", "stop fixed"] * 8, "start fixed"]
-    assert "the watch of data://x failed; it starts again in 1 s" in caplog.text
+    assert "the watch of data://x failed; it restarts in 1 s" in caplog.text
     assert "OSError: the source is gone" in caplog.text
     await source.update()
     assert ear.uris == ["data://x"]
@@ -288,7 +288,7 @@ async def test_watch_that_fails_or_ignores_closing_ends(
     server.engine.hubs.here().forget(ear)
     await settle()
     assert story == ["start"]
-    assert ("the watch of data://x failed; it has ended" in caplog.text) is not is_stubborn
+    assert ("the watch of data://x failed; it stopped" in caplog.text) is not is_stubborn
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("mcpkit-watch")]
 
 

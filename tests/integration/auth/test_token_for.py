@@ -106,7 +106,7 @@ async def test_token_for_with_provider_down_is_tool_error():
         async with proxy_server.client() as client:
             result = await client.call_tool("token")
             assert result.is_error
-            assert result.text == "example does not answer just now; try again later"
+            assert result.text == "example does not respond. Try again later"
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -133,7 +133,7 @@ async def test_token_for_in_process_is_error():
     upstream = FakeUpstream(time.time)
     async with connect(make_server(OAuthProxy(upstream))) as client:
         result = await client.call_tool("token")
-        assert result.text == "this takes a login with example, and whoever asks has none"
+        assert result.text == "this request needs a login with example. Log in there first"
     assert upstream.asked == []
 
 
@@ -163,7 +163,7 @@ async def test_token_for_principal_of_another_verifier():
         async with proxy_server.client(token=STATIC) as client:
             result = await client.call_tool("token")
             assert result.is_error
-            assert result.text == "this takes a login with Example, and whoever asks has none"
+            assert result.text == "this request needs a login with Example. Log in there first"
         async with proxy_server.client() as client:
             assert (await client.call_tool("token")).text in proxy_server.upstream.live
 

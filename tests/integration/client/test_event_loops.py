@@ -106,11 +106,11 @@ if sys.argv[1] == "trio":
 """
 
 REASONS = {
-    "forked": "was opened by the process that this one was forked from",
+    "forked": "was opened by the parent process before a fork",
     "other_loop": "the client is open in another event loop",
-    "closed_loop": "was opened in an event loop that has been closed since: make another one",
+    "closed_loop": "was opened in an event loop that is closed by now. Create another one",
     "in_loop": "an event loop is running in this thread",
-    "trio": "trio runs",
+    "trio": "a trio loop",
 }
 
 

@@ -238,7 +238,7 @@ def test_uri_duplicate_spelling_is_refused(first: str, second: str) -> None:
         server.resource(uri)(made["function"])
 
     add(first)
-    with pytest.raises(RegistrationError, match=f"'{re.escape(first)}'.* are two spellings of one"):
+    with pytest.raises(RegistrationError, match=f"'{re.escape(first)}'.* are two spellings of the same URI"):
         add(second)
     part = server.resource_templates if "{" in first else server.resources
     part.remove(first)

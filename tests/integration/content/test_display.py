@@ -145,6 +145,6 @@ async def test_result_open_file_is_its_content(tmp_path: Path) -> None:
         assert (await client.call_tool("in_memory")).content == [{"type": "text", "text": "drawn"}, picture]
         assert (await client.call_tool("nested")).structured_content == {"text": "a", "bytes": "+/8="}
         assert (await client.call_tool("closed")).text.startswith(
-            "the tool ran, but result[1] has no form in JSON: a file that is closed; return"
+            "the tool ran, but result[1] cannot be converted to JSON: a closed file; return"
         )
         assert (await client.read_resource("data://text"))[0]["text"] == "first\nsecond\n"

@@ -85,7 +85,7 @@ class Case(NamedTuple):
 
 ORDER = (r"tea with sugar, number \d+, ordered here 1 times", ["What would you like?", "With sugar?"])
 SEATS = {"Who sits on the left?", "Who sits on the right?"}
-UNSTABLE = "The handler is not deterministic: under '.+' it asked something else before"
+UNSTABLE = "The handler is not deterministic: the request '.+' to the client was another one"
 CASES = [
     Case("tool", "plan", "2 days in Paris, mild", ["Which city?", "How warm is Paris?", "21.5 degrees"]),
     Case("tool", "order", *ORDER),

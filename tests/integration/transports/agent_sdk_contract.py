@@ -180,7 +180,7 @@ async def request_to_client_fails_with_reason(lab: Lab) -> None:
             if SDK == "claude" and capabilities:
                 assert "not supported for SDK servers" in text(result)
             else:
-                assert "The client lacks the capability" in text(result)
+                assert "The client does not declare the required capability" in text(result)
 
 
 async def initialize_can_be_repeated(lab: Lab) -> None:

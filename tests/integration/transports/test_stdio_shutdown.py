@@ -50,7 +50,7 @@ def check_end_error(host: Host) -> None:
     """Whoever has called with id 1 hears that the server has ended."""
     answer = host.receive()
     assert answer["id"] == 1
-    assert answer["error"]["message"] == "The server has ended before the call was finished"
+    assert answer["error"]["message"] == "The server stopped before the call finished"
 
 
 def test_requests_before_end_of_input_are_answered() -> None:

@@ -159,7 +159,7 @@ async def test_a_worker_that_dies_is_an_error_and_another_takes_its_place(
     after = await processes.run(work.where, {})
     assert after.process != before.process
     assert [record.getMessage() for record in caplog.records] == [
-        "a worker process has ended without a result (exit code 3)"
+        "a worker process exited without a result (exit code 3)"
     ]
 
 
@@ -172,7 +172,7 @@ async def test_module_that_the_worker_cannot_import_is_an_error(
     monkeypatch.syspath_prepend(str(tmp_path))
     import only_once
 
-    with pytest.raises(ProcessEndedError, match="exit code 5, while it started"):
+    with pytest.raises(ProcessEndedError, match="exit code 5 during startup"):
         await Processes(1).run(only_once.work, {})
 
 
@@ -231,10 +231,10 @@ def test_a_function_must_have_a_name_that_can_be_imported() -> None:
         def __call__(self) -> None: ...
 
     refused(lambda: None, "a lambda has no name")
-    refused(closure, r"closure lies inside another function; define it at the top of a module")
-    refused(partial(closure), "lies inside another function")
-    refused(Local().method, "lies inside another function")
-    refused(Local(), "lies inside another function")
+    refused(closure, r"closure is defined inside another function. Define it at the top level of a module")
+    refused(partial(closure), "is defined inside another function")
+    refused(Local().method, "is defined inside another function")
+    refused(Local(), "is defined inside another function")
 
 
 def test_there_is_no_context_in_another_process() -> None:
@@ -244,5 +244,7 @@ def test_there_is_no_context_in_another_process() -> None:
 def test_function_whose_name_imports_another_object_is_refused() -> None:
     server = Server("s")
     server.tool(name="f", run_in="process")(work.kept)
-    with pytest.raises(RegistrationError, match=r"cannot import it by its name: .*not the same object"):
+    with pytest.raises(
+        RegistrationError, match=r"cannot import the function by its name: .*not the same object"
+    ):
         server.resolve()

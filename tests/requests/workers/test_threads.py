@@ -110,7 +110,7 @@ async def test_too_many_stuck_threads_refuse_new_calls_until_some_return() -> No
     await blocked.give_up_in(threads)
     assert await threads.run(lambda: "served", {}) == "served"
     await blocked.give_up_in(threads)
-    with pytest.raises(BusyError, match=r"stuck .* \(2; Limits\(abandoned_threads=1\)\)"):
+    with pytest.raises(BusyError, match=r"2 worker threads still run .* \(Limits\(abandoned_threads=1\)\)"):
         await threads.run(lambda: "refused", {})
     await blocked.let_go(threads)
     assert await threads.run(lambda: "served", {}) == "served"
@@ -251,9 +251,9 @@ async def test_where_the_system_has_no_more_threads_calls_are_refused_or_wait(
     threads = Threads(2)
     with monkeypatch.context() as exhausted:
         exhausted.setattr(threading.Thread, "start", start)
-        with pytest.raises(BusyError, match="The system has no thread for this call"):
+        with pytest.raises(BusyError, match="The system cannot start a thread for this call"):
             await threads.run(lambda: "refused", {})
-    assert "no more worker threads can be started: can't start new thread" in caplog.text
+    assert "a worker thread could not be started: can't start new thread" in caplog.text
 
     may_end = threading.Event()
     first = asyncio.ensure_future(threads.run(may_end.wait, {"timeout": 30}))

@@ -112,9 +112,9 @@ async def test_invalid_request_state_is_bad_request(serve: Serve, monkeypatch: p
         async with serving(make_state_server(), client.folder) as elsewhere:
             other_process = await given_state(elsewhere)
         wrong = {
-            "expected the string": 7, "none that this server has given": "x", "it is none": foreign,
-            "another request": of_another_call, "used already": state,
-            "cannot tell whether": other_process, "expired": late,
+            "expected the string": 7, "this server did not issue it": "x", "server did not issue": foreign,
+            "another request": of_another_call, "used before": state,
+            "cannot check whether": other_process, "expired": late,
         }  # fmt: skip
         for why, original in wrong.items():
             if why == "expired":

@@ -191,7 +191,9 @@ async def test_batch_above_limit_is_an_invalid_request(count: int, server: Serve
         assert len(answer) == count
     else:
         assert answer["error"]["code"] == -32600
-        assert answer["error"]["message"].endswith(f"a batch holds 1 to 100 messages, this one {count}")
+        assert answer["error"]["message"].endswith(
+            f"a batch must contain 1 to 100 messages, this one has {count}"
+        )
 
 
 @limit("what a client says of itself")
@@ -203,7 +205,7 @@ async def test_client_info_above_limit_is_invalid_params(excess: int, server: Se
         pipe.methods["initialize"] = [("initialize", "2025-11-25")]
         pipe.send(initialize(clientInfo={**info, "name": "n" * size}))
         error = (await pipe.receive()).get("error", {})
-        expected = "clientInfo and capabilities: expected at most 262,144 bytes, as the session keeps them"
+        expected = "clientInfo and capabilities: expected at most 262,144 bytes together"
         assert error.get("message") == (expected if excess else None)
 
 
@@ -318,9 +320,9 @@ async def test_state_and_answers_above_limit_are_invalid_params(server: Server) 
     answers = {"first": {"action": "accept", "content": {"value": "x" * _MAX_ANSWERS}}}
     async with limit_client(server) as client:
         outcome = await client.call_tool("confirm", requestState="A" * (MAX_STATE + 1))
-        outcome.check_error(-32602, "it is none that this server has given")
+        outcome.check_error(-32602, "this server did not issue it")
         outcome = await client.call_tool("confirm", inputResponses=answers)
-        outcome.check_error(-32602, "at most 8,192 bytes where more is asked")
+        outcome.check_error(-32602, "at most 8,192 bytes while input is still required")
 
 
 CITY = {"ref": {"type": "ref/prompt", "name": "plan"}, "argument": {"name": "city", "value": ""}}
@@ -362,7 +364,7 @@ async def test_iterator_above_limit_fails_and_is_closed(count: int | None, serve
         outcome = await client.call_tool("numbers")
         assert closed
         if count is None:
-            outcome.check_error(None, "a generator of more than 100,000 items; is it endless?")
+            outcome.check_error(None, "a generator with more than 100,000 items, perhaps endless")
         else:
             assert not outcome.is_error
 
@@ -378,7 +380,7 @@ RESULTS: dict[str, tuple[Any, str | None]] = {
     "lists": (nest(DEEPEST), None),
     "one list more": (nest(DEEPEST + 1), "more than 190 levels of arrays and objects"),
     "integer": (2**1024 - 1, None),
-    "integer above": (2**1024, "an integer of 1,025 bits, which few can read; return a string"),
+    "integer above": (2**1024, "an integer of 1,025 bits, which few JSON parsers support; return a string"),
 }
 
 

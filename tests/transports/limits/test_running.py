@@ -72,7 +72,7 @@ async def test_requests_above_max_running_get_error(gate: Gate, wire: Wire, serv
         for _ in range(4):
             pipe.start("tools/call", {"name": "wait"})
         await until(lambda: gate.inside == 4)
-        expected = "Too many requests are running (4); try again later"
+        expected = "Too many requests are running (4). Try again later"
         assert await pipe.error("tools/call", {"name": "wait"}) == {"code": -32603, "message": expected}
         answer = await client.call_tool("wait").whole()
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
@@ -95,7 +95,7 @@ async def test_stuck_threads_above_limit_reject_calls(gate: Gate) -> None:
             if count <= 2:
                 assert outcome.text == "quick"
             else:
-                outcome.check_error(-32603, "Too many worker threads are stuck")
+                outcome.check_error(-32603, "3 worker threads still run functions")
         gate.open()
         await until(lambda: server.engine.runtime.threads.given_up == 0)
         assert (await client.call_tool("quick")).text == "quick"

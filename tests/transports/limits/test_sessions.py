@@ -97,7 +97,7 @@ async def test_subscriptions_of_a_pipe_above_max_running_get_error(wire: Wire) -
             pipe.start("subscriptions/listen", LISTEN)
             assert (await pipe.receive())["method"] == "notifications/subscriptions/acknowledged"
         error = await pipe.error("subscriptions/listen", LISTEN)
-        assert error == {"code": -32603, "message": "Too many subscriptions are open (4); end one first"}
+        assert error == {"code": -32603, "message": "Too many subscriptions are open (4). Close one first"}
         pipe.cancel(1)
         pipe.start("subscriptions/listen", {"notifications": {}})
         assert "error" not in await pipe.receive()
@@ -133,7 +133,9 @@ async def test_subscribed_uris_and_keys_above_limit_are_invalid_params(
             assert acknowledged["notifications"] == filters
             listening.cancel()
         else:
-            with pytest.raises(ProtocolError, match=r"at most (2,048 characters|1,000 URIs of 65,536)"):
+            with pytest.raises(
+                ProtocolError, match=r"at most (2,048 characters|1,000 URIs and topic keys, of 65,536)"
+            ):
                 await listening
     async with wire(server, "2025-11-25") as pipe:
         answers = [await pipe.request("resources/subscribe", {"uri": uri}) for uri in uris]
@@ -162,7 +164,7 @@ async def test_updates_above_limit_end_the_stream_of_a_slow_reader(count: int) -
         assert [each["method"] for each in messages] == ["notifications/resources/updated"] * count
     else:
         assert [each["method"] for each in messages] == ["notifications/cancelled"]
-        assert "updates wait for the reader" in messages[0]["params"]["reason"]
+        assert "updates wait for the client" in messages[0]["params"]["reason"]
     await connection.aclose()
 
 

@@ -291,16 +291,16 @@ async def test_header_arguments_are_sent(is_listed: bool) -> None:
 
 
 @pytest.mark.parametrize(("schema", "why"), [
-    ({"a": {"type": "string", "x-mcp-header": ""}}, "no name of an HTTP header"),
-    ({"a": {"type": "string", "x-mcp-header": "a b"}}, "no name of an HTTP header"),
-    ({"a": {"type": "string", "x-mcp-header": "a\r\nb"}}, "no name of an HTTP header"),
-    ({"a": {"type": "string", "x-mcp-header": 5}}, "no name of an HTTP header"),
-    ({"a": {"type": "number", "x-mcp-header": "A"}}, "cannot carry this type"),
+    ({"a": {"type": "string", "x-mcp-header": ""}}, "not a valid HTTP header name"),
+    ({"a": {"type": "string", "x-mcp-header": "a b"}}, "not a valid HTTP header name"),
+    ({"a": {"type": "string", "x-mcp-header": "a\r\nb"}}, "not a valid HTTP header name"),
+    ({"a": {"type": "string", "x-mcp-header": 5}}, "not a valid HTTP header name"),
+    ({"a": {"type": "number", "x-mcp-header": "A"}}, "does not support this type"),
     ({"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}},
-     "that of argument"),
+     "already has the header"),
     ({"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}},
-     "where clients find no single value"),
-    ({"a": {"anyOf": [{"type": "string", "x-mcp-header": "A"}]}}, "where clients find no single value"),
+     "where clients cannot find a single value"),
+    ({"a": {"anyOf": [{"type": "string", "x-mcp-header": "A"}]}}, "where clients cannot find a single value"),
 ])  # fmt: skip
 async def test_tools_with_invalid_header_rules_are_left_out(
     schema: Any, why: str, caplog: pytest.LogCaptureFixture
