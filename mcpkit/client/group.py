@@ -23,7 +23,7 @@ from .targets.targets import ServerEntry, TargetOptions, is_configuration, trans
 logger = logging.getLogger(__name__)
 
 _NOT_FOUND: Final = frozenset({-32002, INVALID_PARAMS, METHOD_NOT_FOUND})
-"""How servers say, in one revision or another, that they have no such resource."""
+"""Error codes for an unknown resource, in all revisions."""
 
 _FAILURES: Final = (OSError, ProtocolError, ImportError)
 """What keeps one server away, and no other: among them are `ConnectionError` and `TimeoutError`."""

@@ -7,7 +7,7 @@ import logging
 from .timing import Timed, Timing, error_type_of
 
 _LONGEST = 200
-"""Characters of what a client says: a record is for reading."""
+"""Maximum characters of a value from a client, to keep records readable."""
 
 
 class AccessLog(Timing):

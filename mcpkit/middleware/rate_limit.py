@@ -181,7 +181,7 @@ def _is_own(request: Request) -> bool:
 
 
 _PIPE = object()
-"""All clients of pipes that cannot be told apart: those of one process."""
+"""The key of all stdio clients of one process, which have no other identity."""
 
 
 def _client(ctx: Context[Any]) -> Hashable:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 1.0
-"""Seconds for which a request waits while the engine answers nobody, before each process counts for itself."""
+"""Seconds for which a request waits for a storage that does not answer, before each process counts for itself."""
 
 _AGAIN = 1.0
 """Seconds between two looks whether it answers again, which no request waits for."""

@@ -31,11 +31,11 @@ EventName = Literal[
 
 WINDOW = 60.0  # seconds
 MOST_OF_ONE, MOST_OF_ALL = 5, 100
-"""What anybody can cause is told so often within a window: of one principal or address, and of all."""
+"""Maximum events per window that unauthenticated clients can cause: for one principal or address, and for all."""
 _BY_ANYBODY = frozenset({"refusal", "registration"})
 
 _LONGEST = 200
-"""Characters of what others say: an event is for reading."""
+"""Maximum characters of a value from a client, to keep events readable."""
 
 
 class AuditEvent(NamedTuple):
@@ -79,7 +79,7 @@ class AuditEvent(NamedTuple):
 _FACTS = tuple(AuditEvent.__annotations__)
 
 AuditHook = Callable[[AuditEvent], object]
-"""Hears of an event."""
+"""Receives an audit event."""
 
 H = TypeVar("H", bound=AuditHook)
 

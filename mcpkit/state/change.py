@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from .audience import Audience
 
 ListName = Literal["tools", "prompts", "resources"]
-"""The lists whose changes the protocol announces; templates belong to `resources`."""
+"""The lists with a change notification in the protocol; templates belong to `resources`."""
 
 LIST_NAMES: tuple[ListName, ...] = get_args(ListName)
 
 LISTS = {f"{name}ListChanged": name for name in LIST_NAMES}
-"""The members of the filter of `subscriptions/listen` that say whether to listen to a list."""
+"""The members of the filter of `subscriptions/listen` that select a list."""
 
 RESOURCES = "resourceSubscriptions"
 """The member of it with the URIs of resources."""

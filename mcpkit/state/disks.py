@@ -33,7 +33,7 @@ _NETWORK = frozenset(
         "fuse.sshfs",
     }
 )
-"""File systems whose locks and shared memory do not hold between machines, as Linux names them."""
+"""Linux names of file systems with locks and shared memory that do not work between machines."""
 
 
 def network_of(path: Path) -> str | None:

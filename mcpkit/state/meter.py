@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from time import perf_counter
 
 measuring: ContextVar[tuple[Meter, ...]] = ContextVar("measuring", default=())
-"""What measures for the request whose token is being verified, and for what that begins."""
+"""The meters of the request that is being authenticated, and of the tasks that it starts."""
 
 
 class Meter:

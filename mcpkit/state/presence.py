@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BEAT = 2.0
-"""Seconds between two times that a process says so, each of which is one write, and one read of what others say."""
+"""Seconds between two heartbeats of a process, each of which is one write and one read of the others."""
 
 MISSED = 4
 """How often a process is looked for in vain before it is taken for dead."""
 
 _FORGOTTEN = 30
-"""How often it is, before what it has said is removed."""
+"""Number of missed heartbeats after which the entry of a process is removed."""
 
 _LIFE = 60.0
-"""Seconds for which the record lives that nobody writes any more."""
+"""Seconds for which the record lives after the last write."""
 
 _ENDED = ""
-"""What a process says that ends by itself."""
+"""The entry of a process that exits normally."""
 
 
 class Presence:

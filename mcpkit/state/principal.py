@@ -100,7 +100,7 @@ def client(
 
 
 ANYONE = Principal()
-"""Stands for whoever asks where nobody has verified who it is."""
+"""The principal of requests without authentication."""
 
 
 def checked_principal(principal: object) -> Principal:

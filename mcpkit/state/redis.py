@@ -27,7 +27,7 @@ _MUCH = 262_144
 """Values, and bytes, after which no more are fetched at a time."""
 
 _LONGEST = 2**52
-"""Milliseconds, beyond which Redis could not say when they are over."""
+"""Maximum milliseconds of an expiry that Redis can represent."""
 
 
 class Redis(RedisQueue):

@@ -23,7 +23,7 @@ Reply = Union[bytes, int, None, list["Reply"]]  # noqa: UP007 - it names itself
 """What Redis answers, as it is on the wire."""
 
 PATIENCE = 5.0
-"""Seconds after which whoever waits is told that Redis does not answer."""
+"""Timeout in seconds of a command to Redis."""
 
 REPLY = 2.0
 """Seconds for one reply; then the connection is given up, and another one tried."""

@@ -26,15 +26,15 @@ local function whole(number) return number == math.huge and 'inf' or string.form
 
 _RUN = """
 local function this_run()
-  local said = redis.pcall('INFO', 'server')
-  return type(said) == 'string' and string.match(said, 'run_id:(%w+)') or ''
+  local info = redis.pcall('INFO', 'server')
+  return type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
 end
 """
 """Which start of Redis it is; nothing where its user may not ask."""
 
 _FORGET = """
-local function forget(base, whose, most)
-  local all, over = base .. 'w:' .. whose, base .. 'x:' .. whose
+local function forget(base, scope, most)
+  local all, over = base .. 'w:' .. scope, base .. 'x:' .. scope
   local expired = redis.call('ZRANGEBYSCORE', over, '-inf', whole(now), 'LIMIT', 0, most)
   for _, key in ipairs(expired) do
     redis.call('ZREM', all, key)
@@ -51,8 +51,8 @@ ADD = make_script(
     + """
 local base, key, value, version, operation = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local queue, server, owner = ARGV[8], ARGV[9], ARGV[10]
-local job, line, whose = base .. 'j:' .. key, base .. 'l:' .. queue, server .. '/' .. owner
-local count, all, over = base .. 'n:' .. server, base .. 'w:' .. whose, base .. 'x:' .. whose
+local job, line, scope = base .. 'j:' .. key, base .. 'l:' .. queue, server .. '/' .. owner
+local count, all, over = base .. 'n:' .. server, base .. 'w:' .. scope, base .. 'x:' .. scope
 if redis.call('EXISTS', job) == 1 then
   return {redis.call('HGET', job, 'operation') == operation and 'added' or 'exists', ''}
 end
@@ -71,7 +71,7 @@ redis.call('ZREM', over, key)
 redis.call('ZADD', all, whole(now), key)
 redis.call('PERSIST', all)
 redis.call('PERSIST', over)
-forget(base, whose, 8)
+forget(base, scope, 8)
 return {'added', append(KEYS[1], KEYS[2], queue, '')}
 """
 )
@@ -91,8 +91,8 @@ local job = base .. 'j:' .. key
 if redis.call('EXISTS', KEYS[3]) == 1 then return {'1', ''} end
 local held = redis.call('HMGET', job, 'version', 'fence', 'queue', 'server', 'owner', 'ended')
 if held[1] ~= seen or held[6] or (fence ~= '' and fence ~= held[2]) then return {'0', ''} end
-local queue, server, whose = held[3], held[4], held[4] .. '/' .. held[5]
-local line, all, over = base .. 'l:' .. queue, base .. 'w:' .. whose, base .. 'x:' .. whose
+local queue, server, scope = held[3], held[4], held[4] .. '/' .. held[5]
+local line, all, over = base .. 'l:' .. queue, base .. 'w:' .. scope, base .. 'x:' .. scope
 redis.call('HSET', job, 'value', value, 'version', version)
 redis.call('SET', KEYS[3], '1', 'PX', 20000)
 local position = ''
@@ -104,7 +104,7 @@ if keep ~= '' then
   if redis.call('DECR', base .. 'n:' .. server) <= 0 then redis.call('DEL', base .. 'n:' .. server) end
   redis.call('ZADD', over, whole(now + keep * 1000), key)
   redis.call('PEXPIRE', job, keep)
-  forget(base, whose, 8)
+  forget(base, scope, 8)
   if redis.call('ZCARD', all) == redis.call('ZCARD', over) then
     local last = redis.call('ZRANGE', over, -1, -1, 'WITHSCORES')
     local left = #last > 0 and whole(math.ceil((last[2] - now) / 1000) + 60000) or '0'
@@ -175,8 +175,8 @@ which they must have been ready; queues in the order of their turns. Returns the
 version, fence and queue.
 
 A fence is one more than the one before. Where Redis has been started since, or another one has taken its place, writes
-may have been lost, and with them fences that somebody has: then it is the time in milliseconds, which is greater than
-all of those. `DEL` is the first to write, as it is allowed where Redis is full, and what follows is, then.
+may have been lost, and with them fences that a worker still holds: then it is the time in milliseconds, which is
+greater than all of those. `DEL` is the first to write, as it is allowed where Redis is full, and what follows is, then.
 """
 
 RENEW = make_script(
@@ -203,9 +203,9 @@ OWNED = make_script(
     _TIME
     + _FORGET
     + """
-local base, whose, after, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local all, found, from = base .. 'w:' .. whose, {}, 0
-forget(base, whose, 1000)
+local base, scope, after, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local all, found, from = base .. 'w:' .. scope, {}, 0
+forget(base, scope, 1000)
 if after ~= '' then
   local rank = redis.call('ZREVRANK', all, after)
   if not rank or redis.call('EXISTS', base .. 'j:' .. after) == 0 then return found end
@@ -217,7 +217,7 @@ while #found < most do
   from = from + #keys
   for _, key in ipairs(keys) do
     local job = redis.call('HMGET', base .. 'j:' .. key, 'value', 'version', 'fence', 'server', 'owner')
-    local is_theirs = job[3] and job[4] .. '/' .. job[5] == whose
+    local is_theirs = job[3] and job[4] .. '/' .. job[5] == scope
     if is_theirs and #found < most then found[#found + 1] = {key, job[1], job[2], job[3]} end
   end
 end

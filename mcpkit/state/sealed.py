@@ -31,7 +31,7 @@ _LOOKED_AT = 1000
 """Records that a process looks at when it starts, so that it does so at once however many there are."""
 
 _SAID_ONCE_IN = 60.0
-"""Seconds in which processes that start together say once what none of them can read."""
+"""Seconds in which processes that start together log unreadable records only once."""
 
 
 class UnreadableRecordError(Exception):

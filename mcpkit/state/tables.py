@@ -8,10 +8,10 @@ import time
 from typing import Literal
 
 Synchronous = Literal["normal", "full"]
-"""What of what is said to be written outlives a loss of power: all but the last seconds, or all."""
+"""Which committed writes survive a loss of power: all but the last seconds, or all."""
 
 _PROGRAM = 0x6D63706B
-"""What tells the file from those of other programs: "mcpk"."""
+"""The application id in the file header: "mcpk"."""
 
 _STEPS: tuple[tuple[str, ...], ...] = (
     (

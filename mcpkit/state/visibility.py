@@ -13,7 +13,7 @@ from .principal import Principal
 logger = logging.getLogger(__name__)
 
 Predicate = Callable[[Principal], bool]
-"""Says whether a principal may see, or is to hear of, something; quick, and the same each time for the same one."""
+"""Whether a principal may see a component or receive a change; fast and deterministic."""
 
 
 def check_visible(what: str, visible: Any) -> None:

@@ -22,7 +22,7 @@ from .wire import related, task_2025
 logger = logging.getLogger(__name__)
 
 _LOOK = 30.0
-"""Seconds between two looks at a task of which nothing has been heard."""
+"""Seconds between two polls of a task without a notification."""
 
 _LOOKS = 2
 """How often a client has looked for a task that asks something, until it is asked on no stream of a request."""

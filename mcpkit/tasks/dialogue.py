@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOOK = 5.0
-"""Seconds between two looks for an answer of which nothing has been heard."""
+"""Seconds between two polls for an answer without a notification."""
 
 _AGAIN = 0.5
 """Seconds until it is looked again where the engine has not answered."""

@@ -19,7 +19,7 @@ from .trouble import Trouble
 logger = logging.getLogger(__name__)
 
 _MARGIN = 1.0
-"""Seconds before the end of a lease at which it is given up at the latest, so that nobody else has the job yet."""
+"""Seconds before the end of a lease at which it is given up at the latest, before another worker can get the job."""
 
 _WHILE_FAILING = 1.0
 """Seconds after which it is tried again at the latest to prolong leases, where that has failed."""

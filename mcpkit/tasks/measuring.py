@@ -13,7 +13,7 @@ from .pen import LostError, Pen
 from .runner import DRAINED
 
 _PATIENCE = 2.0
-"""Seconds for which whoever measures waits for the engine."""
+"""Seconds for which a measurement waits for the storage."""
 
 
 class Measured:

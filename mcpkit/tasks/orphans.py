@@ -17,7 +17,7 @@ _INTERVAL = 30.0
 _AT_A_TIME = 16
 
 _SLACK = 1.0
-"""Seconds by which two looks may say otherwise since when the first job of a queue has been ready."""
+"""Tolerance in seconds between two readings of the time since when the first job of a queue is ready."""
 
 
 class Giving(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 _MOST_LOOKS = 200
-"""Looks a second in one process from which on clients are told to wait for longer."""
+"""Polls per second in one process above which clients get a longer `pollInterval`."""
 
 
 class Polls:

@@ -13,7 +13,7 @@ from ..protocol.types import Json
 from ..state.principal import Principal
 
 FORMAT = 1
-"""Another number when the members of a record change, so that nobody works on what they would misread."""
+"""The version of the record format. Workers skip records of another version."""
 
 Status = Literal["working", "input_required", "completed", "cancelled", "failed"]
 

@@ -20,13 +20,13 @@ from .trouble import Trouble
 logger = logging.getLogger(__name__)
 
 LOST = "lost"
-"""Says of a cancellation that somebody else may have the job."""
+"""Cancellation message: another worker may have the job."""
 
 DRAINED = "drained"
-"""Says of a cancellation that the process, or what takes jobs in it, is about to end."""
+"""Cancellation message: the process or its worker is shutting down."""
 
 _INTERVAL = 1.0
-"""Seconds between two looks, where nobody says that there is anything: leases that are over are not told."""
+"""Seconds between two polls without a notification: expired leases cause none."""
 
 _LEAVE = 0.25
 """Seconds in which what was cancelled may be handed back, however short the grace is."""

@@ -9,7 +9,7 @@ from ..protocol.types import Json
 from .record import Record
 
 _MOST_TOLD = 500
-"""Characters of what a tool says of its failure that stand in the status of its task."""
+"""Maximum characters of a tool's error message in the status of its task."""
 
 
 def handle(record: Record, load: float = 1.0) -> Json:

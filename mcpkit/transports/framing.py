@@ -18,7 +18,7 @@ _JSON_WHITESPACE = b" \t\r"
 _BLANK = b" \t\r\n"
 
 _BEGINNING = 4096
-"""Bytes of a line that is too long which are kept to tell whose it is."""
+"""Bytes of an overlong line that are kept to find its request id."""
 
 _ENDING = 1024
 """The same of its end."""

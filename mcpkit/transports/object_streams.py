@@ -22,7 +22,7 @@ _FULL = 1024 * 1024
 """Bytes waiting for the client beyond which nothing more is read, and handlers that wait for room are held."""
 
 _LAST_WORDS = 1.0
-"""Seconds in which the last messages must be taken when the client has said its last."""
+"""Seconds in which the client must read the last messages after it closed its side."""
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ _diverted: int | None = None
 """The copy of standard output while that is diverted to standard error."""
 
 _is_forked = False
-"""Whether this process was forked from one whose streams belonged to the protocol then."""
+"""Whether this process was forked from one that used the standard streams for the protocol."""
 
 _lock = threading.Lock()
 """Held while 1 and 2 are exchanged."""

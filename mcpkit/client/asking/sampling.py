@@ -100,7 +100,7 @@ SampleHandler = Callable[
     [SampleRequest],
     "str | SamplingResult | Mapping[str, Any] | Awaitable[str | SamplingResult | Mapping[str, Any] | None] | None",
 ]
-"""What a model says to a server's request; see `SampleRequest.result`."""
+"""The model's result for a server's request; see `SampleRequest.result`."""
 
 
 class SamplingHandler:

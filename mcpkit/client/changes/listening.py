@@ -31,7 +31,7 @@ _LASTING: Final = 5.0
 """Seconds after which what breaks has been no vain try."""
 
 _LONGEST_WAIT: Final = 300.0
-"""Seconds for which a server that says when to come back is left alone at most."""
+"""Maximum seconds to wait for a server that sends `Retry-After`."""
 
 _NO_STREAM: Final = "the server declares notifications of changes, but provides no stream to receive them"
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"

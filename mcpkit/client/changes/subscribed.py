@@ -18,7 +18,7 @@ _AT_ONCE: Final = 16
 """Requests that are on their way at a time."""
 
 _FAREWELL: Final = 10.0
-"""Seconds that the server has to end a subscription; then it may go on, and nobody hears of it."""
+"""Seconds that the server has to end a subscription. After that the client ignores the subscription."""
 
 _NEVER: Final = -1
 

@@ -25,10 +25,10 @@ METHODS: Final = frozenset(
         "resources/read",
     }
 )
-"""The methods whose results say how long they hold."""
+"""The methods with a `ttlMs` in the result."""
 
 MAX_TTL: Final = 24 * 60 * 60 * 1000
-"""Milliseconds for which a result is kept at most, whatever the server says."""
+"""Maximum milliseconds for which a result is cached, also where the server sends a larger `ttlMs`."""
 
 MOST_ENTRIES: Final = 1000
 MAX_SIZE: Final = 32 * 1024 * 1024
@@ -76,11 +76,11 @@ class _Asking:
     question: _Question
     number: int
     answered: Future[bytes | None] = field(default_factory=lambda: require_loop("the client").create_future())
-    """The answer for all who wait for it; None where it is for nobody else."""
+    """The response for all requests that wait for it; None where it is for the first request only."""
     is_stale: bool = False
-    """Whether a change was heard since it was sent."""
+    """Whether a change was received since it was sent."""
     is_awaited: bool = False
-    """Whether somebody else waits for it."""
+    """Whether another request waits for it."""
 
 
 class ResultCache:

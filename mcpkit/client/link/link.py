@@ -35,7 +35,7 @@ from .transport import Stay, Transport, is_authorizing
 logger = logging.getLogger(__name__)
 
 _FAREWELL: Final = 0.1
-"""Seconds in which the server must have taken that nobody waits for its answers any more."""
+"""Seconds in which the cancellation of open requests must be sent."""
 
 Direction = Literal["sent", "received"]
 

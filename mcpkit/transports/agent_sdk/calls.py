@@ -137,4 +137,4 @@ _INITIALIZE = jsonrpc.encode(
         },
     }
 )
-"""Nobody has said what the client can do, and there is no way to ask it anything: it can do nothing."""
+"""The client declares no capabilities, and requests to it are not possible."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _SUPERVISORS = frozenset({"uvicorn.supervisors.multiprocess", "gunicorn.arbiter"})
-"""Modules of those who run an app in several processes."""
+"""Modules of process managers that run an app in several processes."""
 
 
 class HttpApp:

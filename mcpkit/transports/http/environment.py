@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LEAVE = 1.0
-"""Seconds in which the others are told that nothing is served here any more."""
+"""Seconds to notify the other processes that this one stops serving."""
 
 
 class Environment:

@@ -38,7 +38,7 @@ _PIECE = 64 * 1024
 
 _MANY = 64
 _MUCH = 1024 * 1024
-"""Events, and bytes, that wait before whoever reports has to wait, too."""
+"""Number of events, and of bytes, in the queue before `report` waits for the client."""
 
 _JSON = (b"content-type", b"application/json")
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
@@ -109,13 +109,13 @@ def event(data: bytes, id_: str | None = None) -> bytes:
 
 # How far the answer to a request has come
 _UNDECIDED = 0
-"""Nothing has been said."""
+"""Nothing has been sent."""
 ANSWERED = 1
-"""One JSON object says all."""
+"""The response is one JSON object."""
 _STREAMING = 2
-"""It is an event stream, on which more may be said."""
+"""The response is an event stream that can take more events."""
 _ENDING = 3
-"""The last event of the stream has been said, though perhaps not sent."""
+"""The last event of the stream is queued, though perhaps not sent."""
 _GONE = 4
 """The client has hung up, or does not read, or it has all."""
 
@@ -217,9 +217,9 @@ class Exchange:
     # What a call says
 
     aside = None
-    """Without a session it is told nothing but what belongs to its request."""
+    """Without a session the client only receives messages of its request."""
     questions = None
-    """Nothing is asked by requests of the server's: without a session nobody could answer."""
+    """The server sends no requests: without a session the client could not answer."""
 
     def send(self, message: bytes) -> None:
         """Send a message before the answer, which makes this an event stream."""

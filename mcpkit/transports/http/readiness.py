@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 0.8
-"""Seconds in which it has to answer: whoever asks may wait no longer than one."""
+"""Timeout in seconds of the check: probes often wait for one second at most."""
 
 _FRESH = 1.0
-"""Seconds for which what was found is told again, however often somebody asks."""
+"""Seconds for which the result is reused for further probes."""
 
 
 class Readiness:

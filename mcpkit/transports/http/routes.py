@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _NEVER_KEPT = {"Cache-Control": "no-store"}
 
 _IS_MOUNTED = "mcpkit.is_mounted"
-"""Says in a scope whether the app is mounted below another one."""
+"""ASGI scope key: whether the app is mounted in another one."""
 
 
 class _OutsideRoute(Route):

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 _SHARE_OF_CALLS = 0.8
 """The part of the grace period in which calls may finish; the rest is for leave-taking."""
 _LAST_WORDS = 0.05
-"""Seconds in which what has been said may still be sent when there is no time left."""
+"""Seconds to send queued messages after the shutdown timeout."""
 
 
 # How far the life of a service has come: each of these follows the one above it, and none comes again.

@@ -61,7 +61,7 @@ class Ending:
 
 
 _endings: tuple[ref[Ending], ...] = ()
-"""Replaced rather than changed, since a signal may be heard while a thread adds to it."""
+"""Replaced rather than changed, since a signal may arrive while a thread adds to it."""
 _adding = threading.Lock()
 _deadline: float | None = None
 """When the process ends, by `time.monotonic`, if its event loops have not ended before."""

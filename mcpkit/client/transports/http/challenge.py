@@ -19,7 +19,7 @@ _WORDS = {
     "error_description": "says",
     "resource_metadata": "described at",
 }
-"""What a person is told of a challenge, in this order."""
+"""The parts of a challenge that an error message shows, in this order."""
 _MOST_SHOWN = 300
 
 

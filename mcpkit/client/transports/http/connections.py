@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     import httpx2
 
 _KEPT_CONNECTIONS = 20
-"""How many connections are kept that nobody uses. httpcore2 looks at each of them twice for every request: with a
+"""Number of idle connections that are kept. httpcore2 looks at each of them twice for every request: with a
 hundred a call takes twice the time of the processor, also in bursts, which open new ones for less."""
 _KEPT_SECONDS = 4.0
-"""How long a connection is kept that nobody uses. Many servers end theirs after five seconds: what is sent in that
-moment is lost, and nobody knows whether it was read."""
+"""Seconds for which an idle connection is kept. Many servers close theirs after five seconds: a request that is sent
+in that moment is lost, and the client cannot know whether the server read it."""
 
 
 def connected(

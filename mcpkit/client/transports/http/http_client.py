@@ -39,7 +39,7 @@ MAX_REFUSAL = 1024 * 1024
 """Bytes that are read of an answer that is no success."""
 
 FINISH = 0.05
-"""Seconds in which a stream that has said all must have ended for its connection to be kept."""
+"""Seconds in which a stream must end after its last event for the connection to be kept."""
 _MOST_REDIRECTS = 5
 _MOST_COOKIES = 50
 _CODINGS = frozenset({b"", b"identity", b"gzip", b"x-gzip", b"deflate"})

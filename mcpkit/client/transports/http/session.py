@@ -29,7 +29,7 @@ LONGEST_WAIT = 30.0
 """Seconds that lie at most between two tries to join the stream of a server that is away."""
 
 _PATIENCE = 1.0
-"""Seconds that the first call waits for the stream of what the server says unasked."""
+"""Seconds that the first call waits for the stream of notifications (GET)."""
 _FAREWELL = 2.0
 """Seconds that the server has to take note that the session ends."""
 _SESSION_ID = re.compile(rb"[!-~]+")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import httpx2
 
 _LATE: Final = 10.0
-"""Seconds that a server has to say that it has taken a message when it has answered that already."""
+"""Seconds that a server has to accept a POST after it sent the response on another stream."""
 
 
 class SseTransport(Authorized):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SECONDS = re.compile(r"[0-9]{1,9}")
 _OF_HTTP = frozenset({401, 403, 429})
-"""Statuses that say more than the JSON-RPC error in their body."""
+"""Statuses that are more specific than the JSON-RPC error in their body."""
 _HANDSHAKE_WANTED = re.compile(r"session.?id|not initialized|unsupported protocol version", re.IGNORECASE)
 _MOST_SHOWN = 160
 _MOST_LOOKED_AT = 20_000

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 EVENT_STREAM = b"text/event-stream"
 RETRY = 1.0
-"""Seconds until a stream is joined again whose server has not said how long to wait."""
+"""Seconds until a stream is resumed if the server has sent no `retry`."""
 MOST_FAILURES = 5
 """How often in a row a stream is joined again in vain before its answer is given up."""
 LONGEST_WAIT = 30.0
-"""Seconds that a call waits at most where a server that is away says when to come back (`Retry-After`)."""
+"""Maximum seconds that a call waits for an unavailable server that sends `Retry-After`."""
 
 _PASSING = frozenset({408, 409, 429})
-"""Statuses below 500 after which the same request may succeed: 409 is said by servers that have not noticed yet that a
+"""Statuses below 500 after which the same request may succeed: 409 comes from servers that have not noticed yet that a
 connection has broken."""
 
 _LASTING = 1.0

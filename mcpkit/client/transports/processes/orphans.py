@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 _SCRIPT: Final = 'read -r _; sleep "$2"; kill -s TERM -- "-$1" || exit; sleep "$2"; kill -s KILL -- "-$1"'
-"""Waits for the end of input, which comes when nobody can write any more; then ends the group."""
+"""Waits for the end of input, which comes when all writers have exited; then ends the process group."""
 
 _SHELL: Final = "/bin/sh"
 

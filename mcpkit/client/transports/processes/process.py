@@ -24,7 +24,7 @@ else:
     _KILL: Final = signal.SIGKILL
 
 _POLL: Final = 0.01
-"""Seconds between two looks at whom a process has left behind; nothing tells when they end."""
+"""Seconds between two checks for child processes that remain. There is no notification of their exit."""
 
 _KILLED: Final = 1.0
 """Seconds for the system to end a process that has been killed."""

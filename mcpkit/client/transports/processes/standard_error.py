@@ -20,7 +20,7 @@ _LONGEST_LINE: Final = 64 * 1024
 """Bytes after which what has come is passed on as a line of its own."""
 
 _FLUSH_TIME: Final = 0.5
-"""Seconds in the end for what nobody has read yet."""
+"""Seconds at the end to read the remaining output."""
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ....state.revocations import Revocation
 
 _MOST_KEPT = 10_000
-"""Principals that are remembered; of more, those who have not logged in for the longest time come anew."""
+"""Maximum number of remembered principals. Beyond it, the least recent logins are forgotten."""
 
 
 class Arrivals:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GRACE = 60.0
-"""Seconds for which a stream goes on whose token should be verified again, where nobody can tell whether it holds."""
+"""Seconds for which a stream continues while its token cannot be verified again."""
 
 AGAIN = 5.0
 """Seconds after which that is tried again."""

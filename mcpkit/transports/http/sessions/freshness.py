@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PATIENCE = 2.0
-"""Seconds in which the shared store must say what others have done to a session that is known here."""
+"""Timeout in seconds for reading the changes of other processes to a session from the shared store."""
 
 STALE = 1.0
 """Seconds for which what others have done to a session may be unknown here."""

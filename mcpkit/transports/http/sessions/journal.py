@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _DELAY = 0.02
-"""Seconds in which what streams say is collected, so that a short answer is written once."""
+"""Seconds for which events are collected, so that a short response is one write."""
 
 _PAUSE = 1.0
 """Seconds until it is tried again where the store does not answer."""

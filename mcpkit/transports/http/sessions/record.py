@@ -26,7 +26,7 @@ QUESTION = "question:"
 """What a process asks its client, by the id of the question."""
 
 OWNER = "owner"
-"""Who it belongs to that was opened by nobody; see `owner_of`."""
+"""The owner of a session that was opened without authentication; see `owner_of`."""
 
 TOKEN = "token"
 """What was negotiated, signed, where the session id does not hold it."""

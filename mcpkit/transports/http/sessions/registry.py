@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SPACING = 10.0
-"""Seconds, or a tenth of a session's time to live, in which the shared store is told once that it is in use."""
+"""Seconds, or a tenth of a session's time to live, between two renewals in the shared store."""
 
 _BRIEF = 60.0
 """Seconds, or a session's time to live, that one lives of which nothing has come after `initialize`, and for
-which any other must have been idle before it makes room: whoever only opens sessions locks nobody out."""
+which any other must have been idle before it makes room: clients that only open sessions cannot lock others out."""
 
 _LOOKED_AT = 64
 """Sessions that are looked at, from the one that has been idle for the longest time, for one to make room."""

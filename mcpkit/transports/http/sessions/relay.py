@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _POLL = 2.0
-"""Seconds after which it is looked for more though nobody has told of it."""
+"""Seconds between two polls without a notification."""
 
 _WRITTEN = 3.0
-"""Seconds in which another process must have written down what it has said, however busy it is."""
+"""Timeout in seconds for another process to write its events to the shared store."""
 
 _PATIENCE = 1.0
-"""Seconds in which another process must say what it has not written down yet, or end a stream that listens."""
+"""Timeout in seconds for another process to write pending events, or to close a listening stream."""
 
 
 class Relays(Protocol):

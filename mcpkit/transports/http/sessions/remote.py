@@ -28,10 +28,10 @@ CANCELLED = "cancelled"
 """The client has cancelled a request: the id, as JSON."""
 
 CHECK = "check"
-"""Whoever tells what changes is to say that it knows the latest record: who asks."""
+"""The process that sends notifications must confirm that it has the latest record: the sender."""
 
 CHECKED = "checked"
-"""It does: who has asked."""
+"""The process has it: the sender of `check`."""
 
 TAKEN = "taken"
 """The client has come back for a stream: its name."""
@@ -40,15 +40,15 @@ TOLD = "told"
 """More of a stream is in the store: its name."""
 
 SAID = "said"
-"""The client is to hear a message, on the newest stream that listens: the message."""
+"""A message for the client, on the newest listening stream: the message."""
 
 _TICK = "tick"
-"""Nothing: whoever hears what it has said itself has heard what others have said before."""
+"""No content: a process that receives its own tick has received all earlier messages of others."""
 
 _NOBODY = "-"
 
 _PATIENCE = 1.0
-"""Seconds in which others must hear what has happened, before the client that has done it is answered all the same."""
+"""Seconds to notify other processes of an action of the client before it is answered anyway."""
 
 
 class Followed(Protocol):

@@ -19,7 +19,7 @@ from .events import MOST_EVENTS, Events, Kept, Shelf
 from .journal import Entry, Journal
 
 RETRY = 1000
-"""Milliseconds after which a client whose stream was closed comes back."""
+"""Milliseconds after which a client reconnects to a closed stream."""
 
 _EVENT_ID = re.compile(r"(?P<stream>(?P<process>[0-9a-f]{8})(?P<kind>[cg])[0-9]+)-(?P<number>[0-9]{1,15})")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .record import Record
 
 _TELLER = "teller"
-"""The process with the newest stream that listens: it alone tells what changes."""
+"""The process with the newest stream that listens: it alone sends notifications."""
 
 
 class Told(ChangeListener, Protocol):
