@@ -69,7 +69,8 @@ class LogHandler(logging.Handler):
                 self._has_warned = True
                 logging.getLogger(_OWN).warning(
                     "log records of %r are not sent to clients: the server does not declare the logging capability, as "
-                    'none of its handlers takes a Context. Write Server(..., options=ServerOptions(capabilities={"logging"}))',
+                    "none of its handlers takes a Context. Write Server(..., "
+                    'options=ServerOptions(capabilities={"logging"}))',
                     record.name,
                 )
             return
