@@ -139,7 +139,7 @@ class Threads:
 
     def _stuck(self) -> BusyError:
         return BusyError(
-            f"{self.given_up} worker threads still run functions after the end of their calls "
+            f"Too many worker threads ({self.given_up}) still run functions after the end of their calls "
             f"(Limits(abandoned_threads={self.stuck})). Calls that need a thread are rejected until some return"
         )
 

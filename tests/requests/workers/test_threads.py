@@ -110,7 +110,9 @@ async def test_too_many_stuck_threads_refuse_new_calls_until_some_return() -> No
     await blocked.give_up_in(threads)
     assert await threads.run(lambda: "served", {}) == "served"
     await blocked.give_up_in(threads)
-    with pytest.raises(BusyError, match=r"2 worker threads still run .* \(Limits\(abandoned_threads=1\)\)"):
+    with pytest.raises(
+        BusyError, match=r"worker threads \(2\) still run .* \(Limits\(abandoned_threads=1\)\)"
+    ):
         await threads.run(lambda: "refused", {})
     await blocked.let_go(threads)
     assert await threads.run(lambda: "served", {}) == "served"

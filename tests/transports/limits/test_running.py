@@ -95,7 +95,7 @@ async def test_stuck_threads_above_limit_reject_calls(gate: Gate) -> None:
             if count <= 2:
                 assert outcome.text == "quick"
             else:
-                outcome.check_error(-32603, "3 worker threads still run functions")
+                outcome.check_error(-32603, "Too many worker threads (3) still run functions")
         gate.open()
         await until(lambda: server.engine.runtime.threads.given_up == 0)
         assert (await client.call_tool("quick")).text == "quick"
