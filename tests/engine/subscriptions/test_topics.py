@@ -230,7 +230,7 @@ def test_a_member_belongs_to_one_extension() -> None:
     server = Server("s")
     extension, other = server.extension("com.example/jobs"), Extension("com.example/other")
     extension.topic("jobIds", TOLD)
-    with pytest.raises(RegistrationError, match="has a topic 'jobIds' already"):
+    with pytest.raises(RegistrationError, match="already has a topic 'jobIds'"):
         extension.topic("jobIds", TOLD)
     other.topic("jobIds", "notifications/other")
     with pytest.raises(RegistrationError, match="both have a topic 'jobIds'"):

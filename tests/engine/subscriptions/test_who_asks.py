@@ -91,10 +91,10 @@ async def later(who: Principal) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("entries", "problem"),
     [
-        (two, "no value for the parameter 'first' of entries="),
-        (number, "no value for the parameter 'limit' of entries="),
-        (later, "entries= needs a function that is not async"),
-        ([], "entries= needs a function"),
+        (two, "no value for the parameter 'first' of list_entries="),
+        (number, "no value for the parameter 'limit' of list_entries="),
+        (later, "list_entries= must be a function that is not async"),
+        ([], "list_entries= must be a function"),
     ],
 )
 def test_entries_with_other_parameters_are_refused(entries: Any, problem: str) -> None:
