@@ -15,10 +15,10 @@ if TYPE_CHECKING:
         TransportError,
     )
     from .common.errors import (
-        AnswerError,
         ArgumentsError,
         CallTimeoutError,
         ChallengeError,
+        ClientResponseError,
         ElicitationError,
         InputRequired,
         InsufficientScopeError,
@@ -40,7 +40,7 @@ else:
         globals(),
         {
             ".common.errors": (
-                "AnswerError ArgumentsError CallTimeoutError ChallengeError ElicitationError InputRequired "
+                "ClientResponseError ArgumentsError CallTimeoutError ChallengeError ElicitationError InputRequired "
                 "InsufficientScopeError LoginNeededError MissingCapabilityError ProcessEndedError PromptError "
                 "ProtocolError ProviderUnavailableError RegistrationError ResourceError ResourceNotFoundError "
                 "ToolError "
@@ -54,11 +54,11 @@ else:
     )
 
 __all__ = [
-    "AnswerError",
     "ArgumentsError",
     "AuthorizationError",
     "CallTimeoutError",
     "ChallengeError",
+    "ClientResponseError",
     "ElicitationError",
     "IncompleteListError",
     "InputRequired",

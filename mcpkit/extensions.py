@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .components.custom_methods import CustomMethod
-    from .components.included import IncludedRegistry
+    from .components.included import Inclusion
     from .content.values import ExtensionResult
     from .engine.base_tool import BaseTool
     from .engine.error_hooks import ErrorEvent
@@ -19,7 +19,7 @@ else:
         globals(),
         {
             ".components.custom_methods": "CustomMethod",
-            ".components.included": "IncludedRegistry",
+            ".components.included": "Inclusion",
             ".content.values": "ExtensionResult",
             ".engine.base_tool": "BaseTool",
             ".engine.error_hooks": "ErrorEvent",
@@ -33,7 +33,7 @@ __all__ = [
     "CustomMethod",
     "ErrorEvent",
     "ExtensionResult",
-    "IncludedRegistry",
+    "Inclusion",
     "ParamHeader",
     "SubscriptionTopic",
 ]

@@ -36,9 +36,9 @@ from .transports.serving import Serving
 if TYPE_CHECKING:
     from .auth.verifier import TokenVerifier
     from .components.component import Component
-    from .components.included import IncludedRegistry
+    from .components.included import Inclusion
     from .engine.task_keeper import TaskKeeper
-    from .state.audit import Audit
+    from .state.audit import AuditLog
     from .state.keys import Keys
     from .state.revocations import Revocations
     from .state.shared import Storage
@@ -217,9 +217,9 @@ class Server(Serving, Registry, ServerCatalog):
         inner = chain.from_iterable(each.middleware.hooks for each in self.attached)
         hooks = (*self.middleware.hooks, *inner)
         if self.engine.auth is not None:
-            from .state.meter import Meter
+            from .state.meter import AuditMeter
 
-            self.on_audit.measure_by([hook for _, hook in hooks if isinstance(hook, Meter)])
+            self.on_audit.measure_by([hook for _, hook in hooks if isinstance(hook, AuditMeter)])
         if not hooks:
             self.engine.lead_to(self.engine.methods.dispatch)
             return
@@ -374,7 +374,7 @@ class Server(Serving, Registry, ServerCatalog):
             await auth.revoke(who, ground_of(self.engine.runtime))
 
     @property
-    def on_audit(self) -> Audit:
+    def on_audit(self) -> AuditLog:
         """Hears of logins, refusals, revocations and the like: `@server.on_audit`."""
         return self.engine.runtime.audit
 
@@ -385,7 +385,7 @@ class Server(Serving, Registry, ServerCatalog):
         if needed := (*component.scopes, *component.optional_scopes):
             self.scopes.check(f"{component.kind} {component.key!r} needs", needed)
 
-    def _follow(self, source: Registry, prefix: str) -> IncludedRegistry:
+    def _follow(self, source: Registry, prefix: str) -> Inclusion:
         included = super()._follow(source, prefix)
         self.engine.lifespans.begin(family(source))
         return included

@@ -56,7 +56,7 @@ from mcpkit.exceptions import (
     ProviderUnavailableError,
     TokenStorageError,
 )
-from mcpkit.extensions import BaseTool, CustomMethod, IncludedRegistry
+from mcpkit.extensions import BaseTool, CustomMethod, Inclusion
 from mcpkit.middleware import (
     CallTool,
     Detached,
@@ -113,7 +113,7 @@ async def test_included_functions_can_be_removed() -> None:
         return "Ever open"
 
     server = Server("shop")
-    included: IncludedRegistry = server.include(motto)
+    included: Inclusion = server.include(motto)
     included.remove()
     async with connect(server) as client:
         assert await client.list_resources() == []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..state.audit import Audit, AuditEvent
-    from ..state.meter import Meter
+    from ..state.audit import AuditEvent, AuditLog
+    from ..state.meter import AuditMeter
     from .authority.dev_auth import DevAuth
     from .authority.people import DevClient, DevUser
     from .introspection import Introspection
@@ -29,8 +29,8 @@ else:
     __getattr__ = late_names(
         globals(),
         {
-            "..state.audit": "Audit AuditEvent",
-            "..state.meter": "Meter",
+            "..state.audit": "AuditLog AuditEvent",
+            "..state.meter": "AuditMeter",
             ".authority.dev_auth": "DevAuth",
             ".authority.people": "DevClient DevUser",
             ".introspection": "Introspection",
@@ -51,8 +51,9 @@ else:
 
 __all__ = [
     "AccessToken",
-    "Audit",
     "AuditEvent",
+    "AuditLog",
+    "AuditMeter",
     "Auth0",
     "Cognito",
     "DevAuth",
@@ -63,7 +64,6 @@ __all__ = [
     "InvalidTokenError",
     "Jwt",
     "Keycloak",
-    "Meter",
     "OAuthProxy",
     "Okta",
     "ProtectedResource",

@@ -12,7 +12,7 @@ from ..common.errors import LoginNeededError
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-    from ..state.audit import Audit
+    from ..state.audit import AuditLog
     from ..state.keys import Keys
     from ..state.principal import Principal
     from ..state.scopes import Scopes
@@ -88,7 +88,7 @@ class ProtectedResource(NamedTuple):
     keys: Keys
     scopes: Scopes
     shared: Storage
-    audit: Audit
+    audit: AuditLog
     in_thread: InThread = asyncio.to_thread
 
 
@@ -105,7 +105,7 @@ class VerifierContext(NamedTuple):
     name: str
     keys: Keys
     shared: Storage
-    audit: Audit
+    audit: AuditLog
 
 
 class TokenVerifier(ABC):

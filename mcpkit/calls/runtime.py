@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..auth.verifier import TokenVerifier
     from ..common.errors import ProtocolError
     from ..options import Limits, ServerOptions, Timeouts
-    from ..state.audit import Audit
+    from ..state.audit import AuditLog
     from ..state.keys import Keys
     from ..state.presence import Presence
     from ..state.principal import Principal
@@ -114,11 +114,11 @@ class Runtime:
         return self._make_keys()
 
     @cached_property
-    def audit(self) -> Audit:
+    def audit(self) -> AuditLog:
         """What hears of logins, refusals and the like, imported when somebody tells of one or listens."""
-        from ..state.audit import Audit
+        from ..state.audit import AuditLog
 
-        return Audit(lambda: self.keys)
+        return AuditLog(lambda: self.keys)
 
     def replicas(self) -> int:
         """Return how many processes serve the same over HTTP and share a store, as far as is known: 1 or more."""

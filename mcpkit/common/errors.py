@@ -272,7 +272,7 @@ class ElicitationError(HandlerError):
         self.action = action
 
 
-class AnswerError(HandlerError):
+class ClientResponseError(HandlerError):
     """The client did not answer a question, or not with what was asked for.
 
     Args:
@@ -287,7 +287,7 @@ class AnswerError(HandlerError):
         self.said = said
 
 
-class InvalidAnswerError(AnswerError):
+class InvalidAnswerError(ClientResponseError):
     """An answer is not what was asked for.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing_extensions import Self
 
 
-class IncludedRegistry:
+class Inclusion:
     """What `include` has brought: `remove` takes it back, and so does the end of a `with` block.
 
     Args:

@@ -30,7 +30,7 @@ from ..state.change import Change, ListName
 if TYPE_CHECKING:
     from ..calls.call import CallContext
     from ..calls.lifespan import Lifespans
-    from ..components.included import IncludedRegistry
+    from ..components.included import Inclusion
     from ..content.values import ExtensionResult
     from .provider import Provided, Provider
     from .topic import Accept, SubscriptionTopic
@@ -113,7 +113,7 @@ class Registry(Catalog, Decorators):
         self.add(build(target))
         return function
 
-    def include(self, source: Any, *, prefix: str = "") -> IncludedRegistry:
+    def include(self, source: Any, *, prefix: str = "") -> Inclusion:
         """Collect components from elsewhere.
 
         Args:
@@ -131,7 +131,7 @@ class Registry(Catalog, Decorators):
             RegistrationError: Nothing is marked there, a name is taken, or an extension is there with
                 other settings; or a provider does not say what it has. Then nothing is included.
         """
-        from ..components.included import IncludedRegistry
+        from ..components.included import Inclusion
         from ..components.marking import marked
         from ..components.prefix import prefixed
         from .provider import Provider
@@ -155,10 +155,10 @@ class Registry(Catalog, Decorators):
             for component in found:
                 part = self.part_of(component)
                 undo.callback(part.discard, part.add(component, replace=self.replaces_duplicates))
-            return IncludedRegistry(source, _at_once(undo.pop_all(), self.lock))
+            return Inclusion(source, _at_once(undo.pop_all(), self.lock))
 
-    def _follow(self, source: Registry, prefix: str) -> IncludedRegistry:
-        from ..components.included import IncludedRegistry
+    def _follow(self, source: Registry, prefix: str) -> Inclusion:
+        from ..components.included import Inclusion
         from ..components.prefix import prefixed, prefixed_uri
         from .provider import lists_of
 
@@ -191,10 +191,10 @@ class Registry(Catalog, Decorators):
             undo.callback(source.provider_listeners.add(self._gather))
             self._followed.append((source, prefix))
             self._gather(*lists_of(source.providers))
-            return IncludedRegistry(source, _at_once(undo.pop_all(), source.lock, self.lock))
+            return Inclusion(source, _at_once(undo.pop_all(), source.lock, self.lock))
 
-    def _provide(self, provider: Provider, prefix: str) -> IncludedRegistry:
-        from ..components.included import IncludedRegistry
+    def _provide(self, provider: Provider, prefix: str) -> Inclusion:
+        from ..components.included import Inclusion
         from .provider import Provided, check_kinds, lists_of
 
         check_kinds(provider)
@@ -207,7 +207,7 @@ class Registry(Catalog, Decorators):
             undo.callback(provider.listeners.add(self._gather))
             self._own_providers.append(provided)
             self._gather(*lists_of([provided]))
-            return IncludedRegistry(provider, _at_once(undo.pop_all(), self.lock))
+            return Inclusion(provider, _at_once(undo.pop_all(), self.lock))
 
     def _gather(self, *lists: ListName) -> None:
         """Have the providers that there are now, and tell of lists that have changed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ..state.meter import Meter
+from ..state.meter import AuditMeter
 
 if TYPE_CHECKING:
     from opentelemetry import metrics
@@ -14,7 +14,7 @@ _BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 
 """Seconds: a signature takes a tenth of a millisecond, and a provider that is asked as long as it likes."""
 
 
-class AuthorizationMeter(Meter):
+class AuthorizationMeter(AuditMeter):
     """Measures what a protected server verifies, fetches and refuses; nothing that a client says is in an attribute.
 
     Args:

@@ -12,7 +12,7 @@ from .principal import Principal
 
 if TYPE_CHECKING:
     from .keys import Keys
-    from .meter import Meter
+    from .meter import AuditMeter
 
 logger = logging.getLogger("mcpkit.audit")
 
@@ -84,7 +84,7 @@ AuditHook = Callable[[AuditEvent], object]
 H = TypeVar("H", bound=AuditHook)
 
 
-class Audit:
+class AuditLog:
     """Tells of events: the logger `mcpkit.audit` at INFO, and whoever is under `@server.on_audit`.
 
     A record has what is in the event in its attributes as well: `mcp_event`, `mcp_principal`, `mcp_client_id`,
@@ -109,7 +109,7 @@ class Audit:
         self._keys = keys
         self._clock = clock
         self.hooks: tuple[AuditHook, ...] = ()
-        self.meters: tuple[Meter, ...] = ()
+        self.meters: tuple[AuditMeter, ...] = ()
         self.known_tokens = 0
         self.name_of: Callable[[Principal], str | None] = lambda principal: self._safe(principal.id)
         self._window = 0.0  # when it ends
@@ -133,7 +133,7 @@ class Audit:
         self.hooks = (*self.hooks, hook)
         return hook
 
-    def measure_by(self, meters: Collection[Meter]) -> None:
+    def measure_by(self, meters: Collection[AuditMeter]) -> None:
         """Tell these of what takes time, and nobody else."""
         for each in meters:
             if each not in self.meters:

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
 
-measuring: ContextVar[tuple[Meter, ...]] = ContextVar("measuring", default=())
+measuring: ContextVar[tuple[AuditMeter, ...]] = ContextVar("measuring", default=())
 """The meters of the request that is being authenticated, and of the tasks that it starts."""
 
 
-class Meter:
+class AuditMeter:
     """Hears of each thing that authorization takes time for, and of each refusal; by itself it does nothing.
 
     A middleware that derives from it is told, as `Telemetry` is. Its methods are called in the event loop, so that they
@@ -56,7 +56,7 @@ def fetching(what: str) -> Generator[None]:
     """Measure how long it takes to fetch something, in a block.
 
     Args:
-        what: As `Meter.fetched` has it.
+        what: As `AuditMeter.fetched` has it.
     """
     started, outcome = perf_counter(), "failed"
     try:

@@ -11,7 +11,7 @@ from ..calls.asking.pending import OpenQuestions, Sender
 from ..calls.asking.questions import Question
 from ..calls.call import Call
 from ..calls.coroutines import within
-from ..common.errors import AnswerError, BusyError, InvalidAnswerError, MalformedError
+from ..common.errors import BusyError, ClientResponseError, InvalidAnswerError, MalformedError
 from ..protocol import jsonrpc
 from ..protocol.types import Json
 from .ledger import Held, UnreadableTaskError
@@ -225,7 +225,7 @@ class Attending:
         said = {**request, "params": {**params, "_meta": meta}}
         try:
             (answer,) = await questions.ask([_Relayed(request["method"])], [said], way.sender, self._seconds)
-        except AnswerError as error:
+        except ClientResponseError as error:
             # Else it has not answered in time, or is not there any more.
             if error.code is not None or isinstance(error, InvalidAnswerError):
                 why = str(error)

@@ -15,9 +15,9 @@ from ..calls.asking.questions import Question, asked_again
 from ..calls.coroutines import within
 from ..common.errors import (
     INTERNAL_ERROR,
-    AnswerError,
     CallEndedError,
     CallTimeoutError,
+    ClientResponseError,
     InputRequired,
     InvalidAnswerError,
     ProtocolError,
@@ -206,10 +206,10 @@ class TaskDialogue(Dialogue):
                 raise not_deterministic(self._call, name, request, digests)
             result = known["result"] if known is not None else self._answered_before(name, asked)
         if result is None and name in record.refused:
-            raise AnswerError(record.refused[name])
+            raise ClientResponseError(record.refused[name])
         if result is None and name in record.unanswered:
             seconds = self._call.runtime.timeouts.client_request
-            raise AnswerError(f"The client did not answer within {seconds:g} s")
+            raise ClientResponseError(f"The client did not answer within {seconds:g} s")
         if result is not None:
             try:
                 return (question.read(result),)

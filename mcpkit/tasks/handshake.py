@@ -15,7 +15,7 @@ from ..common.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
-    AnswerError,
+    ClientResponseError,
     ElicitationError,
     MalformedError,
     ProtocolError,
@@ -284,7 +284,7 @@ async def _asked_first(call: Call, tool: Tool) -> list[Json]:
             await ask(call)
     except ElicitationError:
         pass
-    except AnswerError as error:
+    except ClientResponseError as error:
         raise ProtocolError(INTERNAL_ERROR, str(error)) from None
     return dialogue.answers
 

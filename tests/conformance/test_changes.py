@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Server, ServerOptions
+from mcpkit import Server, ServerOptions, Tool
 from mcpkit.transports import Connection
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import META, Pipe, settle
@@ -37,7 +37,7 @@ def server() -> Server:
 
 CHANGES: dict[str, tuple[str, Callable[[Server], Any]]] = {
     "tool added": ("tools", lambda server: server.tool(handler, name="new")),
-    "tool replaced": ("tools", lambda server: server.tool(handler, name="handler", replace=True)),
+    "tool replaced": ("tools", lambda server: server.add(Tool(handler), replace=True)),
     "tool removed": ("tools", lambda server: server.tools.remove("new")),
     "tool disabled": ("tools", lambda server: server.tools.disable("handler")),
     "prompt added": ("prompts", lambda server: server.prompt(handler, name="new")),

@@ -214,12 +214,12 @@ async def test_result_without_json_form_is_an_error_result(wire: Wire, revision:
 
     async with wire(server, revision) as pipe:
         for name in RESULTS:
-            result = await pipe.call("give", {"name": name})
+            result = await pipe.call_tool("give", {"name": name})
             text = result["content"][0]["text"]
             assert result["isError"] is True, name
             expected = r"the tool ran, but result\S* (cannot be converted to JSON|cannot be sent): "
             assert re.match(expected, text), (name, text)
         for value in ("nan", "inf", "-inf"):
-            assert (await pipe.call("number", {"value": value}))["isError"] is True
+            assert (await pipe.call_tool("number", {"value": value}))["isError"] is True
         if revision == "2026-07-28":
-            assert (await pipe.call("optional"))["structuredContent"] is None
+            assert (await pipe.call_tool("optional"))["structuredContent"] is None

@@ -122,7 +122,7 @@ async def test_stateless_results_have_server_info_and_errors_have_their_codes(
     stateless_server: Server, wire: Wire
 ) -> None:
     async with wire(stateless_server, REVISION) as pipe:
-        listed, called = await pipe.result("tools/list"), await pipe.call("envelope")
+        listed, called = await pipe.result("tools/list"), await pipe.call_tool("envelope")
         for result in (listed, called):
             info = {"name": "weather", "title": "Weather", "version": "1"}
             assert result["_meta"][META + "serverInfo"] == info

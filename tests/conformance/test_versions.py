@@ -149,7 +149,7 @@ async def test_content_is_sent_in_the_nearest_type_of_the_version(
 ) -> None:
     has_meta = revision >= "2025-06-18"
     async with wire(server, revision) as pipe:
-        result = await pipe.call("contents")
+        result = await pipe.call_tool("contents")
         assert [block["type"] for block in result["content"]] == KINDS[revision]
         assert result["_meta"]["example.com/result"] == 2
         if revision == "2026-07-28":
@@ -243,7 +243,7 @@ async def test_structured_content_is_sent_as_the_version_allows(
 ) -> None:
     async with wire(structured_server, revision) as pipe:
         for name, value in VALUES.items():
-            result = await pipe.call(name)
+            result = await pipe.call_tool(name)
             if revision in NONE:
                 assert "structuredContent" not in result, name
                 assert result["content"], name
@@ -253,9 +253,9 @@ async def test_structured_content_is_sent_as_the_version_allows(
         for name in ("object", *(["silent"] if revision in NONE else [])):
             assert json.loads(await pipe.text(name)) == FORECAST
         if revision not in NONE:
-            assert (await pipe.call("silent"))["content"] == []
+            assert (await pipe.call_tool("silent"))["content"] == []
         assert await pipe.text("text") == "21.5 degrees"
-        wrong = await pipe.call("wrong")
+        wrong = await pipe.call_tool("wrong")
         assert (wrong["isError"], "structuredContent" in wrong) == (True, False)
         expected = "the tool ran, but result.degrees: expected a number, but it is missing"
         assert wrong["content"][0]["text"].startswith(expected)

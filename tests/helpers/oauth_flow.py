@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from mcpkit import Scope
 from mcpkit.auth import (
     AccessToken,
-    Audit,
+    AuditLog,
     DevClient,
     DevUser,
     OAuthProxy,
@@ -69,7 +69,7 @@ def site(
     urls = (f"{origin}/mcp", f"{origin}/sse")
     keys = Keys(secret, "notes")
     kept = Memory() if shared is None else shared
-    return ProtectedResource(urls[0], urls, "notes", keys, Scopes(scopes), kept, Audit(lambda: keys))
+    return ProtectedResource(urls[0], urls, "notes", keys, Scopes(scopes), kept, AuditLog(lambda: keys))
 
 
 class PageForms(HTMLParser):

@@ -15,7 +15,7 @@ from mcpkit.calls.asking.pending import MOST_OPEN
 from mcpkit.calls.asking.roots import file_path
 from mcpkit.elicitation import ElicitRequest, ListRootsRequest, SamplingRequest
 from mcpkit.engine.connection import Connection
-from mcpkit.exceptions import AnswerError
+from mcpkit.exceptions import ClientResponseError
 from mcpkit.testing import connect
 from tests.helpers.clock import Clock
 from tests.helpers.elicitation import (
@@ -182,7 +182,7 @@ async def test_sample_refused_raises_answer_error(revision: str) -> None:
     async def sample(ctx: Context) -> str:
         try:
             return (await ctx.sample("Hello", max_tokens=5)).text
-        except AnswerError as error:
+        except ClientResponseError as error:
             return f"{error} ({error.code})"
 
     answers = ScriptedAnswers(ProtocolError(-1, "User rejected sampling request"))

@@ -249,7 +249,7 @@ class Actor:
     async def say(self) -> None:
         """Call a tool, in either era."""
         if self.session is not None and self.world.draw.random() < 0.6:
-            answer = self.at().call("say", headers=self.token)
+            answer = self.at().call_tool("say", headers=self.token)
         else:
             answer = self._ask("tools/call", {"name": "say", "arguments": {}})
         assert f"who=<{self.mark}>" in await self.check_response(answer), (answer.status, answer.body)
@@ -352,14 +352,14 @@ class Pair:
             if not each.is_anonymous:
                 continue
             assert each.session is not None
-            before = each.at().call("say", headers={})
+            before = each.at().call_tool("say", headers={})
             assert f"who=<{ANONYMOUS}>" in await each.check_response(before, mark=ANONYMOUS)
-            answers = [each.at().call("say", headers=who.token) for who in self.both]
+            answers = [each.at().call_tool("say", headers=who.token) for who in self.both]
             for who, answer in zip(self.both, answers, strict=True):
                 await who.check_response(answer)
             winners = [who for who, answer in zip(self.both, answers, strict=True) if answer.status == 200]
             assert len(winners) == 1, [answer.status for answer in answers]
-            assert (await each.at().call("say", headers={}).whole()).status == 404
+            assert (await each.at().call_tool("say", headers={}).whole()).status == 404
             each.is_anonymous = False
             self.world.counts["adoptions"] += 1
             if winners == [each]:

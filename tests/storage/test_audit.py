@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Principal, RegistrationError, Scope
-from mcpkit.auth import Audit, AuditEvent, Meter
+from mcpkit.auth import AuditEvent, AuditLog, AuditMeter
 from mcpkit.state.keys import Keys
 from mcpkit.state.principal import user
 from mcpkit.state.scopes import Scopes
@@ -26,19 +26,19 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def audit(clock: Clock) -> Audit:
-    return Audit(lambda: Keys("a secret of some length", "notes"), clock)
+def audit(clock: Clock) -> AuditLog:
+    return AuditLog(lambda: Keys("a secret of some length", "notes"), clock)
 
 
 @pytest.fixture
-def events(audit: Audit) -> list[AuditEvent]:
+def events(audit: AuditLog) -> list[AuditEvent]:
     told: list[AuditEvent] = []
     audit(told.append)
     return told
 
 
 def test_event_is_logged_with_its_attributes_and_no_claims(
-    audit: Audit, caplog: pytest.LogCaptureFixture
+    audit: AuditLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "mcpkit.audit")
     audit.tell("step_up", ADA, scopes=["notes:write", "mail"], resource="https://e.example/mcp")
@@ -76,7 +76,7 @@ def test_event_is_logged_with_its_attributes_and_no_claims(
     ],
 )
 def test_subject_that_may_be_an_address_is_logged_as_a_keyed_hash(
-    audit: Audit, events: list[AuditEvent], principal: Principal, begins: str
+    audit: AuditLog, events: list[AuditEvent], principal: Principal, begins: str
 ) -> None:
     audit.tell("login", principal)
     audit.tell("refusal", principal)
@@ -85,27 +85,27 @@ def test_subject_that_may_be_an_address_is_logged_as_a_keyed_hash(
     assert first.startswith(begins)
     assert len(first) == len(begins) + 16
     assert first == second
-    other = Audit(lambda: Keys("another secret of some length", "notes"))
+    other = AuditLog(lambda: Keys("another secret of some length", "notes"))
     other(events.append)
     other.tell("login", principal)
     assert events[-1].principal != first
 
 
-def test_name_of_replaces_the_principal_name(audit: Audit, events: list[AuditEvent]) -> None:
+def test_name_of_replaces_the_principal_name(audit: AuditLog, events: list[AuditEvent]) -> None:
     audit.name_of = lambda who: f"user of {who.issuer}"
     audit.tell("login", ADA)
     audit.tell("login", None)
     assert [event.principal for event in events] == [f"user of {ISSUER}", None]
 
 
-def test_long_details_and_scopes_are_truncated(audit: Audit, events: list[AuditEvent]) -> None:
+def test_long_details_and_scopes_are_truncated(audit: AuditLog, events: list[AuditEvent]) -> None:
     audit.tell("refusal", detail="x" * 5000, scopes=["y" * 5000])
     assert (len(events[0].detail or ""), len(events[0].scopes[0])) == (200, 200)
 
 
 @pytest.mark.limit("refusals that the audit tells of")
 def test_refusals_are_limited_per_caller_and_in_total(
-    audit: Audit, events: list[AuditEvent], clock: Clock, caplog: pytest.LogCaptureFixture
+    audit: AuditLog, events: list[AuditEvent], clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "mcpkit.audit")
     for _ in range(1000):
@@ -125,7 +125,7 @@ def test_refusals_are_limited_per_caller_and_in_total(
 
 
 def test_failing_hook_is_logged_and_other_hooks_run(
-    audit: Audit, events: list[AuditEvent], caplog: pytest.LogCaptureFixture
+    audit: AuditLog, events: list[AuditEvent], caplog: pytest.LogCaptureFixture
 ) -> None:
     @audit
     def broken(event: AuditEvent) -> None:
@@ -140,8 +140,8 @@ def test_failing_hook_is_logged_and_other_hooks_run(
     assert events[-1].principal is None
 
 
-def test_meter_counts_every_refusal(audit: Audit, events: list[AuditEvent]) -> None:
-    class Counter(Meter):
+def test_meter_counts_every_refusal(audit: AuditLog, events: list[AuditEvent]) -> None:
+    class Counter(AuditMeter):
         def __init__(self) -> None:
             self.told: list[tuple[int | None, str]] = []
 

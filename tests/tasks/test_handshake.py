@@ -10,7 +10,7 @@ import pytest
 
 from mcpkit import Ask, Context, Principal, Scope, Server, Task
 from mcpkit.elicitation import ElicitRequest
-from mcpkit.exceptions import AnswerError
+from mcpkit.exceptions import ClientResponseError
 from mcpkit.testing import connect
 from tests.helpers import task_client
 from tests.helpers.handshake_tasks import ADA, BOB, RELATED, OpenPipe, begin, ended, look, server_of
@@ -184,7 +184,7 @@ async def test_error_response_to_a_question_raises_answer_error(open_pipe: OpenP
         """Ask."""
         try:
             await ctx.elicit("Sure?", bool)
-        except AnswerError as error:
+        except ClientResponseError as error:
             return f"{error}"
         return "answered"
 

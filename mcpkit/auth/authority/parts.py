@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from ...common.to_the_end import to_the_end
-from ...state.audit import Audit
+from ...state.audit import AuditLog
 from ...state.principal import Principal
 from ...state.principal import client as client_principal
 from ...state.principal import user as user_principal
@@ -60,7 +60,7 @@ class Parts(NamedTuple):
     clients: Clients
     grants: Grants
     tokens: AccessTokens
-    audit: Audit
+    audit: AuditLog
     look: Look = _PLAIN
     vouching: str | None = None
     keeper: Keeper | None = None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...state.audit import Audit
+from ...state.audit import AuditLog
 from ...state.broker import PubSub
 from ...state.owner import digest_of
 from ..authority.callers import caller_of, is_unbelieved_proxy
@@ -53,7 +53,7 @@ class Limits:
         look: How a page looks.
     """
 
-    def __init__(self, broker: PubSub, name: str, audit: Audit, look: Look) -> None:
+    def __init__(self, broker: PubSub, name: str, audit: AuditLog, look: Look) -> None:
         self._broker = broker
         self._name = name
         self._audit = audit

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
 
 from pydantic_core import from_json, to_json
 
-from ...common.errors import AnswerError, MissingCapabilityError
+from ...common.errors import ClientResponseError, MissingCapabilityError
 from ...content.lazy import LeaveLoop
 from ...protocol import jsonrpc
 from ...protocol.capabilities import tree
@@ -191,7 +191,7 @@ class Asking(CallContext):
                         call.channel.send(jsonrpc.notification("notifications/elicitation/complete", params))
                     return answer
                 if time.time() >= until:
-                    raise AnswerError(
+                    raise ClientResponseError(
                         "The user agreed to open the page, but did not complete the step there within "
                         f"{call.runtime.timeouts.client_request:g} s"
                     )

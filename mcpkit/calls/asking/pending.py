@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...common.errors import AnswerError, BusyError, InvalidAnswerError, ProtocolError
+from ...common.errors import BusyError, ClientResponseError, InvalidAnswerError, ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import RequestId, is_object
 from ..coroutines import within
@@ -77,7 +77,7 @@ class OpenQuestions:
         for id_, future in tuple(self._open.items()):
             self._take_back(id_)
             if not future.done():
-                future.set_exception(AnswerError(why))
+                future.set_exception(ClientResponseError(why))
 
     def __len__(self) -> int:
         """Count the questions."""
@@ -103,7 +103,7 @@ class OpenQuestions:
             BusyError: It has not answered too many others.
         """
         if self._why_closed is not None:
-            raise AnswerError(self._why_closed)
+            raise ClientResponseError(self._why_closed)
         if len(self._open) + len(requests) > MOST_OPEN:
             raise BusyError(
                 f"Too many requests to this client are unanswered ({len(self._open)}). Answer some first",
@@ -135,7 +135,7 @@ class OpenQuestions:
                     self._close(opened[number])
                     opened[number] = again
         except TimeoutError:
-            raise AnswerError(f"The client did not answer within {seconds:g} s{self._late}") from None
+            raise ClientResponseError(f"The client did not answer within {seconds:g} s{self._late}") from None
         finally:
             for id_ in opened:
                 self._take_back(id_)
@@ -228,7 +228,7 @@ def _settle(future: asyncio.Future[Mapping[str, Any]], message: Mapping[str, Any
         said = text[:500] if isinstance(text, str) and text else None
         told = "" if said is None else f": {said}"
         future.set_exception(
-            AnswerError(f"The client returned an error{told}", code if type(code) is int else None, said)
+            ClientResponseError(f"The client returned an error{told}", code if type(code) is int else None, said)
         )
     else:
         future.set_exception(InvalidAnswerError("result: expected an object"))

@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, cast, overload
 
 from typing_extensions import TypeForm, TypeVar
 
-from ...common.errors import AnswerError, ArgumentsError, ElicitationError, InvalidAnswerError
+from ...common.errors import ArgumentsError, ClientResponseError, ElicitationError, InvalidAnswerError
 from ...content.data import check_sendable
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import ELICITATION_IDS, knows
@@ -83,7 +83,7 @@ class Question(ABC, Generic[A]):
         try:
             params = self.params(revision)
         except ValueError as error:
-            raise AnswerError(f"The client does not support this request: {error}") from None
+            raise ClientResponseError(f"The client does not support this request: {error}") from None
         return {"method": self.method, "params": params} if params else {"method": self.method}
 
 

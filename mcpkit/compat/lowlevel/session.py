@@ -19,7 +19,7 @@ from ...calls.asking.questions import Question
 from ...calls.call import call_of
 from ...calls.coroutines import within
 from ...calls.loggable import as_text, loggable
-from ...common.errors import INVALID_PARAMS, INVALID_REQUEST, AnswerError, MissingCapabilityError
+from ...common.errors import INVALID_PARAMS, INVALID_REQUEST, ClientResponseError, MissingCapabilityError
 from ...protocol import jsonrpc
 from ...protocol.eras import Handshake
 from ...protocol.jsonrpc import RequestId, is_object
@@ -220,7 +220,7 @@ class ServerSession:
                 raise _error(types.CONNECTION_CLOSED, why)
             answers = await way.questions.ask([asked], [asked.request(self._revision)], way, self._patience)
             return dict(answers[0])
-        except AnswerError as error:
+        except ClientResponseError as error:
             raise _error(error.code or 0, error.said or str(error)) from None
         except MissingCapabilityError:
             if self._is_stateless:

@@ -227,7 +227,7 @@ def upstream_of(provider: IdentityProvider) -> Upstream:
 
 
 def make_proxy_server(proxy: OAuthProxy, notes: list[str]) -> tuple[Server, list[AuditEvent]]:
-    server = make_server(proxy, notes, secret=SECRET)
+    server = make_server(proxy, notes, secret_key=SECRET)
     events: list[AuditEvent] = []
     server.on_audit(events.append)
 

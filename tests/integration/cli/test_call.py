@@ -137,7 +137,7 @@ for line in sys.stdin:
 
 
 SERVER_AS = '''
-from mcpkit import Context, Server
+from mcpkit import Access, Context, Server
 from mcpkit.auth import StaticTokens
 
 print("imported")

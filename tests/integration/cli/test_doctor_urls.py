@@ -224,7 +224,7 @@ def test_doctor_finds_instances_without_shared_sessions(
     ):
         (tmp_path / folder).mkdir()
         ports = free_ports()
-        with in_thread(shop(secret=secrets[0])) as one, in_thread(shop(secret=secrets[1])) as other:
+        with in_thread(shop(secret_key=secrets[0])) as one, in_thread(shop(secret_key=secrets[1])) as other:
             servers = "".join(f"server {each.removeprefix('http://')};" for each in (one, other))
             locations = f"""{PROXIED.format(url="http://both", more="")} }}
                 upstream both {{ {servers} }}

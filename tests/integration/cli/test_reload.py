@@ -44,7 +44,7 @@ HEAD = """
 import asyncio, os
 from pathlib import Path
 from mcpkit import Context, Server
-shop = Server("shop", secret=None)
+shop = Server("shop", secret_key=None)
 """
 
 

@@ -154,10 +154,10 @@ from mcpkit import Server
 from mcpkit.storage import Sqlite
 
 database = Sqlite(os.path.join(os.path.dirname(__file__), "tasks.db"))
-server = Server("shop", secret="at least sixteen characters", shared=database)
+server = Server("shop", secret_key="at least sixteen characters", storage=database)
 
 
-@server.tool(process=True)
+@server.tool(run_in="process")
 def price() -> str:
     return wares.NAME
 

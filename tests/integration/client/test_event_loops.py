@@ -27,7 +27,7 @@ OPERATIONS = {
     "enter": lambda client: client.__aenter__(),
     "exit": lambda client: client.__aexit__(None, None, None),
     "close": lambda client: client.close(),
-    "watch": lambda client: client.listen(tools=True).__aenter__(),
+    "watch": lambda client: client.listen(tools_list_changed=True).__aenter__(),
     "list_tools": lambda client: client.list_tools(),
     "notify": lambda client: client.notify("notifications/other"),
 }

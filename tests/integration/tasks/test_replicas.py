@@ -98,7 +98,9 @@ import asyncio, sys
 from mcpkit import Context, Server, Task, TaskOptions
 from mcpkit.storage import Sqlite
 
-server = Server("lab", secret="a secret of sixteen and more", shared=Sqlite(sys.argv[1]), tasks=TaskOptions(lease=0.3))
+server = Server(
+    "lab", secret_key="a secret of sixteen and more", storage=Sqlite(sys.argv[1]), tasks=TaskOptions(lease=0.3)
+)
 
 @server.tool(task=Task(rerun="safe"))
 async def safe(ctx: Context) -> int:

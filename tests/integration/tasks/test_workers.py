@@ -90,7 +90,7 @@ APPS = """
 from mcpkit import Server
 from mcpkit.storage import Sqlite
 alone = Server("alone")
-idle = Server("idle", shared=Sqlite("lab.db"), secret="a secret of sixteen and more")
+idle = Server("idle", storage=Sqlite("lab.db"), secret_key="a secret of sixteen and more")
 alone.tool(lambda: None, name="tool", task=True)
 """
 

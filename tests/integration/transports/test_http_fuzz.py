@@ -17,7 +17,8 @@ import uvicorn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcpkit import Context, HttpOptions, ToolError
+from mcpkit import Context, HttpOptions, Limits, Timeouts, ToolError
+from tests.helpers.http_apps import app_of
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.servers.full import make_server
 
@@ -171,8 +172,11 @@ def address(request: pytest.FixtureRequest) -> Iterator[Address]:
         await ctx.http.close_stream()
         raise ToolError("closed")
 
-    app = server.asgi(
-        body_timeout=0.2, max_body=4_000, http=HttpOptions(readiness_path="/health", sse_ping_interval=0.5)
+    app = app_of(
+        server,
+        limits=Limits(max_request_body_size=4_000),
+        timeouts=Timeouts(request_body=0.2),
+        http=HttpOptions(readiness_path="/health", sse_ping_interval=0.5),
     )
     config = uvicorn.Config(
         app, http=request.param, loop="asyncio", ws="none", log_config=None, timeout_graceful_shutdown=1

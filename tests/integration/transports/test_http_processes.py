@@ -41,7 +41,7 @@ from starlette.routing import Mount
 class Lasting(Memory):
     is_lasting = True
 
-server = Server("s", secret="s" * 32, shared=Lasting() if os.environ.get("SHARED") else Memory())
+server = Server("s", secret_key="s" * 32, storage=Lasting() if os.environ.get("SHARED") else Memory())
 app = server.asgi()
 mounted = Starlette(routes=[Mount("/x", app)])
 """
@@ -65,7 +65,7 @@ def notes_of(folder: Path, app: str, **settings: str) -> str:
 def test_uvicorn_workers_warn_once_without_shared_store(unshared_folder: Path) -> None:
     notes = notes_of(unshared_folder, "mounted")
     assert notes.count(f"2 {WARNING}") == 1
-    assert "Server(shared=Sqlite(" in notes
+    assert "Server(storage=Sqlite(" in notes
 
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 
-from mcpkit import Context, Server
+from mcpkit import Context, Server, ServerOptions
 from mcpkit.storage import Memory, Redis, Sqlite
 from tests.helpers.engines import close, make_engine
 from tests.helpers.process_client import EventStream
@@ -75,7 +75,13 @@ class Gate:
 
 
 def make_server(shared: Memory | Redis | Sqlite, gate: Gate, name: str) -> Server:
-    server = Server("replicas", version="1", secret_key="a secret of the replicas", storage=shared)
+    server = Server(
+        "replicas",
+        version="1",
+        secret_key="a secret of the replicas",
+        storage=shared,
+        options=ServerOptions(single_use_state=True),
+    )
 
     @server.tool
     async def log_levels(ctx: Context) -> str:

@@ -42,18 +42,18 @@ class OwnError(ToolError):
     pass
 
 
-@server.tool(process=True)
+@server.tool(run_in="process")
 def add(a: int, b: int) -> Sum:
     print("adding")
     return Sum(a + b, os.getpid())
 
 
-@server.tool(process=True)
+@server.tool(run_in="process")
 def refuse() -> None:
     raise OwnError("of my own")
 
 
-@server.tool(process=True)
+@server.tool(run_in="process")
 def spin() -> None:
     print("spinning")
     while True:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ....state.owner import digest_of
 
 if TYPE_CHECKING:
-    from ....state.audit import Audit
+    from ....state.audit import AuditLog
     from ....state.principal import Principal
     from ....state.revocations import Revocation
 
@@ -22,7 +22,7 @@ class Arrivals:
         audit: Hears of them.
     """
 
-    def __init__(self, audit: Audit) -> None:
+    def __init__(self, audit: AuditLog) -> None:
         self._audit = audit
         self._granted: dict[tuple[str, str | None], frozenset[str]] = {}
 

@@ -19,7 +19,7 @@ from .bearer import MalformedAuthorizationError, bearer_token, challenge
 from .verification import REVOKED, Verification
 
 if TYPE_CHECKING:
-    from ....state.audit import Audit
+    from ....state.audit import AuditLog
     from ....state.revocations import Revocation, Revocations
     from ....state.scopes import Scopes
 
@@ -56,7 +56,7 @@ class Endpoint:
         verifier: TokenVerifier,
         verification: Verification,
         scopes: Scopes,
-        audit: Audit,
+        audit: AuditLog,
         is_open: Callable[[], bool],
         revocations: Revocations | None = None,
         clock: Callable[[], float] = time.time,

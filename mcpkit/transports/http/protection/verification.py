@@ -15,7 +15,7 @@ from ..intake.refused_body import UnreadError
 from .arrivals import Arrivals
 
 if TYPE_CHECKING:
-    from ....state.audit import Audit
+    from ....state.audit import AuditLog
     from ....state.principal import Principal
     from ....state.revocations import Revocation, Revocations
     from ....state.scopes import Scopes
@@ -56,7 +56,7 @@ class Verification:
         self,
         verifier: TokenVerifier,
         scopes: Scopes,
-        audit: Audit,
+        audit: AuditLog,
         revocations: Revocations | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:

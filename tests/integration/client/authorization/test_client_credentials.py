@@ -39,7 +39,7 @@ async def test_client_credentials_secret_in_header_and_token_reused(revision: st
     site = TokenSite()
     with site.running() as url:
         auth = ClientCredentials("re:ports", SECRET, issuer=site.origin)
-        assert await whoami(url, auth, 3, revision=revision) == "reports"
+        assert await whoami(url, auth, 3, protocol_version=revision) == "reports"
     [request] = site.requests
     assert request.form == {"grant_type": "client_credentials", "resource": url, "scope": "notes:read"}
     assert (
@@ -72,7 +72,7 @@ async def test_client_credentials_refusal_has_no_secret(
     with site.running() as url:
         auth = ClientCredentials("reports", SECRET, issuer=site.origin)
         with pytest.raises(AuthorizationError, match="invalid_client") as raised:
-            await whoami(url, auth, revision=revision)
+            await whoami(url, auth, protocol_version=revision)
     assert len(site.requests) == 1
     assert "SECRET" not in repr(auth)
     assert SECRET not in f"{caplog.text} {auth!r} {vars(auth)!r} {raised.value}"
@@ -133,7 +133,7 @@ async def whoami_of_user(url: str, auth: Any, **options: Any) -> str:
 async def test_enterprise_grant_is_exchanged_for_token(revision: str) -> None:
     site = TokenSite(exchange=granting())
     with site.running() as url:
-        assert await whoami_of_user(url, managed(site), revision=revision) == "reports"
+        assert await whoami_of_user(url, managed(site), protocol_version=revision) == "reports"
     exchange, grant = site.requests
     assert (exchange.path, exchange.form) == (
         "/idp/token",

@@ -84,7 +84,7 @@ def client(url: str, revision: str | None = None, **options: Any) -> Client:
 @EVERY
 async def test_http_calls_are_answered(url: str, revision: str) -> None:
     async with client(url, revision) as asked:
-        assert asked.revision == revision
+        assert asked.protocol_version == revision
         assert (await asked.call_tool("echo", {"text": "å\n😀"})).text == "å\n😀"
         assert (await asked.read_resource("asked://fixed"))[0]["text"] == "fixed"
         assert (await asked.get_prompt("plan", {"city": "Oslo"}))[0]["content"]["text"] == "Plan for Oslo"
