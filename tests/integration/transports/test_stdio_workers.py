@@ -26,10 +26,10 @@ import os
 import time
 from dataclasses import dataclass
 
-from mcpkit import Server, ToolError
+from mcpkit import Limits, Server, ToolError
 
 print("imported")
-server = Server("worked", processes=1)
+server = Server("worked", limits=Limits(worker_processes=1))
 
 
 @dataclass
