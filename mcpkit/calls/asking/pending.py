@@ -228,7 +228,9 @@ def _settle(future: asyncio.Future[Mapping[str, Any]], message: Mapping[str, Any
         said = text[:500] if isinstance(text, str) and text else None
         told = "" if said is None else f": {said}"
         future.set_exception(
-            ClientResponseError(f"The client returned an error{told}", code if type(code) is int else None, said)
+            ClientResponseError(
+                f"The client returned an error{told}", code if type(code) is int else None, said
+            )
         )
     else:
         future.set_exception(InvalidAnswerError("result: expected an object"))
