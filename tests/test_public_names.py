@@ -301,8 +301,8 @@ async def test_token_verifier_learns_its_site() -> None:
 
         async def verify(self, token: str, audience: str) -> Any: ...
 
-        async def token_for(self, principal: Principal, provider: str, ground: VerifierContext) -> str:
-            return f"{ground.name} at {provider}"
+        async def token_for(self, principal: Principal, provider: str, context: VerifierContext) -> str:
+            return f"{context.name} at {provider}"
 
     verifier = Verifier()
     Server("shop", auth=verifier).asgi(public_url="https://shop.example.com/mcp")

@@ -95,14 +95,14 @@ class Issuers(TokenVerifier):
         """Return what operators are told of each."""
         return [*chain.from_iterable(each.notices() for each in self._verifiers)]
 
-    async def token_for(self, principal: Principal, provider: str, ground: VerifierContext) -> str:
+    async def token_for(self, principal: Principal, provider: str, context: VerifierContext) -> str:
         """Have the one return it whose users log in with that provider."""
-        return await self._by_provider[provider].token_for(principal, provider, ground)
+        return await self._by_provider[provider].token_for(principal, provider, context)
 
-    async def revoke(self, principal: Principal, ground: VerifierContext) -> None:
+    async def revoke(self, principal: Principal, context: VerifierContext) -> None:
         """Have each end what it has granted."""
         for each in self._verifiers:
-            await each.revoke(principal, ground)
+            await each.revoke(principal, context)
 
     async def aclose(self) -> None:
         """Close what they keep open."""

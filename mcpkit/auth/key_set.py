@@ -108,7 +108,7 @@ def read_keys(document: Mapping[str, object]) -> list[PublicKey]:
     """
     listed = items_in(document.get("keys"))
     if listed is None:
-        raise ValueError("no `keys` list")
+        raise ValueError("a JWK Set must have a list `keys`")
     if len(listed) > MOST_KEYS:
         raise ValueError(f"more than {MOST_KEYS} keys")
     read = (_read(each) for each in map(members_in, listed) if each is not None)

@@ -161,13 +161,13 @@ class TokenVerifier(ABC):
         """Return what an operator is told each time the server starts, such as what they have to register where."""
         return ()
 
-    async def token_for(self, principal: Principal, provider: str, ground: VerifierContext) -> str:
+    async def token_for(self, principal: Principal, provider: str, context: VerifierContext) -> str:
         """Return the access token that a user has at a provider, good for a while; see `Context.token_for`.
 
         Args:
             principal: The user.
             provider: One of `providers`.
-            ground: Whatever the server keeps.
+            context: Whatever the server keeps.
 
         Raises:
             LoginNeededError: They have not logged in there, or have to do so again.
@@ -175,7 +175,7 @@ class TokenVerifier(ABC):
         """
         raise LoginNeededError(provider)
 
-    async def revoke(self, principal: Principal, ground: VerifierContext) -> None:  # noqa: B027 - most have granted nothing
+    async def revoke(self, principal: Principal, context: VerifierContext) -> None:  # noqa: B027 - most have granted nothing
         """End what has been granted to somebody, by whichever client, so that no client gets tokens for it again.
 
         Raises:

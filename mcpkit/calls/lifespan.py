@@ -135,7 +135,10 @@ class Lifespans:
             return None
         stay = self._stays.get(loop or asyncio.get_running_loop())
         if stay is None:
-            raise BusyError("The server is not running in this event loop, so there is no lifespan state")
+            raise BusyError(
+                "The server has not been started in this event loop, so its lifespan has no state. Enter "
+                "`async with server.running():` first"
+            )
         return stay.state
 
     @asynccontextmanager

@@ -79,7 +79,12 @@ async def _those_that_last(parts: Sequence[Part], do: Callable[[Part], Awaitable
             failed[part.server] = error
             if part.is_needed or len(failed) == len(parts):
                 raise
-            logger.warning("changes of the server %s are not received: %s", part.server, error)
+            logger.warning(
+                "change notifications of the server %s cannot be received: %s. Those of the other servers are; "
+                "call listen() again to retry",
+                part.server,
+                error,
+            )
 
     trying = [asyncio.ensure_future(tried(part)) for part in parts]
     try:

@@ -278,13 +278,13 @@ class ClientResponseError(HandlerError):
     Args:
         text: What went wrong.
         code: The JSON-RPC error code that the client has answered with; None where it has not.
-        said: The text of that error; None where there is none.
+        reason: The text of that error; None where there is none.
     """
 
-    def __init__(self, text: str, code: int | None = None, said: str | None = None) -> None:
+    def __init__(self, text: str, code: int | None = None, reason: str | None = None) -> None:
         super().__init__(text)
         self.code = code
-        self.said = said
+        self.reason = reason
 
 
 class InvalidAnswerError(ClientResponseError):

@@ -61,7 +61,7 @@ class RateLimit:
             To be counted by processes together it has to be text, a number, or a tuple of these.
         methods: Which requests of the core protocol count; when None those that run the author's code, and
             those of methods outside it.
-        most_clients: Buckets that a process keeps. Beyond that, the one that was not used for the longest time is
+        max_clients: Buckets that a process keeps. Beyond that, the one that was not used for the longest time is
             forgotten, and its client begins with a full one. An engine keeps each until it is full.
 
     Raises:
@@ -78,14 +78,14 @@ class RateLimit:
         burst: int = 10,
         key: Callable[[Context[Any]], Hashable] | None = None,
         methods: Collection[str] | None = None,
-        most_clients: int = 10_000,
+        max_clients: int = 10_000,
     ) -> None:
         if not 0 < rate < float("inf"):
             raise ValueError(f"rate must be a finite number of requests per second above 0, got {rate!r}")
         if burst < 1:
             raise ValueError(f"burst must be at least 1, got {burst!r}")
-        if most_clients < 1:
-            raise ValueError(f"most_clients must be at least 1, got {most_clients!r}")
+        if max_clients < 1:
+            raise ValueError(f"max_clients must be at least 1, got {max_clients!r}")
         counted = [method for method in METHODS if method not in UNWRAPPED]
         if unknown := set(methods or ()).difference(counted):
             raise ValueError(
@@ -97,8 +97,8 @@ class RateLimit:
         self._key = key if key is not None else _client
         self.methods = RUNNING_CODE if methods is None else frozenset(methods)
         self._counts_own = methods is None
-        self._most = most_clients
-        self._here = Buckets(rate, burst, most_clients)
+        self._most = max_clients
+        self._here = Buckets(rate, burst, max_clients)
         self._shared: weakref.WeakKeyDictionary[Runtime, SharedBuckets] = weakref.WeakKeyDictionary()
         self._has_warned = False
 

@@ -17,18 +17,18 @@ class SizeLimit:
     Other results pass: who reads those is a program.
 
     Args:
-        most: Bytes that a result may have, as JSON and with all that belongs to it.
+        max_bytes: Bytes that a result may have, as JSON and with all that belongs to it.
         advice: What the model is to do instead, a sentence; by default it is to ask for less with the
             arguments that the tool has.
 
     Raises:
-        ValueError: `most` is no number above 0.
+        ValueError: `max_bytes` is no number above 0.
     """
 
-    def __init__(self, most: int, *, advice: str | None = None) -> None:
-        if most < 1:
-            raise ValueError(f"most must be a number of bytes above 0, got {most!r}")
-        self.most = most
+    def __init__(self, max_bytes: int, *, advice: str | None = None) -> None:
+        if max_bytes < 1:
+            raise ValueError(f"max_bytes must be a number of bytes above 0, got {max_bytes!r}")
+        self.max_bytes = max_bytes
         self._advice = advice
 
     async def __call__(self, request: Request, call_next: CallNext) -> Result:
@@ -38,13 +38,13 @@ class SizeLimit:
             ToolError: It is too large.
         """
         result = await call_next(request)
-        if request.method != "tools/call" or (size := len(result.rendered())) <= self.most:
+        if request.method != "tools/call" or (size := len(result.rendered())) <= self.max_bytes:
             return result
         if result.type != "complete":  # a task's handle, or an extension's, which a program reads
             return result
         advice = self._advice if self._advice is not None else _advice(request)
         raise ToolError(
-            f"The result is too large: it has {size:,} bytes, and the limit is {self.most:,}. {advice}"
+            f"The result is too large: it has {size:,} bytes, and the limit is {self.max_bytes:,}. {advice}"
         )
 
 

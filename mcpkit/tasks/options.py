@@ -15,16 +15,15 @@ class TaskOptions(NamedTuple):
             `mcpkit worker server:server` starts.
         slots: How many tasks one process runs at a time.
         lease: Seconds after which a task whose process has ended is another one's.
-        per_owner: How many tasks one principal may have open; over HTTP, of those who have not said who they are, one
-            address.
-        most: How many may be open in all.
+        max_open_per_owner: Tasks that one principal may have open; over HTTP without login, one IP address.
+        max_open: Tasks that may be open in all.
     """
 
     by: Literal["replicas", "workers"] = "replicas"
     slots: int = 8
     lease: float = 30.0
-    per_owner: int = 100
-    most: int = 10_000
+    max_open_per_owner: int = 100
+    max_open: int = 10_000
 
 
 def options_of(tasks: object) -> TaskOptions:
@@ -44,6 +43,6 @@ def options_of(tasks: object) -> TaskOptions:
         raise ValueError(f'TaskOptions(by=...) must be "replicas" or "workers", got {tasks.by!r}')
     check_count("TaskOptions(slots=...)", tasks.slots)
     check_seconds("TaskOptions(lease=...)", tasks.lease)
-    check_count("TaskOptions(per_owner=...)", tasks.per_owner)
-    check_count("TaskOptions(most=...)", tasks.most)
+    check_count("TaskOptions(max_open_per_owner=...)", tasks.max_open_per_owner)
+    check_count("TaskOptions(max_open=...)", tasks.max_open)
     return tasks

@@ -80,7 +80,7 @@ class TaskService:
     ) -> None:
         self.options = options
         self.ledger = Ledger(
-            _engine(runtime), runtime.keys, most=options.most, most_of_owner=options.per_owner
+            _engine(runtime), runtime.keys, most=options.max_open, most_of_owner=options.max_open_per_owner
         )
         self.runs = Runs(self.ledger, registry, runtime, serving, options.lease)
         self.extension = Extension(TASKS)
@@ -214,7 +214,8 @@ class TaskService:
             raise unreachable_by(error) from None
         if added == "owner_full":
             raise BusyError(
-                f"You have {self.options.per_owner:,} open tasks, the limit. Wait until one ends, or cancel one",
+                f"You have {self.options.max_open_per_owner:,} open tasks, the limit. Wait until one ends, or "
+                "cancel one",
                 retry_after=10,
             )
         if added == "full":

@@ -436,7 +436,7 @@ class ProxyServer:
         self.app = Starlette(routes=[*self.auth.routes()])
 
     @property
-    def ground(self) -> VerifierContext:
+    def context(self) -> VerifierContext:
         return VerifierContext(self.site.name, self.site.keys, self.site.shared, self.site.audit)
 
     def browser(self) -> httpx2.AsyncClient:
@@ -450,7 +450,7 @@ class ProxyServer:
 
     async def token_for(self, tokens: dict[str, Any], provider: str = "example") -> str:
         principal = (await self.granted(tokens)).principal
-        return await self.auth.token_for(principal, provider, self.ground)
+        return await self.auth.token_for(principal, provider, self.context)
 
 
 @contextmanager

@@ -97,7 +97,7 @@ async def test_rate_limit_counts_stateless_http_clients_by_address(clock: Clock,
 
 async def test_the_buckets_have_an_end(clock: Clock) -> None:
     names = iter(range(100))
-    limit = RateLimit(1, key=lambda ctx: next(names), most_clients=10)
+    limit = RateLimit(1, key=lambda ctx: next(names), max_clients=10)
     server = Server("crowded")
     server.middleware(limit)
 

@@ -205,7 +205,7 @@ async def test_idempotency_key_creates_one_task(server: Server) -> None:
 
 
 async def test_open_tasks_are_limited_per_owner_and_in_total() -> None:
-    server = make_server(Memory(), tasks=TaskOptions(per_owner=2, most=3))
+    server = make_server(Memory(), tasks=TaskOptions(max_open_per_owner=2, max_open=3))
     async with connect(server, capabilities=KNOWS_TASKS, principal=Principal("ada")) as ada:
         tasks = [await begin(ada, "slow", {"label": "a"}) for _ in range(2)]
         with pytest.raises(ProtocolError, match="You have 2 open tasks"):

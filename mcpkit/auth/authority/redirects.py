@@ -44,7 +44,10 @@ def check_redirect_uri(uri: object) -> str:
     if "\\" in uri or parts.username is not None or parts.password is not None:
         raise ValueError("a redirect URI must not contain a user name, a password or a backslash")
     if parts.scheme in _FORBIDDEN or parts.scheme.startswith(_FORBIDDEN_BEGINNINGS):
-        raise ValueError(f"the scheme {parts.scheme} is not allowed in a redirect URI")
+        raise ValueError(
+            f"the scheme {parts.scheme} is not allowed in a redirect URI. Use https, or a private-use scheme such as "
+            "com.example.app:/callback"
+        )
     if parts.scheme in {"http", "https"}:
         if not parts.hostname:
             raise ValueError("a redirect URI must have a host")

@@ -48,7 +48,7 @@ class Logins:
     Args:
         upstream: The provider.
         grants: The grants.
-        ground: Whatever the server keeps.
+        context: Whatever the server keeps.
         running: What this process is refreshing.
         clock: The time in Unix seconds.
     """
@@ -57,13 +57,13 @@ class Logins:
         self,
         upstream: Upstream,
         grants: Grants,
-        ground: VerifierContext,
+        context: VerifierContext,
         running: OneAtATime[GrantRecord],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._upstream = upstream
         self._grants = grants
-        self._ground = ground
+        self._ground = context
         self._running = running
         self._clock = clock
 
@@ -223,7 +223,7 @@ class Logins:
             raise _unavailable("to refresh tokens") from None
 
     async def _refresh(self, grant_id: str, worthless: UpstreamTokens | None) -> GrantRecord:
-        ground, give_up = self._ground, time.monotonic() + PATIENCE
+        context, give_up = self._ground, time.monotonic() + PATIENCE
         while time.monotonic() < give_up:
             held = Held.of(record := await self._kept(grant_id))
             if not self._is_wanted(held, worthless):
@@ -234,7 +234,7 @@ class Logins:
                 await self.end(grant_id)
                 raise LoginEndedError
             # Whoever is killed with it holds it for so long, by the clock of the store.
-            if await ground.shared.claim(f"{ground.name}/refreshing/{grant_id}/{held.times}", LEASE):
+            if await context.shared.claim(f"{context.name}/refreshing/{grant_id}/{held.times}", LEASE):
                 begun = time.monotonic()
                 now = Held.of(await self._kept(grant_id))
                 if (now.times, now.tokens) == (held.times, held.tokens):  # nobody has been faster

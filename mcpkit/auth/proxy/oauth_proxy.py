@@ -143,7 +143,7 @@ class OAuthProxy(TokenVerifier):
         """Return with whom users log in, and what has to be registered there."""
         return (self._serving().notice(),)
 
-    async def token_for(self, principal: Principal, provider: str, ground: VerifierContext) -> str:
+    async def token_for(self, principal: Principal, provider: str, context: VerifierContext) -> str:
         """Return the access token that a user has at the provider.
 
         Raises:
@@ -154,7 +154,7 @@ class OAuthProxy(TokenVerifier):
         from ..upstream.errors import UpstreamUnavailableError
         from .logins import LoginEndedError
 
-        logins, title = self._logins(ground), self._upstream.title
+        logins, title = self._logins(context), self._upstream.title
         record = await logins.find(principal)
         if record is None:
             raise LoginNeededError(provider, title, has_ended=logins.has_been(principal))
@@ -165,13 +165,13 @@ class OAuthProxy(TokenVerifier):
         except UpstreamUnavailableError:
             raise ProviderUnavailableError(provider) from None
 
-    async def revoke(self, principal: Principal, ground: VerifierContext) -> None:
+    async def revoke(self, principal: Principal, context: VerifierContext) -> None:
         """End all logins of somebody, here and at the provider.
 
         Raises:
             OSError: The store does not answer.
         """
-        await self._logins(ground).end_all(principal)
+        await self._logins(context).end_all(principal)
 
     async def aclose(self) -> None:
         """Close the connections to the provider, when the tokens have come that it has been asked for."""
@@ -180,13 +180,13 @@ class OAuthProxy(TokenVerifier):
         await self._refreshing.aclose(_GRACE)
         await self._upstream.provider.aclose()
 
-    def _logins(self, ground: VerifierContext) -> Logins:
+    def _logins(self, context: VerifierContext) -> Logins:
         from ..authority.grants import Grants
         from .logins import Logins
 
         # Of two providers of one server, none is ever asked about the other's tokens.
-        grants = Grants(ground.shared, ground.keys, self._clock, self._upstream.name)
-        return Logins(self._upstream, grants, ground, self._refreshing, self._clock)
+        grants = Grants(context.shared, context.keys, self._clock, self._upstream.name)
+        return Logins(self._upstream, grants, context, self._refreshing, self._clock)
 
     def _serving(self) -> Entered:
         if self._entered is None:

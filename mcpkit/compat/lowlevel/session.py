@@ -221,7 +221,7 @@ class ServerSession:
             answers = await way.questions.ask([asked], [asked.request(self._revision)], way, self._patience)
             return dict(answers[0])
         except ClientResponseError as error:
-            raise _error(error.code or 0, error.said or str(error)) from None
+            raise _error(error.code or 0, error.reason or str(error)) from None
         except MissingCapabilityError:
             if self._is_stateless:
                 raise  # the client is told what it lacks

@@ -226,13 +226,15 @@ async def test_token_for_forged_grant_is_rejected():
             client_id=mallory.client_id,
         )
         try:
-            token = await world.auth.token_for(forged, "oauth", world.auth.ground)
+            token = await world.auth.token_for(forged, "oauth", world.auth.context)
         except LoginNeededError:
             return None
         return world.provider.tokens[token]
 
-    assert world.provider.tokens[await world.auth.token_for(ada, "oauth", world.auth.ground)] == "ada"
-    assert world.provider.tokens[await world.auth.token_for(mallory, "oauth", world.auth.ground)] == "mallory"
+    assert world.provider.tokens[await world.auth.token_for(ada, "oauth", world.auth.context)] == "ada"
+    assert (
+        world.provider.tokens[await world.auth.token_for(mallory, "oauth", world.auth.context)] == "mallory"
+    )
     assert await attack() is None
 
 

@@ -115,7 +115,7 @@ async def test_login_ended_at_provider_raises_login_needed():
     proxy.upstream.live.clear()
     for _ in range(2):
         with pytest.raises(LoginNeededError, match=r"has ended. Log in again"):
-            await proxy.auth.token_for(principal, "example", proxy.ground)
+            await proxy.auth.token_for(principal, "example", proxy.context)
     assert (await flow.refreshed(tokens)).status_code == 400
 
 
@@ -129,7 +129,7 @@ async def test_provider_without_refresh_token_ends_at_expiry():
     principal = (await proxy.granted(tokens)).principal
     proxy.clock.now += 1
     with pytest.raises(LoginNeededError, match="has ended"):
-        await proxy.auth.token_for(principal, "example", proxy.ground)
+        await proxy.auth.token_for(principal, "example", proxy.context)
     assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
 
 
@@ -230,7 +230,7 @@ async def test_revoke_principal_ends_all_logins(proxy):
     proxy.upstream.user = "grace"
     grace = proxy.flow()
     theirs = await grace.tokens()
-    await proxy.auth.revoke(Principal(ADA), proxy.ground)
+    await proxy.auth.revoke(Principal(ADA), proxy.context)
     assert set(proxy.upstream.live.values()) == {"grace"}
     assert (await pending.redeemed(code)).json()["error"] == "invalid_grant"
     assert (await grace.refreshed(theirs)).status_code == 200
@@ -243,7 +243,7 @@ async def test_revoke_principal_from_another_process():
     secrets = ["the second secret of the tests", "the first secret of the tests"]
     other = ProxyServer(proxy.upstream, kept={"shared": proxy.site.shared, "secret": secrets})
     fresh: Any = type(other.auth)(proxy.upstream, clock=proxy.clock)
-    await fresh.revoke(Principal(ADA), other.ground)
+    await fresh.revoke(Principal(ADA), other.context)
     assert proxy.upstream.live == {}
     assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
 

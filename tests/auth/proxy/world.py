@@ -208,11 +208,11 @@ class Browser(httpx2.AsyncClient):
 
 
 class Proxy(OAuthProxy):
-    ground: VerifierContext
+    context: VerifierContext
 
     def enter(self, site: ProtectedResource) -> None:
         super().enter(site)
-        self.ground = VerifierContext(site.name, site.keys, site.shared, site.audit)
+        self.context = VerifierContext(site.name, site.keys, site.shared, site.audit)
 
 
 class World:

@@ -145,8 +145,8 @@ async def test_issuer_unreachable_is_unavailable(clock):
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (JSONResponse({}), "no `keys` list"),
-        (JSONResponse({"keys": {}}), "no `keys` list"),
+        (JSONResponse({}), "a JWK Set must have a list `keys`"),
+        (JSONResponse({"keys": {}}), "a JWK Set must have a list `keys`"),
         (JSONResponse({"keys": []}), "no key that can verify"),
         (JSONResponse({"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "old"}]}), "no key that can verify"),
         (JSONResponse({"keys": [{}] * 101}), "more than 100 keys"),

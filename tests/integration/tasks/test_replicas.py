@@ -166,7 +166,7 @@ async def test_anonymous_tasks_are_limited_per_address(engine: Any, schema_dir: 
         "lab",
         secret_key="a secret of sixteen and more",
         storage=engine,
-        tasks=TaskOptions(per_owner=3, most=8),
+        tasks=TaskOptions(max_open_per_owner=3, max_open=8),
     )
     gate, worked = asyncio.Event(), []
 

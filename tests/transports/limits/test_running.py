@@ -130,8 +130,8 @@ async def test_worker_start_above_limit_fails_and_frees_its_place(
 @pytest.mark.parametrize(
     ("tasks", "error"),
     [
-        (TaskOptions(per_owner=3), "You have 3 open tasks"),
-        (TaskOptions(most=3), "The server has too many open tasks"),
+        (TaskOptions(max_open_per_owner=3), "You have 3 open tasks"),
+        (TaskOptions(max_open=3), "The server has too many open tasks"),
     ],
 )
 async def test_open_tasks_above_limit_get_error(tasks: TaskOptions, error: str, gate: Gate) -> None:

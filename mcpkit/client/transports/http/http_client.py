@@ -224,7 +224,10 @@ class HttpClient:
             TransportError: It is not open.
         """
         if self._client is None:
-            raise TransportError(f"the transport to {self.origin} is not open", may_have_begun=False)
+            raise TransportError(
+                f"the transport to {self.origin} is closed. Open the client first: `async with Client(...)`",
+                may_have_begun=False,
+            )
         if self._client is self._given or (self._app is None and self._target.scheme == "https"):
             return self._client
         if self._for_others is None:
@@ -282,7 +285,10 @@ class HttpClient:
         """
         client = self._client
         if client is None:
-            raise TransportError(f"the transport to {self.origin} is not open", may_have_begun=False)
+            raise TransportError(
+                f"the transport to {self.origin} is closed. Open the client first: `async with Client(...)`",
+                may_have_begun=False,
+            )
         if url is None:
             url = self._target
         if self._token is not None:

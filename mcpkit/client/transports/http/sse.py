@@ -86,7 +86,9 @@ class SseTransport(Authorized):
         """
         reader, endpoint = self._reader, self._endpoint
         if reader is None or endpoint is None or reader.done():
-            raise TransportError(f"{self!r} is not open", may_have_begun=False)
+            raise TransportError(
+                f"{self!r} is closed. Open the client first: `async with Client(...)`", may_have_begun=False
+            )
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[None] = loop.create_future()
         if message.id is not None:

@@ -117,7 +117,9 @@ class HttpTransport(Authorized):
             return  # the response was closed, which says so (basic/patterns/cancellation)
         session, receiver = self._session, self._receiver
         if session is None or receiver is None:
-            raise TransportError(f"{self!r} is not open", may_have_begun=False)
+            raise TransportError(
+                f"{self!r} is closed. Open the client first: `async with Client(...)`", may_have_begun=False
+            )
         task = asyncio.current_task()
         assert task is not None
         self._sending[task] = None
