@@ -88,7 +88,7 @@ class Asking(CallContext):
 
         Raises:
             MissingCapabilityError: The client cannot be asked this; let it pass, as the client is told.
-            AnswerError: The client refuses, takes too long, or answers with something else.
+            ClientResponseError: The client refuses, takes too long, or answers with something else.
             TypeError: Something else than questions is given.
             ValueError: A question of this call has had the key of one of them.
             RuntimeError: The call has ended, or its method has no place for questions.
@@ -160,7 +160,7 @@ class Asking(CallContext):
         Raises:
             ValueError: The URL is none.
             TypeError: `done` is no function.
-            AnswerError: `done` still says no when the time is over.
+            ClientResponseError: `done` still says no when the time is over.
             Exception: As `ask`.
         """
         from .questions import UrlElicitRequest

@@ -136,7 +136,7 @@ class Dialogue:
 
         Raises:
             InputRequired: Some answers are not there yet, and come with the next round.
-            AnswerError: The client does not answer, refuses, or answers with something else.
+            ClientResponseError: The client does not answer, refuses, or answers with something else.
             ProtocolError: An answer is malformed, or the handler asks something else under a name than before; or
                 the client has too many questions to answer.
         """

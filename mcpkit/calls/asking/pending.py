@@ -99,7 +99,7 @@ class OpenQuestions:
             seconds: How long the client may take for all of them.
 
         Raises:
-            AnswerError: The client does not answer, refuses, or answers with something else.
+            ClientResponseError: The client does not answer, refuses, or answers with something else.
             BusyError: It has not answered too many others.
         """
         if self._why_closed is not None:

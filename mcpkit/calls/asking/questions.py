@@ -78,7 +78,7 @@ class Question(ABC, Generic[A]):
         """Return method and params.
 
         Raises:
-            AnswerError: The revision cannot say what is asked.
+            ClientResponseError: The revision cannot say what is asked.
         """
         try:
             params = self.params(revision)
