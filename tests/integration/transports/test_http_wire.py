@@ -157,7 +157,7 @@ def text_of(answer: Any) -> str:
 def is_refused(answer: tuple[int, Any], era: str = "stateless") -> bool:
     status, message = answer
     assert message["error"]["code"] == -32602, message
-    assert "came more than once" in message["error"]["message"]
+    assert "is repeated. Send it once" in message["error"]["message"]
     return status == (400 if era == "stateless" else 200)
 
 

@@ -127,10 +127,12 @@ def startup_messages(
     )  # as a test before this one may have left it, or pytest has set it up
     monkeypatch.setattr(uvicorn, "handlers", [])
     monkeypatch.setattr(uvicorn, "propagate", True)
-    names = ("mcpkit", "uvicorn.error")
+    names = ("mcpkit.transports", "uvicorn.error")
     for name in names:
         caplog.set_level(logging.INFO, name)
-    return lambda: [(each.levelname, each.getMessage()) for each in caplog.records if each.name in names]
+    return lambda: [
+        (each.levelname, each.getMessage()) for each in caplog.records if each.name.startswith(names)
+    ]
 
 
 @pytest.mark.parametrize(
