@@ -1,4 +1,4 @@
-"""What an author registers: tools, resources, prompts, and where they are kept.
+"""Tools, resources, prompts and custom methods, and the registries that contain them.
 
 Internal: it may change at any time.
 """

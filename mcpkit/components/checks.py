@@ -1,6 +1,6 @@
-"""What an author declares in the specification's own words, checked where it is declared.
+"""Checks of values that follow the specification's schema, such as icons and annotations.
 
-A wrong value here would be sent in every list, and hosts drop the whole list for one wrong member.
+Hosts drop a whole list for one wrong member, so values are checked at registration.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _ICON_SCHEMES = ("https:", "http:", "data:")
 
 
 def check_text(what: str, value: Any) -> None:
-    """Refuse what is neither a string nor None, and a string that cannot be sent.
+    """Check that a value is None or a string that can be sent.
 
     Raises:
-        RegistrationError: It is something else.
+        RegistrationError: It is neither, or the string has a lone surrogate.
     """
     if value is not None and not isinstance(value, str):
         raise RegistrationError(f"{what} must be a string, got {value!r}")
@@ -32,16 +32,16 @@ def check_text(what: str, value: Any) -> None:
 
 
 def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, required: str = "") -> None:
-    """Refuse a dict that has not the specification's form: a member that is misspelt, or of another type.
+    """Check a dict against a TypedDict of the specification: unknown, missing and wrongly typed members.
 
     Args:
-        what: What the message calls it.
-        value: What the author wrote.
-        shape: The TypedDict with the specification's members.
-        required: A member that must be there.
+        what: Name of the value in messages.
+        value: The dict.
+        shape: TypedDict with the specification's members.
+        required: A member that must be present.
 
     Raises:
-        RegistrationError: The dict does not fit; the message says what the specification has.
+        RegistrationError: The dict does not match.
     """
     known = shape.__annotations__
     if not _is_mapping(value):
@@ -67,10 +67,10 @@ def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, requ
 
 
 def check_icons(what: str, icons: Any) -> None:
-    """Refuse icons that hosts would refuse ("icons" of the base protocol).
+    """Check icons ("icons" of the base protocol).
 
     Raises:
-        RegistrationError: They are no list of icons, or one has a source that hosts must not load.
+        RegistrationError: The value is not a list of icons, or an icon has a source that hosts must not load.
     """
     if icons is None:
         return
@@ -85,10 +85,10 @@ def check_icons(what: str, icons: Any) -> None:
 
 
 def json_object(what: str, value: Any) -> Json:
-    """Return a JSON object, separate from what the author wrote; None is an empty one.
+    """Return a copy of a dict as a JSON object; None gives an empty one.
 
     Raises:
-        RegistrationError: It is no dict with strings as keys, or a value in it has no form in JSON.
+        RegistrationError: It is not a dict with string keys, or a value cannot be converted to JSON.
     """
     if value is None:
         return {}
@@ -102,10 +102,10 @@ def json_object(what: str, value: Any) -> Json:
 
 
 def capabilities(what: str, requires: Any) -> tuple[str, ...]:
-    """Return the capabilities that `requires=` names.
+    """Return the checked capability names of `requires_capabilities=`.
 
     Raises:
-        RegistrationError: It is neither a name nor a list of names, or there is no such capability.
+        RegistrationError: It is neither a name nor a list of names, or a capability is unknown.
     """
     if not requires:
         return ()
@@ -121,17 +121,17 @@ def capabilities(what: str, requires: Any) -> tuple[str, ...]:
 
 
 def check_size(what: str, size: Any) -> None:
-    """Refuse a size that is no number of bytes.
+    """Check a size in bytes.
 
     Raises:
-        RegistrationError: It is something else.
+        RegistrationError: It is neither None nor an integer of at least 0.
     """
     if size is not None and (type(size) is not int or size < 0):
         raise RegistrationError(f"{what}: size must be a number of bytes of at least 0, got {size!r}")
 
 
 def check_media_type(what: str, media_type: Any) -> None:
-    """Refuse what is no media type, such as the ending of a file's name.
+    """Check that a value is None or a media type, and not a file extension.
 
     Raises:
         RegistrationError: It is something else.
@@ -159,15 +159,15 @@ def _form(shape: type[Mapping[str, Any]]) -> tuple[Json, SchemaValidator]:
 
 
 def is_template(uri: str) -> bool:
-    """Tell whether `uri` holds braces, and so is a template or a mistake in one."""
+    """Return whether a URI has braces, and so is a template, valid or not."""
     return "{" in uri or "}" in uri
 
 
 def check_is_function(target: Any) -> None:
-    """Refuse what a decorator cannot register, above all a name: `@server.tool("forecast")`.
+    """Check that a decorator received a function, and not a name as in `@server.tool("forecast")`.
 
     Raises:
-        RegistrationError: It is no function; the message says what to write.
+        RegistrationError: It is not a function. The message contains the remedy.
     """
     if isinstance(target, str):
         raise RegistrationError(f"{target!r} is not a function. Write name={target!r} if it is the name")

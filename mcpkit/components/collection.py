@@ -22,19 +22,19 @@ _positions = itertools.count(1)
 
 
 class Components(Generic[C]):
-    """The components of one kind, in order of registration. All of it may be used from any thread.
+    """The components of one kind, in order of registration. Thread-safe.
 
     Args:
-        kind: What each of them says it is, such as `resource template`.
-        list_name: The list of the protocol that they are announced under; None where none holds them.
-        lock: Held while anything changes.
-        home: What `Component.home` is for what is registered here.
-        on_change: Called with the name of the list at each change, while it is being made.
-        check: Raises a RegistrationError for what cannot be served here; None for nothing.
-        spellings: Returns the normalized spellings of a URI or URI template; None for what has no other spelling.
+        kind: `kind` of the components, such as `resource template`.
+        list_name: List of the protocol that clients are notified about; None for kinds without a list.
+        lock: Lock that is held during changes.
+        home: `Component.home` of components that are added here.
+        on_change: Called with `list_name` at each change, with the lock held.
+        check: Raises a RegistrationError for components that cannot be served here; None accepts all.
+        spellings: Returns the normalized spellings of a URI or URI template; None for kinds with one spelling.
 
     Attributes:
-        listeners: They hear what happened (`added`, `removed`, `switched`) to which component, after `on_change`.
+        listeners: Called with the action (`added`, `removed`, `switched`) and the component, after `on_change`.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class Components(Generic[C]):
         self._is_resolved = False
 
     def add(self, component: C, *, replace: bool = False) -> C:
-        """Add a component, or a copy of it where it is registered already.
+        """Add a component, or a copy of it if it is registered elsewhere.
 
         Args:
-            component: What to add.
-            replace: Whether it may take the place of another with the same name or URI.
+            component: The component.
+            replace: Whether it may replace a component with the same name or URI.
 
         Returns:
-            What is here now.
+            The component that was added.
 
         Raises:
-            RegistrationError: There is one already, and the message names both places; or it is of another kind.
+            RegistrationError: The name or URI is in use, and the message has both places; or the kind is different.
         """
         if not self.takes(component):
             raise RegistrationError(
@@ -86,7 +86,7 @@ class Components(Generic[C]):
         return component
 
     def takes(self, component: object) -> bool:
-        """Say whether something is a component of this kind."""
+        """Return whether an object is a component of this kind."""
         return isinstance(component, Component) and component.kind == self.kind
 
     def _insert(self, component: C, *, replace: bool) -> None:
@@ -113,7 +113,7 @@ class Components(Generic[C]):
             self._changed("added", component)
 
     def _spell(self, component: C) -> None:
-        """Remember the spellings of a component's key.
+        """Record the spellings of a component's key.
 
         Raises:
             RegistrationError: Another component has one of them.
@@ -129,19 +129,19 @@ class Components(Generic[C]):
         self._keys.update(dict.fromkeys(forms, component.key))
 
     def mirror(self, source: Components[C], name: Callable[[C], str]) -> Callable[[], None]:
-        """Hold copies of what another one holds, now and later, under names of their own.
+        """Keep copies of another collection's components, under other names, and follow its changes.
 
-        What has been removed or replaced here since is left alone.
+        A copy that was removed or replaced here is not added again.
 
         Args:
-            source: The other one; its lock is taken before this one's.
+            source: The other collection; its lock is acquired before this one's.
             name: Returns the name or URI of a copy.
 
         Returns:
-            A function that ends it, and removes the copies.
+            A function that stops following and removes the copies.
 
         Raises:
-            RegistrationError: A name is taken. Then there are no copies.
+            RegistrationError: A name is in use. No copies are kept then.
         """
         twins: dict[str, C] = {}
 
@@ -181,8 +181,11 @@ class Components(Generic[C]):
     def remove(self, key: str) -> C:
         """Remove a component and return it.
 
+        Args:
+            key: Name or URI.
+
         Raises:
-            KeyError: There is none of this name or URI.
+            KeyError: There is no component of this name or URI.
         """
         with self.lock:
             component = self._by_key.pop(key)
@@ -200,21 +203,32 @@ class Components(Generic[C]):
     def enable(self, key: str) -> None:
         """Show a component to clients again.
 
+        Args:
+            key: Name or URI.
+
         Raises:
-            KeyError: There is none of this name or URI.
+            KeyError: There is no component of this name or URI.
         """
         self._switch(key, is_enabled=True)
 
     def disable(self, key: str) -> None:
         """Hide a component: it is neither listed nor served until it is enabled again.
 
+        Args:
+            key: Name or URI.
+
         Raises:
-            KeyError: There is none of this name or URI.
+            KeyError: There is no component of this name or URI.
         """
         self._switch(key, is_enabled=False)
 
     def switch_tags(self, tags: frozenset[str], *, is_hidden: bool) -> None:
-        """Hide all that has one of these tags, now and later, or show it again but for what another tag hides."""
+        """Hide or show all components with one of these tags, present and future.
+
+        Args:
+            tags: The tags.
+            is_hidden: True hides them. False shows them, except those with another hidden tag.
+        """
         with self.lock:
             self._hidden_tags = self._hidden_tags | tags if is_hidden else self._hidden_tags - tags
             for component in self:
@@ -222,53 +236,53 @@ class Components(Generic[C]):
                     self._switch(component.key, is_enabled=not self.hides(component))
 
     def resolve(self) -> None:
-        """Read the type hints that could not be resolved when their function was registered.
+        """Resolve the type hints that could not be resolved at registration.
 
-        From then on a component whose hints cannot be resolved is refused.
+        Components that are added later and cannot be resolved are refused.
 
         Raises:
-            RegistrationError: One of them still cannot; the message names it.
+            RegistrationError: A type hint cannot be resolved. The message has the component.
         """
         for component in self:
             component.resolve()
         self._is_resolved = True
 
     def get(self, key: str) -> C | None:
-        """Return the component of this name or URI when it is there and enabled, else None."""
+        """Return the enabled component of a name or URI, or None."""
         component = self._by_key.get(key)
         return component if component is not None and component.is_enabled else None
 
     def spelled(self, key: str) -> C | None:
-        """Return what `get` does, or else the component whose URI is another spelling of a given one."""
+        """Return the enabled component of a name or URI, or of another spelling of the URI, or None."""
         component = self.get(key)
         if component is None and self._spellings is not None and key not in self._by_key:
             component = self.get(self._keys.get(normalized_template(key), ""))
         return component
 
     def shown(self, key: str, principal: Principal) -> C | None:
-        """Return a component that is there for who asks; None where there is none that is enabled and visible."""
+        """Return the component of a name or URI if it is enabled and visible to the principal, else None."""
         component = self.spelled(key)
         return component if component is not None and component.is_visible(principal) else None
 
     def __getitem__(self, key: str) -> C:
-        """Return the component of this name or URI, enabled or not; KeyError when there is none."""
+        """Return the component of a name or URI, enabled or not. KeyError if there is none."""
         return self._by_key[key]
 
     def __contains__(self, key: object) -> bool:
-        """Say whether there is a component of this name or URI, enabled or not."""
+        """Return whether there is a component of a name or URI, enabled or not."""
         return key in self._by_key
 
     def __iter__(self) -> Iterator[C]:
-        """Iterate over a snapshot of all components, those that are disabled too."""
+        """Iterate over a snapshot of all components, including disabled ones."""
         with self.lock:
             return iter(list(self._by_key.values()))
 
     def __len__(self) -> int:
-        """Count all components, those that are disabled too."""
+        """Return the number of components, including disabled ones."""
         return len(self._by_key)
 
     def hides(self, component: Component) -> bool:
-        """Say whether a component has a tag that is hidden."""
+        """Return whether a component has a hidden tag."""
         return not self._hidden_tags.isdisjoint(component.tags)
 
     def _switch(self, key: str, *, is_enabled: bool) -> None:

@@ -42,10 +42,9 @@ class Complete:
     """Marks an argument as completed by a function: `Annotated[str, Complete(cities)]`.
 
     Args:
-        function: `fn(value, arguments)`, sync or async, returns the values that fit, best first;
-            `value` is what has been typed, `arguments` those already filled in. `fn(value)` will
-            do. Further parameters may be hidden ones, as those of a tool: the Context, `Depends(...)`. A
-            sequence of strings stands for those that contain what has been typed.
+        function: `fn(value, arguments)` or `fn(value)`, sync or async, that returns the matching values, best first.
+            `value` is what the user has typed, `arguments` are the arguments already filled in. It may also have a
+            Context or `Depends(...)` parameters, as tools do. A sequence of strings offers those that contain `value`.
     """
 
     def __init__(self, function: Completer) -> None:
@@ -53,13 +52,13 @@ class Complete:
 
 
 class Completion:
-    """What completes an argument, as far as it can be known before.
+    """A completion function or list of values, with its parameters.
 
     Args:
-        completer: A function, or all values that there are.
-        names: The function's parameters for the value and for the other arguments, as far as it has
-            them; None for one that is passed by position.
-        injection: The function's hidden parameters.
+        completer: A function, or all values.
+        names: Parameters for the value and for the other arguments, as far as the function has them; None for one
+            that is passed by position.
+        injection: Dependencies of the function.
     """
 
     __slots__ = ("completer", "injection", "names")
@@ -73,10 +72,10 @@ class Completion:
 
     @classmethod
     def of(cls, what: str, completer: Completer) -> Completion:
-        """Read the function's signature.
+        """Read the signature of a completion function.
 
         Raises:
-            RegistrationError: It cannot complete; the message says what to change.
+            RegistrationError: The function or value cannot be used for completion.
         """
         if not callable(completer):
             if isinstance(completer, str) or not hasattr(completer, "__iter__"):
@@ -106,7 +105,7 @@ class Completion:
 
 
 class Completable(FunctionComponent, Listed):
-    """A component whose arguments are texts that may be completed: a prompt or a resource template."""
+    """Base class of components with string arguments that can be completed: prompts and resource templates."""
 
     def __init__(
         self,
@@ -122,25 +121,25 @@ class Completable(FunctionComponent, Listed):
 
     @property
     def arguments(self) -> Arguments:
-        """The validator of its arguments."""
+        """Validator of the arguments."""
         self.resolve()
         assert self._arguments is not None
         return self._arguments
 
     @property
     def completers(self) -> Mapping[str, Completion]:
-        """What completes each argument that can be completed."""
+        """Completions by argument name."""
         self.resolve()
         return self._completers
 
     @property
     def injections(self) -> tuple[Injection, ...]:
-        """The functions of the component that depend on others, with those that complete its arguments."""
+        """Dependency plans of the function and of the completion functions."""
         completers = self._completers.values()
         return (*super().injections, *(each.injection for each in completers if each.injection is not None))
 
     def build(self) -> None:
-        """Build arguments and completers from the type hints."""
+        """Build arguments and completions from the type hints."""
         self._completers = _completers_of(self, self.signature.parameters, self._complete)
         self._arguments = Arguments.of(self.signature)
         if self._arguments.mirrored:
@@ -152,10 +151,10 @@ class Completable(FunctionComponent, Listed):
 def _completers_of(
     component: Component, parameters: Sequence[Parameter], given: Completers | None
 ) -> dict[str, Completion]:
-    """Collect what completes each parameter: `complete=`, `Complete(...)`, or a Literal's or Enum's values.
+    """Collect the completions of each parameter: `complete=`, `Complete(...)`, or the values of a Literal or Enum.
 
     Raises:
-        RegistrationError: `complete=` names a parameter that does not exist, or something cannot complete.
+        RegistrationError: `complete=` names an unknown parameter, or a value cannot be used for completion.
     """
     found: dict[str, Completer] = {}
     for parameter in parameters:
@@ -203,15 +202,15 @@ async def complete(
     """Return the `completion` member of a `CompleteResult`.
 
     Args:
-        completion: What completes the argument.
-        value: What has been typed.
+        completion: Completion of the argument.
+        value: What the user has typed.
         arguments: The arguments already filled in.
         call: The request.
 
     Raises:
-        CallTimeoutError: The function has taken longer than the server's `timeout=`, or else `TIMEOUT`.
-        TypeError: It has returned no list of strings.
-        Exception: Whatever it raises.
+        CallTimeoutError: The function took longer than the server's `Timeouts.call`, or else `TIMEOUT` seconds.
+        TypeError: It did not return a list of strings.
+        Exception: Raised by the function.
     """
     completer = completion.completer
     if callable(completer):

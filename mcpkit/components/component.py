@@ -1,4 +1,4 @@
-"""What a server offers under a name or a URI: who may see it, what it takes to use it, and the limits of its calls."""
+"""Base classes of registered components: access rules, limits and the form in lists."""
 
 from __future__ import annotations
 
@@ -27,26 +27,30 @@ if TYPE_CHECKING:
 
 
 class Component(ABC):
-    """One thing that a server offers.
+    """Base class of tools, resources, resource templates, prompts and custom methods.
 
     Args:
-        key: Its name or URI.
-        options: What it is given beside.
+        key: Name, or URI (template) of a resource.
+        options: Options of the component, see `ComponentOptions`.
 
     Attributes:
-        key: What it is listed, called and removed by: a name, or a URI (template) for resources.
-        title: A name for people, or None.
-        tags: Free words of the author's, for selecting components; never sent.
+        kind: Kind of component in messages: `tool`, `resource`, `resource template`, `prompt` or `method`.
+        allowed: Names of the options that every component of the class accepts.
+        key: Name, or URI (template) of a resource. Clients use it in requests, and `remove` takes it.
+        title: Display name, or None.
+        icons: Icons that a host may show, or None.
+        meta: `_meta` of the entry in lists, or None.
+        tags: Words by which `enable` and `disable` select the component; not sent to clients.
         requires: Client capabilities that a call needs.
-        visible: Function that returns whether a principal may see and use it; None for every principal.
+        visible: Function that returns whether a principal may see and use the component; None for every principal.
         scopes: Scopes that a call needs.
-        optional_scopes: Scopes that its function may demand, by `ctx.require_scopes`.
-        is_guarded: Whether it has scopes of either kind.
+        optional_scopes: Scopes that the function may demand, by `ctx.require_scopes`.
+        is_guarded: Whether it has `scopes` or `optional_scopes`.
         is_anonymous: Whether a protected server serves it without an access token.
-        is_enabled: Whether clients see it.
-        position: Its place in the order of registration; 0 before.
-        home: The stays in the lifespan whose state it finds: of the innermost server that it has come through; None
-            for those of the one that serves it.
+        is_enabled: Whether clients can see and use it.
+        position: Place in the order of registration; 0 before it is registered.
+        home: Lifespans of the innermost server that the component was registered with, for `ctx.state`; None takes
+            those of the server that runs it.
     """
 
     kind: ClassVar[str]
@@ -100,40 +104,50 @@ class Component(ABC):
 
     @property
     def description(self) -> str | None:
-        """What it is for."""
+        """Description for models and users, or None."""
         return self._description
 
     def is_visible(self, principal: Principal) -> bool:
-        """Say whether a principal may see and use it; where its function cannot say so, it may not."""
+        """Return whether a principal may see and use the component.
+
+        An exception in `visible` is logged and hides the component.
+
+        Args:
+            principal: Principal of the request.
+        """
         return self.visible is None or says(self.visible, principal, "visible= of %r %s: it is hidden", self)
 
     @property
     @abstractmethod
     def takes_context(self) -> bool:
-        """Whether what serves it is given a Context, and so may log."""
+        """True if the component receives a Context, and so may send log messages."""
 
     @property
     def injections(self) -> tuple[Injection, ...]:
-        """The functions of the component that depend on others."""
+        """Dependency plans of the component's functions."""
         return ()
 
     def resolve(self) -> None:  # noqa: B027 - there may be nothing to read
-        """Read all that it depends on, once.
+        """Read type hints and build schemas, on the first call.
 
         Raises:
-            RegistrationError: Something cannot be served, or a forward reference
-                cannot be resolved (`schema.UnresolvedHint`), which a later call may mend.
+            RegistrationError: The definition cannot be served, or a forward reference cannot be resolved yet
+                (`schema.UnresolvedHint`); a later call tries again.
         """
 
     def renamed(self, key: str) -> Self:
-        """Return a copy that goes by another name or URI."""
+        """Return a copy with another name or URI.
+
+        Args:
+            key: Name or URI of the copy.
+        """
         twin = object.__new__(type(self))
         vars(twin).update(vars(self), key=key)
         return twin
 
     @property
     def origin(self) -> str:
-        """Where it comes from, for messages to the author."""
+        """Module and class or function that defines the component, for error messages."""
         return f"{type(self).__module__}.{type(self).__qualname__}"
 
     def __repr__(self) -> str:
@@ -142,19 +156,27 @@ class Component(ABC):
 
 
 class Listed(Component):
-    """A component that clients find in a list."""
+    """A component that is an entry of a list: `tools/list`, `resources/list` and so on."""
 
     wire: ClassVar[str]
     """The specification's name of its listed form."""
 
     def listed(self, revision: str) -> Json:
-        """Return the component as a list of `revision` shows it."""
+        """Return the entry of the component in lists of a protocol version.
+
+        Args:
+            revision: Protocol version. Fields that it does not define are left out.
+        """
         self.resolve()
         return narrow(self.wire, self.describe(revision), revision)
 
     @abstractmethod
     def describe(self, revision: str) -> Json:
-        """Return the listed form; fields that `revision` does not know may be left in."""
+        """Return the entry with fields of every protocol version; `listed` removes those that `revision` lacks.
+
+        Args:
+            revision: Protocol version.
+        """
 
 
 def optional(**members: Any) -> Json:

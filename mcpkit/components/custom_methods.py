@@ -1,4 +1,4 @@
-"""Methods that the core protocol does not have: an extension's, or a server's own."""
+"""Methods outside the core protocol: of an extension or of one server."""
 
 from __future__ import annotations
 
@@ -27,26 +27,28 @@ _NAME = r"[!-~]{1,128}"
 
 
 class CustomMethod(FunctionComponent):
-    """A request method outside the core protocol.
+    """A request method outside the core protocol, made from a function.
 
-    The function's parameters are the members of the request's params; others are ignored, as is `_meta`. Params
-    that do not fit are refused (-32602, over HTTP 400 in the stateless era). It returns a JSON object: a
-    dict, model, dataclass or TypedDict; None is an empty one. What the era wants of every result is added.
+    The function's parameters are the members of the request's params; unknown members and `_meta` are ignored. Params
+    that do not match are refused (-32602; over HTTP with status 400 in protocol versions without `initialize`). The
+    function returns a JSON object: a dict, model, dataclass or TypedDict; None is an empty object. The server adds the
+    members that the protocol version requires of every result.
 
     Args:
-        function: The author's function.
-        name: The method, such as `thing/do`: 1 to 128 visible ASCII characters.
-        protocol_versions: The protocol versions that have it; all when None.
-        named_by: The parameter, a text, that clients repeat in the header `Mcp-Name` over HTTP, as they repeat the
-            name of a tool, so that it can be routed by; one that differs is refused (-32020).
-        cache: How long and by whom the result may be kept (utilities/caching); not said when None.
-        options: `requires`, `timeout` and what else every component has, as the decorator takes it.
+        function: Function that handles requests.
+        name: Method name, such as `thing/do`: 1 to 128 visible ASCII characters.
+        protocol_versions: Protocol versions that have the method; None for all.
+        named_by: String parameter that clients repeat in the HTTP header `Mcp-Name`, for routing. A request with a
+            different value is refused (-32020).
+        cache: How long clients may reuse the result (utilities/caching); None sends no hint.
+        options: See `FunctionOptions`.
 
     Attributes:
-        revisions: The revisions that have it.
+        revisions: Protocol versions that have the method.
 
     Raises:
-        RegistrationError: The definition cannot be served; the message says what to change.
+        RegistrationError: The definition cannot be served. The message contains the remedy.
+        TypeError: There is no such option.
     """
 
     kind = "method"
@@ -70,7 +72,7 @@ class CustomMethod(FunctionComponent):
         self._output: Output | None = None
 
     def build(self) -> None:
-        """Build the schema of the params, and that of the result, which must be an object."""
+        """Build the schema of the params and that of the result, which must be an object."""
         signature = self.signature
         takes_all = signature.extra is not empty
         if self.named_by is not None and not takes_all:
@@ -101,10 +103,13 @@ class CustomMethod(FunctionComponent):
     async def serve(self, call: Call) -> Json:
         """Validate the params of a request, run the function and return the result object.
 
+        Args:
+            call: The request.
+
         Raises:
-            MalformedError: The params do not fit.
-            OutputError: What the function returned does not fit its annotation, or is no JSON object.
-            Exception: Whatever the function raises.
+            MalformedError: The params do not match the parameters.
+            OutputError: The returned value does not match the annotation, or is not a JSON object.
+            Exception: Raised by the function.
         """
         if self._arguments is None:
             self.resolve()
@@ -121,7 +126,14 @@ class CustomMethod(FunctionComponent):
         return cast("Json", await self.run(kwargs, call, self.render))
 
     def render(self, value: Any) -> Json:
-        """Return what the function returned as the result object."""
+        """Convert a returned value to the result object.
+
+        Args:
+            value: Value that the function returned.
+
+        Raises:
+            OutputError: The value is not a JSON object.
+        """
         if value is None and self._output is None:
             return {}
         if self._output is None or isinstance(value, ExtensionResult):
@@ -136,10 +148,10 @@ class CustomMethod(FunctionComponent):
 
 
 def check_method_name(name: Any) -> None:
-    """Refuse what cannot be a method of one's own, above all a method of the core protocol.
+    """Check the name of a custom method, which must not be a method of the core protocol.
 
     Raises:
-        RegistrationError: It cannot; the message says why.
+        RegistrationError: The name is invalid, reserved, or a method of the core protocol.
     """
     if not isinstance(name, str) or not re.fullmatch(_NAME, name):
         raise RegistrationError(

@@ -1,4 +1,4 @@
-"""The decorators and their options: `@server.tool`, and `@tool` free of any server, have one signature."""
+"""The decorators of servers, such as `@server.tool`, and of modules, such as `@tool`."""
 
 # pyright: reportPrivateUsage=false
 # What runs in the place of the methods stands outside of their class, as they are there to be read.
@@ -24,10 +24,10 @@ G = TypeVar("G", bound=Callable[..., Any])
 
 
 class Decorator(Protocol):
-    """Takes a function, and returns it unchanged."""
+    """Registers a function and returns it unchanged."""
 
     def __call__(self, function: G, /) -> G:
-        """Take it."""
+        """Register the function."""
         ...
 
 
@@ -93,10 +93,10 @@ class Decorators(ABC):
 
     @abstractmethod
     def _take(self, function: Any, build: Build) -> Any:
-        """Take a function from which `build` makes a component, and return it unchanged."""
+        """Register or mark a function from which `build` makes a component, and return it unchanged."""
 
     def _of_method(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the options of a method as they are to hold here."""
+        """Return the options of a method with the defaults of this registry."""
         return options
 
     @runs(_with_or_without_options(_tool))
@@ -106,20 +106,21 @@ class Decorators(ABC):
         /,
         **options: Unpack[ToolOptions],
     ) -> F:
-        """Register a function as a tool, which a model can call: `@server.tool`, `@server.tool(...)` (server/tools).
+        """Register a function as a tool, which models call: `@server.tool`, `@server.tool(...)` (server/tools).
 
-        The module's `@tool` marks a function or method; `server.include(...)` of its module, of an instance of its
-        class or of the function itself registers it.
+        The module-level `@tool` marks a function or method. `server.include(...)` of its module, of the function, or
+        of an
+        instance of its class registers it.
 
         Args:
-            function: The function; any callable but an unbound method.
+            function: Any callable but an unbound method.
             options: See `ToolOptions`.
 
         Returns:
-            The function, unchanged; without one, a decorator.
+            The function, unchanged; without a function, a decorator.
 
         Raises:
-            RegistrationError: The definition cannot be served; the message says what to change.
+            RegistrationError: The definition cannot be served. The message contains the remedy.
             TypeError: There is no such option.
         """
         raise NotImplementedError
@@ -128,20 +129,21 @@ class Decorators(ABC):
     def resource(self, uri: str, /, **options: Unpack[ResourceOptions]) -> Decorator:
         """Register a function as a resource, or as a template when the URI has `{expressions}` (server/resources).
 
-        The function is called for each read, with the values of the expressions. It returns a string, bytes, `File`,
-        a model, dict or list (JSON), or several of the content classes. The module's `@resource(uri)` marks it for a
+        The function is called for each read, with the values of the expressions. It returns a string, bytes, `File`, a
+        model, dict or list (JSON), or several of the content classes. The module-level `@resource(uri)` marks it for a
         later `include`, as `@tool` does.
 
         Args:
-            uri: The URI, or an RFC 6570 template.
+            uri: URI, or RFC 6570 template.
             options: See `ResourceOptions`.
 
         Returns:
             A decorator that returns the function unchanged.
 
         Raises:
-            RegistrationError: The URI is invalid or missing (`@resource` bare), or the definition cannot be served; the
-                message says what to change.
+            RegistrationError: The URI is invalid or missing (`@resource` without parentheses), or the definition
+                cannot be
+                served. The message contains the remedy.
             TypeError: There is no such option.
         """
         raise NotImplementedError
@@ -153,20 +155,21 @@ class Decorators(ABC):
         /,
         **options: Unpack[PromptOptions],
     ) -> F:
-        """Register a function as a prompt, which a user selects: `@server.prompt` (server/prompts).
+        """Register a function as a prompt, which users select: `@server.prompt` (server/prompts).
 
-        It returns a string, messages (`user(...)`, `assistant(...)`), or content of any kind. The module's `@prompt`
-        marks it for a later `include`, as `@tool` does.
+        The function returns a string, messages (`user(...)`, `assistant(...)`), or content of any kind. The
+        module-level
+        `@prompt` marks it for a later `include`, as `@tool` does.
 
         Args:
-            function: The function; any callable but an unbound method.
+            function: Any callable but an unbound method.
             options: See `PromptOptions`.
 
         Returns:
-            The function, unchanged; without one, a decorator.
+            The function, unchanged; without a function, a decorator.
 
         Raises:
-            RegistrationError: The definition cannot be served; the message says what to change.
+            RegistrationError: The definition cannot be served. The message contains the remedy.
             TypeError: There is no such option.
         """
         raise NotImplementedError
@@ -175,19 +178,20 @@ class Decorators(ABC):
     def method(self, name: str, /, **options: Unpack[MethodOptions]) -> Decorator:
         """Register a function for a request method outside the core protocol: `@server.method("thing/do")`.
 
-        A method of an extension is registered with it: `@extension.method("thing/do")`. Clients that have not declared
-        the extension are refused then (-32021, in the handshake era -32602), and its protocol versions are by default
-        those that know extensions.
+        `@extension.method("thing/do")` registers a method of an extension. Clients that have not declared the
+        extension
+        are then refused (-32021; in protocol versions with `initialize`, -32602). Its protocol versions are by default
+        those that have extensions.
 
         Args:
-            name: The method: 1 to 128 visible ASCII characters.
+            name: Method name, 1 to 128 visible ASCII characters.
             options: See `MethodOptions`.
 
         Returns:
             A decorator that returns the function unchanged.
 
         Raises:
-            RegistrationError: The definition cannot be served; the message says what to change.
+            RegistrationError: The definition cannot be served. The message contains the remedy.
             TypeError: There is no such option.
         """
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""A component made from an author's function: how its signature is read, and how it runs."""
+"""A component made from a function: reads its signature and runs it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,15 @@ class FunctionComponent(Component):
     """A component that is made from one function.
 
     Args:
-        function: The author's function.
-        key: Its name or URI.
+        function: Function that handles requests.
+        key: Name or URI.
         options: See `FunctionOptions`.
 
     Attributes:
-        function: The author's function, unchanged.
+        function: The function, unchanged.
         is_resolved: Whether its type hints have been read.
+        describes_arguments: Whether lists show arguments with descriptions. If not, the description of the component
+            keeps that part of the docstring.
     """
 
     allowed: ClassVar = FunctionOptions.__annotations__
@@ -63,26 +65,26 @@ class FunctionComponent(Component):
 
     @property
     def description(self) -> str | None:
-        """What it is for: `description=`, else the docstring's summary and body."""
+        """Description for models and users: `description=`, else the docstring's summary and body."""
         return self._description if self._description is not None else self.signature.description
 
     @property
     def takes_context(self) -> bool:
-        """Whether the function, or what it depends on, asks for a Context."""
+        """True if the function or one of its dependencies has a parameter for the Context."""
         return any(injection.takes_context for injection in self.injections) or bool(self._injected)
 
     @property
     def injections(self) -> tuple[Injection, ...]:
-        """The functions of the component that depend on others."""
+        """Dependency plans of the component's functions."""
         self.resolve()
         return () if self._injection is None else (self._injection,)
 
     @property
     def signature(self) -> Signature:
-        """The function's signature, read on first use.
+        """Signature of the function, read on first use.
 
         Raises:
-            RegistrationError: The signature cannot be served; the message says what to change.
+            RegistrationError: The signature cannot be served. The message contains the remedy.
         """
         if self._signature is None:
             self._signature = Signature.of(
@@ -91,11 +93,11 @@ class FunctionComponent(Component):
         return self._signature
 
     def resolve(self) -> None:
-        """Read all that depends on the function's type hints, once.
+        """Read the type hints of the function and build what depends on them, on the first call.
 
         Raises:
-            RegistrationError: Something in the signature cannot be served, or a forward reference
-                cannot be resolved (`schema.UnresolvedHint`), which a later call may mend.
+            RegistrationError: The signature cannot be served, or a forward reference cannot be resolved yet
+                (`schema.UnresolvedHint`); a later call tries again.
         """
         if not self.is_resolved:
             self.build()
@@ -131,23 +133,23 @@ class FunctionComponent(Component):
 
     @abstractmethod
     def build(self) -> None:
-        """Build what the kind of component needs from the signature."""
+        """Build arguments, schemas and completers from the signature."""
 
     def run(self, kwargs: dict[str, Any], call: Call, make: Make) -> Coroutine[Any, Any, Any]:
-        """Call the function within its limits: a coroutine function here, any other in a worker thread or process.
+        """Call the function within its limits: in the event loop if `async`, else in a worker thread or process.
 
         Args:
-            kwargs: The validated arguments; the Context is added.
+            kwargs: Validated arguments; the Context is added.
             call: The request.
-            make: Makes the result of what the function returns. It is called where the function ran, or in a
-                thread where it has to read or to draw something.
+            make: Converts the returned value to the result. It runs where the function ran, or in a thread when it
+                reads files or renders images.
 
         Returns:
-            The result.
+            What `make` returned.
 
         Raises:
-            CallTimeoutError: Its time is over.
-            BaseException: Whatever the function or `make` raises; of a group of errors for the client, the first.
+            CallTimeoutError: The call took longer than its timeout.
+            BaseException: Raised by the function or by `make`; of a group of errors for the client, the first.
         """
         run = self._run(kwargs, call, make)
         is_limited = self._limits is not None or call.runtime.timeouts.call is not None
@@ -156,18 +158,25 @@ class FunctionComponent(Component):
     def run_within(
         self, kwargs: dict[str, Any], call: Call, make: Make, seconds: float
     ) -> Coroutine[Any, Any, Any]:
-        """Do what `run` does, with so many seconds in the place of the component's timeout."""
+        """Call the function as `run` does, with another timeout.
+
+        Args:
+            kwargs: Validated arguments; the Context is added.
+            call: The request.
+            make: Converts the returned value to the result.
+            seconds: Timeout in seconds, in place of the component's.
+        """
         slots = None if self._limits is None else self._limits.slots
         return run_limited(self._run(kwargs, call, make), call, CallLimits(seconds, slots))
 
     @property
     def headers(self) -> frozenset[str]:
-        """The names of the headers that fill parameters by `FromHeader`, in lower case; none before `resolve`."""
+        """Lower-case names of the HTTP headers that `FromHeader` parameters read; empty before `resolve`."""
         return frozenset() if self._injection is None else self._injection.headers
 
     @property
     def questions(self) -> list[Callable[[Call], Awaitable[Any]]]:
-        """What asks the user before the function runs: the parameters that are filled by `Ask`."""
+        """Functions that request input from the user before the function runs, one for each `Ask` parameter."""
         self.resolve()
         return [] if self._injection is None else self._injection.questions
 
@@ -202,17 +211,17 @@ class FunctionComponent(Component):
         return result
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what makes results in a worker process; what follows from the function is read there once more."""
+        """Return the attributes that a worker process needs; it reads the function's signature again."""
         return {name: None if name in _LEFT_HERE else value for name, value in vars(self).items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Read all that depends on the function's type hints, as results depend on them."""
+        """Restore the attributes in a worker process and read the signature again."""
         vars(self).update(state, is_resolved=False)
         self.resolve()
 
     @property
     def origin(self) -> str:
-        """Where the function is defined, for messages to the author."""
+        """Module, name, file and line of the function, for error messages."""
         function = inspect.unwrap(getattr(self.function, "func", self.function))
         function = getattr(function, "__func__", function)
         name = getattr(function, "__qualname__", type(function).__qualname__)
@@ -222,10 +231,10 @@ class FunctionComponent(Component):
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """Return the name that a function, method, partial or callable object goes by.
+    """Return the name of a function, method, partial or callable object.
 
     Raises:
-        RegistrationError: It has none, or is a lambda.
+        RegistrationError: It has no name, or is a lambda.
     """
     inner: Any = function
     while hasattr(inner, "func"):

@@ -1,4 +1,4 @@
-"""`@tool`, `@resource` and `@prompt` free of any server: they mark a function for a later `include`."""
+"""Module-level `@tool`, `@resource` and `@prompt`, which mark functions for a later `include`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .decorators import Build, Decorators
 
 
 class _Mark:
-    """What is marked, held weakly, and what makes its components."""
+    """A marked function, weakly referenced, and the builders of its components."""
 
     __slots__ = ("builds", "function")
 
@@ -24,7 +24,7 @@ class _Mark:
 
 
 class Marked:
-    """A marked function, bound to its object where it is a method, and what makes a component of it."""
+    """A marked function, bound to its object if it is a method, and the builder of its component."""
 
     __slots__ = ("build", "function")
 
@@ -46,7 +46,7 @@ def underlying(function: Any) -> Any:
 
 
 class _Marking(Decorators):
-    """The decorators free of any server."""
+    """The module-level decorators."""
 
     def _take(self, function: Any, build: Build) -> Any:
         target: Any = underlying(function)
@@ -68,14 +68,17 @@ prompt = _free.prompt
 
 
 def marked(source: Any) -> Iterator[Marked]:
-    """Find what is marked in a module, on an object and its class, or on a function itself.
+    """Find the marked functions of a module, an object with its class, or a function.
 
     Args:
-        source: A module, an instance, a class (its static and class methods), or a function.
+        source: A module, an instance, a class (for its static and class methods), or a function.
 
     Returns:
-        The marked functions in order of definition, those of base classes first; a method that a
-        subclass has replaced counts only when the replacement is marked.
+        The marked functions in order of definition, those of base classes first. A method that a subclass overrides
+        counts only when the override is marked.
+
+    Raises:
+        RegistrationError: `source` is a class with a marked instance method.
     """
     if isinstance(source, types.ModuleType):
         yield from _of_values(vars(source).values())

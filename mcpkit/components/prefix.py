@@ -6,7 +6,7 @@ from .component import Component
 
 
 def prefixed(component: Component, prefix: str) -> str:
-    """Return what a component is called under a prefix; methods keep their names."""
+    """Return the name or URI of a component under a prefix; methods keep their names."""
     if component.kind in {"resource", "resource template"}:
         return prefixed_uri(component.key, prefix)
     if component.kind == "method":
@@ -28,6 +28,6 @@ def prefixed_uri(uri: str, prefix: str) -> str:
 
 
 def without_prefix(key: str, prefix: str, *, is_uri: bool) -> str | None:
-    """Return the name or URI that has become `key` under a prefix; None where none would have."""
+    """Return the name or URI that becomes `key` under a prefix, or None."""
     plain = key.replace(f"{prefix}/" if is_uri else f"{prefix}_", "", 1) if prefix else key
     return plain if (prefixed_uri if is_uri else prefixed_name)(plain, prefix) == key else None

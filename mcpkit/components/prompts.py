@@ -1,4 +1,4 @@
-"""Prompts: message templates that a user picks (server/prompts)."""
+"""Prompts: message templates that users select (server/prompts)."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from .options import Completers, FunctionOptions
 
 
 class Prompt(Completable):
-    """A prompt: its arguments, and how its function is called.
+    """A prompt made from a function.
 
     Args:
-        function: The author's function.
-        name: Its name; the function's when None.
+        function: Function that returns the messages: a string, `Message` objects, or content of any kind.
+        name: Name of the prompt; None takes the name of the function.
         complete: Completions by argument name: a list of strings, or `fn(value, arguments)`.
-        options: `title`, `description` and what else every component has, as the decorator takes it.
+        options: See `FunctionOptions`.
 
     Raises:
-        RegistrationError: The definition cannot be served; the message says what to change.
+        RegistrationError: The definition cannot be served. The message contains the remedy.
+        TypeError: There is no such option.
     """
 
     kind = "prompt"
@@ -54,7 +55,7 @@ class Prompt(Completable):
 
     @property
     def name(self) -> str:
-        """The name by which it is got."""
+        """Name of the prompt."""
         return self.key
 
     def build(self) -> None:
@@ -67,7 +68,7 @@ class Prompt(Completable):
         super().build()
 
     def describe(self, revision: str) -> Json:
-        """Return the `Prompt` of the specification."""
+        """Return the `Prompt` object of the specification, with fields of every protocol version."""
         schema = self.arguments.schema
         required = schema.get("required", ())
         arguments = [
@@ -93,18 +94,18 @@ class Prompt(Completable):
         )
 
     async def get(self, arguments: Mapping[str, str], call: Call) -> Json:
-        """Parse the arguments, run the function and render its messages.
+        """Parse the arguments, run the function and return the messages.
 
         Args:
-            arguments: Text by name; parsed to each parameter's type.
+            arguments: Strings by argument name; each is parsed to the type of its parameter.
             call: The request.
 
         Returns:
-            A `GetPromptResult` of the newest revision.
+            A `GetPromptResult` of the newest protocol version.
 
         Raises:
-            ArgumentsError: The arguments do not fit.
-            Exception: Whatever the function raises.
+            ArgumentsError: The arguments do not match the parameters.
+            Exception: Raised by the function.
         """
         kwargs = self.arguments.validate_strings(arguments)
         messages = await self.run(kwargs, call, to_messages)
@@ -112,15 +113,15 @@ class Prompt(Completable):
 
 
 def to_messages(value: Any) -> list[Json]:
-    """Return what a prompt's function returned as messages of the newest revision.
+    """Convert the value of a prompt's function to messages of the newest protocol version.
 
     Args:
-        value: A string, a `Message`, a message as the specification writes it (`{"role": ..., "content": ...}`),
-            content of any kind, or a list of these. What is no message is said by the user.
+        value: A string, a `Message`, a message as a dict (`{"role": ..., "content": ...}`), content of any kind, or a
+            list of these. Content that is not a message becomes a message of the user.
 
     Raises:
-        OutputError: Something in it has no form in JSON, or is no message; the text names the place.
-        HandlerError: The author's code has raised it, while it was read.
+        OutputError: A part is not a message, or cannot be converted to JSON. The message has its place.
+        HandlerError: Code of the prompt raised an exception while the value was read.
     """
     if isinstance(value, Iterator):
         from ..content.reading import unrolled
@@ -144,7 +145,7 @@ def _messages(part: Any, place: str) -> list[Json]:
 
 
 def _is_message(part: Json) -> bool:
-    """Tell a message as a dict from data, which may have members of any name."""
+    """Return whether a dict is a message, and not data with the same keys."""
     return part.keys() >= {"role", "content"} or (part.keys() == {"role"} and part["role"] in _ROLES)
 
 

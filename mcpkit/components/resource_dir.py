@@ -1,4 +1,4 @@
-"""A folder served as resources, without a way out of it."""
+"""A folder served as resources; files outside of it cannot be read."""
 
 # pathlib and urllib would cost every server's start, folder or not.
 # ruff: noqa: PTH112, PTH113, PTH116, PTH118, PTH119, PTH206
@@ -38,7 +38,7 @@ _PATH = "{+path}"
 
 
 class Entry(NamedTuple):
-    """One file that exists now."""
+    """One file of the folder."""
 
     uri: str
     name: str
@@ -62,30 +62,29 @@ def resource_dir(
     watch: bool = False,
     access: Access | None = None,
 ) -> ResourceTemplate:
-    """Serve the files of a folder, now and later ones: `server.include(resource_dir("docs", "docs://guide"))`.
+    """Make a resource template for the files of a folder: `server.include(resource_dir("docs", "docs://guide"))`.
 
-    Each file is a resource at `uri_prefix`, a slash and its path, percent-encoded; `resources/list` has it.
-    UTF-8 text is sent as text, all else as a blob. Links are followed as long as they stay in the folder.
+    Each file, also a later one, is a resource at `uri_prefix`, a slash and its percent-encoded path. `resources/list`
+    has it. UTF-8 text is sent as text, other data as a blob. Symbolic links are followed within the folder.
 
     Args:
         path: The folder.
-        uri_prefix: A URI without a slash at its end, such as `docs://guide`.
-        name: The name of the template; the folder's when None.
-        title: A name for people.
-        description: What the files are.
-        hidden: Whether files and folders whose name begins with a dot are served too.
-        max_entries: How many files are listed at most; the others can be read all the same.
-        watch: Whether clients are told of files that are written, added and removed, while anyone
-            listens; needs `pip install "mcpkit[watch]"`. What is written through a link is told
-            under the file's own path.
-        access: Who may see and read the files; every client when None.
+        uri_prefix: URI without a slash at its end, such as `docs://guide`.
+        name: Name of the template; None takes the name of the folder.
+        title: Display name.
+        description: Description of the files.
+        hidden: Whether files and folders with a name that begins with a dot are served too.
+        max_entries: Maximum number of files in lists; the others can still be read.
+        watch: Whether subscribed clients are notified of files that are written, added or removed. Needs
+            `pip install "mcpkit[watch]"`. A write through a symbolic link notifies of the file itself.
+        access: Rules for who may see and read the files; None for every client.
 
     Returns:
-        What `include` takes.
+        A component for `include`.
 
     Raises:
-        RegistrationError: There is no such folder, the prefix cannot be part of a URI template, or
-            what `watch` needs is not installed.
+        RegistrationError: There is no such folder, the prefix cannot be part of a URI template, or `watch` needs a
+            package that is not installed.
     """
     if watch and not _has_watchfiles():
         raise RegistrationError(f"resource_dir: watch=True needs watchfiles. Run: {install_command('watch')}")
@@ -104,13 +103,13 @@ def _has_watchfiles() -> bool:
 
 
 class FolderTemplate(ResourceTemplate):
-    """The template of a folder's files.
+    """Resource template for the files of a folder.
 
     Args:
         folder: The folder.
-        name: The name of the template.
-        watch: Whether clients are told of changes.
-        options: What else every component has.
+        name: Name of the template.
+        watch: Whether subscribed clients are notified of changes.
+        options: See `ComponentOptions`.
     """
 
     entries_inherit = False  # each file has its own media type, and is not the folder
@@ -134,7 +133,7 @@ class FolderTemplate(ResourceTemplate):
         self.folder = folder
 
     def renamed(self, key: str) -> Self:
-        """Return a copy whose files have the URIs that the other template gives them."""
+        """Return a copy with the URIs of another template."""
         twin = super().renamed(key)
         prefix = key.removesuffix(_PATH)
         twin.folder = self.folder.at(prefix if prefix.endswith("://") else prefix[:-1])
@@ -151,9 +150,9 @@ class ResourceDir:
 
     Args:
         path: The folder.
-        uri_prefix: A URI without a slash at its end.
+        uri_prefix: URI without a slash at its end.
         hidden: Whether names that begin with a dot count.
-        max_entries: How many files `entries` gives at most.
+        max_entries: Maximum number of files that `entries` yields.
 
     Raises:
         RegistrationError: There is no such folder, or the prefix cannot be part of a URI template.
@@ -195,9 +194,9 @@ class ResourceDir:
         return self._prefix + quote(path)
 
     def entries(self) -> Iterator[Entry]:
-        """Give the files that exist now, in the order of their paths, at most `max_entries` of them.
+        """Yield the files that exist now, sorted by path, at most `max_entries`.
 
-        A link to a file of the folder is listed, a link to another folder of it is not entered.
+        A symbolic link to a file of the folder is an entry. A link to a folder is not followed.
         """
         for path, status in islice(self._walk(), self._max_entries):
             modified = datetime.fromtimestamp(int(status.st_mtime), timezone.utc)
@@ -210,7 +209,7 @@ class ResourceDir:
             )
 
     def listed(self) -> list[Mapping[str, Any]]:
-        """Return the entries as `resources/list` shows them (schema, `Resource`)."""
+        """Return the entries as members of `resources/list` (schema, `Resource`)."""
         return [
             {
                 "uri": entry.uri,
@@ -223,10 +222,13 @@ class ResourceDir:
         ]
 
     def open(self, path: str) -> File:
-        """Return the file at a path in the folder, written with slashes.
+        """Return the file at a path in the folder.
+
+        Args:
+            path: Path in the folder, with slashes.
 
         Raises:
-            ResourceNotFoundError: There is none that may be served.
+            ResourceNotFoundError: There is no file at the path, or it may not be served.
             OSError: The file exists and cannot be read.
         """
         parts = self._inside(path)
@@ -247,10 +249,10 @@ class ResourceDir:
             os.close(descriptor)
 
     async def watch(self) -> AsyncGenerator[str | None, None]:
-        """Yield the URI of what is written, added or removed, and None when the list has changed.
+        """Yield the URI of each file that is written, added or removed, and None when the list has changed.
 
         Raises:
-            OSError: There is no folder any more.
+            OSError: The folder was removed.
         """
         from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType]  # it names trio's types
 
@@ -279,7 +281,7 @@ class ResourceDir:
             raise FileNotFoundError(errno.ENOENT, "the folder was removed", self._root)
 
     def _inside(self, path: str) -> list[str] | None:
-        """Return the parts of the real path from the folder on, or None where it leads out or is hidden."""
+        """Return the parts of the real path below the folder; None if it is outside or hidden."""
         asked = path.split("/")
         # On Windows a colon leads to another stream of a file.
         if not {"", ".", ".."}.isdisjoint(asked) or (sys.platform == "win32" and ":" in path):
@@ -306,7 +308,7 @@ class ResourceDir:
                 yield path, status
 
     def _status(self, path: str) -> os.stat_result | None:
-        """Return the status of what would be served at `path`, or None where that is nothing."""
+        """Return the status of the file at `path`, or None if nothing is served there."""
         try:
             is_reachable = self.template.match(self.uri_of(path)) is not None
         except UnicodeEncodeError:
@@ -322,7 +324,7 @@ class ResourceDir:
             return None
 
     def _names(self, folder: str) -> list[str]:
-        """Return the paths of what lies in one folder, sorted; those of folders end with a slash."""
+        """Return the sorted paths of the entries of one folder; paths of folders end with a slash."""
         try:
             with os.scandir(os.path.join(self._root, folder)) as found:
                 return sorted(
@@ -355,9 +357,9 @@ if sys.platform == "win32":
 else:
 
     def _open_beneath(root: str, parts: list[str]) -> int:
-        """Open a file for reading; `parts` must be its real path, so nothing on the way may be a link.
+        """Open a file for reading, without following links; `parts` must be its real path.
 
-        What is no regular file is opened without blocking, for the caller to refuse.
+        A file that is not a regular file is opened without blocking. The caller must refuse it.
         """
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
         folder = os.open(root, flags | os.O_DIRECTORY)

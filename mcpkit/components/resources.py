@@ -39,22 +39,29 @@ _NEVER_IN_URIS = r'[\x00-\x20"<>\\^`{|}\x7f]'
 
 
 class Resource(FunctionComponent, Listed):
-    """A resource at a fixed URI.
+    """A resource at a fixed URI, made from a function.
 
     Args:
-        function: Called without arguments for each read; returns a string, bytes, `File`, a
-            model, dict or list (JSON), or several of the content classes.
-        uri: Its URI.
-        name: Its name; the function's when None.
-        mime_type: Its media type; when None, that of the function's return type in lists, and of what is returned in
-            results.
-        size: Its size in bytes, when known.
+        function: Called without arguments for each read. Returns a string, bytes, `File`, a model, dict or list
+            (JSON),
+            or several of the content classes.
+        uri: URI of the resource.
+        name: Name of the resource; None takes the name of the function.
+        mime_type: Media type. None takes that of the return type in lists, and that of the returned value in results.
+        size: Size in bytes, when known.
         annotations: Hints on its use.
-        cache: How long and by whom what is read may be kept; the server's default when None.
-        options: `title`, `description` and what else every component has, as the decorator takes it.
+        cache: How long clients may reuse the contents; None takes the server's default.
+        watch: Async generator function that runs while a client is subscribed, and yields at each update; see
+            `ResourceTemplate`.
+        options: See `FunctionOptions`.
+
+    Attributes:
+        listed_mime_type: Media type in lists.
+        watched: Parameters of `watch`.
 
     Raises:
-        RegistrationError: The definition cannot be served; the message says what to change.
+        RegistrationError: The definition cannot be served. The message contains the remedy.
+        TypeError: There is no such option.
     """
 
     kind = "resource"
@@ -89,64 +96,88 @@ class Resource(FunctionComponent, Listed):
 
     @property
     def uri(self) -> str:
-        """The URI by which it is read."""
+        """URI of the resource."""
         return self.key
 
     def renamed(self, key: str) -> Self:
-        """Return a copy at another URI."""
+        """Return a copy at another URI.
+
+        Args:
+            key: URI of the copy.
+
+        Raises:
+            RegistrationError: The URI is invalid.
+        """
         _check_uri(key)
         return super().renamed(key)
 
     def build(self) -> None:
-        """Read the signature: it must not ask for arguments."""
+        """Read the signature, which must not have required parameters."""
         _check_filled(self, ())
         self.listed_mime_type = self.mime_type or _mime_type_of(self.signature.returns)
 
     def describe(self, revision: str) -> Json:
-        """Return the `Resource` of the specification."""
+        """Return the `Resource` object of the specification, with fields of every protocol version."""
         return _described(self, uri=self.key, size=self.size)
 
     async def read(self, call: Call) -> Json:
-        """Run the function and return a `ReadResourceResult` of the newest revision."""
+        """Run the function and return a `ReadResourceResult` of the newest protocol version.
+
+        Args:
+            call: The request.
+        """
         return {"contents": await self.run({}, call, self.contents)}
 
     def contents(self, value: Any) -> list[Json]:
-        """Return what its function returned as its contents, of the newest revision."""
+        """Convert a returned value to the contents of the resource, in the newest protocol version.
+
+        Args:
+            value: Value that the function returned.
+        """
         return to_contents(value, self.key, self.mime_type)
 
 
 class ResourceTemplate(Completable):
-    """Resources at the URIs of an RFC 6570 template.
+    """Resources at the URIs of an RFC 6570 template, made from one function.
 
     Args:
-        function: Called with the values of the template's variables, parsed to its parameters'
-            types; returns what a `Resource`'s function returns.
-        uri_template: The template.
-        name: Its name; the function's when None.
-        mime_type: The media type that all of them have; when None, that of the function's return type in lists, and of
-            what is returned in results.
+        function: Called with the values of the template's variables, parsed to the types of its parameters. Returns
+            what the function of a `Resource` returns.
+        uri_template: RFC 6570 template.
+        name: Name of the template; None takes the name of the function.
+        mime_type: Media type of all its resources. None takes that of the return type in lists, and that of the
+            returned value in results.
         annotations: Hints on their use.
-        cache: How long and by whom what is read may be kept; the server's default when None.
+        cache: How long clients may reuse the contents; None takes the server's default.
         complete: Completions by variable name: a list of strings, or `fn(value, arguments)`.
-        list_entries: Lists the resources that exist now, as the members of a `Resource` of the
-            specification (`uri` and `name` at least); called in a worker thread for each
-            `resources/list`. With a parameter for a `Principal`, it is told who asks, and the
-            list is private to them.
-        allow_unsafe: Variables whose values may hold `..`, encoded slashes, absolute paths and the
-            like, which no value may by default; True for all.
-        watch: An async generator function that runs while somebody is subscribed: it starts for
-            the first subscriber and is closed after the last; when it raises it is started again,
-            after 1 s, then 2 s, up to 60 s. With parameters, named like variables, it runs for
-            each URI that somebody subscribes to, with the values of that URI, and yields, anything,
-            each time its data have changed. Without, it runs once and yields the URI that was
-            updated, as it is written here; one that ends with a slash stands for all that are
-            subscribed to below; and None stands for a change of `list_entries`, for whose sake it also
-            runs while somebody listens for changes of the list of resources. With a parameter
-            annotated `Principal`, it runs for each who is subscribed, and they alone are told.
-        options: `title`, `description` and what else every component has, as the decorator takes it.
+        list_entries: Function that returns the resources that exist now, each as the members of a `Resource` of the
+            specification (`uri` and `name` at least). It runs in a worker thread for each `resources/list`. A
+            parameter annotated `Principal` receives the principal of the request, and the list is then private.
+        allow_unsafe: Variables that may contain `..`, encoded slashes, absolute paths and the like; True for all.
+            By default such values are refused.
+        watch: Async generator function that runs from the first subscription to the last. When it raises, it is
+            started again after 1 s, then 2 s, up to 60 s.
+            With parameters named like variables, it runs once for each subscribed URI with the values of that URI,
+            and yields (any value) when the resource was updated.
+            Without, it runs once and yields the URI that was updated, without an include prefix. A URI that ends
+            with a slash stands for all subscribed URIs below it. None stands for a change of `list_entries`; the
+            function then also runs while a client listens for changes of the list of resources.
+            With a parameter annotated `Principal`, it runs for each subscribed principal, and only that principal's
+            clients are notified.
+        options: See `FunctionOptions`.
+
+    Attributes:
+        template: The parsed template.
+        listed_mime_type: Media type in lists.
+        watched: Parameters of `watch`.
+        entries_inherit: Whether entries of `list_entries` take media type and description of the template, unless they
+            have their own.
+        entries_parameter: Parameter of `list_entries` that receives the principal, or None.
+        written: Template as it was registered first, without the prefix of an `include`.
 
     Raises:
-        RegistrationError: The definition cannot be served; the message says what to change.
+        RegistrationError: The definition cannot be served. The message contains the remedy.
+        TypeError: There is no such option.
     """
 
     kind = "resource template"
@@ -195,11 +226,11 @@ class ResourceTemplate(Completable):
 
     @property
     def uri_template(self) -> str:
-        """The template as it was written."""
+        """URI template that clients use."""
         return self.key
 
     def build(self) -> None:
-        """Build the arguments from the type hints; they must be the template's variables."""
+        """Build the arguments from the type hints; the parameters must be the template's variables."""
         parameters = [parameter.name for parameter in self.signature.parameters]
         for variable in self.template.names:
             if variable not in parameters:
@@ -211,20 +242,27 @@ class ResourceTemplate(Completable):
         super().build()
 
     def describe(self, revision: str) -> Json:
-        """Return the `ResourceTemplate` of the specification."""
+        """Return the `ResourceTemplate` object of the specification, with fields of every protocol version."""
         return _described(self, uriTemplate=self.key)
 
     def renamed(self, key: str) -> Self:
-        """Return a copy with another template, of the same variables."""
+        """Return a copy with another template of the same variables.
+
+        Args:
+            key: Template of the copy.
+        """
         twin = super().renamed(key)
         twin.template = type(self.template)(key, unsafe=self._unsafe)
         return twin
 
     def listed_entries(self, principal: Principal) -> Iterator[Json]:
-        """Return the resources that exist now for who asks, by their URIs here; nothing without `list_entries=`.
+        """Return the resources that exist now, for `resources/list`; none without `list_entries=`.
+
+        Args:
+            principal: Principal of the request.
 
         Raises:
-            Exception: Whatever the function raises.
+            Exception: Raised by `list_entries`.
         """
         if self.list_entries is None:
             return
@@ -239,7 +277,11 @@ class ResourceTemplate(Completable):
             yield {**own, **entry, "uri": self.included_uri(entry["uri"])}
 
     def included_uri(self, uri: str) -> str:
-        """Return the URI here of what has another one where the template was written, without a prefix."""
+        """Return a URI of the registered template with the prefix of this copy.
+
+        Args:
+            uri: URI without an include prefix.
+        """
         same = 0
         for ours, theirs in zip(reversed(self.key), reversed(self.written), strict=False):
             if ours != theirs:
@@ -249,16 +291,16 @@ class ResourceTemplate(Completable):
         return here + uri[len(there) :] if uri.startswith(there) else uri
 
     async def read(self, uri: str, values: Mapping[str, str | list[str]], call: Call) -> Json:
-        """Parse the values, run the function and return a `ReadResourceResult` of the newest revision.
+        """Parse the values, run the function and return a `ReadResourceResult` of the newest protocol version.
 
         Args:
-            uri: The URI that was asked for.
-            values: What `template.match(uri)` found.
+            uri: Requested URI.
+            values: Result of `template.match(uri)`.
             call: The request.
 
         Raises:
-            ProtocolError: -32602, when a value does not fit its parameter's type.
-            Exception: Whatever the function raises.
+            ProtocolError: -32602, a value does not match the type of its parameter.
+            Exception: Raised by the function.
         """
         try:
             kwargs = self.arguments.validate_strings(values)
@@ -317,7 +359,7 @@ def _is_model(kind: Any) -> bool:
 
 
 def _is_data(item: Any) -> bool:
-    """Return whether an item of a list is data, and no content, which would have a media type of its own."""
+    """Return whether list items of a type are data, and not content with a media type of its own."""
     if get_origin(item) in (Union, UnionType):
         return all(map(_is_data, get_args(item)))
     found = _mime_type_of(item)
@@ -327,7 +369,7 @@ def _is_data(item: Any) -> bool:
 
 
 def _check_filled(component: Resource | ResourceTemplate, names: Collection[str]) -> None:
-    """Refuse a function that asks for what no expression in its URI, of these names, says."""
+    """Raise for a required parameter without a variable in the URI."""
     for each in component.signature.parameters:
         if each.is_required and each.name not in names:
             cure = each.context_hint or (

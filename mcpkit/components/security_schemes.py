@@ -1,4 +1,4 @@
-"""What hosts such as ChatGPT want to know of a tool before they call it: whether it takes a login, and which scopes."""
+"""`securitySchemes` of tools, which hosts such as ChatGPT read: whether a tool needs a login, and its scopes."""
 
 from __future__ import annotations
 

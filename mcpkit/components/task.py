@@ -1,4 +1,4 @@
-"""A tool whose calls may outlive their connections: what its author says of them."""
+"""Options of a tool whose calls may run as tasks."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ Rerun = Literal["safe", "never"]
 
 
 class Task(NamedTuple):
-    """Calls of a tool may be tasks, which outlive their connections: `@server.tool(task=Task(timeout=600))`.
+    """Options for calls that run as tasks: `@server.tool(task=Task(timeout=600))`.
 
-    A client that knows tasks gets a handle at once, and asks for the result later; any other client waits for the
-    result as ever, unless `required` is true.
+    A task outlives its connection. A client that supports tasks gets a handle at once and fetches the result later.
+    Other clients wait for the result
+    in the response, unless `required` is true.
 
     Attributes:
-        timeout: Seconds that the function may work on one task in all, those in which a question is open left out.
+        timeout: Seconds that one task may run in all, without the time that it waits for input of the user.
         keep: Seconds for which the result is kept.
-        rerun: Whether the function may be run again where a process has ended in its midst: `safe`, from the top; or
-            `never`: then the task fails, and nobody can tell whether its work was done. None is `safe` where the
-            annotations say that the tool is idempotent or reads only, and else `never`.
-        attempts: How many runs may be begun that end with their process, until the task fails.
-        required: Whether clients that know no tasks are refused.
+        rerun: Whether a task is run again when its process ended: `safe` runs the function from the start; `never`
+            fails the task, and it is unknown whether its work was done. None is `safe` when the annotations declare
+            the tool idempotent or read-only, else `never`.
+        attempts: Number of runs that may end with their process before the task fails.
+        required: Whether clients that do not support tasks are refused.
 
     Raises:
-        RegistrationError: One of them is out of range; the message names it.
+        RegistrationError: A value is out of range. The message has its name. Raised when the tool is registered.
     """
 
     timeout: float = 3600.0
@@ -39,7 +40,11 @@ class Task(NamedTuple):
     required: bool = False
 
     def reruns(self, annotations: ToolAnnotations | None) -> Rerun:
-        """Return whether a function with these annotations is run again."""
+        """Return whether a tool is run again when its process ended: `safe` or `never`.
+
+        Args:
+            annotations: Annotations of the tool.
+        """
         if self.rerun is not None:
             return self.rerun
         hints = annotations or {}
@@ -47,10 +52,10 @@ class Task(NamedTuple):
 
 
 def task_of(what: str, task: object) -> Task | None:
-    """Return what stands in `task=`, checked; None where calls are never tasks.
+    """Return the checked value of `task=`; None when calls are never tasks.
 
     Raises:
-        RegistrationError: It is something else, or out of range.
+        RegistrationError: The value has the wrong type or is out of range.
     """
     if task is None or task is False:
         return None
@@ -76,10 +81,10 @@ def task_of(what: str, task: object) -> Task | None:
 
 
 def check_headers(what: str, headers: frozenset[str]) -> None:
-    """Refuse headers that a task does not keep.
+    """Refuse headers with credentials, which tasks do not store.
 
     Raises:
-        RegistrationError: One of them says who asks.
+        RegistrationError: A header contains credentials.
     """
     if secret := sorted(headers & _CREDENTIALS):
         raise RegistrationError(
@@ -92,7 +97,7 @@ _CREDENTIALS = frozenset({"authorization", "cookie", "dpop", "proxy-authorizatio
 
 
 def digest_of(schema: Json) -> str:
-    """Return what tells a version of a tool from others that take other arguments: 16 characters."""
+    """Return a digest of a tool's input schema, 16 hexadecimal characters."""
     import hashlib
 
     return hashlib.sha256(to_json(schema)).hexdigest()[:16]

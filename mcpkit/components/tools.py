@@ -1,4 +1,4 @@
-"""Tools: what a model may call (server/tools), and those among them that are functions."""
+"""Tools, which models call (server/tools)."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ DEFAULT_RESULT = ResultOptions()
 
 
 class AnyTool(Listed):
-    """A tool, whatever stands behind it: all that what serves it asks of it.
+    """Base class of all tools: functions, included servers' tools and `BaseTool`.
 
     Attributes:
-        annotations: Hints on its behaviour.
-        task: How its calls may outlive their connections; None where none does.
+        annotations: Hints on the tool's behaviour, or None.
+        task: How calls run as tasks; None when they never do.
     """
 
     kind = "tool"
@@ -51,45 +51,56 @@ class AnyTool(Listed):
 
     @property
     def name(self) -> str:
-        """The name by which it is called."""
+        """Name of the tool."""
         return self.key
 
     @property
     @abstractmethod
     def mirrored(self) -> tuple[MirroredParameter, ...]:
-        """The arguments that clients repeat in HTTP headers."""
+        """Arguments that clients repeat in HTTP headers."""
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether revisions that only know objects get `{"result": value}`."""
+        """True if protocol versions that only allow objects as structured content get `{"result": value}`."""
         return False
 
     @abstractmethod
     def schemas(self, revision: str) -> tuple[Json, Json | None]:
-        """Return the JSON Schemas of its arguments and of its structured data, as a list of `revision` has them."""
+        """Return the input schema and the output schema (or None), as lists of a protocol version show them.
+
+        Args:
+            revision: Protocol version.
+        """
 
     @abstractmethod
     def call(self, arguments: Json, call: Call) -> Awaitable[Any]:
-        """Validate the arguments, and have the tool do its work.
+        """Validate the arguments and run the tool.
 
         Args:
             arguments: JSON values by name.
             call: The request.
 
         Returns:
-            A `CallToolResult` of the newest revision, or an `ExtensionResult`.
+            A `CallToolResult` of the newest protocol version, or an `ExtensionResult`.
 
         Raises:
-            ArgumentsError: The arguments do not fit.
+            ArgumentsError: The arguments do not match the input schema.
         """
 
     def renamed(self, key: str) -> Self:
-        """Return a copy that goes by another name, which must keep the rule for names."""
+        """Return a copy with another name.
+
+        Args:
+            key: Name of the copy.
+
+        Raises:
+            RegistrationError: The name is invalid.
+        """
         check_tool_name(key)
         return super().renamed(key)
 
     def describe(self, revision: str) -> Json:
-        """Return the `Tool` of the specification."""
+        """Return the `Tool` object of the specification, with fields of every protocol version."""
         input_schema, output_schema = self.schemas(revision)
         annotations = self.annotations
         if self.title is not None and not knows(revision, "Tool", "title"):
@@ -114,21 +125,26 @@ class AnyTool(Listed):
 
 
 class Tool(FunctionComponent, AnyTool):
-    """A tool that is a function: its schemas, and how it is called.
+    """A tool made from a function.
 
     Args:
-        function: The author's function.
-        name: 1 to 128 of `A-Z a-z 0-9 _ - .`; the function's name when None.
-        annotations: Hints on its behaviour.
-        input_schema: A JSON Schema, a TypedDict or a mapping of names to types, in place of the
-            signature; the function then takes all arguments as one dict.
+        function: Function that handles calls.
+        name: 1 to 128 of `A-Z a-z 0-9 _ - .`; None takes the name of the function.
+        annotations: Hints on the tool's behaviour.
+        input_schema: A JSON Schema, a TypedDict or a mapping of names to types, in place of the signature. The
+            function then receives all arguments as one dict.
         output_schema: A JSON Schema, or a type, in place of the return annotation.
-        task: How its calls run as tasks; True for `Task()`.
-        result: Form of its results; None for `ResultOptions()`.
+        task: How calls run as tasks; True for `Task()`.
+        result: Form of the results; None for `ResultOptions()`.
         options: See `FunctionOptions`.
 
+    Attributes:
+        is_structured: Whether results have structured content.
+        text: Text beside structured content, see `ResultOptions.text`.
+
     Raises:
-        RegistrationError: The definition cannot be served; the message says what to change.
+        RegistrationError: The definition cannot be served. The message contains the remedy.
+        TypeError: There is no such option.
     """
 
     def __init__(
@@ -171,15 +187,16 @@ class Tool(FunctionComponent, AnyTool):
         self._output: Output | None = None
 
     def drop_unknown_arguments(self) -> None:
-        """Ignore arguments that the tool does not have, unless its own JSON Schema or `**kwargs` accept them."""
+        """Ignore unknown arguments, unless the tool's own JSON Schema or `**kwargs` accept them."""
         self._drops_unknown = True
         self.is_resolved = False
 
     def resolve(self) -> None:
-        """Read all that depends on the function's type hints, once; see `FunctionComponent.resolve`.
+        """Read type hints and build schemas, on the first call.
 
         Raises:
-            RegistrationError: Its calls may be tasks, which do not keep what it takes of the request.
+            RegistrationError: The signature cannot be served, or a tool with `task=` reads a header with credentials,
+                which tasks do not store.
         """
         super().resolve()
         if self.task is not None:
@@ -189,7 +206,7 @@ class Tool(FunctionComponent, AnyTool):
 
     @property
     def arguments(self) -> Arguments:
-        """Its input schema and validator."""
+        """Input schema and validator."""
         if self._arguments is None:
             self.resolve()
         assert self._arguments is not None
@@ -197,11 +214,11 @@ class Tool(FunctionComponent, AnyTool):
 
     @property
     def mirrored(self) -> tuple[MirroredParameter, ...]:
-        """The arguments that clients repeat in HTTP headers."""
+        """Arguments that clients repeat in HTTP headers."""
         return self.arguments.mirrored
 
     def build(self) -> None:
-        """Build both schemas from the type hints."""
+        """Build the input schema and the output schema from the type hints."""
         signature = self.signature
         if self._output_schema is not None:
             try:
@@ -227,7 +244,10 @@ class Tool(FunctionComponent, AnyTool):
         self._arguments = arguments
 
     def schemas(self, revision: str) -> tuple[Json, Json | None]:
-        """Return both schemas; revisions that only know objects have the structured data in one."""
+        """Return the input schema and the output schema (or None), as lists of a protocol version show them.
+
+        Protocol versions that only allow objects as structured content get an object schema.
+        """
         schema, output = self.arguments.schema, self._output
         if output is None:
             return schema, None
@@ -235,22 +255,23 @@ class Tool(FunctionComponent, AnyTool):
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether revisions that only know objects get `{"result": value}`."""
+        """True if protocol versions that only allow objects as structured content get `{"result": value}`."""
         output = self._output
         return output is not None and output.is_wrapped
 
     def call(self, arguments: Json, call: Call) -> Awaitable[Any]:
-        """Validate the arguments, and run the function.
+        """Validate the arguments and run the function.
 
         Args:
             arguments: JSON values by name.
             call: The request.
 
         Returns:
-            What `render` makes of what the function returns; see `run`.
+            The function's value, converted by `render`.
 
         Raises:
-            ArgumentsError: The arguments do not fit the schema.
+            ArgumentsError: The arguments do not match the input schema.
+            BaseException: Raised by the function, see `run`.
         """
         kwargs = (self._arguments or self.arguments).validate(arguments)
         if self._input_schema is not None:
@@ -258,18 +279,27 @@ class Tool(FunctionComponent, AnyTool):
         return self.run(kwargs, call, self.render)
 
     def call_within(self, arguments: Json, call: Call, seconds: float) -> Awaitable[Any]:
-        """Do what `call` does, with so many seconds in the place of the author's timeout."""
+        """Validate the arguments and run the function, with another timeout.
+
+        Args:
+            arguments: JSON values by name.
+            call: The request.
+            seconds: Timeout in seconds, in place of the tool's.
+        """
         kwargs = self.arguments.validate(arguments)
         if self._input_schema is not None:
             kwargs = {self.signature.parameters[0].python_name: kwargs}
         return self.run_within(kwargs, call, self.render, seconds)
 
     def render(self, value: Any) -> Json:
-        """Make a `CallToolResult` of the newest revision from what the function returned; an `ExtensionResult` is none.
+        """Convert a returned value to a `CallToolResult` of the newest protocol version.
+
+        Args:
+            value: Value that the function returned. An `ExtensionResult` is returned as it is.
 
         Raises:
-            OutputError: The value has no form in JSON, or does not fit the output schema.
-            HandlerError: The author's code has raised it, while the value was read.
+            OutputError: The value cannot be converted to JSON, or does not match the output schema.
+            HandlerError: Code of the tool raised an exception while the value was read.
         """
         if isinstance(value, WholeResult):
             return (
@@ -287,7 +317,7 @@ class Tool(FunctionComponent, AnyTool):
         return self._structured(value, value)
 
     def _render_any(self, value: Any) -> Json:
-        """Make a result from a value that is no JSON, of which nothing is promised."""
+        """Return the result for a value that is not JSON and has no output schema."""
         from ..content.reading import unrolled
 
         value = unrolled(value)
@@ -359,10 +389,10 @@ class Tool(FunctionComponent, AnyTool):
 
 
 def check_tool(name: Any, annotations: ToolAnnotations | None) -> None:
-    """Check what every tool is given.
+    """Check the name and the annotations of a tool.
 
     Raises:
-        RegistrationError: The name breaks the rule, or the annotations are none of the specification's.
+        RegistrationError: The name is invalid, or the annotations have an unknown member.
     """
     check_tool_name(name)
     if annotations is not None:
@@ -370,10 +400,10 @@ def check_tool(name: Any, annotations: ToolAnnotations | None) -> None:
 
 
 def check_tool_name(name: Any) -> None:
-    """Check a name against the specification's rule (server/tools, "Tool Names").
+    """Check a tool name against the specification (server/tools, "Tool Names").
 
     Raises:
-        RegistrationError: It breaks the rule, which the message states.
+        RegistrationError: The name is invalid.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RegistrationError(

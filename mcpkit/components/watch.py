@@ -1,4 +1,4 @@
-"""What an author's `watch=` may be, and what it takes."""
+"""Checks of `watch=` functions and their parameters."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .options import WatchFunction
 
 
 class Watched:
-    """What a `watch=` takes.
+    """Parameters of a `watch=` function.
 
     Attributes:
-        variables: The variables of its URI template that it takes; with none, it watches all URIs at once.
-        principal: The parameter that takes who is subscribed, each of whom has a watch then; None for all at once.
+        variables: Variables of the URI template that it takes. Without any, it watches all URIs at once.
+        principal: Parameter that receives the subscribed principal; it then runs once for each. None runs it for all.
     """
 
     __slots__ = ("principal", "variables")
@@ -26,15 +26,15 @@ class Watched:
 
 
 def watched(what: str, watch: WatchFunction | None, variables: Collection[str]) -> Watched:
-    """Return what a `watch=` takes.
+    """Return the parameters of a `watch=` function.
 
     Args:
-        what: What it watches, for messages.
+        what: Component, for messages.
         watch: The function, or None.
-        variables: The names of the template's variables; empty for a fixed URI.
+        variables: Names of the template's variables; empty for a fixed URI.
 
     Raises:
-        RegistrationError: It is no async generator function, or asks for something else.
+        RegistrationError: It is not an async generator function, or has a parameter without a value.
     """
     if watch is None:
         return Watched()

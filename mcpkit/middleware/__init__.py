@@ -1,4 +1,4 @@
-"""Middleware: the types that its functions use, and middleware that is ready to use."""
+"""Middleware for requests: ready-made classes, and the types for functions of your own."""
 
 from __future__ import annotations
 

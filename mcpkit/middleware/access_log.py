@@ -11,18 +11,19 @@ _LONGEST = 200
 
 
 class AccessLog(Timing):
-    """Logs each request when it is over, for people in a line and for machines in the record's attributes.
+    """Logs each request when it has ended, as one line, and as attributes of the log record.
 
-    The attributes are `mcp_method`, `mcp_target` (the name or the URI that it is about), `mcp_request_id`,
-    `mcp_protocol_version`, `mcp_client` (the name that it goes by), `mcp_principal` (who it is, where that has been
-    verified), `mcp_attempt` (which run of a task it is), `mcp_duration_ms`, `mcp_outcome` (see `Timed`),
-    `mcp_error_code`, `mcp_error_type` (the class of what was raised) and `mcp_error_ref` (what names it in the log and
-    to the client); what there is not is None.
-    No arguments, no results and no texts of exceptions are logged.
+    The attributes are `mcp_method`, `mcp_target` (name or URI), `mcp_request_id`, `mcp_protocol_version`, `mcp_client`
+    (name of the client software), `mcp_principal` (id of the authenticated user), `mcp_attempt` (number of the run of
+    a
+    task), `mcp_duration_ms`, `mcp_outcome` (see `Timed`), `mcp_error_code`, `mcp_error_type` (class of the exception)
+    and `mcp_error_ref` (reference of the exception in the log and in the client's message). Missing values are None.
+
+    Arguments, results and texts of exceptions are not logged.
 
     Args:
-        logger: Where to; the logger `mcpkit.access` when None.
-        level: At which level.
+        logger: The logger; None takes `mcpkit.access`.
+        level: Level of the records.
     """
 
     def __init__(self, logger: logging.Logger | None = None, *, level: int = logging.INFO) -> None:

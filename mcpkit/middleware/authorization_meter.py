@@ -15,10 +15,10 @@ _BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 
 
 
 class AuthorizationMeter(AuditMeter):
-    """Measures what a protected server verifies, fetches and refuses; nothing that a client says is in an attribute.
+    """Measures token verifications, fetches and refusals of a protected server; attributes contain no client data.
 
     Args:
-        meter: Makes the instruments.
+        meter: Meter for the instruments.
     """
 
     def __init__(self, meter: metrics.Meter) -> None:
@@ -41,7 +41,11 @@ class AuthorizationMeter(AuditMeter):
         self._known: list[Callable[[], int]] = []
 
     def attach(self, known_tokens: Callable[[], int]) -> None:
-        """Count the requests of one more server whose tokens had been verified before."""
+        """Add a server to the counter of requests with tokens that were verified before.
+
+        Args:
+            known_tokens: Returns the server's count.
+        """
         self._known.append(known_tokens)
         if len(self._known) == 1:
             self._meter.create_observable_counter(
@@ -57,15 +61,31 @@ class AuthorizationMeter(AuditMeter):
         yield Observation(sum(count() for count in self._known))
 
     def verified(self, outcome: str, seconds: float) -> None:
-        """Measure a verification."""
+        """Record a token verification.
+
+        Args:
+            outcome: Outcome of the verification.
+            seconds: Duration in seconds.
+        """
         self._verifications.record(seconds, {"mcpkit.auth.outcome": outcome})
 
     def fetched(self, what: str, outcome: str, seconds: float) -> None:
-        """Measure a fetch."""
+        """Record a request to an authorization server.
+
+        Args:
+            what: Fetched document.
+            outcome: Outcome of the request.
+            seconds: Duration in seconds.
+        """
         self._fetches.record(seconds, {"mcpkit.auth.fetched": what, "mcpkit.auth.outcome": outcome})
 
     def refused(self, status: int | None, reason: str) -> None:
-        """Count a refusal."""
+        """Count a refused request.
+
+        Args:
+            status: HTTP status, or None.
+            reason: Reason of the refusal.
+        """
         attributes: dict[str, str | int] = {"error.type": reason}
         if status is not None:
             attributes["http.response.status_code"] = status

@@ -1,4 +1,4 @@
-"""Middleware: functions of the author's that every request passes through, and its result on the way back."""
+"""Middleware: functions that process requests before their handlers, and results after them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ UNWRAPPED = frozenset({"ping", "subscriptions/listen"})
 
 
 class Request:
-    """A request, as a middleware sees it.
+    """A request as middleware receives it.
 
     Args:
-        ctx: The Context that the handler will have.
-        params: What the handler will be asked.
+        ctx: Context of the request.
+        params: Params of the request.
     """
 
     __slots__ = ("ctx", "params")
@@ -51,12 +51,12 @@ class Request:
 
     @property
     def method(self) -> str:
-        """Its method, as the client says it: it may be one that there is not."""
+        """Method as the client sent it. It may be unknown."""
         return self.ctx.method
 
     @property
     def target(self) -> str | None:
-        """The name or the URI that it is about, as the client says it; None where it names nothing."""
+        """Name or URI in the params, as the client sent it; None if there is neither."""
         for member in ("name", "uri"):
             if isinstance(value := self.params.get(member), str):
                 return value
@@ -64,29 +64,33 @@ class Request:
 
     @property
     def channel(self) -> Channel:
-        """Where the messages of the request go: what `detach` needs of it, such as `principal` and `caller`."""
+        """Channel of the request, to which `detach` can connect a call: messages, `principal`, `caller` and headers."""
         return call_of(self.ctx).channel
 
     def with_params(self, params: dict[str, Any]) -> Request:
-        """Return the same request with other params, for `call_next`."""
+        """Return the request with other params, for `call_next`.
+
+        Args:
+            params: The new params.
+        """
         return Request(self.ctx, params)
 
     def detach(self, call_next: CallNext, channel: Channel) -> Detached:
-        """Let the rest of the chain run on its own, so that this request can be answered before.
+        """Run the rest of the chain in the background, so that this request can be answered at once.
 
-        It is a call of the server's, no longer of the client's: neither `notifications/cancelled` nor the end of the
-        connection touches it. It ends with the last `running()` of the server in this event loop at the latest. As any
-        other it counts among `Limits.concurrent_requests`, and has its timeout, its context variables and the id of
-        this request.
+        Neither `notifications/cancelled` nor the end of the connection cancels the call. It ends at the latest with
+        the
+        last `running()` of the server in this event loop. It counts among `Limits.concurrent_requests`, and keeps its
+        timeout, context variables and request id.
 
-        It asks by requests on `channel` in both eras, where that has `questions`; else its client cannot be asked. So
-        it has one round: what the client may have brought from an earlier round of this request is ignored.
+        In every protocol version, elicitation, sampling and roots requests of the call are sent on `channel`, if that
+        has
+        `questions`; otherwise they fail. Input from an earlier round of this request is ignored.
 
         Args:
-            call_next: What the middleware was given.
-            channel: Where its progress, log messages, notifications and questions go, and who asks:
-                `request.channel` is that of this request, to take `principal`, `request_headers`, `caller`
-                and `is_local` from.
+            call_next: `call_next` of the middleware.
+            channel: Receives progress, log messages, notifications and requests of the call. Take `principal`,
+                `request_headers`, `caller` and `is_local` from `request.channel`.
 
         Raises:
             BusyError: Too many requests are running.
@@ -105,39 +109,43 @@ class Request:
         return Detached(call, outcome)
 
     def __repr__(self) -> str:
-        """Show what is asked."""
+        """Show method and target."""
         about = "" if self.target is None else f" {self.target!r}"
         return f"<{type(self).__name__} {self.method!r}{about}>"
 
 
 class ToolCall(Request):
-    """A `tools/call`, as a middleware for it alone sees it."""
+    """A `tools/call` request, for middleware of `tools/call`."""
 
     __slots__ = ()
 
     @property
     def name(self) -> str:
-        """The name of the tool; there may be none by that name."""
+        """Name of the tool. It may be unknown."""
         return cast("str", self.params["name"])
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments as the client sent them, before they are held against the schema."""
+        """Arguments as the client sent them, not yet validated."""
         return cast("dict[str, Any]", self.params.get("arguments", {}))
 
     def with_arguments(self, arguments: dict[str, Any]) -> ToolCall:
-        """Return the same call with other arguments, for `call_next`."""
+        """Return the call with other arguments, for `call_next`.
+
+        Args:
+            arguments: The new arguments.
+        """
         return ToolCall(self.ctx, {**self.params, "arguments": arguments})
 
 
 class Detached:
-    """A call that goes on without whoever has sent it; `Request.detach` begins it.
+    """A call in the background, started by `Request.detach`.
 
-    All members are for the event loop in which it runs.
+    All members must be used in the event loop in which it runs.
 
     Args:
         call: The call.
-        run: Runs it, and returns its result.
+        run: Runs the call and returns its result.
 
     Raises:
         BusyError: Too many requests are running.
@@ -161,15 +169,15 @@ class Detached:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has neither ended nor been cancelled."""
+        """True until the call has ended or was cancelled."""
         return not self._answer.done()
 
     async def result(self) -> dict[str, Any]:
-        """Wait for the result, as the client of its revision would get it; as often as it is wanted.
+        """Wait for the result, in the form for the client's protocol version. May be called several times.
 
         Raises:
-            ProtocolError: The client would have got this error; also where the server has ended before the call.
-            CancelledError: It has been cancelled by `cancel`, or whoever waits here has been.
+            ProtocolError: The call failed with this error, or the server stopped before its end.
+            CancelledError: `cancel` was called, or the waiting task was cancelled.
         """
         answer = from_json(await asyncio.shield(self._answer))
         if "error" in answer:
@@ -179,7 +187,10 @@ class Detached:
         return result
 
     def cancel(self) -> None:
-        """Stop it; nothing happens where it has ended. `is_running` is false at once, however long it takes to stop."""
+        """Cancel the call, unless it has ended.
+
+        `is_running` is False at once, even if the handler takes time to stop.
+        """
         self._calls.cancel(self)
 
     async def _end(self) -> None:
@@ -194,23 +205,22 @@ class Detached:
 
 
 class Result(MutableMapping[str, Any]):
-    """A result object as it will be sent; it behaves as a dict, and may be changed.
+    """A result object that will be sent; a mutable mapping of its members.
 
-    What is rendered already is read when a member is asked for, so that a middleware that only passes it
-    on does not pay for it.
+    Results that are already JSON are parsed when a member is first read.
 
     Args:
         outcome: The result object, or its JSON.
-        exception: What was raised, where it is an error result because of that.
-        ref: What names that exception.
+        exception: Exception that caused an error result.
+        ref: Reference of the exception in the log.
 
     Attributes:
-        exception: What a tool, or a middleware nearer to it, has raised: a `ToolError` or the like as well as what
-            nobody has meant to happen. None where the result is no error, or was made as one (`ToolResult(...,
-            is_error=True)`). Other handlers have no error results: what they raise comes out of `call_next`. Of a
-            group with a single exception in it, as a task group raises it, it is that one.
-        ref: What names the exception in the log and to the client ("Internal error (ref ...)"). None where it says
-            itself what the client reads, as a `ToolError` does.
+        exception: Exception of the tool or of inner middleware, expected (`ToolError`) or not. None if the result is
+            not an error, or the tool returned it (`ToolResult(..., is_error=True)`). Other handlers have no error
+            results: their exceptions are raised by `call_next`. An exception group with a single exception is replaced
+            by that exception.
+        ref: Reference of the exception in the log and in the client's message ("Internal error (ref ...)"). None if
+            the client gets the text of the exception, as for a `ToolError`.
     """
 
     __slots__ = ("_data", "_outcome", "exception", "ref")
@@ -225,7 +235,7 @@ class Result(MutableMapping[str, Any]):
 
     @property
     def data(self) -> dict[str, Any]:
-        """The members, as a dict."""
+        """Members of the result as a dict."""
         if self._data is None:
             # Of its own: parts of what a handler answers are kept for the next request.
             data: dict[str, Any] = from_json(self.rendered())
@@ -235,16 +245,16 @@ class Result(MutableMapping[str, Any]):
 
     @property
     def outcome(self) -> Outcome:
-        """What is sent: as it was where nobody has looked at it."""
+        """Result object or JSON that will be sent."""
         return self._outcome if self._data is None else self._data
 
     @property
     def type(self) -> str:
-        """Its `resultType`: `complete`, or what an extension has brought."""
+        """`resultType` of the result: `complete`, or a type of an extension."""
         return cast("str", self.data.get("resultType", "complete"))
 
     def rendered(self) -> bytes:
-        """Return its JSON, on one line."""
+        """Return the result as JSON on one line."""
         outcome = self.outcome
         if isinstance(outcome, jsonrpc.Pieces):
             outcome = self._outcome = b"".join(outcome)
@@ -263,11 +273,11 @@ class Result(MutableMapping[str, Any]):
         del self.data[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the names of the members."""
+        """Iterate over the names of the members."""
         return iter(self.data)
 
     def __len__(self) -> int:
-        """Count the members."""
+        """Return the number of members."""
         return len(self.data)
 
     def __repr__(self) -> str:
@@ -276,7 +286,7 @@ class Result(MutableMapping[str, Any]):
 
 
 def is_handle(result: Mapping[str, object]) -> bool:
-    """Say whether the result of a call is the handle of a task in 2025-11-25, where no `resultType` says so."""
+    """Return whether the result of a call is a task handle of 2025-11-25, which has no `resultType`."""
     return "task" in result and "content" not in result and "resultType" not in result
 
 
@@ -287,12 +297,12 @@ class ToolCallResult(Result):
 
     @property
     def type(self) -> str:
-        """Its `resultType`: `complete`, `task` where it is a task's handle, also in 2025-11-25, or an extension's."""
+        """`resultType` of the result: `complete`, `task` for any task handle, or a type of an extension."""
         return "task" if is_handle(self.data) else super().type
 
     @property
     def is_error(self) -> bool:
-        """Whether the tool could not do what it was asked."""
+        """True if the tool failed."""
         # Inside a JSON string the quotes would be escaped, so where this is not found there is no such member.
         if not isinstance(self.outcome, dict) and b'"isError":true' not in self.rendered():
             return False
@@ -300,17 +310,17 @@ class ToolCallResult(Result):
 
     @property
     def content(self) -> list[dict[str, Any]]:
-        """The content blocks; none where the result is of another type."""
+        """Content blocks; an empty list for other types of results."""
         return cast("list[dict[str, Any]]", self.data.get("content", []))
 
     @property
     def structured(self) -> Any:
-        """The structured content; None where there is none."""
+        """Structured content, or None."""
         return self.data.get("structuredContent")
 
     @property
     def text(self) -> str:
-        """The text blocks, one after the other."""
+        """Text blocks, joined by line breaks."""
         return "\n".join(block["text"] for block in self.content if block["type"] == "text")
 
 
@@ -335,20 +345,19 @@ Hooks = Sequence[tuple[str | None, Any]]
 
 
 class Middlewares:
-    """The middleware of one server, in the order of registration: the first is outermost.
+    """Middleware of one server, in order of registration: the first is outermost.
 
-    It wraps every request of both eras that this server answers, also those that it refuses; of an included
-    server only the components and extensions count, not its own middleware. That of extensions comes after the
-    server's, nearer to the handlers. Two are not wrapped: `ping`, which must be answered
-    promptly (basic/utilities/ping), and `subscriptions/listen`, which is a stream. What is no request that
-    can be served at all (not JSON, no session, a revision that there is not) is refused before.
+    Middleware receives every request to the server, including requests that it refuses. Middleware of included servers
+    does not run. Middleware of extensions is nearer to the handlers than the server's. `ping`, which must be answered
+    promptly (basic/utilities/ping), and `subscriptions/listen`, which is a stream, do not pass through it. Messages
+    that are not valid requests (not JSON, no session, unknown protocol version) are refused before.
 
     Args:
-        methods: The methods beside the core's that one of them may be for.
-        on_change: Called when there is another.
+        methods: Custom methods that a middleware may be registered for.
+        on_change: Called when a middleware is added.
 
     Attributes:
-        hooks: What is registered, each with the method that it is for, or None for all.
+        hooks: Registered middleware, each with its method, or None for all methods.
     """
 
     def __init__(self, methods: Iterable[Component], on_change: Callable[[], None]) -> None:
@@ -365,19 +374,22 @@ class Middlewares:
     def __call__(self, hook: Any = None, /) -> Any:
         """Add a middleware: `@server.middleware`, or `@server.middleware("tools/call")` for one method.
 
-        A middleware is `async def m(request, call_next)`. It returns what `await call_next(request)` has
-        returned, or a result of its own; `call_next(request.with_params(...))` changes what is asked. What
-        it raises becomes what it would have become in the handler.
+        A middleware is `async def m(request, call_next)`. It returns the result of `await call_next(request)`, or a
+        result
+        of its own. `call_next(request.with_params(...))` changes the params. Its exceptions have the same effect as
+        those
+        of handlers.
 
         Args:
-            hook: The middleware, or the method that the decorated one is for. For `tools/call` it
-                takes a `ToolCall`; calls that name no tool pass it by and are refused.
+            hook: The middleware, or the method that the decorated function is for. For `tools/call` the function
+                receives
+                a `ToolCall`; calls without a tool name are refused before.
 
         Returns:
             The middleware unchanged, or the decorator.
 
         Raises:
-            RegistrationError: It is no async function, or there is no such method.
+            RegistrationError: It is not an async function, or the method is unknown.
         """
         if hook is None:
             raise RegistrationError(

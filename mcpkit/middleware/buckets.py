@@ -1,4 +1,4 @@
-"""The buckets of clients, as one process counts them."""
+"""Token buckets of clients in one process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..state.gcra import spend
 
 
 class Buckets:
-    """A bucket for each client; whoever is forgotten begins with a full one.
+    """A token bucket for each client; new clients begin with a full one.
 
     Args:
-        rate: How many come into a bucket in a second.
-        burst: How many it holds.
-        most: How many buckets are kept; beyond that, the one that was not used for the longest time is forgotten.
+        rate: Tokens added to a bucket per second.
+        burst: Capacity of a bucket.
+        most: Maximum number of buckets; beyond it, the least recently used one is dropped.
     """
 
     def __init__(self, rate: float, burst: float, most: int) -> None:
@@ -25,11 +25,11 @@ class Buckets:
         self._full_at: OrderedDict[Hashable, float] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many are kept."""
+        """Return the number of buckets."""
         return len(self._full_at)
 
     def take(self, key: Hashable) -> float:
-        """Take one out of a bucket, and return 0.0; where it is empty, the seconds until there is one."""
+        """Take a token and return 0.0, or return the seconds until there is one."""
         now = monotonic()
         full_at = self._full_at.pop(key, now)
         self._full_at[key], wait = spend(full_at, now, every=self._every, burst=self._burst, cost=1)

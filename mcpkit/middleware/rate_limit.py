@@ -1,4 +1,4 @@
-"""So many requests a second for each client, and no more."""
+"""Rate limits for each client."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ RUNNING_CODE = frozenset({"tools/call", "resources/read", "prompts/get", "comple
 
 
 class RateLimitError(BusyError):
-    """A client has asked too much (-32603, with `data.retryAfterSeconds`; over HTTP 503 with `Retry-After`).
+    """The client exceeded the rate limit (-32603 with `data.retryAfterSeconds`; over HTTP 503 with `Retry-After`).
 
     Args:
-        rate: How many requests a second there may be.
-        seconds: After how many seconds the next one is taken.
+        rate: Allowed requests per second.
+        seconds: Seconds until the next request is accepted.
     """
 
     def __init__(self, rate: float, seconds: float) -> None:
@@ -46,29 +46,31 @@ class RateLimitError(BusyError):
 
 
 class RateLimit:
-    """Refuses a client that asks too often: a token bucket for each (server/tools, "Security Considerations").
+    """Limits the rate of requests with a token bucket for each client (server/tools, "Security Considerations").
 
-    A bucket holds `burst` requests and fills up again at `rate`. Processes that share an engine, by `Server(storage=)`,
-    count together; while it does not answer, each of them goes on with its share. Else each process counts for itself.
+    A bucket holds `burst` requests and is refilled at `rate`. Processes with a common `Server(storage=)` share the
+    buckets. While the storage does not answer, each process allows its share. Without a common storage each process
+    counts separately.
 
     Args:
-        rate: Requests a second in the long run; 0.1 is one every ten seconds.
-        burst: Requests that may come at once.
-        key: Says who asks: of the same key, all have one bucket. By default that is the principal, where nobody has
-            been authenticated the session, and where there is none the address that the ASGI server names, unless it
-            is one of this machine, where a proxy may stand: of all those, and of what is no HTTP, clients share one.
-            Of a server with `auth=` it is the address even in a session, for whoever has not said who they are.
-            To be counted by processes together it has to be text, a number, or a tuple of these.
-        methods: Which requests of the core protocol count; when None those that run the author's code, and
-            those of methods outside it.
-        max_clients: Buckets that a process keeps. Beyond that, the one that was not used for the longest time is
-            forgotten, and its client begins with a full one. An engine keeps each until it is full.
+        rate: Requests per second; 0.1 is one every ten seconds.
+        burst: Requests that may arrive at once.
+        key: Returns the key of the bucket for a request. By default it is the principal; without one the session; and
+            without a session the client's IP address. Requests from loopback addresses, which may come through a
+            proxy,
+            and requests over stdio share one bucket each. On a server with `auth=`, requests without a principal are
+            counted by address even in a session. For common buckets, the key must be a string, a number, or a tuple of
+            these.
+        methods: Methods of the core protocol that count; None for those that run the author's code, and custom
+            methods.
+        max_clients: Maximum number of buckets in a process; beyond it, the least recently used one is dropped, and its
+            client begins with a full one. A common storage keeps each bucket until it is full.
 
     Raises:
-        ValueError: One of the numbers is out of range.
+        ValueError: A number is out of range, or a method is unknown.
 
     Attributes:
-        methods: Which requests of the core protocol count.
+        methods: Methods of the core protocol that count.
     """
 
     def __init__(
@@ -103,10 +105,10 @@ class RateLimit:
         self._has_warned = False
 
     async def __call__(self, request: Request, call_next: CallNext) -> Result:
-        """Pass the request on, unless there are too many.
+        """Process the request, if the client has a token left.
 
         Raises:
-            RateLimitError: There are.
+            RateLimitError: The client has sent too many requests.
         """
         if request.ctx.task is not None:  # which was counted when it was made
             return await call_next(request)
@@ -117,7 +119,7 @@ class RateLimit:
         return await call_next(request)
 
     async def _take(self, ctx: Context[Any]) -> float:
-        """Take one out of the bucket of whoever asks, and return 0.0; else the seconds until there is one."""
+        """Take a token of the client and return 0.0, or return the seconds until there is one."""
         key = self._key(ctx)
         runtime = call_of(ctx).runtime
         if runtime.is_alone:
@@ -135,7 +137,7 @@ class RateLimit:
         return await self._buckets(runtime).take(client, runtime.replicas)
 
     def _buckets(self, runtime: Runtime) -> SharedBuckets:
-        """Return where the requests of a server are counted by all processes."""
+        """Return the common buckets of all processes of a server."""
         buckets = self._shared.get(runtime)
         if buckets is None:
             from .shared_buckets import SharedBuckets
@@ -150,7 +152,7 @@ class RateLimit:
         return buckets
 
     def _name_at(self, server: object) -> str:
-        """Return what tells this limit from others of a server, in all processes that serve it."""
+        """Return the name of this limit, which is the same in all processes of a server."""
         middleware = getattr(server, "middleware", None)
         hooks = middleware.hooks if isinstance(middleware, Middlewares) else ()
         about = self.rate, self.burst, sorted(self.methods)
@@ -164,7 +166,7 @@ class RateLimit:
 
 
 def _text(key: object) -> str | None:
-    """Return a key as it is in all processes; None where it means something in this one alone."""
+    """Return a key in a form that all processes share; None if the key is only valid in this one."""
     if _is_tuple(key):
         parts = [_text(each) for each in key]
         return None if None in parts else f"({','.join(map(str, parts))})"
@@ -176,7 +178,7 @@ def _is_tuple(key: object) -> TypeGuard[tuple[object, ...]]:
 
 
 def _is_own(request: Request) -> bool:
-    """Say whether there is a method of the author's, for who asks: one that is hidden must not count, as none would."""
+    """Return whether the request is for a custom method that the principal can see."""
     return request.ctx.server.methods.shown(request.method, request.ctx.principal) is not None
 
 
@@ -185,7 +187,7 @@ _PIPE = object()
 
 
 def _client(ctx: Context[Any]) -> Hashable:
-    """Return the principal, or what stands for the session without keeping it, or where the client is."""
+    """Return the principal's id, else a key of the session, else the client's address."""
     if ctx.principal.id is not None:
         return ctx.principal.id
     channel, session = call_of(ctx).channel, call_of(ctx).envelope

@@ -1,4 +1,4 @@
-"""The buckets of clients, as processes count them together that share an engine."""
+"""Token buckets that several processes share through a storage."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ _AGAIN = 1.0
 
 
 class SharedBuckets:
-    """A bucket for each client in an engine, taken from by one step of it.
+    """A token bucket for each client in a storage.
 
-    While the engine does not answer, each process goes on with its share: of what one client may ask, as much as is its
-    own where all are asked alike.
+    While the storage does not answer, each process allows its share of the rate.
 
     Args:
-        broker: The engine.
-        prefix: What the keys of the buckets begin with.
-        rate: How many come into a bucket in a second.
-        burst: How many it holds.
-        most: How many buckets the process keeps while the engine does not answer.
+        broker: The storage.
+        prefix: Prefix of the keys of the buckets.
+        rate: Tokens added to a bucket per second.
+        burst: Capacity of a bucket.
+        most: Maximum number of buckets in this process while the storage does not answer.
     """
 
     def __init__(
@@ -59,14 +58,14 @@ class SharedBuckets:
         self._looking: asyncio.Task[None] | None = None
 
     async def take(self, client: str, replicas: Callable[[], int]) -> float:
-        """Take one out of the bucket of a client.
+        """Take a token of a client.
 
         Args:
-            client: What tells it from others.
-            replicas: Returns how many processes there are, as far as is known.
+            client: Key of the client.
+            replicas: Returns the known number of processes.
 
         Returns:
-            0.0; where the bucket is empty, the seconds until there is one.
+            0.0, or the seconds until there is a token.
         """
         key = f"{self._prefix}{digest_of(client)[:32]}"
         if not self._is_away:
@@ -83,7 +82,7 @@ class SharedBuckets:
         seen = -1
 
         def answers_others() -> bool:
-            """Say whether it is up all the same: many may wait for it, and the event loop may be late itself."""
+            """Return whether the storage has answered another request since the last check."""
             nonlocal seen
             before, seen = seen, self._answers
             return seen != before
@@ -94,7 +93,7 @@ class SharedBuckets:
         return wait
 
     def _lose(self, share: int, error: OSError) -> None:
-        """Count alone from now on; who comes back to that finds the buckets as they have filled up meanwhile."""
+        """Count in this process from now on; its earlier buckets have been refilled meanwhile."""
         if self._is_away:
             return
         logger.warning(
@@ -111,7 +110,7 @@ class SharedBuckets:
         self._is_away = True
 
     async def _look(self, key: str) -> None:
-        """Count together again if the engine answers; what is taken meanwhile is taken there as well."""
+        """Return to the common buckets if the storage answers."""
         try:
             await self._spend(key)
         except OSError:

@@ -1,4 +1,4 @@
-"""Results of tools that are too large for a model to read."""
+"""Limit for the size of tool results."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _MOST_NAMES = 10
 
 
 class SizeLimit:
-    """Puts an error that the model can act on in the place of a tool's result that is too large.
+    """Replaces tool results that are too large for a model by an error with advice.
 
-    Other results pass: who reads those is a program.
+    Only results of `tools/call` are limited, and not those of extensions or task handles.
 
     Args:
-        max_bytes: Bytes that a result may have, as JSON and with all that belongs to it.
-        advice: What the model is to do instead, a sentence; by default it is to ask for less with the
-            arguments that the tool has.
+        max_bytes: Maximum size of a result as JSON, in bytes.
+        advice: Sentence for the model with the next step. None advises to request less data, and lists the
+            arguments of the tool.
 
     Raises:
-        ValueError: `max_bytes` is no number above 0.
+        ValueError: `max_bytes` is below 1.
     """
 
     def __init__(self, max_bytes: int, *, advice: str | None = None) -> None:
@@ -32,10 +32,10 @@ class SizeLimit:
         self._advice = advice
 
     async def __call__(self, request: Request, call_next: CallNext) -> Result:
-        """Pass the request on, and look at the size of its result.
+        """Process the request and check the size of its result.
 
         Raises:
-            ToolError: It is too large.
+            ToolError: The result is too large.
         """
         result = await call_next(request)
         if request.method != "tools/call" or (size := len(result.rendered())) <= self.max_bytes:

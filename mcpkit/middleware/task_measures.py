@@ -19,13 +19,12 @@ _BUCKETS = (0.01, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 1800, 3600, 7200, 14400)
 
 
 class TaskMeasures(TaskMeter):
-    """Measures the runs of tasks, and how many wait, by tool.
+    """Measures runs of tasks, and the number of waiting tasks, by tool.
 
-    What waits is seen by each process that serves, as all of them have one queue: take the greatest of what they say,
-    not the sum.
+    All processes share one queue, and each reports its size: aggregate with the maximum, not the sum.
 
     Args:
-        meter: Makes the instruments.
+        meter: Meter for the instruments.
     """
 
     def __init__(self, meter: metrics.Meter) -> None:
@@ -52,7 +51,11 @@ class TaskMeasures(TaskMeter):
         )
 
     def attach_tasks(self, tasks: Waits) -> None:
-        """Look at these tasks as well when somebody asks how many wait."""
+        """Add a task queue to the observable gauges.
+
+        Args:
+            tasks: The queue; a weak reference is kept.
+        """
         self._tasks.add(tasks)
         if self._is_observed:
             return
@@ -83,7 +86,7 @@ class TaskMeasures(TaskMeter):
     def _observer(
         self, value: Callable[[Waiting], float], together: Callable[[float, float], float]
     ) -> Callable[[metrics.CallbackOptions], Iterable[metrics.Observation]]:
-        """Return what says how something is of each tool, whose versions have queues of their own."""
+        """Return a gauge callback that combines the values of all versions of a tool."""
 
         def observe(_: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
             from opentelemetry.metrics import Observation
@@ -97,11 +100,11 @@ class TaskMeasures(TaskMeter):
         return observe
 
     def run_began(self, tool: str, seconds: float) -> None:
-        """Measure how long a task has waited."""
+        """Record the time that a task waited for its run."""
         self._waits.record(seconds, {"gen_ai.tool.name": tool})
 
     def run_ended(self, tool: str, outcome: str, attempt: int, seconds: float) -> None:
-        """Measure a run, and how many of them it took where the task has ended."""
+        """Record the duration of a run, and the number of runs if the task has ended."""
         attributes = {"gen_ai.tool.name": tool, "mcpkit.task.outcome": outcome}
         self._runs.record(seconds, attributes)
         if outcome in {"completed", "failed", "cancelled", "given_up"}:

@@ -1,8 +1,8 @@
-"""A span and a measurement for each request, by OpenTelemetry.
+"""OpenTelemetry spans and metrics of requests.
 
-Names and attributes follow the semantic conventions for MCP of OpenTelemetry, which are in development. Two
-things are left out on purpose: arguments and results, which may be secret, and the session's id, which opens it.
-An exception that nobody meant to happen is recorded with its text and traceback, as it is in the log.
+Names and attributes follow the semantic conventions for MCP of OpenTelemetry, which are in development. Arguments and
+results, which may be secret, and session ids, which grant access, are left out. Unexpected exceptions are recorded
+with text and traceback, as in the log.
 """
 
 from __future__ import annotations
@@ -38,20 +38,22 @@ _OTHER = "_OTHER"
 
 
 class Telemetry(AuthorizationMeter, TaskMeasures):
-    """Makes a span of each request, and measures it in the histogram `mcp.server.operation.duration`.
+    """Creates a span for each request, and measures it in the histogram `mcp.server.operation.duration`.
 
-    The span's parent is what the client names in `_meta` (`traceparent`); a span that is current besides,
-    such as that of the HTTP request, is linked. Spans that a handler starts are its children, in threads too.
-    Names that the server does not know are not taken over, so that clients cannot make up any number of them.
+    The parent of the span is the client's span in `_meta` (`traceparent`). Another current span, such as that of the
+    HTTP
+    request, is linked. Spans of a handler are children, in threads too. Unknown names are not used as attributes,
+    which
+    limits their number.
 
-    Of a server with `auth=` it measures what comes before any request as well: `mcpkit.auth.verification.duration`,
-    `mcpkit.auth.fetch.duration`, `mcpkit.auth.refusals` and `mcpkit.auth.known_tokens`. Of one with tasks, their runs
-    and what waits: `mcpkit.task.wait.duration`, `mcpkit.task.run.duration`, `mcpkit.task.attempts`, and
-    `mcpkit.task.queue.ready`, `mcpkit.task.queue.held` and `mcpkit.task.queue.age`.
+    For a server with `auth=`, it also measures `mcpkit.auth.verification.duration`, `mcpkit.auth.fetch.duration`,
+    `mcpkit.auth.refusals` and `mcpkit.auth.known_tokens`. For a server with tasks, it measures
+    `mcpkit.task.wait.duration`, `mcpkit.task.run.duration`, `mcpkit.task.attempts`, `mcpkit.task.queue.ready`,
+    `mcpkit.task.queue.held` and `mcpkit.task.queue.age`.
 
     Args:
-        tracer_provider: Where spans go; the global provider when None.
-        meter_provider: Where measurements go; the global provider when None.
+        tracer_provider: Provider for spans; None takes the global one.
+        meter_provider: Provider for metrics; None takes the global one.
 
     Raises:
         ImportError: OpenTelemetry is not installed: `pip install "mcpkit[otel]"`.
@@ -84,7 +86,7 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
         )
 
     async def __call__(self, request: Request, call_next: CallNext) -> Result:
-        """Pass the request on, within its span."""
+        """Process the request within its span."""
         ctx = request.ctx
         name, attributes = _describe(request)
         context, links = self._parent(ctx)
@@ -116,7 +118,7 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
             self._context.detach(token)
 
     def _parent(self, ctx: Context[Any]) -> tuple[TraceContext, list[Link]]:
-        """Return the context that the client names, and a link to the span that is current beside it."""
+        """Return the context of the client's span, and a link to the current span if that is another one."""
         carrier = {key: value for key in _CARRIED if isinstance(value := ctx.meta.get(key), str)}
         if not carrier:
             return self._context.get_current(), []
@@ -139,7 +141,7 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
 
 
 def _describe(request: Request) -> tuple[str, dict[str, AttributeValue]]:
-    """Return the name of the span, and the attributes that measurements have as well."""
+    """Return the name of the span, and the attributes of the span and the measurement."""
     ctx = request.ctx
     method = ctx.method if ctx.method in METHODS or ctx.method in ctx.server.methods else _OTHER
     attributes: dict[str, AttributeValue] = {

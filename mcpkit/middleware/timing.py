@@ -1,4 +1,4 @@
-"""How long each request took, and how it ended."""
+"""Measures the duration and outcome of requests."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ Outcome = Literal["ok", "tool_error", "error", "input_required", "cancelled"]
 
 
 class Timed(NamedTuple):
-    """What became of a request.
+    """Duration and outcome of one request.
 
     Args:
         request: The request.
-        seconds: How long it took.
-        outcome: `ok`; `tool_error` for a tool's result with `isError`; `error` for a JSON-RPC error;
-            `input_required` for a round of the stateless era that ended with a question; or `cancelled`.
-        error: What was raised, with the outcome `error`, and with `tool_error` unless the tool has returned an error
-            result itself. Of a group with a single exception in it, as a task group raises it, it is that one.
-        code: The JSON-RPC error code that it becomes.
-        ref: What names it in the log and to the client ("Internal error (ref ...)"). None where it says itself what
-            the client reads.
+        seconds: Duration in seconds.
+        outcome: `ok`; `tool_error` for a tool result with `isError`; `error` for a JSON-RPC error; `input_required`
+            for
+            a round that ended with a request to the client (2026-07-28); or `cancelled`.
+        error: Exception, with the outcome `error`, and with `tool_error` unless the tool returned the error result. An
+            exception group with a single exception is replaced by that exception.
+        code: JSON-RPC error code of the response.
+        ref: Reference of the exception in the log and in the client's message ("Internal error (ref ...)"). None if
+            the client gets the text of the exception.
     """
 
     request: Request
@@ -38,21 +39,21 @@ class Timed(NamedTuple):
 
 
 class Timing:
-    """Measures each request that passes, and reports it when it is over.
+    """Measures each request and reports it when it has ended.
 
-    The time while a question to the client is open counts, too; in the stateless era each round is a
-    request of its own.
+    The time that a request waits for input of the user counts. In 2026-07-28 each round is a request of its own.
 
     Args:
-        report: Takes what was measured, in the event loop and without blocking. What it raises
-            becomes the end of the request.
+        report: Called with each measurement, in the event loop; it must not block. Its exceptions replace the result
+            of
+            the request.
     """
 
     def __init__(self, report: Callable[[Timed], object]) -> None:
         self._report = report
 
     async def __call__(self, request: Request, call_next: CallNext) -> Result:
-        """Pass the request on, and measure it."""
+        """Process the request and report its measurement."""
         started = time.perf_counter()
         try:
             result = await call_next(request)

@@ -1,4 +1,4 @@
-"""Parameters that clients do not see: what marks them, how they are filled, and what is closed after a call.
+"""Parameters that clients do not see: their markers, their values, and cleanup after a call.
 
 Internal: it may change at any time.
 """

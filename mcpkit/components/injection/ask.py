@@ -1,4 +1,4 @@
-"""A parameter that the user fills in: `city: Annotated[City, Ask("Which city?")]`."""
+"""`Ask`: a parameter that the user fills in, as in `city: Annotated[City, Ask("Which city?")]`."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from .markers import FromRequest, marking
 
 @marking
 def Ask(message: str, *, key: str | None = None) -> Any:  # noqa: N802 - reads as a type where it stands
-    """Fill a parameter with what the user enters, before the function runs (client/elicitation).
+    """Fill a parameter with input of the user, requested before the function runs (client/elicitation).
 
-    It stands in the type, `city: Annotated[City, Ask("Which city?")]`, or as a default value,
-    `city: City = Ask("Which city?")`; the parameter stays out of the schema. Its type is what is asked for.
-    `City | None` is None where the user does not accept, or the client cannot ask; `ElicitationResult[City]` has the
-    decision; otherwise the call fails where the user does not accept.
+    Write it in the annotation, `city: Annotated[City, Ask("Which city?")]`, or as default value,
+    `city: City = Ask("Which city?")`. The parameter is not in the input schema. Its type is the requested type.
+    `City | None` is None when the user declines or the client does not support elicitation. `ElicitationResult[City]`
+    has the user's action. With other types, the call fails when the user declines.
 
     Args:
-        message: Why it is asked, for the user.
-        key: See `Question`; the parameter's place in the order of asking when None.
+        message: Message for the user.
+        key: See `ElicitRequest`; None takes the position of the parameter.
 
     Returns:
-        What marks the parameter; to type checkers, a value of any type.
+        A marker; type checkers see a value of any type.
     """
     return AskedValue(message, key)
 
 
 class AskedValue(FromRequest):
-    """What `Ask` returns.
+    """Marker that `Ask` returns.
 
     Args:
-        message: Why it is asked, for the user.
-        key: See `Question`.
+        message: Message for the user.
+        key: See `ElicitRequest`.
     """
 
     is_question = True
@@ -48,7 +48,7 @@ class AskedValue(FromRequest):
         self.key = key
 
     def reader(self, annotation: Any, default: Any) -> Callable[[Call], Any]:
-        """Return what asks."""
+        """Return the coroutine function that requests the input."""
         type_, wants_answer, may_be_none = _asked(annotation)
         if default is not inspect.Parameter.empty and not isinstance(default, AskedValue):
             raise RegistrationError(
@@ -75,7 +75,7 @@ class AskedValue(FromRequest):
 
 
 def _asked(annotation: Any) -> tuple[Any, bool, bool]:
-    """Return what is asked for, whether its answer is wanted whole, and whether None stands for no answer."""
+    """Return the requested type, whether the parameter takes the whole result, and whether it may be None."""
     asked: Any = annotation
     metadata: tuple[Any, ...] = ()
     if get_origin(asked) is Annotated:

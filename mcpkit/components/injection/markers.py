@@ -1,7 +1,7 @@
-"""Hidden parameters, and what marks them.
+"""Markers of parameters that clients do not see.
 
-Clients see neither these parameters nor what fills them: the Context, something of the request, or what a
-function of the author's makes, which may have hidden parameters of its own.
+Such parameters receive the Context, a part of the request, or the value of a dependency, which may have such
+parameters itself.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ _HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 
 class Hidden:
-    """Marks a parameter that clients do not see, as a default value or in `Annotated`."""
+    """Base class of markers of parameters that clients do not see, as default value or in `Annotated`."""
 
 
 class FromRequest(Hidden, ABC):
-    """Marks a parameter that the request itself fills.
+    """Base class of markers of parameters that are filled from the request.
 
     Attributes:
-        is_question: Whether the user does.
+        is_question: Whether the value is requested from the user.
     """
 
     is_question: ClassVar[bool] = False
 
     @abstractmethod
     def reader(self, annotation: Any, default: Any) -> Callable[[Call], Any]:
-        """Return what reads the value: a coroutine function, or one that never blocks.
+        """Return the function that reads the value: a coroutine function, or one that never blocks.
 
         Args:
-            annotation: The parameter's type hint, with its metadata.
-            default: Its default; `inspect.Parameter.empty` when there is none.
+            annotation: Type hint of the parameter, with metadata.
+            default: Default value; `inspect.Parameter.empty` for none.
 
         Raises:
-            RegistrationError: The parameter cannot hold it; the message says what to change.
+            RegistrationError: The type cannot hold the value. The message contains the remedy.
         """
 
 
@@ -62,7 +62,7 @@ _MARKING: list[Callable[..., Any]] = []
 
 
 def marking(function: M) -> M:
-    """Take note of a function that returns a mark, so that one who forgets to call it is told."""
+    """Record a function that returns a marker, to detect the function itself in an annotation."""
     _MARKING.append(function)
     return function
 
@@ -71,42 +71,41 @@ def marking(function: M) -> M:
 def FromHeader(name: str) -> Any:  # noqa: N802 - reads as a type where it stands
     """Fill a parameter with a header of the HTTP request.
 
-    It stands in the type, `tenant: Annotated[str | None, FromHeader("X-Tenant")]`, or as a default value,
-    `tenant: str | None = FromHeader("X-Tenant")`. Where there is no such header, and over every transport but
-    HTTP, the parameter has its default value, or else None. What a header says nobody has verified, but by what
-    stands before the server.
+    Write it in the annotation, `tenant: Annotated[str | None, FromHeader("X-Tenant")]`, or as default value,
+    `tenant: str | None = FromHeader("X-Tenant")`. Without such a header, and over other transports than HTTP, the
+    parameter has its default value, or else None. The server does not verify the value: any client can send it, unless
+    a proxy sets it.
 
     Args:
-        name: The header's name, in any case.
+        name: Header name, in any case.
 
     Returns:
-        What marks the parameter; to type checkers, a value of any type.
+        A marker; type checkers see a value of any type.
 
     Raises:
-        RegistrationError: It is no name of a header.
+        RegistrationError: It is not a valid header name.
     """
     return HeaderValue(name)
 
 
 @marking
 def FromState() -> Any:  # noqa: N802 - reads as a type where it stands
-    """Fill a parameter with what the server's lifespan yielded.
+    """Fill a parameter with the value that the server's lifespan yielded.
 
-    It stands in the type, `db: Annotated[Database, FromState()]`, or as a default value,
-    `db: Database = FromState()`. Without a lifespan that yields something there is none: an error, unless the
-    parameter may be None.
+    Write it in the annotation, `db: Annotated[Database, FromState()]`, or as default value,
+    `db: Database = FromState()`. A call fails when the lifespan yields no value, unless the parameter may be None.
 
     Returns:
-        What marks the parameter; to type checkers, a value of any type.
+        A marker; type checkers see a value of any type.
     """
     return StateValue()
 
 
 class HeaderValue(FromRequest):
-    """What `FromHeader` returns.
+    """Marker that `FromHeader` returns.
 
     Args:
-        name: The header's name, in any case.
+        name: Header name, in any case.
     """
 
     def __init__(self, name: str) -> None:
@@ -117,7 +116,7 @@ class HeaderValue(FromRequest):
         self.name = name
 
     def reader(self, annotation: Any, default: Any) -> Callable[[Call], Any]:
-        """Return what reads the header."""
+        """Return the function that reads the header."""
         kinds = set(leaves(annotation))
         if kinds - {str, types.NoneType, Any, empty}:
             names = " | ".join(_name(kind) for kind in leaves(annotation))
@@ -136,20 +135,20 @@ class HeaderValue(FromRequest):
 
 
 class StateValue(FromRequest):
-    """What `FromState` returns."""
+    """Marker that `FromState` returns."""
 
     def reader(self, annotation: Any, default: Any) -> Callable[[Call], Any]:
-        """Return what reads the state, and complains when there is none to pass."""
+        """Return the function that reads the state; it raises a RuntimeError when there is none."""
         may_be_none = not {types.NoneType, Any, empty}.isdisjoint(leaves(annotation))
         return lambda call: call.known_state if may_be_none else _known(call.known_state)
 
 
 class Dependency(Hidden):
-    """What `Depends` returns.
+    """Marker that `Depends` returns.
 
     Attributes:
-        function: What makes the value.
-        is_cached: Whether all that depend on it in one request share one value.
+        function: The dependency.
+        is_cached: Whether one value is shared within a request.
     """
 
     def __init__(self, function: Callable[..., Any], is_cached: bool) -> None:
@@ -171,24 +170,24 @@ def Depends(function: Callable[..., Awaitable[T]], *, cached: bool = True) -> T:
 def Depends(function: Callable[..., T], *, cached: bool = True) -> T: ...
 @marking
 def Depends(function: Callable[..., Any], *, cached: bool = True) -> Any:  # noqa: N802 - reads as a type where it stands
-    """Fill a parameter with what a function of one's own returns or yields.
+    """Fill a parameter with the value that a function returns or yields.
 
-    It stands in the type, `db: Annotated[Database, Depends(connect)]`, or as a default value,
-    `db: Database = Depends(connect)`; the parameter stays out of the schema. A generator function yields
-    once; the rest of it runs when the handler has returned, whatever came of it and in reverse order. An
-    exception of the handler is raised at the `yield`, and goes on even where it is caught there.
+    Write it in the annotation, `db: Annotated[Database, Depends(connect)]`, or as default value,
+    `db: Database = Depends(connect)`. The parameter is not in the input schema. A generator function yields once; the
+    code after `yield` runs when the handler has returned or raised, in reverse order of the dependencies. An exception
+    of the handler is raised at the `yield`, and is raised further even if it is caught there.
 
     Args:
-        function: Any callable; its parameters are a Context, other dependencies, `FromHeader`, `FromState`, or
-            have defaults. It is called once in a request: a coroutine function or async generator in the
-            event loop, any other in a worker thread.
-        cached: False calls it for this parameter alone.
+        function: Any callable. Its parameters are a Context, other dependencies, `FromHeader`, `FromState`, or have
+            defaults. It is called once in a request: `async` functions and generators in the event loop, others in a
+            worker thread.
+        cached: Whether parameters of one request share the value. False calls the function for this parameter alone.
 
     Returns:
-        What marks the parameter; to type checkers, what the function returns or yields.
+        A marker; type checkers see the value that the function returns or yields.
 
     Raises:
-        RegistrationError: It is no function, above all what one has returned.
+        RegistrationError: It is not callable; often it is the result of the function.
     """
     if not callable(function):
         raise RegistrationError(
@@ -198,11 +197,11 @@ def Depends(function: Callable[..., Any], *, cached: bool = True) -> Any:  # noq
 
 
 def hidden(annotation: Any, default: Any) -> Hidden | None:
-    """Return the mark of a parameter, None when it has none.
+    """Return the marker of a parameter, or None.
 
     Raises:
-        RegistrationError: There are several, or the mark lacks its parentheses, so that clients would see
-            the parameter.
+        RegistrationError: There are several, or the marker lacks its parentheses, so that clients would see the
+            parameter.
     """
     if isinstance(default, Hidden):
         return default
@@ -225,12 +224,12 @@ def hidden(annotation: Any, default: Any) -> Hidden | None:
 
 
 def is_hidden(annotation: Any, default: Any) -> bool:
-    """Say whether clients do not see a parameter: because it is the Context, or has a mark."""
+    """Return whether clients do not see a parameter: it is the Context, or has a marker."""
     return context_type(annotation) is not None or hidden(annotation, default) is not None
 
 
 def context_type(annotation: Any) -> type[CallContext] | None:
-    """Return the type of Context that a parameter asks for (`Context`, `Context[T]`, or with None); else None."""
+    """Return the Context class of an annotation (`Context`, `Context[T]`, or a union with None), or None."""
     for leaf in leaves(annotation):
         kind = typing.get_origin(leaf) or leaf
         if isinstance(kind, type) and issubclass(kind, CallContext):

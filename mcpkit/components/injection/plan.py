@@ -1,4 +1,4 @@
-"""The plan by which hidden parameters are filled: made once, when the type hints of a component are read."""
+"""Dependency plans: the order in which hidden parameters are filled, computed once for each component."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Injection:
     """The hidden parameters of one function.
 
     Args:
-        what: What to call the function in messages.
-        parameters: Name, annotation and default of each.
+        what: Name of the function in messages.
+        parameters: Name, annotation and default of each parameter.
 
     Raises:
-        RegistrationError: One of them cannot be filled; the message says what to change.
+        RegistrationError: A parameter cannot be filled. The message contains the remedy.
     """
 
     def __init__(self, what: str, parameters: Iterable[Hint]) -> None:
@@ -45,17 +45,17 @@ class Injection:
 
     @property
     def takes_context(self) -> bool:
-        """Whether something asks for the Context."""
+        """True if a parameter is the Context."""
         return self._plan.takes_context
 
     @property
     def headers(self) -> frozenset[str]:
-        """The names of the headers that fill parameters, in lower case."""
+        """Lower-case names of the headers that fill parameters."""
         return self._plan.headers
 
     @property
     def questions(self) -> list[Callable[[Call], Awaitable[Any]]]:
-        """What asks the user, in the order of asking."""
+        """Functions that request input from the user, in their order."""
         return [step.function for part in self._plan.parts for step in part.steps if step.is_question]
 
     async def call(
@@ -73,14 +73,14 @@ class Injection:
             function: The function.
             kwargs: Its other arguments.
             call: The request.
-            make: Makes the result of what it returns, before what it depends on is closed.
-            is_in_loop: Whether it belongs into the event loop, or into a worker thread.
+            make: Converts the returned value to the result, before dependencies are closed.
+            is_in_loop: Whether the function runs in the event loop, else in a worker thread.
 
         Returns:
-            The result.
+            What `make` returned.
 
         Raises:
-            BaseException: Whatever it, or something that it depends on, raises.
+            BaseException: Raised by the function or a dependency.
         """
         overrides = call.runtime.overrides
         plan = self._plan
@@ -91,10 +91,10 @@ class Injection:
         return await call_filled(plan, partial(function, **kwargs), call, make, is_in_loop=is_in_loop)
 
     def plan_with(self, overrides: Overrides) -> Plan:
-        """Make the plan, with other functions in the place of some.
+        """Return the plan with some functions replaced.
 
         Raises:
-            RegistrationError: A parameter cannot be filled; the message says what to change.
+            RegistrationError: A parameter cannot be filled. The message contains the remedy.
         """
         planning = _Planning(overrides)
         fills = planning.fill(self._what, self._parameters)
@@ -208,7 +208,7 @@ class _Planning:
 
 
 def _kind(where: str, name: str, function: Any, inner: Any) -> tuple[bool, bool]:
-    """Say whether a function belongs into the event loop, and whether it is a generator function."""
+    """Return whether a function runs in the event loop, and whether it is a generator function."""
     function = innermost(function)
     is_async = inspect.isasyncgenfunction(function)
     if is_async or inspect.isgeneratorfunction(function):
@@ -227,10 +227,10 @@ def overridden(
     function: Callable[..., Any],
     replacement: Callable[..., Any],
 ) -> Overrides:
-    """Return overrides with one more.
+    """Return the overrides with one added.
 
     Raises:
-        RegistrationError: None of them depends on the function, or the replacement cannot be filled.
+        RegistrationError: No handler depends on the function, or the replacement's parameters cannot be filled.
     """
     key = identity(function)
     overrides = {**overrides, key: replacement}
@@ -241,7 +241,7 @@ def overridden(
 
 
 def identity(function: Callable[..., Any]) -> Hashable:
-    """Return what tells functions apart; a method is the same each time that it is looked up."""
+    """Return a key that identifies a function; bound methods of one object have equal keys."""
     if isinstance(function, MethodType):
         return id(function.__self__), id(function.__func__)
     return id(function)

@@ -1,4 +1,4 @@
-"""The parameter by which an author's function is told who asks."""
+"""The parameter of a function that receives the principal of a request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...state.principal import Principal
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a function, their annotations evaluated where that can be done now."""
+    """Return the parameters of a function, with evaluated annotations if that is possible now."""
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception:  # noqa: BLE001 - whatever an annotation does
@@ -21,11 +21,11 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def takes_principal(parameter: inspect.Parameter, variables: Collection[str] = ()) -> bool:
-    """Say whether a parameter takes who asks: by its annotation, `Principal`, or by its name, `principal`.
+    """Return whether a parameter receives the principal: it is annotated `Principal`, or named `principal`.
 
     Args:
         parameter: The parameter.
-        variables: Names that stand for something else.
+        variables: Names that have another meaning.
     """
     if parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
         return False
@@ -35,14 +35,14 @@ def takes_principal(parameter: inspect.Parameter, variables: Collection[str] = (
 
 
 def entries_parameter(what: str, entries: Any) -> str | None:
-    """Return the name of the parameter by which `entries=` is told who asks; None where it takes nothing.
+    """Return the parameter of `list_entries=` that receives the principal, or None.
 
     Args:
-        what: What it lists, for messages.
+        what: Component, for messages.
         entries: The function.
 
     Raises:
-        RegistrationError: It is no function, an async one, or asks for something else.
+        RegistrationError: It is not a function, or `async`, or has another required parameter.
     """
     if not callable(entries) or inspect.iscoroutinefunction(entries):
         raise RegistrationError(
@@ -69,7 +69,7 @@ def entries_parameter(what: str, entries: Any) -> str | None:
 
 
 def leaves(annotation: object) -> Iterator[Any]:
-    """Give the types of a union, without metadata; what is no union itself."""
+    """Yield the types of a union without metadata, or the type itself."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated or origin is Union or origin is UnionType:
         for part in arguments[:1] if origin is Annotated else arguments:

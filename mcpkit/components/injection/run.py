@@ -1,4 +1,4 @@
-"""One call of a function whose hidden parameters are filled: what is opened for it is closed after it."""
+"""Runs a call with dependencies: fills the hidden parameters, and closes the dependencies afterwards."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Fills = tuple[tuple[str, int], ...]
 
 
 class Step(NamedTuple):
-    """What makes one of the values.
+    """The computation of one value.
 
     Args:
-        number: The number of the value.
-        function: Takes hidden parameters; a reader takes the request, and a generator function has become what
-            makes a context manager.
-        fills: The hidden parameters by name, and the numbers of their values.
+        number: Index of the value.
+        function: Takes hidden parameters. A reader takes the request; a generator function is already a context
+            manager factory.
+        fills: Hidden parameters by name, with the indexes of their values.
         is_reader: Whether it reads the request.
         is_generator: Whether it yields.
-        is_question: Whether it asks the user.
-        name: What to call the function, where it yields.
+        is_question: Whether it requests input from the user.
+        name: Name of the function, if it yields.
     """
 
     number: int
@@ -46,11 +46,11 @@ class Step(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Steps that follow each other in one place.
+    """Consecutive steps that run in the same place.
 
     Args:
         steps: The steps.
-        is_in_loop: Whether they belong into the event loop, or into a thread; None for readers, at home everywhere.
+        is_in_loop: Whether they run in the event loop, or in a thread; None for readers, which run in either.
     """
 
     steps: list[Step]
@@ -58,16 +58,16 @@ class Part(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How the hidden parameters of a handler are filled.
+    """The steps that fill the hidden parameters of a handler.
 
     Args:
-        parts: The steps, each after those that it depends on.
-        size: How many values there are.
-        fills: The handler's hidden parameters by name, and the numbers of their values.
-        replaced: The overridden functions that it does without.
-        takes_context: Whether something asks for the Context.
-        has_closings: Whether there is something to close after the handler.
-        headers: The names of the headers of the request that are read.
+        parts: The steps, each after its dependencies.
+        size: Number of values.
+        fills: Hidden parameters of the handler by name, with the indexes of their values.
+        replaced: Overridden functions that are not called.
+        takes_context: Whether a step takes the Context.
+        has_closings: Whether a dependency must be closed after the handler.
+        headers: Names of the request headers that are read.
     """
 
     parts: list[Part]
@@ -84,20 +84,20 @@ _left_behind: set[asyncio.Task[None]] = set()
 
 
 async def call_filled(plan: Plan, function: partial[Any], call: Call, make: Make, *, is_in_loop: bool) -> Any:
-    """Fill the hidden parameters, call the function, and close what has been opened, the latest first.
+    """Fill the hidden parameters, call the function, and close the dependencies in reverse order.
 
     Args:
-        plan: How they are filled.
-        function: The function, but for its hidden parameters.
+        plan: The steps.
+        function: The function, without its hidden parameters.
         call: The request.
-        make: Makes the result of what it returns, before anything is closed.
-        is_in_loop: Whether the function belongs into the event loop, or into a worker thread.
+        make: Converts the returned value to the result, before dependencies are closed.
+        is_in_loop: Whether the function runs in the event loop, else in a worker thread.
 
     Returns:
-        The result.
+        What `make` returned.
 
     Raises:
-        BaseException: Whatever it, or something that it depends on, raises.
+        BaseException: Raised by the function or a dependency.
     """
     parts = plan.parts
     # What a thread begins with or ends with needs no hop of its own: it goes along with the function.
@@ -113,15 +113,15 @@ async def call_filled(plan: Plan, function: partial[Any], call: Call, make: Make
 
 
 class _FilledCall:
-    """One call.
+    """One call of a function with dependencies.
 
     Args:
-        plan: How the hidden parameters are filled.
-        tail: The last of its parts, where it is to run in the function's thread.
-        function: The function, but for its hidden parameters.
+        plan: The steps.
+        tail: Last part of the plan, if it runs in the function's thread.
+        function: The function, without its hidden parameters.
         call: The request.
-        make: Makes the result.
-        is_in_loop: Whether the function belongs into the event loop.
+        make: Converts the returned value to the result.
+        is_in_loop: Whether the function runs in the event loop.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class _FilledCall:
         self._is_closing = False
 
     def result(self) -> Any:
-        """Return or raise what has come of it."""
+        """Return the result, or raise the exception of the call."""
         try:
             if self._error is not None:
                 raise self._error
@@ -157,11 +157,11 @@ class _FilledCall:
             self._error = None  # its traceback has this frame
 
     async def run_in_own_task(self) -> None:
-        """Do what `run` does in a task of its own.
+        """Call `run` in a task of its own.
 
-        A cancelled call is over for its caller, but a thread cannot be stopped. The task waits for it, so that
-        what the thread uses stays open. Where the function has returned, only the closing is left, which is not
-        cut off: then this waits until it has ended.
+        When the call is cancelled, the task waits for the thread, which cannot be stopped, so that its dependencies
+        stay
+        open. When the function has returned, closing is not cancelled, and this waits for its end.
         """
         loop = asyncio.get_running_loop()
         self._left = loop.create_future()
@@ -183,7 +183,7 @@ class _FilledCall:
             raise
 
     async def run_in_one_thread(self) -> Any:
-        """Do all in one thread. A cancelled call is over for its caller; what is closed by then is waited for."""
+        """Do everything in one thread. A cancelled call returns early, but waits for dependencies that are closing."""
         call = self._call
         try:
             return await call.runtime.threads.run(self.run_in_thread, {}, call)
@@ -193,7 +193,7 @@ class _FilledCall:
             raise
 
     def _leave(self) -> None:
-        """Let the caller go."""
+        """Let the cancelled call return."""
         if self._left is not None and not self._left.done():
             self._left.set_result(None)
 
@@ -207,7 +207,7 @@ class _FilledCall:
             log_late("a dependency", error)
 
     async def run(self) -> None:
-        """Fill, call and close, and keep what has come of it."""
+        """Fill, call and close, and store the result or exception."""
         opened: list[_Opened] = []
         try:
             for part in self.parts:
@@ -236,7 +236,7 @@ class _FilledCall:
                 self._error = await here.close(self._error)
 
     def run_in_thread(self) -> Any:
-        """Do what is left to do before the function, call it, and close that again, in this thread."""
+        """Fill the remaining parameters, call the function, and close those dependencies, in this thread."""
         here = _Opened(self._tail, self._call, is_in_thread=True) if self._tail is not None else None
         value: Any = None
         error: BaseException | None = None
@@ -263,11 +263,11 @@ class _FilledCall:
             del error  # its traceback has this frame
 
     async def _in_thread(self, function: Callable[[], Any]) -> Any:
-        """Call a function in a thread. When the call is cancelled, wait for the thread all the same, if it has begun.
+        """Call a function in a thread. When the call is cancelled, wait for the thread if it has started.
 
         Raises:
-            CancelledError: It has not begun, or waiting was cancelled, too: the event loop is about to end.
-            BaseException: Whatever the function raises.
+            CancelledError: The thread has not started, or waiting for it was cancelled too: the event loop is ending.
+            BaseException: Raised by the function.
         """
         outcome: list[Any] = []
         call = self._call
@@ -298,12 +298,12 @@ class _FilledCall:
 
 
 class _Opened:
-    """The steps of one part that have been made, as far as they have to be closed.
+    """The values of one part that must be closed.
 
     Args:
         part: The part.
         call: The request.
-        is_in_thread: Whether they belong into a thread, where nothing is awaited.
+        is_in_thread: Whether its steps run in a thread, where nothing is awaited.
     """
 
     def __init__(self, part: Part, call: Call, *, is_in_thread: bool) -> None:
@@ -317,7 +317,7 @@ class _Opened:
         return step.function(self._call) if step.is_reader else step.function(**_named(step.fills, values))
 
     async def open(self, values: list[Any]) -> None:
-        """Make the steps."""
+        """Run the steps."""
         for step in self._part.steps:
             made = self._made(step, values)
             if step.is_generator:
@@ -333,7 +333,7 @@ class _Opened:
                 values[step.number] = await finish_awaitable(made)
 
     async def close(self, error: BaseException | None) -> BaseException | None:
-        """Close them, with the exception that there is, and return the one that there is then."""
+        """Close the values with the current exception, and return the exception after that."""
         while self.managers:
             manager, step = self.managers.pop()
             try:
@@ -347,16 +347,16 @@ class _Opened:
         return error
 
     def open_here(self, values: list[Any]) -> None:
-        """Make the steps of a thread, in this one."""
+        """Run the steps in this thread."""
         first_step(self.open(values))
 
     def close_here(self, error: BaseException | None) -> BaseException | None:
-        """Do what `close` does, in this thread."""
+        """Close the values in this thread."""
         problem: BaseException | None = first_step(self.close(error))[1]
         return problem
 
     def in_context(self, function: Callable[[Any], Any], argument: Any) -> Any:
-        """Call a function with context variables that last until the steps are closed."""
+        """Call a function with the context variables of the part, which last until it is closed."""
         return self._context.run(function, argument)
 
 
@@ -369,7 +369,7 @@ def _raised(error: BaseException | None) -> tuple[Any, Any, Any]:
 
 
 def _name(error: BaseException, step: Step, fault: str) -> None:
-    """Say in the error that contextlib raises, and no generator of its, which one has not yielded once."""
+    """Add the name of the dependency to contextlib's error about a generator that did not yield once."""
     raised_in = error.__traceback__.tb_next if error.__traceback__ is not None else None
     is_inner = raised_in is None or raised_in.tb_next is not None
     if isinstance(error, RuntimeError) and not is_inner and str(error).startswith("generator didn't"):
@@ -377,7 +377,7 @@ def _name(error: BaseException, step: Step, fault: str) -> None:
 
 
 def _settled(value: Any, call: Call) -> Any:
-    """Return what a function in a thread has returned; where that is to be awaited, the event loop does."""
+    """Return the value that a function in a thread returned; the event loop awaits awaitables."""
     if inspect.isawaitable(value):
         value = _in_loop(finish_awaitable(value), call)
     return _in_loop(collected(value), call) if is_async_iterable(value) else value
@@ -390,7 +390,7 @@ def _in_loop(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
 
 
 def _kept(function: Callable[[], Any], outcome: list[Any]) -> Any:
-    """Call a function, and keep what has come of it for whoever is left when nobody waits for the thread."""
+    """Call a function and store its outcome, for the time after its call was cancelled."""
     try:
         value = function()
     except BaseException as error:
