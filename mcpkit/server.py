@@ -367,7 +367,7 @@ class Server(Serving, Registry, ServerCatalog):
 
     async def _send_away(self, revocations: Revocations, who: Principal, keep: float | None) -> None:
         await revocations.revoke(str(who.id), keep)
-        self.on_audit.tell("revocation", who)
+        self.on_audit.emit("revocation", who)
         if (auth := self.engine.auth) is not None:
             from .calls.foreign import ground_of
 

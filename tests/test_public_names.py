@@ -296,7 +296,7 @@ async def test_memory_is_a_broker_store_and_queue() -> None:
 
 async def test_token_verifier_learns_its_site() -> None:
     class Verifier(TokenVerifier):
-        def enter(self, site: ProtectedResource) -> None:
+        def bind(self, site: ProtectedResource) -> None:
             self.url = site.public_url
 
         async def verify(self, token: str, audience: str) -> Any: ...

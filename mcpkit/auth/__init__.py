@@ -1,4 +1,4 @@
-"""Authorization: what verifies the access tokens of a protected server, for `Server(auth=...)`."""
+"""Authorization of a server: token verifiers and authorization servers for `Server(auth=...)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access tokens that only their issuer can read: it is asked what they are (RFC 7662)."""
+"""Verification of opaque access tokens by introspection at their issuer (RFC 7662)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import httpx2
 
 FRESH = 30.0
-"""Seconds after which the issuer is asked again about a token."""
+"""Default seconds for which an introspection response is cached."""
 
 _TOKEN = re.compile(r"[\x21-\x7E]+")
 _INACTIVE: Final = "the token is not active"
@@ -56,43 +56,45 @@ logger = logging.getLogger(__name__)
 
 
 class Introspection(TokenVerifier):
-    """Verifies tokens by asking their issuer: `auth=Introspection("https://id.example.com", client_id=...)`.
+    """Verifier that introspects tokens at their issuer: `auth=Introspection("https://id.example.com", client_id=...)`.
 
-    It is asked again about a token after 30 seconds, so that one that is revoked does not hold for longer.
-    What it answers is held to what a JWT is held to: `active`, `aud`, `iss`, `exp`, `nbf`, and the token is a bearer
-    token.
+    A response is cached for 30 seconds by default, so a revoked token stays valid no longer than that. The response is
+    checked like a JWT: `active`, `aud`, `iss`, `exp`, `nbf`. The token must be a bearer token.
 
     Args:
-        issuer: The issuer's URL, as its metadata has it.
-        client_id: This server's own client at the issuer.
-        client_secret: Its secret.
-        endpoint: Where to ask; None for what the metadata says (`introspection_endpoint`).
-        authentication: How this server says who it is: by the header `Authorization`, or in the form that it posts.
-        audience: What tokens must be for; a list where each of several will do. None for the URL of the endpoint that
-            is asked, as the specification wants it.
-        scope_claims: The members that hold scopes, as one text or as a list.
-        client_claims: The members of which the first one names the client.
-        required: What else must be answered: names that must be there, or a mapping of them to the value, or a list of
-            values, of which one it must be.
-        claims: Names of members that `Principal.claims` has whatever their size; others it has up to 1,024 characters.
-        fresh: Seconds after which the issuer is asked again about a token.
-        leeway: Seconds by which the clocks of issuer and server may differ.
-        timeout: Seconds in which the issuer must have answered.
-        http_client: A client of your own to ask with, which says all about TLS and proxies, and is not closed.
-        accept_tokens_for_any_audience: Whether `aud` is not looked at, which an issuer need not answer: then every API
-            that trusts the issuer can use the tokens that it gets here, and be used with those that it gives away.
-        accept_plain_http: Whether issuer and endpoint may be at URLs of http on other machines, as in a cluster: then
-            everything between can read the secret and the tokens, and answer in the place of the issuer.
-        clock: The time in Unix seconds.
+        issuer: URL of the issuer, exactly as in its metadata.
+        client_id: Client ID of this server at the issuer.
+        client_secret: Client secret of this server.
+        endpoint: URL of the introspection endpoint; None takes `introspection_endpoint` from the metadata.
+        authentication: How this server authenticates: `"basic"` with the header `Authorization`, or `"post"` in the
+            form.
+        audience: Accepted audience, or a list of alternatives. None takes the URL of the endpoint, as the specification
+            requires.
+        scope_claims: Names of the members with scopes, each a space-separated string or a list.
+        client_claims: Names of members with the client ID. The first one present is used.
+        required: Additional members that the response must have: names, or a mapping of names to the required value or
+            a list of alternatives.
+        claims: Names of members that `Principal.claims` includes at any size. Other members are included up to 1,024
+            characters.
+        cache_ttl: Seconds for which the response for a token is cached.
+        leeway: Tolerance for clock differences between issuer and server, in seconds.
+        timeout: Seconds in which the issuer must respond.
+        http_client: Client for requests to the issuer, with your TLS and proxy settings. It is not closed. None makes
+            one.
+        accept_tokens_for_any_audience: Do not check `aud`, which introspection responses may omit. Then every other API
+            that trusts the issuer can use tokens that clients send here, and the tokens of those APIs are valid here.
+        accept_plain_http: Allow `http` URLs of issuer and endpoint on other machines, as in a cluster. Then any machine
+            between can read the secret and the tokens, and forge responses.
+        clock: Returns the Unix time in seconds.
 
     Attributes:
         issuer: The issuer.
-        connections: The connections to it.
+        connections: HTTP connections to the issuer.
 
     Raises:
-        TypeError: An argument is of another type.
-        ValueError: The issuer is no URL of https, or an argument cannot be used; the message says what to change.
-        ImportError: What authorization needs is not installed: `pip install "mcpkit[auth]"`.
+        TypeError: An argument has the wrong type.
+        ValueError: The issuer is not an https URL, or another argument is not valid. The message contains the fix.
+        ImportError: The extra is not installed: `pip install "mcpkit[auth]"`.
     """
 
     def __init__(
@@ -108,7 +110,7 @@ class Introspection(TokenVerifier):
         client_claims: Collection[str] = ("client_id", "azp", "cid"),
         required: Collection[str] | Mapping[str, object] = (),
         claims: Collection[str] = (),
-        fresh: float = FRESH,
+        cache_ttl: float = FRESH,
         leeway: float = LEEWAY,
         timeout: float = PATIENCE,
         http_client: httpx2.AsyncClient | None = None,
@@ -117,7 +119,7 @@ class Introspection(TokenVerifier):
         clock: Callable[[], float] = time.time,
     ) -> None:
         http_library()
-        check_seconds("fresh", fresh)
+        check_seconds("cache_ttl", cache_ttl)
         check_seconds("leeway", leeway, may_be_zero=True)
         check_seconds("timeout", timeout)
         check_authentication(authentication)
@@ -140,23 +142,23 @@ class Introspection(TokenVerifier):
         self._client_claims = tuple(client_claims)
         self._required = checked_requirements(required)
         self._claims = frozenset(claims)
-        self._fresh = fresh
+        self._cache_ttl = cache_ttl
         self._leeway = leeway
         self._clock = clock
         self._questions: OneAtATime[dict[str, object]] = OneAtATime(timeout * (self._metadata.places + 3))
         self.connections = Connections(http_client, timeout)
         self._failure: str | None = None
 
-    def enter(self, site: ProtectedResource) -> None:
-        """Warn of what is accepted that is refused otherwise."""
-        warn_of(site.name, self.issuer, self._accepted)
+    def bind(self, resource: ProtectedResource) -> None:
+        """Log a warning for each `accept_...` option that is on."""
+        warn_of(resource.name, self.issuer, self._accepted)
 
     async def verify(self, token: str, audience: str) -> AccessToken:
-        """Return what a token grants, as its issuer says now.
+        """Introspect an access token, and return its principal and validity.
 
         Raises:
-            InvalidTokenError: It is none of this issuer's for this audience, now.
-            VerifierUnavailableError: The issuer does not answer, or does not answer this server.
+            InvalidTokenError: The token is not a valid token of this issuer for this audience.
+            VerifierUnavailableError: The issuer does not respond, or refuses this server as a client.
         """
         if len(token) > MAX_TOKEN or not _TOKEN.fullmatch(token):
             raise InvalidTokenError(_INACTIVE)
@@ -173,16 +175,16 @@ class Introspection(TokenVerifier):
         expires, issued = times_of(claims, self._clock(), self._leeway)
         self._audience.check(claims, audience)
         check_required(claims, self._required)
-        return AccessToken(self.principal(claims), expires, issued, asked + self._fresh)
+        return AccessToken(self.principal(claims), expires, issued, asked + self._cache_ttl)
 
     def principal(self, claims: Mapping[str, object]) -> Principal:
-        """Return whom a token is of; a subclass may know the ways of its issuer better.
+        """Return the principal of a token. A subclass can override it for the responses of its issuer.
 
         Args:
-            claims: What the issuer has answered.
+            claims: Members of the introspection response.
 
         Raises:
-            InvalidTokenError: It does not say.
+            InvalidTokenError: The response has neither a subject nor a client ID, or its scopes are malformed.
         """
         return principal_of(
             self.issuer,
@@ -219,10 +221,10 @@ class Introspection(TokenVerifier):
         return VerifierUnavailableError(message)
 
     async def _answer(self, url: str, token: str) -> dict[str, object]:
-        """Ask.
+        """Send an introspection request, and return the members of the response.
 
         Raises:
-            FetchError: There is no answer, or none that says anything of a token.
+            FetchError: The endpoint sent no response, or one without a result.
         """
         form = {
             "token": token,

@@ -73,14 +73,14 @@ class Issuers(TokenVerifier):
                     refusal = error
         raise refusal
 
-    def enter(self, site: ProtectedResource) -> None:
+    def bind(self, resource: ProtectedResource) -> None:
         """Tell each where the tokens are taken.
 
         Raises:
             ValueError: One of them cannot be used there, or has the issuer of another one.
         """
         for each in self._verifiers:
-            each.enter(site)
+            each.bind(resource)
         self._sort()
 
     def routes(self) -> Sequence[Route]:

@@ -1,4 +1,4 @@
-"""Access tokens that are signed JWTs, of one issuer (RFC 9068)."""
+"""Verification of JWT access tokens of one issuer (RFC 9068)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from ..protocol.types import Json
 
 LEEWAY = 5.0
-"""Seconds by which the clocks of issuer and server may differ."""
+"""Default tolerance for clock differences, in seconds."""
 COOLDOWN = 10.0
-"""Seconds in which keys are fetched at most once for tokens that name an unknown one."""
+"""Default minimum interval in seconds between key fetches that tokens with an unknown key cause."""
 
 _ALGORITHM = "the signature algorithm of the token is not accepted (alg)"
 _SIGNATURE = "no key of the issuer verifies the signature of the token"
@@ -49,11 +49,11 @@ _TYPE = "the type of the token is not accepted (typ)"
 
 
 Audience: TypeAlias = "str | Collection[str] | None"
-"""What tokens must be for; None for the URL of the endpoint."""
+"""Accepted audience or audiences; None for the URL of the endpoint."""
 
 
 class JwtOptions(TypedDict, total=False):
-    """What may be said of tokens beside the issuer and the audience; see `Jwt`."""
+    """Keyword options of `Jwt`, which its subclasses accept as well."""
 
     algorithms: Collection[str]
     types: Collection[str]
@@ -73,51 +73,54 @@ class JwtOptions(TypedDict, total=False):
 
 
 class Jwt(TokenVerifier):
-    """Verifies access tokens that are JWTs, signed by one issuer: `Server("notes", auth=Jwt("https://id.example.com"))`.
+    """Verifier of JWT access tokens of one issuer: `Server("notes", auth=Jwt("https://id.example.com"))`.
 
-    A token is taken where the issuer has signed it with one of its published keys, by an algorithm of which the key
-    that verifies cannot sign; where it is for this endpoint (`aud`), of this issuer (`iss`, to the byte), now (`exp`,
-    which must be there, `nbf`, `iat`), and an access token: of the type `at+jwt` or `JWT`, and not an ID token, which
-    is known by `nonce`, `at_hash`, `c_hash` or `s_hash`, or by being for the very client that has it.
+    A token is valid under these conditions:
 
-    Keys are found by the issuer's metadata (RFC 8414, OpenID Connect Discovery 1.0), kept as their headers say, though
-    for 5 minutes at least and a day at most, and renewed ahead of that. While the issuer does not answer they stay in
-    use for another day; only then, or where there are none, tokens cannot be verified.
+    - A published key of the issuer verifies its signature, with an asymmetric algorithm.
+    - `aud` contains this endpoint, and `iss` equals the issuer byte for byte.
+    - `exp` is present, and the token is valid now (`exp`, `nbf`, `iat`).
+    - It is an access token: its type is `at+jwt` or `JWT`, and it is not an ID token. An ID token is recognized by
+      `nonce`, `at_hash`, `c_hash` or `s_hash`, or by having its own client as its only audience.
+
+    Keys are found by the metadata of the issuer (RFC 8414, OpenID Connect Discovery 1.0). They are cached as their HTTP
+    headers allow, for at least 5 minutes and at most a day, and renewed before that ends. If the issuer does not
+    respond, cached keys stay in use for another day. After that, or without cached keys, tokens cannot be verified.
 
     Args:
-        issuer: The issuer's URL, as tokens and metadata have it.
-        audience: What tokens must be for; a list where each of several will do. None for the URL of the endpoint that
-            is asked, as the specification wants it.
-        algorithms: How tokens may be signed.
-        types: Of which types (`typ`) tokens may be; an empty text among them for those that do not say.
-        scope_claims: The claims that hold scopes, as one text or as a list.
-        client_claims: The claims of which the first one names the client.
-        required: What else a token must say: names of claims that must be there, or a mapping of them to the value, or
-            a list of values, of which one it must be.
-        claims: Names of claims that `Principal.claims` has whatever their size; others it has up to 1,024 characters.
-        leeway: Seconds by which the clocks of issuer and server may differ.
-        keys: The issuer's public keys, where they are not fetched: a JWK Set, a JWK, a PEM, or a list of those.
-        jwks_uri: Where its keys are; None for what its metadata says.
-        cooldown: Seconds in which keys are fetched at most once for tokens that name an unknown one.
-        timeout: Seconds in which each document of the issuer must have come.
-        http_client: A client of your own to fetch with, which says all about TLS and proxies, and is not closed.
-        accept_tokens_for_any_audience: Whether `aud` is not looked at: then every API that trusts the issuer can use
-            the tokens that it gets here, and be used with those that it gives away.
-        accept_plain_http: Whether issuer and keys may be at URLs of http on other machines, as in a cluster: then
-            everything between can replace the keys, and issue tokens that are taken here.
-        accept_id_tokens: Whether ID tokens of the type `JWT` are taken, of an issuer that has no other tokens that can
-            be verified: then a client that a user has only logged in to can use this server in the user's name.
-        clock: The time in Unix seconds.
+        issuer: URL of the issuer, exactly as in tokens and metadata.
+        audience: Accepted audience, or a list of alternatives. None takes the URL of the endpoint, as the specification
+            requires.
+        algorithms: Accepted signature algorithms.
+        types: Accepted token types (`typ`). An empty string accepts tokens without a type.
+        scope_claims: Names of the claims with scopes, each a space-separated string or a list.
+        client_claims: Names of claims with the client ID. The first one present is used.
+        required: Additional claims that a token must have: names, or a mapping of names to the required value or a list
+            of alternatives.
+        claims: Names of claims that `Principal.claims` includes at any size. Other claims are included up to 1,024
+            characters.
+        leeway: Tolerance for clock differences between issuer and server, in seconds.
+        keys: Public keys of the issuer, so that none are fetched: a JWK Set, a JWK, a PEM, or a list of these.
+        jwks_uri: URL of the JWK Set of the issuer; None takes it from the metadata.
+        cooldown: Minimum interval in seconds between key fetches that tokens with an unknown key cause.
+        timeout: Seconds in which each document of the issuer must be received.
+        http_client: Client for fetches, with your TLS and proxy settings. It is not closed. None makes one.
+        accept_tokens_for_any_audience: Do not check `aud`. Then every other API that trusts the issuer can use tokens
+            that clients send here, and the tokens of those APIs are valid here.
+        accept_plain_http: Allow `http` URLs of issuer and keys on other machines, as in a cluster. Then any machine
+            between can replace the keys and forge tokens.
+        accept_id_tokens: Accept ID tokens of the type `JWT`, for issuers without verifiable access tokens. Then any
+            client that a user logs in to can call this server as that user.
+        clock: Returns the Unix time in seconds.
 
     Attributes:
         issuer: The issuer.
-        published: The keys that it publishes; None where keys are given.
-        kept: Names of claims that principals have whatever their size.
+        published_keys: The published keys of the issuer; None if `keys` is given.
 
     Raises:
-        TypeError: An argument is of another type.
-        ValueError: The issuer is no URL of https, or an argument cannot be used; the message says what to change.
-        ImportError: What authorization needs is not installed: `pip install "mcpkit[auth]"`.
+        TypeError: An argument has the wrong type.
+        ValueError: The issuer is not an https URL, or another argument is not valid. The message contains the fix.
+        ImportError: The extra is not installed: `pip install "mcpkit[auth]"`.
     """
 
     def __init__(
@@ -155,18 +158,18 @@ class Jwt(TokenVerifier):
         self._scope_claims = texts_in("scope_claims", scope_claims)
         self._client_claims = texts_in("client_claims", client_claims)
         self._required = checked_requirements(required)
-        self.kept = frozenset(texts_in("claims", claims))
+        self._claims = frozenset(texts_in("claims", claims))
         self._leeway = leeway
         self._clock = clock
         self._given: KeySet | None = None
-        self.published: PublishedKeys | None = None
+        self.published_keys: PublishedKeys | None = None
         if keys is not None:
             if jwks_uri is not None:
                 raise ValueError("keys= and jwks_uri= exclude each other. Pass one of them")
             self._given = given_keys(keys)
         else:
             http_library()
-            self.published = PublishedKeys(
+            self.published_keys = PublishedKeys(
                 issuer,
                 jwks_uri,
                 cooldown=cooldown,
@@ -182,16 +185,16 @@ class Jwt(TokenVerifier):
             accept_id_tokens=accept_id_tokens,
         )
 
-    def enter(self, site: ProtectedResource) -> None:
-        """Warn of what is accepted that is refused otherwise."""
-        warn_of(site.name, self.issuer, self._accepted)
+    def bind(self, resource: ProtectedResource) -> None:
+        """Log a warning for each `accept_...` option that is on."""
+        warn_of(resource.name, self.issuer, self._accepted)
 
     async def verify(self, token: str, audience: str) -> AccessToken:
-        """Return what a token grants.
+        """Verify an access token, and return its principal and validity.
 
         Raises:
-            InvalidTokenError: It is none of this issuer's for this audience, now.
-            VerifierUnavailableError: There are no keys to go by.
+            InvalidTokenError: The token is not a valid token of this issuer for this audience.
+            VerifierUnavailableError: The keys of the issuer are not available.
         """
         read = read_token(token)
         if read.algorithm not in self._algorithms:
@@ -211,50 +214,50 @@ class Jwt(TokenVerifier):
         return AccessToken(self.principal(claims), expires, issued)
 
     def check_audience(self, claims: Mapping[str, object], audience: str) -> None:
-        """Refuse a token that is for somebody else.
+        """Check the audience of a token.
 
         Args:
-            claims: What the token says; its signature has not been verified yet.
-            audience: The URL of the endpoint that is asked.
+            claims: Claims of the token. Its signature is not verified yet.
+            audience: URL of the endpoint.
 
         Raises:
-            InvalidTokenError: It is for somebody else, or does not say for whom.
+            InvalidTokenError: The token has another audience, or none.
         """
         self._audience.check(claims, audience)
 
     def check(self, claims: Mapping[str, object]) -> None:
-        """Refuse tokens by rules of one's own; a subclass may have some, and calls this for those that all have.
+        """Check additional conditions. A subclass can extend it, and must call this method as well.
 
         Args:
-            claims: What the token says. Its signature has not been verified yet: nothing may come of it but a refusal.
+            claims: Claims of the token. Its signature is not verified yet, so use them only to refuse the token.
 
         Raises:
-            InvalidTokenError: It is not taken.
+            InvalidTokenError: The token is refused.
         """
         check_required(claims, self._required)
 
     def principal(self, claims: Mapping[str, object]) -> Principal:
-        """Return whom a token is of; a subclass may know the ways of its issuer better.
+        """Return the principal of a token. A subclass can override it for the claims of its issuer.
 
         Args:
-            claims: What the token says; its signature has been verified.
+            claims: Claims of the token. Its signature is verified.
 
         Raises:
-            InvalidTokenError: It does not say.
+            InvalidTokenError: The token has neither a subject nor a client ID, or its scopes are malformed.
         """
         return principal_of(
             self.issuer,
             name_in(claims, "sub"),
             name_in(claims, *self._client_claims),
             scopes_of(claims, self._scope_claims),
-            kept_claims(claims, self.kept),
+            kept_claims(claims, self._claims),
         )
 
     def is_id_token(self, claims: Mapping[str, object]) -> bool:
-        """Say whether a token of the type `JWT` is an ID token, which says who has logged in, and grants nothing.
+        """Return True if a token of the type `JWT` is an ID token, which identifies a user and grants no access.
 
         Args:
-            claims: What it says.
+            claims: Claims of the token.
         """
         if not OF_ID_TOKENS.isdisjoint(claims):
             return True
@@ -262,9 +265,9 @@ class Jwt(TokenVerifier):
         return named is not None and named == [name_in(claims, *self._client_claims)]
 
     async def aclose(self) -> None:
-        """End what is being fetched in the running event loop."""
-        if self.published is not None:
-            await self.published.aclose()
+        """Cancel fetches of the running event loop."""
+        if self.published_keys is not None:
+            await self.published_keys.aclose()
 
     def _check_type(self, token: Jws) -> None:
         if (token.type or "") not in self._types:
@@ -275,4 +278,4 @@ class Jwt(TokenVerifier):
     async def _is_signed(self, token: Jws) -> bool:
         if self._given is not None:
             return self._given.has_signed(token)
-        return self.published is not None and await self.published.has_signed(token)
+        return self.published_keys is not None and await self.published_keys.has_signed(token)

@@ -1,4 +1,4 @@
-"""Providers whose access tokens are their own: where each differs from the standard, and who says so.
+"""Verifiers for providers with access tokens of their own kind: differences from the standard, with sources.
 
 Pages without a date of their own were read on 2026-11-22.
 """
@@ -29,39 +29,40 @@ _NO_PKCE = (
 
 
 def _over(usual: JwtOptions, options: JwtOptions) -> JwtOptions:
-    """Return the options of a provider, with those of the author over them."""
+    """Merge the options of a caller over the defaults of a provider."""
     usual.update(options)
     return usual
 
 
 class _Preset(Jwt):
-    """A provider, and what an operator has to know of it."""
+    """Base class of the provider verifiers."""
 
-    hides_pkce: ClassVar[bool] = False
-    """Whether it supports PKCE without announcing that in its metadata."""
+    has_unannounced_pkce: ClassVar[bool] = False
+    """Whether the provider supports PKCE but does not announce it in its metadata."""
 
-    def enter(self, site: ProtectedResource) -> None:
-        """Say in the log which clients will fail."""
-        super().enter(site)
-        if self.hides_pkce:
-            logger.warning(_NO_PKCE, site.name, self.issuer)
+    def bind(self, resource: ProtectedResource) -> None:
+        """Log a warning if clients that follow the specification cannot log in."""
+        super().bind(resource)
+        if self.has_unannounced_pkce:
+            logger.warning(_NO_PKCE, resource.name, self.issuer)
 
 
 class Entra(_Preset):
-    """Microsoft Entra ID: `Entra(tenant_id, client_id)`.
+    """Verifier for Microsoft Entra ID: `Entra(tenant_id, client_id)`.
 
     Register the server as an application that exposes an API, and set `requestedAccessTokenVersion` to 2 in its
-    manifest. Scopes are named as clients ask for them, `api://CLIENT_ID/Notes.Read`, and not as tokens have them.
+    manifest. Scopes have the names that clients request, such as `api://CLIENT_ID/Notes.Read`, not the short names in
+    tokens.
 
     Args:
-        tenant_id: The tenant, as a GUID. `common` and the like are no issuers: give `auth=` a list with one `Entra` for
-            each tenant.
-        client_id: The server's own application (client) ID, which tokens are for.
-        application_id_uri: What scopes begin with; None for `api://` and the client ID.
-        options: More of what `Jwt` takes.
+        tenant_id: GUID of the tenant. `common` and similar values are not issuers. For several tenants, pass `auth=` a
+            list with one `Entra` for each.
+        client_id: Application (client) ID of the server, the audience of the tokens.
+        application_id_uri: Prefix of the scopes; None for `api://` and the client ID.
+        options: Other options of `Jwt`.
 
     Raises:
-        ValueError: The tenant is none.
+        ValueError: `tenant_id` is not a GUID.
     """
 
     # aud is the client ID of the API in tokens of version 2.0, iss ends in /v2.0, typ is always JWT, scp is a text and
@@ -72,7 +73,7 @@ class Entra(_Preset):
     # https://github.com/modelcontextprotocol/typescript-sdk/issues/832 (2025-08-01)
     # Clients ask for scopes by their full URI, and aud is not the URL of the server:
     # https://github.com/anthropics/claude-ai-mcp/issues/786 (2026-08-10)
-    hides_pkce = True
+    has_unannounced_pkce = True
 
     def __init__(
         self,
@@ -90,11 +91,11 @@ class Entra(_Preset):
         self._prefix = f"{application_id_uri or f'api://{client_id}'}/"
 
     def is_id_token(self, claims: Mapping[str, object]) -> bool:
-        """Say whether a token is an ID token: it does not name the client that has it (`azp`)."""
+        """Return True if a token is an ID token: it has no `azp` claim."""
         return "azp" not in claims
 
     def principal(self, claims: Mapping[str, object]) -> Principal:
-        """Return whom a token is of: an application by itself has no `scp`, and is its own subject."""
+        """Return the principal of a token. A token of an application has no `scp` claim, and `sub` equals `oid`."""
         subject = name_in(claims, "sub")
         is_application = claims.get("idtyp") == "app" or (
             claims.get("scp") is None and subject is not None and subject == claims.get("oid")
@@ -104,24 +105,24 @@ class Entra(_Preset):
             None if is_application else subject,
             name_in(claims, "azp"),
             [self._prefix + each for each in scopes_of(claims, ("roles",) if is_application else ("scp",))],
-            kept_claims(claims, self.kept),
+            kept_claims(claims, self._claims),
         )
 
 
 class Cognito(_Preset):
-    """Amazon Cognito: `Cognito("eu-west-1_abcdefghi", client_ids=[...])`.
+    """Verifier for Amazon Cognito: `Cognito("eu-west-1_abcdefghi", client_ids=[...])`.
 
-    Its tokens say whom they are for only where a client has asked for a resource; where they do not, they must be of
-    one of the clients that are named here, and should have scopes of a resource server of your own.
+    Cognito sets `aud` only if the client requested a resource. Tokens without `aud` must be of an app client in
+    `client_ids`, and should have scopes of a resource server of your own.
 
     Args:
-        user_pool_id: The user pool.
-        client_ids: The app clients whose tokens are taken though they do not say whom they are for.
-        audience: What tokens that say so must be for; None for the URL of the endpoint that is asked.
-        options: More of what `Jwt` takes.
+        user_pool_id: ID of the user pool.
+        client_ids: App clients that may use tokens without `aud`.
+        audience: Accepted audience of tokens with `aud`; None for the URL of the endpoint.
+        options: Other options of `Jwt`.
 
     Raises:
-        ValueError: The user pool is none.
+        ValueError: `user_pool_id` is not the ID of a user pool.
     """
 
     # The header has kid and alg alone; token_use is "access"; client_id is the app client; there is no aud by default:
@@ -129,7 +130,7 @@ class Cognito(_Preset):
     # https://docs.aws.amazon.com/verifiedpermissions/latest/userguide/cognito-validation.html
     # https://repost.aws/questions/QU4wv0qKIMSk2O64Wk5P4jdg/why-do-cognito-access-tokens-not-have-an-audience-claim
     # No code_challenge_methods_supported: https://github.com/anthropics/claude-code/issues/13275 (2025-12-07)
-    hides_pkce = True
+    has_unannounced_pkce = True
 
     def __init__(
         self,
@@ -149,27 +150,27 @@ class Cognito(_Preset):
         self._client_ids = frozenset(client_ids)
 
     def check(self, claims: Mapping[str, object]) -> None:
-        """Refuse what is no access token (`token_use`)."""
+        """Refuse a token that is not an access token (`token_use`), and check the other conditions."""
         if claims.get("token_use") != "access":
             raise InvalidTokenError("the token is not an access token (token_use)")
         super().check(claims)
 
     def check_audience(self, claims: Mapping[str, object], audience: str) -> None:
-        """Refuse a token that is for somebody else; without `aud`, one of another client."""
+        """Check the audience of a token or, without `aud`, its client."""
         if "aud" in claims or claims.get("client_id") not in self._client_ids:
             super().check_audience(claims, audience)
 
 
 class Keycloak(_Preset):
-    """Keycloak: `Keycloak("https://id.example.com/realms/example")`.
+    """Verifier for Keycloak: `Keycloak("https://id.example.com/realms/example")`.
 
-    Give the server's client scope an audience mapper with the URL of the endpoint as its custom audience: without one,
-    tokens are for `account`, or for nobody.
+    Add an audience mapper to the client scope of the server, with the URL of the endpoint as custom audience. Without
+    one, tokens have the audience `account`, or none.
 
     Args:
-        issuer: The realm's URL.
-        audience: What tokens must be for; None for the URL of the endpoint that is asked.
-        options: More of what `Jwt` takes.
+        issuer: URL of the realm.
+        audience: Accepted audience; None for the URL of the endpoint.
+        options: Other options of `Jwt`.
     """
 
     # The claim typ says what a token is, Bearer, DPoP, ID, Refresh, Offline, and its header JWT or at+jwt:
@@ -190,11 +191,11 @@ class Keycloak(_Preset):
         )
 
     def is_id_token(self, claims: Mapping[str, object]) -> bool:
-        """Say whether a token is an ID token, or any but an access token: the claim `typ` says so."""
+        """Return True if a token is not an access token: its claim `typ` is not `Bearer`."""
         return claims.get("typ") != "Bearer"
 
     def principal(self, claims: Mapping[str, object]) -> Principal:
-        """Return whom a token is of: where it is of a service account, the client of that."""
+        """Return the principal of a token: the client for a token of a service account, else the user."""
         if claims.get("sub") is None:
             raise InvalidTokenError(NOBODY)  # of a user whose client has no mapper for it
         found = super().principal(claims)
@@ -210,19 +211,19 @@ class Keycloak(_Preset):
 
 
 class Auth0(_Preset):
-    """Auth0: `Auth0("example.eu.auth0.com")`.
+    """Verifier for Auth0: `Auth0("example.eu.auth0.com")`.
 
-    Register the server as an API whose identifier is the URL of the endpoint, and switch on the "Resource Parameter
-    Compatibility Profile" in the tenant's settings: without it, what clients ask for is not heard, and they get opaque
-    tokens. Where roles are used, `scope_claims=["permissions"]` takes what the user may do for what was granted.
+    Register the server as an API with the URL of the endpoint as its identifier. Switch on "Resource Parameter
+    Compatibility Profile" in the settings of the tenant: without it, Auth0 ignores `resource` and issues opaque tokens.
+    With role-based access control, `scope_claims=["permissions"]` takes the permissions of the user as scopes.
 
     Args:
-        domain: The tenant's domain.
-        audience: The API's identifier; None for the URL of the endpoint that is asked.
-        options: More of what `Jwt` takes.
+        domain: Domain of the tenant.
+        audience: Identifier of the API; None for the URL of the endpoint.
+        options: Other options of `Jwt`.
 
     Raises:
-        ValueError: The domain is none.
+        ValueError: `domain` is not a domain name.
     """
 
     # iss ends in a slash; typ is JWT with azp, or at+jwt with client_id; sub of a client by itself is CLIENT@clients:
@@ -238,7 +239,7 @@ class Auth0(_Preset):
         )
 
     def principal(self, claims: Mapping[str, object]) -> Principal:
-        """Return whom a token is of."""
+        """Return the principal of a token: the client if the subject is `CLIENT_ID@clients`, else the user."""
         found = super().principal(claims)
         if found.client_id is not None and found.subject == f"{found.client_id}@clients":
             return client(self.issuer, found.client_id, found.scopes, claims=found.claims)
@@ -246,17 +247,17 @@ class Auth0(_Preset):
 
 
 class Okta(_Preset):
-    """Okta, by an authorization server of your own: `Okta("https://example.okta.com/oauth2/default")`.
+    """Verifier for an Okta authorization server of your own: `Okta("https://example.okta.com/oauth2/default")`.
 
-    Tokens of the organization's own authorization server, without `/oauth2/`, are for Okta itself.
+    Tokens of the organization's own authorization server, without `/oauth2/` in its URL, are only for Okta itself.
 
     Args:
-        issuer: The authorization server's issuer.
-        audience: Its audience, such as `api://default`; None for the URL of the endpoint that is asked.
-        options: More of what `Jwt` takes.
+        issuer: Issuer of the authorization server.
+        audience: Audience of the authorization server, such as `api://default`; None for the URL of the endpoint.
+        options: Other options of `Jwt`.
 
     Raises:
-        ValueError: The issuer is the organization itself.
+        ValueError: The issuer is that of the organization.
     """
 
     # The header has kid and alg alone, cid is the client, scp a list, uid the user where there is one:
@@ -280,11 +281,11 @@ class Okta(_Preset):
         )
 
     def is_id_token(self, claims: Mapping[str, object]) -> bool:
-        """Say whether a token is an ID token: it does not name the client that has it (`cid`)."""
+        """Return True if a token is an ID token: it has no `cid` claim, or the marks of an ID token."""
         return "cid" not in claims or super().is_id_token(claims)
 
     def principal(self, claims: Mapping[str, object]) -> Principal:
-        """Return whom a token is of, by the user's own ID and not by the name."""
+        """Return the principal of a token. A user is identified by `uid`, because the name in `sub` can change."""
         found = super().principal(claims)
         user_id = name_in(claims, "uid")
         if user_id is not None:

@@ -1,4 +1,4 @@
-"""Tokens that the author gives out: for machines, and for development."""
+"""Static access tokens from the operator, for machines and development."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .verifier import AccessToken, InvalidTokenError, ProtectedResource, TokenVe
 _BITS = 128
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-"""What can stand behind `Bearer` (RFC 6750, section 2.1)."""
+"""Syntax of a bearer token (RFC 6750, section 2.1)."""
 _ALPHABETS: Final = (("0123456789", 3.32), ("0123456789abcdefABCDEF", 4.0))
 _FEWEST = 8  # different characters: a random token of 128 bits has more
 _MAKE: Final = 'python -c "from mcpkit.auth import StaticTokens; print(*StaticTokens.make())"'
@@ -26,21 +26,20 @@ logger = logging.getLogger(__name__)
 
 
 class StaticTokens(TokenVerifier):
-    """Verifies tokens that the author gives out: `Server("notes", auth=StaticTokens({os.environ["TOKEN"]: "backup"}))`.
+    """Verifier of a fixed set of tokens: `Server("notes", auth=StaticTokens({os.environ["TOKEN"]: "backup"}))`.
 
-    They are for machines, and for development: no client can get one by itself, and each holds until the server is
-    started without it. Only their hashes are kept.
+    Use it for machines and for development. Clients cannot log in to get a token. A token is valid until the server
+    starts without it. The verifier stores only hashes.
 
-    `StaticTokens.make()` makes one, and its hash: `python -c "from mcpkit.auth import StaticTokens;
-    print(*StaticTokens.make())"`.
+    `python -c "from mcpkit.auth import StaticTokens; print(*StaticTokens.make())"` prints a new token and its hash.
 
     Args:
-        tokens: By token whose it is: a `Principal`, the id of one, or an id and its scopes. In place of the token its
-            hash may stand, as `sha256:` and 64 digits.
+        tokens: Principal by token: a `Principal`, the ID of one, or a tuple of an ID and scopes. In place of a token,
+            its hash is accepted: `sha256:` and 64 hexadecimal digits.
 
     Raises:
-        TypeError: The mapping holds something else.
-        ValueError: There is no token, one is too short to be random, or two are one.
+        TypeError: `tokens` is not a mapping, or has a key or value of another type.
+        ValueError: `tokens` is empty, a token is too short to be random, or a token occurs twice.
     """
 
     def __init__(self, tokens: Mapping[str, Principal | str | tuple[str, Collection[str]]]) -> None:
@@ -60,15 +59,15 @@ class StaticTokens(TokenVerifier):
 
     @staticmethod
     def make() -> tuple[str, str]:
-        """Return a new token, for whoever uses it, and its hash, for the server."""
+        """Return a new random token for the client, and its hash for the server."""
         token = secrets.token_urlsafe(32)
         return token, f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
 
     async def verify(self, token: str, audience: str) -> AccessToken:
-        """Return what a token grants.
+        """Return the principal of a token.
 
         Raises:
-            InvalidTokenError: It is none of these.
+            InvalidTokenError: The token is not in the set.
         """
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         found: AccessToken | None = None
@@ -79,14 +78,14 @@ class StaticTokens(TokenVerifier):
             raise InvalidTokenError("the token is not one of the static tokens of this server")
         return found
 
-    def enter(self, site: ProtectedResource) -> None:
-        """Say in the log that nobody can log in by themselves."""
+    def bind(self, resource: ProtectedResource) -> None:
+        """Log a warning that clients cannot log in."""
         logger.warning(
             "%s accepts %d static token%s at %s: clients cannot log in there and need a token from the operator",
-            site.name,
+            resource.name,
             len(self._grants),
             "" if len(self._grants) == 1 else "s",
-            site.public_url,
+            resource.public_url,
         )
 
 

@@ -1,4 +1,4 @@
-"""What verifies the access tokens of requests: the interface of whatever stands in `Server(auth=...)`."""
+"""Interface of token verifiers, the values of `Server(auth=...)`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from ..state.shared import Storage
 
 InThread = Callable[[Callable[[], object]], Awaitable[object]]
-"""Calls a function in a thread, and returns what that returns."""
+"""Calls a function in a thread and returns its result."""
 
 
 class InvalidTokenError(Exception):
-    """A token is none of this server's: it is forged, expired, for somebody else, or no token at all (401).
+    """The access token is not valid here: forged, expired, for another audience, or not a token (HTTP 401).
 
     Args:
-        description: Why, in one sentence that the client may read and the log keeps: visible ASCII without quotes and
-            backslashes, and nothing of the token (RFC 6750, section 3).
-        advice: What an operator may have to change, where that is likely: it goes to the log, once in a process, and to
-            no client. Nothing of the token either.
+        description: The reason in one sentence, for the client and the log. Visible ASCII without quotes and
+            backslashes, and no part of the token (RFC 6750, section 3).
+        advice: Hint for the operator, if the configuration is the likely cause. It is logged once per process and never
+            sent to a client. It must contain no part of the token.
     """
 
     def __init__(self, description: str, *, advice: str | None = None) -> None:
@@ -39,11 +39,11 @@ class InvalidTokenError(Exception):
 
 
 class VerifierUnavailableError(Exception):
-    """Whether a token is good cannot be known now, as the provider does not answer (503).
+    """The token cannot be verified now, because the authorization server does not respond (HTTP 503).
 
     Args:
-        description: What does not answer, for the log; the client is told no more than when to come again.
-        retry_after: Seconds after which it makes sense to try again.
+        description: What is unavailable, for the log. Clients only receive `Retry-After`.
+        retry_after: Seconds after which the client should retry.
     """
 
     def __init__(self, description: str, *, retry_after: int = 5) -> None:
@@ -53,13 +53,13 @@ class VerifierUnavailableError(Exception):
 
 
 class AccessToken(NamedTuple):
-    """What a verified token grants, and for how long.
+    """A verified access token: the principal, and the period of validity.
 
     Attributes:
-        principal: Who asks, with the scopes that were granted.
-        expires: When the token expires, in Unix seconds; None where it does not.
-        issued: When it was issued, in Unix seconds; None where nobody knows.
-        fresh_until: Until when it need not be verified again, in Unix seconds; None for as long as it lives.
+        principal: The user or client of the token, with the granted scopes.
+        expires: Unix time in seconds at which the token expires; None for a token that does not expire.
+        issued: Unix time in seconds at which the token was issued; None if unknown.
+        fresh_until: Unix time in seconds until which the result may be cached; None until the token expires.
     """
 
     principal: Principal
@@ -69,17 +69,17 @@ class AccessToken(NamedTuple):
 
 
 class ProtectedResource(NamedTuple):
-    """Where a server is served, for what verifies its tokens.
+    """The server that a token verifier protects (OAuth's protected resource).
 
     Attributes:
-        public_url: Where clients reach the MCP endpoint.
-        resources: The URLs of all endpoints that take tokens, each an audience of its own.
-        name: The server's name.
-        keys: What signs and encrypts for it.
-        scopes: What may be granted.
-        shared: What the processes that serve it share.
-        audit: Hears of what happens, and whatever measures it.
-        in_thread: Calls a function that may block in one of the server's worker threads.
+        public_url: URL of the MCP endpoint, as clients use it.
+        resources: URLs of all endpoints that accept tokens. Each is a separate audience.
+        name: Name of the server.
+        keys: Keys that sign and encrypt for the server.
+        scopes: The scopes of the server.
+        storage: Storage that all processes of the server share.
+        audit: The audit log of the server.
+        run_in_thread: Calls a blocking function in one of the worker threads of the server.
     """
 
     public_url: str
@@ -87,34 +87,34 @@ class ProtectedResource(NamedTuple):
     name: str
     keys: Keys
     scopes: Scopes
-    shared: Storage
+    storage: Storage
     audit: AuditLog
-    in_thread: InThread = asyncio.to_thread
+    run_in_thread: InThread = asyncio.to_thread
 
 
 class VerifierContext(NamedTuple):
-    """What a server keeps and signs with, for what verifies its tokens, also where it is not served.
+    """Name, keys, storage and audit log of a server, for calls of a verifier that need no public URL.
 
     Attributes:
-        name: The server's name.
-        keys: What signs and encrypts for it.
-        shared: What the processes that serve it share.
-        audit: Hears of what happens.
+        name: Name of the server.
+        keys: Keys that sign and encrypt for the server.
+        storage: Storage that all processes of the server share.
+        audit: The audit log of the server.
     """
 
     name: str
     keys: Keys
-    shared: Storage
+    storage: Storage
     audit: AuditLog
 
 
 class TokenVerifier(ABC):
-    """Verifies the access tokens of a server. Write one for tokens of your own; `verify` is all it needs.
+    """Base class of token verifiers. A subclass must implement `verify`.
 
     Attributes:
-        issuers: The authorization servers that clients are sent to; without any, nobody can log in by themselves.
-        providers: The providers at which users have logged in, and whose tokens it has for them: what
-            `ctx.upstream_token` takes.
+        issuers: Issuers of the authorization servers that clients can log in at. If empty, clients need a token from
+            the operator.
+        providers: Names of the identity providers with upstream tokens, for `ctx.upstream_token`.
     """
 
     issuers: tuple[str, ...] = ()
@@ -122,65 +122,72 @@ class TokenVerifier(ABC):
 
     @abstractmethod
     async def verify(self, token: str, audience: str) -> AccessToken:
-        """Return what a token grants.
+        """Verify an access token, and return its principal and validity.
 
-        It is not asked again for the same token while its grant is fresh.
+        The result is cached until `fresh_until` or until the token expires.
 
         Args:
-            token: What stands behind `Bearer`: text without spaces that anybody may have sent.
-            audience: The URL of the endpoint, for which the token must have been issued.
+            token: The bearer token of the request: untrusted text without spaces.
+            audience: URL of the endpoint, which must be an audience of the token.
 
         Raises:
-            InvalidTokenError: It is none of this server's.
-            VerifierUnavailableError: That cannot be known now.
+            InvalidTokenError: The token is not valid for this server.
+            VerifierUnavailableError: The token cannot be verified now.
         """
 
-    def enter(self, site: ProtectedResource) -> None:  # noqa: B027 - most need nothing of it
-        """Hear where the tokens are taken, once for each app before it serves.
+    def bind(self, resource: ProtectedResource) -> None:  # noqa: B027 - most need nothing of it
+        """Bind the verifier to the server that it protects. It is called once for each app, before the app serves.
+
+        Args:
+            resource: The protected server.
 
         Raises:
-            ValueError: It cannot be used there; the message says what to change.
+            ValueError: The verifier cannot be used there. The message contains the fix.
         """
 
     def routes(self) -> Sequence[Route]:
-        """Return what it serves at the root of the site, such as the endpoints of an authorization server.
+        """Return additional routes at the root of the server, such as the endpoints of an authorization server.
 
-        Pages of other sites are refused before, but where an endpoint has a true `is_for_any_origin`.
+        Cross-origin requests from browsers are refused, unless the endpoint has a true attribute `is_for_any_origin`.
         """
         return ()
 
     def refusal(self, headers: Mapping[bytes, bytes]) -> str | None:
-        """Return why a request is not served at all, whatever token it has; None where it may be.
+        """Return the reason to refuse a request regardless of its token; None to serve it.
 
         Args:
-            headers: Its headers by name in lower case.
+            headers: Headers of the request, by lower-case name.
         """
         return None
 
     def notices(self) -> Sequence[str]:
-        """Return what an operator is told each time the server starts, such as what they have to register where."""
+        """Return notices for the operator at each start of the server, such as a redirect URI to register."""
         return ()
 
     async def token_for(self, principal: Principal, provider: str, context: VerifierContext) -> str:
-        """Return the access token that a user has at a provider, good for a while; see `Context.token_for`.
+        """Return the access token of a user at an identity provider, valid for a while; see `Context.upstream_token`.
 
         Args:
             principal: The user.
             provider: One of `providers`.
-            context: Whatever the server keeps.
+            context: Name, keys and storage of the server.
 
         Raises:
-            LoginNeededError: They have not logged in there, or have to do so again.
-            ProviderUnavailableError: It does not answer.
+            LoginNeededError: The user has not logged in at the provider, or must log in again.
+            ProviderUnavailableError: The provider does not respond.
         """
         raise LoginNeededError(provider)
 
     async def revoke(self, principal: Principal, context: VerifierContext) -> None:  # noqa: B027 - most have granted nothing
-        """End what has been granted to somebody, by whichever client, so that no client gets tokens for it again.
+        """Revoke all grants of a principal, for all clients, so that no client can get new tokens for it.
+
+        Args:
+            principal: The user or client.
+            context: Name, keys and storage of the server.
 
         Raises:
-            OSError: The shared store does not answer.
+            OSError: The storage does not respond.
         """
 
     async def aclose(self) -> None:  # noqa: B027 - most have nothing to close
-        """Close what it keeps open in the event loop that runs; it may be asked again all the same."""
+        """Close connections of the running event loop. The verifier can be used again afterwards."""

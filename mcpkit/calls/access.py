@@ -77,7 +77,7 @@ def shortfall(call: Call, scopes: Sequence[str]) -> Exception:
     challenge = None if has_effects else _challenge(call, needed)
     if challenge is not None:
         return challenge
-    call.runtime.audit.tell("refusal", call.channel.principal, reason="insufficient_scope", scopes=needed)
+    call.runtime.audit.emit("refusal", call.channel.principal, reason="insufficient_scope", scopes=needed)
     return InsufficientScopeError(needed, f'Bearer error="insufficient_scope", scope="{" ".join(needed)}"')
 
 

@@ -1,4 +1,4 @@
-"""What somebody may have to account for: who logs in, is refused, gets more, is sent away, and cancels a task."""
+"""Audit log of logins, refusals, token refreshes, consents, revocations and cancelled tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EventName = Literal[
     "consent",
     "registration",
 ]
-"""What happens: see `AuditEvent`."""
+"""Names of audit events; see `AuditEvent`."""
 
 WINDOW = 60.0  # seconds
 MOST_OF_ONE, MOST_OF_ALL = 5, 100
@@ -39,28 +39,29 @@ _LONGEST = 200
 
 
 class AuditEvent(NamedTuple):
-    """Something to account for, with neither a token, an argument, an e-mail address nor a claim.
+    """An audit event. It contains no token, argument, e-mail address or claim.
 
     Attributes:
-        name: What: `login` (a token of somebody who had none here yet, or an authorization server has let somebody in),
-            `refusal` (a request was refused), `step_up` (somebody who had been refused came back with the scopes),
-            `refresh` (a client got a new token for an old one), `revocation` (somebody was sent away), `adoption`
-            (somebody who had not said who they are did so in the midst of a session), `cancellation` (whoever has a
-            task cancelled it), `consent` (somebody at a browser has answered what a client asks: `detail` says how),
-            or `registration` (a client has registered itself).
-        principal: Who, as `server.on_audit.name_of` has it; None for nobody.
-        client_id: The OAuth client.
-        issuer: Who has said so.
-        status: The status of a refusal over HTTP; None where it was a result.
+        name: What happened: `login` (the first request of a principal with a token, or a login at an authorization
+            server of this server), `refusal` (a request was refused), `step_up` (a refused principal returned with the
+            missing scopes), `refresh` (a client redeemed a refresh token), `revocation` (access of a principal or a
+            grant was revoked), `adoption` (an anonymous session was authenticated), `cancellation` (a principal
+            cancelled a task), `consent` (a user answered the consent page; see `detail`), or `registration` (a client
+            registered itself).
+        principal: Name of the principal, as `server.on_audit.name_of` returns it; None for an anonymous request.
+        client_id: The OAuth client ID.
+        issuer: The issuer that identified the principal.
+        status: HTTP status of a refusal; None where the refusal was an MCP result.
         reason: Why a request was refused: `no_token`, `invalid_request`, `invalid_token`, `insufficient_scope`,
-            `too_many`, `unavailable` where nobody could tell who asks, or `failed`.
-        detail: The same in words; of a cancellation, of which tool the task was; of a consent, `allowed`,
-            `denied` or `remembered` (they were not asked again), and to where the user is sent back.
-        scopes: Those that were missing, or have been granted.
-        resource: The URL that was asked for.
-        caller: The address that a refused request, or a registration, came from, of IPv6 the network; None where only a
+            `too_many`, `unavailable` (the token could not be verified now), or `failed`.
+        detail: The reason in words. For a cancellation, the tool of the task. For a consent, `allowed`, `denied` or
+            `remembered` (the consent page was skipped), and the host of the redirect URI.
+        scopes: The missing scopes of a refusal, or the granted ones.
+        resource: The requested URL.
+        caller: Address of a refused request or a registration, for IPv6 its network; None where only the address of a
             proxy is known.
-        untold: How many refusals and registrations before this one have been told nobody, since there were too many.
+        suppressed: Number of refusals and registrations before this one that were not reported, because of the rate
+            limit.
     """
 
     name: EventName
@@ -73,7 +74,7 @@ class AuditEvent(NamedTuple):
     scopes: tuple[str, ...] = ()
     resource: str | None = None
     caller: str | None = None
-    untold: int = 0
+    suppressed: int = 0
 
 
 _FACTS = tuple(AuditEvent.__annotations__)
@@ -85,24 +86,27 @@ H = TypeVar("H", bound=AuditHook)
 
 
 class AuditLog:
-    """Tells of events: the logger `mcpkit.audit` at INFO, and whoever is under `@server.on_audit`.
+    """Audit log of a server, with hooks: `@server.on_audit`.
 
-    A record has what is in the event in its attributes as well: `mcp_event`, `mcp_principal`, `mcp_client_id`,
-    `mcp_issuer`, `mcp_status`, `mcp_reason`, `mcp_detail`, `mcp_scopes`, `mcp_resource`, `mcp_caller`, `mcp_untold`.
+    It sends each event to the logger `mcpkit.audit` at level INFO, and to the hooks.
 
-    Of refusals, which anybody can cause, 5 of one principal or address and 100 of all are told in a minute, and as many
-    registrations; the first one after them says how many there were besides.
+    A log record has the fields of the event as attributes: `mcp_event`, `mcp_principal`, `mcp_client_id`, `mcp_issuer`,
+    `mcp_status`, `mcp_reason`, `mcp_detail`, `mcp_scopes`, `mcp_resource`, `mcp_caller`, `mcp_suppressed`.
+
+    Unauthenticated clients can cause refusals and registrations. At most 5 refusals of one principal or address and 100
+    in total are reported per minute, and as many registrations. The next event has the number of suppressed ones.
 
     Args:
-        keys: Returns what the ids of some are hidden with; see `name_of`.
-        clock: The time, in seconds.
+        keys: Returns the keys that hash e-mail addresses in IDs; see `name_of`.
+        clock: Returns the time in seconds.
 
     Attributes:
-        hooks: The functions, in the order of registration.
-        meters: What measures.
-        known_tokens: How many requests have come with a token that had been verified before.
-        name_of: Returns how a principal is named in events, such as a hash of their id. By default that is the id; but
-            what looks like an e-mail address in it is a keyed hash, the same as long as the server's secret is.
+        hooks: The registered functions, in order of registration.
+        meters: The meters that receive measurements.
+        known_tokens: Number of requests with a token that was verified before.
+        name_of: Function that returns the name of a principal in events, such as a hash of the ID. By default it
+            returns the ID, with a keyed hash in place of anything that looks like an e-mail address. The hash is stable
+            as long as the secret of the server is.
     """
 
     def __init__(self, keys: Callable[[], Keys], clock: Callable[[], float] = monotonic) -> None:
@@ -115,32 +119,36 @@ class AuditLog:
         self._window = 0.0  # when it ends
         self._told: dict[tuple[EventName, str], int] = {}
         self._told_in_all: dict[EventName, int] = {}
-        self._untold = 0
+        self._suppressed = 0
 
     def __call__(self, hook: H, /) -> H:
         """Register a hook: `@server.on_audit`.
 
-        It is called where the event happens, mostly in the event loop, so that it must not block. What it raises is
-        logged, and changes nothing.
+        The hook is called where the event happens, usually in the event loop, so it must not block. Its exceptions are
+        logged and have no other effect.
 
         Returns:
             The function unchanged.
 
         Raises:
-            RegistrationError: It is no function of one argument, or it is async.
+            RegistrationError: The hook is not a function of one argument, or is async.
         """
         check_hook(hook, "on_audit", "AuditEvent", "the audit does not await it")
         self.hooks = (*self.hooks, hook)
         return hook
 
     def measure_by(self, meters: Collection[AuditMeter]) -> None:
-        """Tell these of what takes time, and nobody else."""
+        """Replace the meters that receive measurements.
+
+        Args:
+            meters: The meters. Each new one is attached first.
+        """
         for each in meters:
             if each not in self.meters:
                 each.attach(lambda: self.known_tokens)
         self.meters = tuple(meters)
 
-    def tell(
+    def emit(
         self,
         name: EventName,
         principal: Principal | None = None,
@@ -152,17 +160,19 @@ class AuditLog:
         resource: str | None = None,
         caller: str | None = None,
     ) -> None:
-        """Tell of an event; quick where nobody listens.
+        """Emit an event to the logger and the hooks.
+
+        It returns at once if the logger is off and no hook is registered.
 
         Args:
-            name: What happens.
-            principal: Who.
-            status: The status of a refusal; None where it is a result.
-            reason: The kind of reason for a refusal; see `AuditEvent`.
-            detail: Why in words, with nothing of a token in it.
-            scopes: Those that were missing, or have been granted.
-            resource: The URL that was asked for.
-            caller: Where a refused request, or a registration, came from.
+            name: Name of the event.
+            principal: The principal that the event is about.
+            status: HTTP status of a refusal; None where the refusal is an MCP result.
+            reason: Reason of a refusal; see `AuditEvent`.
+            detail: The reason in words, without any part of a token.
+            scopes: The missing scopes of a refusal, or the granted ones.
+            resource: The requested URL.
+            caller: Address of a refused request or a registration.
         """
         if name == "refusal":
             for meter in self.meters:
@@ -170,12 +180,12 @@ class AuditLog:
         is_logged = logger.isEnabledFor(logging.INFO)
         if not (is_logged or self.hooks):
             return
-        untold = 0
+        suppressed = 0
         if name in _BY_ANYBODY:
             source = caller if principal is None or principal.id is None else principal.id
             if not self._is_told(name, source or ""):
                 return
-            untold, self._untold = self._untold, 0
+            suppressed, self._suppressed = self._suppressed, 0
         event = AuditEvent(
             name,
             None if principal is None or principal.id is None else self._named(principal),
@@ -187,7 +197,7 @@ class AuditLog:
             tuple(sorted(scope[:_LONGEST] for scope in scopes)),
             resource,
             caller,
-            untold,
+            suppressed,
         )
         if is_logged:
             facts = dict(zip(_FACTS, event, strict=True))
@@ -209,7 +219,7 @@ class AuditLog:
             self._told.clear()
         count, in_all = self._told.get((name, source), 0), self._told_in_all.get(name, 0)
         if count >= MOST_OF_ONE or in_all >= MOST_OF_ALL:
-            self._untold += 1
+            self._suppressed += 1
             return False
         self._told[name, source] = count + 1
         self._told_in_all[name] = in_all + 1
@@ -226,7 +236,7 @@ class AuditLog:
             return None
 
     def _safe(self, text: str | None) -> str | None:
-        """Return what names somebody; a hash in place of what may be an e-mail address, or cannot be read."""
+        """Return an ID for the log, with a keyed hash in place of an e-mail address or unprintable text."""
         if text is None or ("@" not in text and len(text) <= _LONGEST and text.isprintable()):
             return text
         issuer, mark, subject = text.partition("#sub=")

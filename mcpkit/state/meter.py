@@ -1,4 +1,4 @@
-"""What measures authorization; a middleware may be one."""
+"""Meters of authorization: base class, and measuring of fetches. A middleware can be a meter."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ measuring: ContextVar[tuple[AuditMeter, ...]] = ContextVar("measuring", default=
 
 
 class AuditMeter:
-    """Hears of each thing that authorization takes time for, and of each refusal; by itself it does nothing.
+    """Base class of meters of authorization. Its methods do nothing.
 
-    A middleware that derives from it is told, as `Telemetry` is. Its methods are called in the event loop, so that they
-    must not block.
+    A middleware that derives from it receives the measurements, as `Telemetry` does. The methods are called in the
+    event loop, so they must not block.
     """
 
     def attach(self, known_tokens: Callable[[], int]) -> None:
-        """Hear of a server that will tell it.
+        """Attach the meter to a server, before its first measurement.
 
         Args:
-            known_tokens: Returns how many requests have come with a token that had been verified before.
+            known_tokens: Returns the number of requests with a token that was verified before.
         """
 
     def verified(self, outcome: str, seconds: float) -> None:
-        """Hear of an access token that was not known yet.
+        """Receive the duration of the verification of a new access token.
 
         Args:
-            outcome: `verified`, `invalid`, `unavailable` where nobody could tell, or `failed`.
-            seconds: How long that took.
+            outcome: `verified`, `invalid`, `unavailable` (the token could not be verified now), or `failed`.
+            seconds: Duration in seconds.
         """
 
     def fetched(self, what: str, outcome: str, seconds: float) -> None:
-        """Hear of something that was fetched of a provider.
+        """Receive the duration of a request to an authorization server.
 
         Args:
             what: `metadata`, `keys` or `introspection`.
             outcome: `fetched` or `failed`.
-            seconds: How long that took.
+            seconds: Duration in seconds.
         """
 
     def refused(self, status: int | None, reason: str) -> None:
-        """Hear of a request that was refused.
+        """Receive a refused request.
 
         Args:
-            status: The status of HTTP; None where it was a result.
-            reason: As `AuditEvent` has it.
+            status: HTTP status; None where the refusal was an MCP result.
+            reason: The reason, as in `AuditEvent`.
         """
 
 
 @contextmanager
 def fetching(what: str) -> Generator[None]:
-    """Measure how long it takes to fetch something, in a block.
+    """Measure the duration of a fetch, as a context manager.
 
     Args:
-        what: As `AuditMeter.fetched` has it.
+        what: Kind of fetch, as in `AuditMeter.fetched`.
     """
     started, outcome = perf_counter(), "failed"
     try:

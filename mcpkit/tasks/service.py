@@ -336,7 +336,7 @@ class TaskService:
         now = await self._change(held, cancel, lambda _: None)
         if any(now.record is each for each in ended):
             who = read(now.record.principal)
-            self.runtime.audit.tell("cancellation", who, detail=f"a task of {now.record.tool}")
+            self.runtime.audit.emit("cancellation", who, detail=f"a task of {now.record.tool}")
         return now
 
     async def _change(

@@ -72,7 +72,7 @@ class Granting(TokenVerifier):
         """The kinds of grants that were asked for."""
         return [form["grant_type"] for form in self.of("token")]
 
-    def enter(self, site: ProtectedResource) -> None:
+    def bind(self, site: ProtectedResource) -> None:
         self.origin = site.public_url.removesuffix("/mcp")
         self.issuers = (self.origin,)
 

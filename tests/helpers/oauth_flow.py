@@ -432,12 +432,12 @@ class ProxyServer:
         self.origin = origin
         self.site = site(origin=origin, **(kept or {}))
         self.auth = OAuthProxy(self.upstream, clock=self.clock, **options)
-        self.auth.enter(self.site)
+        self.auth.bind(self.site)
         self.app = Starlette(routes=[*self.auth.routes()])
 
     @property
     def context(self) -> VerifierContext:
-        return VerifierContext(self.site.name, self.site.keys, self.site.shared, self.site.audit)
+        return VerifierContext(self.site.name, self.site.keys, self.site.storage, self.site.audit)
 
     def browser(self) -> httpx2.AsyncClient:
         return browser_at(self.app, self.origin)

@@ -41,7 +41,7 @@ def test_event_is_logged_with_its_attributes_and_no_claims(
     audit: AuditLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "mcpkit.audit")
-    audit.tell("step_up", ADA, scopes=["notes:write", "mail"], resource="https://e.example/mcp")
+    audit.emit("step_up", ADA, scopes=["notes:write", "mail"], resource="https://e.example/mcp")
     (record,) = caplog.records
     assert (record.name, record.levelname) == ("mcpkit.audit", "INFO")
     assert record.getMessage() == (
@@ -60,7 +60,7 @@ def test_event_is_logged_with_its_attributes_and_no_claims(
         "mcp_scopes": ("mail", "notes:write"),
         "mcp_resource": "https://e.example/mcp",
         "mcp_caller": None,
-        "mcp_untold": 0,
+        "mcp_suppressed": 0,
     }
     assert "ada@example.com" not in str(vars(record))
     assert "Ada L." not in str(vars(record))
@@ -78,8 +78,8 @@ def test_event_is_logged_with_its_attributes_and_no_claims(
 def test_subject_that_may_be_an_address_is_logged_as_a_keyed_hash(
     audit: AuditLog, events: list[AuditEvent], principal: Principal, begins: str
 ) -> None:
-    audit.tell("login", principal)
-    audit.tell("refusal", principal)
+    audit.emit("login", principal)
+    audit.emit("refusal", principal)
     first, second = (event.principal for event in events)
     assert first is not None
     assert first.startswith(begins)
@@ -87,19 +87,19 @@ def test_subject_that_may_be_an_address_is_logged_as_a_keyed_hash(
     assert first == second
     other = AuditLog(lambda: Keys("another secret of some length", "notes"))
     other(events.append)
-    other.tell("login", principal)
+    other.emit("login", principal)
     assert events[-1].principal != first
 
 
 def test_name_of_replaces_the_principal_name(audit: AuditLog, events: list[AuditEvent]) -> None:
     audit.name_of = lambda who: f"user of {who.issuer}"
-    audit.tell("login", ADA)
-    audit.tell("login", None)
+    audit.emit("login", ADA)
+    audit.emit("login", None)
     assert [event.principal for event in events] == [f"user of {ISSUER}", None]
 
 
 def test_long_details_and_scopes_are_truncated(audit: AuditLog, events: list[AuditEvent]) -> None:
-    audit.tell("refusal", detail="x" * 5000, scopes=["y" * 5000])
+    audit.emit("refusal", detail="x" * 5000, scopes=["y" * 5000])
     assert (len(events[0].detail or ""), len(events[0].scopes[0])) == (200, 200)
 
 
@@ -109,19 +109,19 @@ def test_refusals_are_limited_per_caller_and_in_total(
 ) -> None:
     caplog.set_level(logging.INFO, "mcpkit.audit")
     for _ in range(1000):
-        audit.tell("refusal", status=401, caller="address 203.0.113.7")
-    audit.tell("refusal", status=401, caller="address 203.0.113.8")
+        audit.emit("refusal", status=401, caller="address 203.0.113.7")
+    audit.emit("refusal", status=401, caller="address 203.0.113.8")
     assert [event.caller[-1] for event in events if event.caller] == ["7"] * 5 + ["8"]
-    assert events[-1].untold == 995
+    assert events[-1].suppressed == 995
     for number in range(1000):
-        audit.tell("refusal", status=401, caller=f"address {number}")
+        audit.emit("refusal", status=401, caller=f"address {number}")
     assert len(events) == len(caplog.records) == 100
     clock.now += 61
-    audit.tell("refusal", ADA, status=403)
-    assert events[-1].untold == 906
+    audit.emit("refusal", ADA, status=403)
+    assert events[-1].suppressed == 906
     clock.now += 61
-    audit.tell("refusal", ADA, status=403)
-    assert events[-1].untold == 0
+    audit.emit("refusal", ADA, status=403)
+    assert events[-1].suppressed == 0
 
 
 def test_failing_hook_is_logged_and_other_hooks_run(
@@ -132,11 +132,11 @@ def test_failing_hook_is_logged_and_other_hooks_run(
         raise RuntimeError("no disk")
 
     audit(events.append)
-    audit.tell("login", ADA)
+    audit.emit("login", ADA)
     assert len(events) == 2
     assert "no disk" in caplog.text
     audit.name_of = lambda who: 1 / 0  # type: ignore[assignment, return-value]
-    audit.tell("login", ADA)
+    audit.emit("login", ADA)
     assert events[-1].principal is None
 
 
@@ -151,7 +151,7 @@ def test_meter_counts_every_refusal(audit: AuditLog, events: list[AuditEvent]) -
     counter = Counter()
     audit.measure_by([counter])
     for _ in range(1000):
-        audit.tell("refusal", status=401, reason="invalid_token")
+        audit.emit("refusal", status=401, reason="invalid_token")
     assert counter.told == [(401, "invalid_token")] * 1000
     assert len(events) == 5
 

@@ -169,7 +169,7 @@ class Authority:
             raise
         if parts.keeper is not None:
             parts.keeper.begun(begun)
-        parts.audit.tell("login", principal, scopes=granted)
+        parts.audit.emit("login", principal, scopes=granted)
         return self._sent_back(asked.redirect_uri, asked.state, {"code": code})
 
     def refused(self, asked: Asked, error: str, description: str) -> Response:
@@ -227,7 +227,7 @@ class Authority:
             raise OAuthError(error, "the body must be a JSON object") from None
         answer = self._registration.register(metadata)
         whose = Principal(client_id=str(answer["client_id"]), issuer=self.parts.issuer)
-        self.parts.audit.tell("registration", whose, caller=caller_of(request.scope))
+        self.parts.audit.emit("registration", whose, caller=caller_of(request.scope))
         return JSONResponse(answer, 201, headers=NOT_KEPT)
 
     async def _revoke(self, request: Request) -> Response:
@@ -283,7 +283,7 @@ class Authority:
         self, request: Request, detail: str, status: int = 403, principal: Principal | None = None
     ) -> None:
         """Tell whoever watches that a request was refused."""
-        self.parts.audit.tell(
+        self.parts.audit.emit(
             "refusal",
             principal,
             status=status,

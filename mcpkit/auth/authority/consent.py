@@ -118,7 +118,7 @@ class Consent:
         """
         whose = Principal(client_id=asked.client_id, issuer=self._parts.issuer)
         detail = f"{how}, to {host_of(asked.redirect_uri)}"
-        self._parts.audit.tell("consent", whose, detail=detail, scopes=asked.scopes)
+        self._parts.audit.emit("consent", whose, detail=detail, scopes=asked.scopes)
 
     @property
     def _title(self) -> str:

@@ -32,28 +32,28 @@ logger = logging.getLogger(__name__)
 
 
 class DevAuth(TokenVerifier):
-    """An authorization server for development: clients register themselves, and users log in by a click.
+    """Authorization server for development: clients register themselves, and users log in by a click.
 
-    It is a whole one, with what a client meets elsewhere: discovery, PKCE, consent, refresh tokens that are used once.
-    But it believes whoever opens its page. So it serves under a loopback URL alone, and answers no request that names
-    another host, or that a proxy or a tunnel has forwarded.
+    It implements what clients meet elsewhere: discovery, PKCE, consent and rotating refresh tokens. It does not
+    authenticate users. So it only serves loopback URLs, and refuses requests that name another host or were forwarded
+    by a proxy or tunnel.
 
-    Its tokens are signed with the server's secret, and what it keeps is in `Server(storage=...)`: several workers need
-    both, and a login outlives a restart with both.
+    Tokens are signed with the secret of the server, and grants are in `Server(storage=...)`. Several workers need the
+    same secret and storage. With both, a login survives a restart.
 
     Args:
-        users: Who may log in: names, or `DevUser(...)` with passwords, scopes or claims of their own.
-        clients: Clients that need not register themselves, such as jobs that ask for themselves.
-        issuer: Its URL, at the origin of the server's `public_url`, which it is where nothing is said: the only place
-            in which clients of revision 2025-03-26 find it.
-        token_lifetime: Seconds for which an access token is good.
-        client_documents: Whether clients may be known by the URL of a document of theirs, which is fetched from the
-            public internet, without a proxy. False has all of them register themselves, where there is no such way.
+        users: Users that can log in: names, or `DevUser(...)` with passwords, scopes or claims.
+        clients: Preregistered clients, such as jobs with the client credentials grant.
+        issuer: URL of the authorization server, at the origin of the server's `public_url`. None takes that origin, the
+            only place where clients of revision 2025-03-26 find it.
+        token_lifetime: Seconds for which an access token is valid.
+        client_documents: Allow client ID metadata documents, which are fetched from the public internet without a
+            proxy. False makes clients without a preregistration register themselves.
 
     Raises:
-        TypeError: A user is neither a name nor a DevUser, or a client no DevClient.
-        ValueError: There is no user, or two have the same name; a name is also that of a client; or the lifetime is
-            not above 0.
+        TypeError: A user is neither a name nor a DevUser, or a client is not a DevClient.
+        ValueError: `users` is empty or contains a name twice, a name is also that of a client, or `token_lifetime` is
+            not positive.
     """
 
     def __init__(
@@ -83,74 +83,77 @@ class DevAuth(TokenVerifier):
         self._documents = ClientDocuments() if client_documents else None
         self._authority: Authority | None = None
 
-    def enter(self, site: ProtectedResource) -> None:
-        """Serve a site, which must be on this machine.
+    def bind(self, resource: ProtectedResource) -> None:
+        """Bind the authorization server to a protected server on this machine.
+
+        Args:
+            resource: The protected server.
 
         Raises:
-            ValueError: It is not, or it has served another site before.
-            RegistrationError: A user or a client may grant what is none of the server's scopes.
-            ImportError: What the extra `auth` installs is not there.
+            ValueError: The server is not on a loopback URL, or this DevAuth serves another one.
+            RegistrationError: A user or client has a scope that the server does not have.
+            ImportError: The extra `auth` is not installed.
         """
-        for url in (site.public_url, *site.resources, self._issuer or site.public_url):
+        for url in (resource.public_url, *resource.resources, self._issuer or resource.public_url):
             if not is_loopback(urlsplit(url).hostname):
                 raise ValueError(
                     f"DevAuth does not authenticate users, so it only serves loopback URLs such as "
                     f"http://127.0.0.1:8000/mcp, not {url}. "
                     'Use a real authorization server there, Server(auth=Jwt("https://id.example.com"))'
                 )
-        issuer = self._issuer or origin(site.public_url)
-        if origin(issuer) != origin(site.public_url):
+        issuer = self._issuer or origin(resource.public_url)
+        if origin(issuer) != origin(resource.public_url):
             raise ValueError(
-                f"the issuer {issuer} of DevAuth must be on the origin of public_url, {origin(site.public_url)}"
+                f"the issuer {issuer} of DevAuth must be on the origin of public_url, {origin(resource.public_url)}"
             )
         if self.issuers not in {(), (issuer,)}:
             raise ValueError(
                 f"this DevAuth already serves {self.issuers[0]}. Create another one for {issuer}"
             )
         for user in self._users.values():
-            site.scopes.check(f"DevUser {user.name!r} may grant", user.scopes or ())
+            resource.scopes.check(f"DevUser {user.name!r} may grant", user.scopes or ())
         for known in self._clients:
-            site.scopes.check(f"DevClient {known.client.id!r} may have", known.client.scopes or ())
+            resource.scopes.check(f"DevClient {known.client.id!r} may have", known.client.scopes or ())
         if not self.issuers:
             who = ", ".join(self._users)
             logger.warning(
                 "%s: DevAuth does not authenticate users: any process on this machine can log in at %s as %s",
-                site.name,
+                resource.name,
                 issuer,
                 who,
             )
         self.issuers = (issuer,)
-        self._authority = made(issuer, site, self._users, self._clients, self._lifetime, self._documents)
+        self._authority = made(issuer, resource, self._users, self._clients, self._lifetime, self._documents)
         self._authority.parts.tokens.key_set()  # what is not installed is missed now, and not at the first login
 
     async def verify(self, token: str, audience: str) -> AccessToken:
-        """Return what a token grants that has been issued here.
+        """Verify an access token of this authorization server.
 
         Raises:
-            InvalidTokenError: It was not, has expired, has been revoked, or is for another resource.
-            VerifierUnavailableError: The store does not answer.
+            InvalidTokenError: The token was not issued here, has expired, was revoked, or has another audience.
+            VerifierUnavailableError: The storage does not respond.
         """
         return await self._entered().verify(token, audience)
 
     def routes(self) -> Sequence[Route]:
-        """Return the endpoints of the authorization server, each of which answers this machine alone."""
+        """Return the endpoints of the authorization server. Each refuses requests from other machines."""
         from starlette.routing import Route
 
         # Each endpoint refuses by itself, so that it does wherever somebody else puts it.
         return [Route(each.path, Nearby(each.app), methods=each.methods) for each in self._entered().routes()]
 
     def refusal(self, headers: Mapping[bytes, bytes]) -> str | None:
-        """Return why a request is not served: it names another host, or has been forwarded."""
+        """Return the reason to refuse a request that names another host or was forwarded; else None."""
         return refusal(headers)
 
     async def aclose(self) -> None:
-        """Stop looking clients up."""
+        """Cancel fetches of client documents in the running event loop."""
         if self._documents is not None:
             await self._documents.aclose()
 
     def _entered(self) -> Authority:
         if self._authority is None:
-            raise RuntimeError("DevAuth is not part of a server yet. Call enter(site) first")
+            raise RuntimeError("DevAuth is not part of a server yet. Call bind(resource) first")
         return self._authority
 
 
@@ -163,16 +166,16 @@ def made(
     documents: ClientDocuments | None,
     clock: Callable[[], float] = time.time,
 ) -> Authority:
-    """Return an authorization server for development.
+    """Create an authorization server for development.
 
     Args:
-        issuer: Its URL.
-        site: Where its tokens are taken.
-        users: Its users, by name.
-        clients: Clients that need not register themselves.
-        lifetime: Seconds for which an access token is good.
-        documents: Knows clients by their documents, if there are any.
-        clock: The time in Unix seconds.
+        issuer: URL of the authorization server.
+        site: The protected server.
+        users: Users by name.
+        clients: Preregistered clients.
+        lifetime: Seconds for which an access token is valid.
+        documents: Client ID metadata documents; None forbids them.
+        clock: Returns the Unix time in seconds.
     """
     registration = Registration(site.keys, clock)
     parts = Parts(
@@ -181,7 +184,7 @@ def made(
         site.resources,
         site.scopes,
         Clients(registration, documents, (each.client for each in clients)),
-        Grants(site.shared, site.keys, clock),
+        Grants(site.storage, site.keys, clock),
         AccessTokens(issuer, site.keys, lifetime, clock),
         site.audit,
         Look(site.name),

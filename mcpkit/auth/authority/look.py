@@ -6,8 +6,8 @@ import base64
 from pathlib import Path
 from typing import NamedTuple
 
-MAX_PICTURE = 256 * 1024
-"""Bytes of a picture, which is in each page."""
+MAX_LOGO = 256 * 1024
+"""Bytes of a logo, which is in each page."""
 
 _TYPES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -23,42 +23,42 @@ class Look(NamedTuple):
 
     Attributes:
         title: What it is called.
-        picture: A picture, as a URL in which all of it is; None where there is none.
+        logo: A logo, as a URL in which all of it is; None where there is none.
     """
 
     title: str = ""
-    picture: str | None = None
+    logo: str | None = None
 
 
-def look_of(title: str, picture: Path | str | bytes | None) -> Look:
+def look_of(title: str, logo: Path | str | bytes | None) -> Look:
     """Return the look that an author wants.
 
     Args:
         title: What the server is called.
-        picture: A picture of the formats PNG, JPEG, GIF, WebP or SVG: where it is, or its bytes.
+        logo: A logo of the formats PNG, JPEG, GIF, WebP or SVG: where it is, or its bytes.
 
     Raises:
         TypeError: The title is no text.
-        ValueError: The title is empty, or the picture is of another format, or too large.
-        OSError: The picture cannot be read.
+        ValueError: The title is empty, or the logo is of another format, or too large.
+        OSError: The logo cannot be read.
     """
     if not isinstance(title, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
         raise TypeError(f"title must be a string, got {title!r}")
     if len(title) > 100 or not title.isprintable() or not title.strip():
         raise ValueError(f"title must have 1 to 100 printable characters, got {title!r}")
-    return Look(title, None if picture is None else _url(picture))
+    return Look(title, None if logo is None else _url(logo))
 
 
-def _url(picture: Path | str | bytes) -> str:
-    data = picture if isinstance(picture, bytes) else Path(picture).read_bytes()
-    if len(data) > MAX_PICTURE:
+def _url(logo: Path | str | bytes) -> str:
+    data = logo if isinstance(logo, bytes) else Path(logo).read_bytes()
+    if len(data) > MAX_LOGO:
         raise ValueError(
-            f"picture has {len(data):,} bytes, but the maximum is {MAX_PICTURE:,}. Make it smaller; "
+            f"logo has {len(data):,} bytes, but the maximum is {MAX_LOGO:,}. Make it smaller; "
             "it is shown 48 pixels high"
         )
     kind = next((each for begin, each in _TYPES if data.startswith(begin)), None)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         kind = "image/webp"
     if kind is None:
-        raise ValueError("picture must be a PNG, JPEG, GIF, WebP or SVG")
+        raise ValueError("logo must be a PNG, JPEG, GIF, WebP or SVG")
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"

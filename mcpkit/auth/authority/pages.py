@@ -80,8 +80,8 @@ def page(title: str, body: str, status: int = 200, *, look: Look = _PLAIN) -> HT
     """
     text = escape(title)
     icon = picture = header = ""
-    if look.picture is not None:
-        url = escape(look.picture)
+    if look.logo is not None:
+        url = escape(look.logo)
         icon, picture = f'<link rel="icon" href="{url}">', f'<img src="{url}" alt="">'
     if look.title:
         header = f"<header>{picture}<p>{escape(look.title)}</p></header>"

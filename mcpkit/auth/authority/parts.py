@@ -82,7 +82,7 @@ class Parts(NamedTuple):
         ended = await self.grants.end(record.id)
         if ended is None:
             return
-        self.audit.tell("revocation", self.principal(ended, ended.scopes))
+        self.audit.emit("revocation", self.principal(ended, ended.scopes))
         await self.forget(ended)
 
     async def forget(self, record: GrantRecord) -> None:

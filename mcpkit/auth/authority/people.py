@@ -1,4 +1,4 @@
-"""Users and clients that an author writes down for development."""
+"""Users and clients of `DevAuth`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,21 @@ class DevUser:
     """A user of `DevAuth`.
 
     Args:
-        name: Their name, which is the subject of their tokens.
-        password: What they have to say to log in; None where a click is enough.
-        scopes: What they may grant; None for all that the server has.
-        claims: What else their tokens say, such as `{"org_id": "acme"}`.
+        name: Name of the user, the subject of the tokens.
+        password: Password for the login; None for a login by one click.
+        scopes: Scopes that the user can grant; None for all scopes of the server.
+        claims: Additional claims of the user, such as `{"org_id": "acme"}`.
+
+    Attributes:
+        name: Name of the user.
+        password: Password of the user, or None.
+        scopes: Scopes that the user can grant, or None.
+        claims: Additional claims, read-only.
 
     Raises:
-        TypeError: One of them has another type.
-        ValueError: The name is empty or unprintable, the password is empty, or a claim is one that tokens have anyway.
+        TypeError: An argument has the wrong type.
+        ValueError: The name is empty or not printable, the password is empty, or `claims` contains a claim that DevAuth
+            sets itself.
     """
 
     __slots__ = ("claims", "name", "password", "scopes")
@@ -54,24 +61,26 @@ class DevUser:
         self.claims = MappingProxyType(dict(claims))
 
     def __repr__(self) -> str:
-        """Show who it is, without the password."""
+        """Return the name, without the password."""
         return f"DevUser({self.name!r})"
 
 
 class DevClient:
-    """A client of `DevAuth` that need not register itself, such as a job that asks for itself.
+    """A preregistered client of `DevAuth`, such as a job that uses the client credentials grant.
 
     Args:
-        id: Its `client_id`.
-        secret: Its secret; None for a public client.
-        redirect_uris: Where users may be sent back to.
-        scopes: What it may be granted when it asks for itself (`client_credentials`); None where it may not. It needs
-            a secret for that.
+        id: The `client_id`.
+        secret: The client secret; None for a public client.
+        redirect_uris: Allowed redirect URIs.
+        scopes: Scopes of the client with the client credentials grant, which needs a secret; None forbids that grant.
+
+    Attributes:
+        client: The client, as the authorization server stores it.
 
     Raises:
-        TypeError: One of them has another type.
-        ValueError: The id is no visible ASCII or is a URL, the secret is empty or missing, or no client may have one
-            of the redirect URIs.
+        TypeError: An argument has the wrong type.
+        ValueError: The ID is a URL or not visible ASCII, the secret is empty or missing, or a redirect URI is not
+            allowed.
     """
 
     __slots__ = ("client",)
@@ -111,12 +120,12 @@ class DevClient:
         )
 
     def __repr__(self) -> str:
-        """Show which one it is, without the secret."""
+        """Return the client ID, without the secret."""
         return f"DevClient({self.client.id!r})"
 
 
 def _check_texts(what: str, name: object, kind: str, secret: object) -> None:
-    """Refuse a name or a secret that is no text; the secret is not shown."""
+    """Check that a name and a secret are strings. The error does not show the secret."""
     if not isinstance(name, str):
         raise TypeError(f"{what} must be a string, got {name!r}")
     if not isinstance(secret, str | None):

@@ -80,7 +80,7 @@ class TokenEndpoint:
             raise OAuthError("invalid_grant", "the user no longer has access; log in again")
         self._wanted(record, form, at_most)
         record = await grants.refresh(token, client.id, check)
-        self._parts.audit.tell("refresh", self._parts.principal(record, record.scopes))
+        self._parts.audit.emit("refresh", self._parts.principal(record, record.scopes))
         return self._issued(record, form, grants.refresh_token(record), at_most)
 
     async def _client(self, client: Client, form: Parameters) -> Response:
@@ -91,7 +91,7 @@ class TokenEndpoint:
         record = replace(record, id=self._parts.grants.new_id(principal))
         response = self._issued(record, form)
         await self._parts.grants.begin_for_client(record, self._parts.tokens.lifetime)
-        self._parts.audit.tell("login", principal, scopes=record.scopes)
+        self._parts.audit.emit("login", principal, scopes=record.scopes)
         return response
 
     def _issued(

@@ -76,7 +76,7 @@ class Entered(NamedTuple):
                 site.name,
                 self.upstream.title,
             )
-        if not site.shared.is_lasting:
+        if not site.storage.is_lasting:
             logger.warning(
                 "%s: logins are kept in memory, so they end with this process and other processes do not know them. "
                 'Store them, as in Server(storage=Sqlite("notes.db"), secret_key=...)',
@@ -148,15 +148,15 @@ def entered(
     consent = Consent(parts, site.keys, clock)
     transactions = Transactions(issuer, site.keys, clock)
     remembered = _remembered(issuer, site, upstream, clock) if remember else None
-    admission = Admission(allow, site.scopes, site.in_thread)
+    admission = Admission(allow, site.scopes, site.run_in_thread)
     login = ProxyLogin(upstream, consent, transactions, logins, admission, parts.url(CALLBACK), remembered)
     authority = Authority(parts, registration, login, clock)
     parts.tokens.key_set()  # what is not installed is missed now, and not at the first login
-    return Entered(authority, login, upstream, Limits(site.shared, site.name, site.audit, look))
+    return Entered(authority, login, upstream, Limits(site.storage, site.name, site.audit, look))
 
 
 def _remembered(
     issuer: str, site: ProtectedResource, upstream: Upstream, clock: Callable[[], float]
 ) -> Remembered:
-    revocations = Revocations(site.shared, site.name)
+    revocations = Revocations(site.storage, site.name)
     return Remembered(issuer, upstream.issuer, site.scopes, site.keys, revocations, clock)

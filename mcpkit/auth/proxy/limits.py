@@ -80,7 +80,7 @@ class Limits:
             return None
         if not wait:
             return None
-        self._audit.tell(
+        self._audit.emit(
             "refusal", status=429, reason="too_many", detail=f"too many requests to {what}", caller=caller
         )
         return self._refused(math.ceil(wait), is_page=is_page)

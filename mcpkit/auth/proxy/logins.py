@@ -63,7 +63,7 @@ class Logins:
     ) -> None:
         self._upstream = upstream
         self._grants = grants
-        self._ground = context
+        self._context = context
         self._running = running
         self._clock = clock
 
@@ -190,7 +190,7 @@ class Logins:
         if ended is None:
             return
         whose = user(self._upstream.issuer, ended.subject or "", ended.scopes, client_id=ended.client_id)
-        self._ground.audit.tell("revocation", whose, detail="the login at the provider has ended")
+        self._context.audit.emit("revocation", whose, detail="the login at the provider has ended")
         await self.let_go(ended)
 
     async def end_all(self, principal: Principal) -> None:
@@ -223,7 +223,7 @@ class Logins:
             raise _unavailable("to refresh tokens") from None
 
     async def _refresh(self, grant_id: str, worthless: UpstreamTokens | None) -> GrantRecord:
-        context, give_up = self._ground, time.monotonic() + PATIENCE
+        context, give_up = self._context, time.monotonic() + PATIENCE
         while time.monotonic() < give_up:
             held = Held.of(record := await self._kept(grant_id))
             if not self._is_wanted(held, worthless):
@@ -234,7 +234,7 @@ class Logins:
                 await self.end(grant_id)
                 raise LoginEndedError
             # Whoever is killed with it holds it for so long, by the clock of the store.
-            if await context.shared.claim(f"{context.name}/refreshing/{grant_id}/{held.times}", LEASE):
+            if await context.storage.claim(f"{context.name}/refreshing/{grant_id}/{held.times}", LEASE):
                 begun = time.monotonic()
                 now = Held.of(await self._kept(grant_id))
                 if (now.times, now.tokens) == (held.times, held.tokens):  # nobody has been faster

@@ -1,4 +1,4 @@
-"""`OAuthProxy`: users log in with a provider that gives out client ids by hand, clients with whatever id they bring."""
+"""`OAuthProxy`: an authorization server with open registration in front of a provider with one fixed client ID."""
 
 from __future__ import annotations
 
@@ -24,40 +24,39 @@ if TYPE_CHECKING:
     from .logins import Logins
 
 _GRACE = 10.0
-"""Seconds in which tokens may come that are being refreshed: the old ones may be worth nothing already."""
+"""Seconds for which running token refreshes may finish at shutdown, because the old tokens may already be invalid."""
 
 
 class OAuthProxy(TokenVerifier):
-    """An authorization server for clients of any kind, whose users log in with a provider that knows one client alone.
+    """Authorization server for any client, with login at an identity provider where only this server is registered.
 
     `Server("notes", auth=OAuthProxy(Upstream.github(CLIENT_ID, CLIENT_SECRET)), storage=Sqlite("notes.db"))`. Clients
-    register themselves, or are known by a document of theirs; each user is asked whether a client may, and then sent
-    to the provider, where the callback `https://.../callback` has to be registered.
+    register themselves, or use a client ID metadata document. Each user allows the client on a consent page, and then
+    logs in at the provider. Register the redirect URI `https://.../callback` there.
 
-    The provider's tokens stay here, encrypted, and are no client's: those get tokens of this server's, for this server.
-    `ctx.upstream_token(...)` has the provider's.
+    Tokens of the provider are stored encrypted and never sent to a client. Clients get tokens of this server, valid
+    only for this server. `ctx.upstream_token(...)` returns the token of the provider.
 
     Args:
-        upstream: The provider.
-        allow: Says whether a user may come in: a function of the `Principal`, async or not, that returns True or False,
-            or the scopes that they may have. It is asked at each login and each refresh. None admits everybody whom
-            the provider lets in.
-        issuer: Its URL, at the origin of the server's `public_url`, which it is where nothing is said: the only place
-            in which clients of revision 2025-03-26 find it.
-        token_lifetime: Seconds for which an access token is good.
-        client_documents: Whether clients may be known by the URL of a document of theirs, which is fetched from the
-            public internet, without a proxy. False has all of them register themselves.
-        title: What users are told that the server is called; its name, if nothing else is said.
-        picture: A picture on the pages that users see: PNG, JPEG, GIF, WebP or SVG, where it is or its bytes.
-        remember: Whether users may say on the page that they need not be asked again for a client, in the same browser
-            and within 30 days. That is offered for programs on their machine that have registered themselves, and
-            holds where one of these asks for the same again; all others are asked each time.
-        clock: The time in Unix seconds.
+        upstream: The identity provider.
+        allow: Function of the `Principal`, async or not, that returns True, False, or the scopes that the user may
+            have. It is called at each login and each refresh. None allows every user of the provider.
+        issuer: URL of the authorization server, at the origin of the server's `public_url`. None takes that origin, the
+            only place where clients of revision 2025-03-26 find it.
+        token_lifetime: Seconds for which an access token is valid.
+        client_documents: Allow client ID metadata documents, which are fetched from the public internet without a
+            proxy. False makes all clients register themselves.
+        title: Name of the server on the pages; None for the name of the server.
+        logo: Image on the pages, as a path or as bytes: PNG, JPEG, GIF, WebP or SVG.
+        remember_consent: Offer users to skip the consent page for a client, in the same browser, for 30 days. It is
+            offered for self-registered programs on the machine of the user. The page is skipped only for the same
+            program and no additional scopes or resources. All other requests show the page.
+        clock: Returns the Unix time in seconds.
 
     Raises:
-        TypeError: The provider is none, or `allow` no function.
-        ValueError: The lifetime is not above 0, or the title or the picture cannot be shown.
-        OSError: The picture cannot be read.
+        TypeError: `upstream` is not an `Upstream`, or `allow` is not a function.
+        ValueError: `token_lifetime` is not positive, or the title or logo is not valid.
+        OSError: The logo cannot be read.
     """
 
     def __init__(
@@ -69,8 +68,8 @@ class OAuthProxy(TokenVerifier):
         token_lifetime: float = 600.0,
         client_documents: bool = True,
         title: str | None = None,
-        picture: Path | str | bytes | None = None,
-        remember: bool = True,
+        logo: Path | str | bytes | None = None,
+        remember_consent: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if not isinstance(upstream, Upstream):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
@@ -86,25 +85,28 @@ class OAuthProxy(TokenVerifier):
         self._lifetime = token_lifetime
         self._has_documents = client_documents
         self._has_title = title is not None
-        self._look = look_of("any" if title is None else title, picture)
-        self._remember = remember
+        self._look = look_of("any" if title is None else title, logo)
+        self._remember_consent = remember_consent
         self._clock = clock
         self._refreshing: OneAtATime[GrantRecord] = OneAtATime(60.0)
         self._entered: Entered | None = None
         self._serves: str | None = None
         self.providers = (upstream.name,)
 
-    def enter(self, site: ProtectedResource) -> None:
-        """Serve a site.
+    def bind(self, resource: ProtectedResource) -> None:
+        """Bind the authorization server to a protected server.
+
+        Args:
+            resource: The protected server.
 
         Raises:
-            ValueError: It cannot be served there, or it has served another site before.
-            ImportError: What the extra `auth` installs is not there.
+            ValueError: The public URL or the issuer is not valid, or this OAuthProxy serves another server.
+            ImportError: The extra `auth` is not installed.
         """
         from .entering import entered, issuer_at
 
-        issuer = issuer_at(site, self._issuer)
-        here = f"{site.name} at {site.public_url}"
+        issuer = issuer_at(resource, self._issuer)
+        here = f"{resource.name} at {resource.public_url}"
         if self._serves not in {None, here}:
             raise ValueError(
                 f"this OAuthProxy already serves {self._serves} and cannot serve {here}. Use one public_url= for a"
@@ -113,43 +115,43 @@ class OAuthProxy(TokenVerifier):
         is_new, self._serves, self.issuers = self._serves is None, here, (issuer,)
         self._entered = entered(
             issuer,
-            site,
+            resource,
             self._upstream,
-            self._logins(_ground(site)),
+            self._logins(_context_of(resource)),
             self._allow,
             self._lifetime,
             self._has_documents,
-            self._look if self._has_title else Look(site.name, self._look.picture),
-            self._remember,
+            self._look if self._has_title else Look(resource.name, self._look.logo),
+            self._remember_consent,
             self._clock,
         )
         if is_new:
-            self._entered.announce(site, is_open=self._allow is None)
+            self._entered.announce(resource, is_open=self._allow is None)
 
     async def verify(self, token: str, audience: str) -> AccessToken:
-        """Return what a token grants that has been issued here.
+        """Verify an access token of this authorization server.
 
         Raises:
-            InvalidTokenError: It was not, has expired, has been revoked, or is for another resource.
-            VerifierUnavailableError: The store does not answer.
+            InvalidTokenError: The token was not issued here, has expired, was revoked, or has another audience.
+            VerifierUnavailableError: The storage does not respond.
         """
         return await self._serving().authority.verify(token, audience)
 
     def routes(self) -> Sequence[Route]:
-        """Return the endpoints of the authorization server, and the callback of the provider."""
+        """Return the endpoints of the authorization server, and the callback for the provider."""
         return self._serving().routes()
 
     def notices(self) -> Sequence[str]:
-        """Return with whom users log in, and what has to be registered there."""
+        """Return a notice with the provider and the redirect URI to register there."""
         return (self._serving().notice(),)
 
     async def token_for(self, principal: Principal, provider: str, context: VerifierContext) -> str:
-        """Return the access token that a user has at the provider.
+        """Return the access token of a user at the provider.
 
         Raises:
-            LoginNeededError: They have not logged in there, or have to do so again.
-            ProviderUnavailableError: It does not answer.
-            OSError: The store does not answer.
+            LoginNeededError: The user has not logged in there, or must log in again.
+            ProviderUnavailableError: The provider does not respond.
+            OSError: The storage does not respond.
         """
         from ..upstream.errors import UpstreamUnavailableError
         from .logins import LoginEndedError
@@ -166,15 +168,15 @@ class OAuthProxy(TokenVerifier):
             raise ProviderUnavailableError(provider) from None
 
     async def revoke(self, principal: Principal, context: VerifierContext) -> None:
-        """End all logins of somebody, here and at the provider.
+        """End all logins of a principal, here and at the provider.
 
         Raises:
-            OSError: The store does not answer.
+            OSError: The storage does not respond.
         """
         await self._logins(context).end_all(principal)
 
     async def aclose(self) -> None:
-        """Close the connections to the provider, when the tokens have come that it has been asked for."""
+        """Wait for running token refreshes, and close the connections to the provider."""
         if self._entered is not None:
             await self._entered.authority.parts.clients.aclose()
         await self._refreshing.aclose(_GRACE)
@@ -185,14 +187,14 @@ class OAuthProxy(TokenVerifier):
         from .logins import Logins
 
         # Of two providers of one server, none is ever asked about the other's tokens.
-        grants = Grants(context.shared, context.keys, self._clock, self._upstream.name)
+        grants = Grants(context.storage, context.keys, self._clock, self._upstream.name)
         return Logins(self._upstream, grants, context, self._refreshing, self._clock)
 
     def _serving(self) -> Entered:
         if self._entered is None:
-            raise RuntimeError("OAuthProxy is not part of a server yet. Call enter(site) first")
+            raise RuntimeError("OAuthProxy is not part of a server yet. Call bind(resource) first")
         return self._entered
 
 
-def _ground(site: ProtectedResource) -> VerifierContext:
-    return VerifierContext(site.name, site.keys, site.shared, site.audit)
+def _context_of(site: ProtectedResource) -> VerifierContext:
+    return VerifierContext(site.name, site.keys, site.storage, site.audit)

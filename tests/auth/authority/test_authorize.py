@@ -273,13 +273,13 @@ SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
 )
 def test_page_picture_is_data_url_by_format(data, kind, tmp_path):
     look = look_of("Notes", data)
-    assert look.picture is not None
-    assert look.picture.startswith(f"data:image/{kind};base64,")
+    assert look.logo is not None
+    assert look.logo.startswith(f"data:image/{kind};base64,")
     (tmp_path / "picture").write_bytes(data)
     assert look_of("Notes", tmp_path / "picture") == look_of("Notes", str(tmp_path / "picture")) == look
     for response in (page("A title", "", look=look), error_page("no", look=look)):
         text = bytes(response.body).decode()
-        assert f'<img src="{look.picture}" alt="">' in text
+        assert f'<img src="{look.logo}" alt="">' in text
         assert "<p>Notes</p></header>" in text
         assert "img-src data:;" in response.headers["content-security-policy"]
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 
 def served(auth: DevAuth, where: ProtectedResource | None = None, **options: Any) -> httpx2.AsyncClient:
-    auth.enter(where or site())
+    auth.bind(where or site())
     app = Starlette(routes=list(auth.routes()))
     transport = httpx2.ASGITransport(app, client=("127.0.0.1", 5000), **options)
     return httpx2.AsyncClient(transport=transport, base_url=ORIGIN)
@@ -65,19 +65,19 @@ async def test_dev_auth_logs_in_a_user():
 )  # fmt: skip
 async def test_dev_auth_requires_loopback_url(origin):
     with pytest.raises(ValueError, match=r"only serves loopback URLs.*Jwt\("):
-        DevAuth().enter(site(origin=origin))
+        DevAuth().bind(site(origin=origin))
     with pytest.raises(ValueError, match="only serves loopback URLs"):
-        DevAuth(issuer=origin).enter(site())
+        DevAuth(issuer=origin).bind(site())
 
 
 async def test_dev_auth_serves_one_site():
     auth = DevAuth()
-    with pytest.raises(RuntimeError, match="enter"):
+    with pytest.raises(RuntimeError, match="bind"):
         auth.routes()
-    auth.enter(site())
-    auth.enter(site())
+    auth.bind(site())
+    auth.bind(site())
     with pytest.raises(ValueError, match="Create another one"):
-        auth.enter(site(origin="http://127.0.0.1:9000"))
+        auth.bind(site(origin="http://127.0.0.1:9000"))
 
 
 FORWARDED = (
@@ -113,7 +113,7 @@ async def test_dev_auth_rejects_other_hosts(host):
 
 async def test_dev_auth_rejects_other_addresses():
     auth = DevAuth()
-    auth.enter(site())
+    auth.bind(site())
     app = Starlette(routes=list(auth.routes()))
     transport = httpx2.ASGITransport(app, client=("192.168.0.7", 5000))
     async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN) as neighbour:
@@ -210,7 +210,7 @@ async def test_audit_wrong_password_is_refusal():
 async def test_dev_auth_start_logs_users(caplog):
     auth = DevAuth(users=["ada", DevUser("bob", password="hidden")])
     for _ in range(2):
-        auth.enter(AuthServer().site)
+        auth.bind(AuthServer().site)
     [record] = caplog.records
     assert record.getMessage() == (
         f"notes: DevAuth does not authenticate users: any process on this machine can log in at {ORIGIN} as ada, bob"

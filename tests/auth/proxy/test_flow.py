@@ -85,7 +85,7 @@ def make_proxy(**options: Any) -> OAuthProxy:
 )
 def test_proxy_url_or_issuer_invalid_raises(origin, issuer, problem):
     with pytest.raises(ValueError, match=problem):
-        make_proxy(issuer=issuer).enter(site(origin=origin))
+        make_proxy(issuer=issuer).bind(site(origin=origin))
 
 
 @pytest.mark.parametrize(
@@ -105,16 +105,16 @@ def test_proxy_options_invalid_raise(options, problem):
 
 async def test_proxy_serves_one_site():
     one = make_proxy()
-    with pytest.raises(RuntimeError, match="enter"):
+    with pytest.raises(RuntimeError, match="bind"):
         one.routes()
-    one.enter(site(origin=PROXY_ORIGIN))
-    one.enter(site(origin=PROXY_ORIGIN))
+    one.bind(site(origin=PROXY_ORIGIN))
+    one.bind(site(origin=PROXY_ORIGIN))
     for other in (site(origin="https://other.example.com"), site(origin=PROXY_ORIGIN)._replace(name="tasks")):
         with pytest.raises(ValueError, match=f"already serves notes at {PROXY_ORIGIN}/mcp"):
-            one.enter(other)
+            one.bind(other)
     moved = site(origin=PROXY_ORIGIN)._replace(public_url=f"{PROXY_ORIGIN}/notes/mcp")
     with pytest.raises(ValueError, match=f"cannot serve notes at {PROXY_ORIGIN}/notes/mcp"):
-        one.enter(moved)
+        one.bind(moved)
 
 
 async def test_proxy_issuer_with_path():

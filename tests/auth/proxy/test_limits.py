@@ -44,7 +44,7 @@ class Edge:
     def __init__(self, shared: Memory | None = None) -> None:
         self.here = AuthServer(shared=Frozen() if shared is None else shared)
         site = self.here.site
-        limits = Limits(site.shared, site.name, site.audit, Look("Notes"))
+        limits = Limits(site.storage, site.name, site.audit, Look("Notes"))
         self.app = Starlette(routes=at_the_edge(self.here.authority.routes(), limits))
         self.told: list[AuditEvent] = []
         site.audit(self.told.append)

@@ -62,7 +62,7 @@ async def test_provider_down_at_authorize(proxy, caplog):
 async def test_store_down_at_callback_can_be_retried(proxy, flow, monkeypatch):
     url = await flow.at_provider()
     with monkeypatch.context() as away:
-        away.setattr(proxy.site.shared, "put", failing)
+        away.setattr(proxy.site.storage, "put", failing)
         response = await flow.back(url)
         assert response.status_code == 503
         assert "redeem" not in proxy.upstream.asked
@@ -208,7 +208,7 @@ class Slow(FakeUpstream):
 
 async def test_store_down_after_redeem_revokes_tokens(proxy, monkeypatch):
     proxy.upstream.during = lambda name: (
-        monkeypatch.setattr(proxy.site.shared, "put", failing) if name == "redeem" else None
+        monkeypatch.setattr(proxy.site.storage, "put", failing) if name == "redeem" else None
     )
     assert redirect_params(await proxy.flow().back())["error"] == "temporarily_unavailable"
     assert proxy.upstream.asked[-1] == "revoke"

@@ -46,7 +46,7 @@ async def test_concurrent_requests_refresh_once():
     async def ask(proxied: ProxyServer) -> None:
         found.append(await proxied.token_for(tokens))
 
-    other = ProxyServer(proxy.upstream, kept={"shared": proxy.site.shared})
+    other = ProxyServer(proxy.upstream, kept={"shared": proxy.site.storage})
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             for each in [proxy, other] * 10:
@@ -64,7 +64,7 @@ async def test_refresh_lease_of_dead_process_expires():
     proxy, _flow, tokens = await logged_in(clock=clock, kept={"shared": Memory(clock)})
     clock.now += 3600
     grant = (await proxy.granted(tokens)).principal.claims["grant"]
-    assert await proxy.site.shared.claim(f"notes/refreshing/{grant}/0", LEASE)  # and that was all
+    assert await proxy.site.storage.claim(f"notes/refreshing/{grant}/0", LEASE)  # and that was all
     found: list[str] = []
 
     async def ask() -> None:
@@ -241,7 +241,7 @@ async def test_revoke_principal_from_another_process():
     flow = proxy.flow()
     tokens = await flow.tokens()
     secrets = ["the second secret of the tests", "the first secret of the tests"]
-    other = ProxyServer(proxy.upstream, kept={"shared": proxy.site.shared, "secret": secrets})
+    other = ProxyServer(proxy.upstream, kept={"shared": proxy.site.storage, "secret": secrets})
     fresh: Any = type(other.auth)(proxy.upstream, clock=proxy.clock)
     await fresh.revoke(Principal(ADA), other.context)
     assert proxy.upstream.live == {}

@@ -178,7 +178,7 @@ async def test_remembered_consent_for_grown_scope_shows_page():
     program = Program(proxy)
     await program.allowed(scope="read")
     assert not shows_page(await program.opened(scope="read"))
-    later = ProxyServer(proxy.upstream, kept={"scopes": after, "shared": proxy.site.shared})
+    later = ProxyServer(proxy.upstream, kept={"scopes": after, "shared": proxy.site.storage})
     async with later.browser() as browser:
         browser.cookies = program.browser.cookies
         login = await program.login(scope="read")
@@ -234,7 +234,7 @@ async def test_remembered_consent_ends_with_revocation():
     proxy = ProxyServer(clock=Clock(time.time()))
     program = Program(proxy)
     await program.allowed()
-    revocations = Revocations(proxy.site.shared, proxy.site.name)
+    revocations = Revocations(proxy.site.storage, proxy.site.name)
     await revocations.revoke("https://id.example.com#sub=bob")
     assert "code" in await program.back(await program.opened())
     await revocations.revoke("https://id.example.com#sub=ada")

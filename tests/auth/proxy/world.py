@@ -210,9 +210,9 @@ class Browser(httpx2.AsyncClient):
 class Proxy(OAuthProxy):
     context: VerifierContext
 
-    def enter(self, site: ProtectedResource) -> None:
-        super().enter(site)
-        self.context = VerifierContext(site.name, site.keys, site.shared, site.audit)
+    def bind(self, site: ProtectedResource) -> None:
+        super().bind(site)
+        self.context = VerifierContext(site.name, site.keys, site.storage, site.audit)
 
 
 class World:

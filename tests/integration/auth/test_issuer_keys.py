@@ -86,7 +86,7 @@ async def test_keys_are_renewed_in_background(issuer, jwt, clock, header, second
     await until(lambda: issuer.fetches == 2)
     assert await is_verified(jwt, token(issuer))
     issuer.is_open.set()
-    await until(lambda: not jwt.published.is_fetching)
+    await until(lambda: not jwt.published_keys.is_fetching)
 
     assert await is_verified(jwt, token(issuer, NEW))
     assert issuer.fetches == 2
@@ -104,7 +104,7 @@ async def test_keys_are_used_while_issuer_is_down_until_stale(issuer, jwt, clock
         assert issuer.fetches == 2  # a moment ago it did not answer
         clock.now += STALE - 1
         assert await is_verified(jwt, token(issuer))
-        await until(lambda: issuer.asked[METADATA] == 2 and not jwt.published.is_fetching)
+        await until(lambda: issuer.asked[METADATA] == 2 and not jwt.published_keys.is_fetching)
         clock.now += 1 + RETRY
 
         error = await unavailable(jwt, token(issuer))

@@ -138,11 +138,11 @@ async def test_token_for_in_process_is_error():
 
 
 class Public(TokenVerifier):
-    def enter(self, site: ProtectedResource) -> None:
+    def bind(self, site: ProtectedResource) -> None:
         issuer = site.public_url.removesuffix("/mcp")
         self.issuers = (issuer,)
         self.authority = made(issuer, site, {"ada": DevUser("ada")}, (), 600.0, ClientDocuments())
-        self._limits = Limits(site.shared, site.name, site.audit, Look())
+        self._limits = Limits(site.storage, site.name, site.audit, Look())
 
     async def verify(self, token: str, audience: str) -> AccessToken:
         return await self.authority.verify(token, audience)

@@ -41,9 +41,9 @@ class Arrivals:
         if len(self._granted) > _MOST_KEPT:
             del self._granted[next(iter(self._granted))]
         if before is None:
-            self._audit.tell("login", principal, scopes=principal.scopes, resource=url)
+            self._audit.emit("login", principal, scopes=principal.scopes, resource=url)
         elif more := principal.scopes - before:
-            self._audit.tell("step_up", principal, scopes=more, resource=url)
+            self._audit.emit("step_up", principal, scopes=more, resource=url)
 
     def forget(self, revocation: Revocation) -> None:
         """Forget whoever has been sent away, so that they log in anew; in any thread."""

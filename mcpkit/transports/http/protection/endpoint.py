@@ -215,7 +215,7 @@ class Endpoint:
         principal: Principal | None = None,
         scopes: Sequence[str] = (),
     ) -> None:
-        self._audit.tell(
+        self._audit.emit(
             "refusal",
             principal,
             status=status,

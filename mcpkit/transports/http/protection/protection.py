@@ -119,7 +119,7 @@ def enter(engine: Engine, verifier: TokenVerifier, settings: Settings) -> Public
     async def in_thread(function: Callable[[], object]) -> object:
         return await runtime.threads.run(function, {})
 
-    verifier.enter(
+    verifier.bind(
         ProtectedResource(
             public.mcp.url,
             resources,

@@ -216,7 +216,7 @@ class Verification:
         caller: str | None,
         principal: Principal | None = None,
     ) -> None:
-        self._audit.tell(
+        self._audit.emit(
             "refusal", principal, status=status, reason=reason, detail=detail, resource=url, caller=caller
         )
 

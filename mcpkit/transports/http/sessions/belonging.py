@@ -30,7 +30,7 @@ async def adopt(runtime: Runtime, record: Record, principal: Principal, owner: s
     try:
         if await runtime.storage.put(key, owner.encode(), version=None, ttl=left) is not None:
             holder = owner
-            runtime.audit.tell("adoption", principal)
+            runtime.audit.emit("adoption", principal)
         else:
             stored = await runtime.storage.get(key)
             holder = "" if stored is None else stored.value.decode()  # it has just expired
