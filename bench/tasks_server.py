@@ -18,7 +18,7 @@ MOST = 1_000_000
 def make_server(shared: str) -> Server:
     """Make a server that shares a Redis, by its URL, or a file; it has no tool yet that does anything."""
     engine = Redis(shared) if shared.startswith("redis:") else Sqlite(shared)
-    tasks = TaskOptions(by="workers", per_owner=MOST, most=MOST)
+    tasks = TaskOptions(by="workers", max_open_per_owner=MOST, max_open=MOST)
 
     @asynccontextmanager
     async def lifespan(server: Server) -> AsyncGenerator[None]:

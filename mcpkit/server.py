@@ -219,7 +219,7 @@ class Server(Serving, Registry, ServerCatalog):
         if self.engine.auth is not None:
             from .state.meter import AuditMeter
 
-            self.on_audit.measure_by([hook for _, hook in hooks if isinstance(hook, AuditMeter)])
+            self.on_audit.set_meters([hook for _, hook in hooks if isinstance(hook, AuditMeter)])
         if not hooks:
             self.engine.lead_to(self.engine.methods.dispatch)
             return

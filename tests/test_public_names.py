@@ -288,7 +288,7 @@ async def test_memory_is_a_broker_store_and_queue() -> None:
     shared: Storage = memory
     await broker.write("a", {"b": "c"}, ttl=60)
     assert await store.put("a", b"d", version=None, ttl=60) is not None
-    assert (await shared.read("a"), await queue.look("a")) == ({"b": "c"}, None)
+    assert (await shared.read("a"), await queue.get_job("a")) == ({"b": "c"}, None)
 
 
 # Authorization

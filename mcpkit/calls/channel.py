@@ -14,7 +14,7 @@ NO_HEADERS: Mapping[bytes, bytes] = MappingProxyType({})
 """Stands for the headers of a request where there are none."""
 
 
-class Aside(Sender, Protocol):
+class StandaloneChannel(Sender, Protocol):
     """Where messages to a client leave that belong to no request of its."""
 
     @property
@@ -41,7 +41,7 @@ class Channel(Sender, Protocol):
     """Where the messages that belong to a request leave."""
 
     @property
-    def aside(self) -> Aside | None:
+    def standalone(self) -> StandaloneChannel | None:
         """Where its client hears what belongs to no request, such as progress of a task; None for nowhere."""
         ...
 
@@ -81,7 +81,7 @@ class Channel(Sender, Protocol):
         """
         ...
 
-    def hold(self) -> None:
+    def defer_response(self) -> None:
         """Begin no answer just because time passes: what is served may still have to challenge whoever asks."""
         ...
 

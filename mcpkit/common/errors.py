@@ -183,12 +183,12 @@ class ProcessEndedError(HandlerError):
     """The worker process that ran a function has ended without a result (in a tool `isError: true`, elsewhere -32603).
 
     Args:
-        how: What is known about its end.
+        reason: What is known about its end.
     """
 
-    def __init__(self, how: str) -> None:
-        super().__init__(f"The worker process exited without a result ({how})")
-        self.how = how
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The worker process exited without a result ({reason})")
+        self.reason = reason
 
 
 class MissingCapabilityError(HandlerError):
@@ -336,13 +336,13 @@ class ArgumentsError(HandlerError):
     The text is one line for each problem, at most ten.
     """
 
-    MOST = 10
+    MAX_PROBLEMS = 10
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
-        lines = [str(problem) for problem in self.problems[: self.MOST]]
-        if len(self.problems) > self.MOST:
-            lines.append(f"and {len(self.problems) - self.MOST} more")
+        lines = [str(problem) for problem in self.problems[: self.MAX_PROBLEMS]]
+        if len(self.problems) > self.MAX_PROBLEMS:
+            lines.append(f"and {len(self.problems) - self.MAX_PROBLEMS} more")
         super().__init__("\n".join(lines))
 
 

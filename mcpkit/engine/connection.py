@@ -191,7 +191,7 @@ class Connection(Peer):
     def _initialized(self) -> None:
         self._subscriptions.initialized()
 
-    def is_taken(self, id_: RequestId) -> bool:
+    def has_request(self, id_: RequestId) -> bool:
         """Say whether a request runs, or listens, under an id."""
         return id_ in self._calls.keys or id_ in self._subscriptions.streams
 
@@ -248,7 +248,7 @@ class _PipeChannel:
         self._whole: _PipeChannel = self
 
     @property
-    def aside(self) -> _PipeChannel:
+    def standalone(self) -> _PipeChannel:
         """The pipe, whoever asks."""
         return self._whole
 
@@ -279,7 +279,7 @@ class _PipeChannel:
     def challenge(self, scopes: Sequence[str], revision: str) -> None:
         """Return None: there is no status to tell."""
 
-    def hold(self) -> None:
+    def defer_response(self) -> None:
         """Do nothing: there is no status to tell."""
 
     def send(self, message: bytes) -> None:

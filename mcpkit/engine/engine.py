@@ -156,7 +156,7 @@ class Engine:
         self.registry.resolve()
         async with AsyncExitStack() as stack:
             stack.callback(self.hubs.here().publish())
-            if self.runtime.storage.is_lasting and not self._has_looked:
+            if self.runtime.storage.is_persistent and not self._has_looked:
                 self._has_looked = True
                 from ..state.sealed import tell_unreadable
 

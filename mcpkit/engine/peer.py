@@ -87,7 +87,7 @@ class Peer(ABC):
     def _initialized(self) -> None:
         """Begin to tell the session what changes."""
 
-    def is_taken(self, id_: RequestId) -> bool:
+    def has_request(self, id_: RequestId) -> bool:
         """Say whether a request runs under an id."""
         return id_ in self._calls.keys
 
@@ -173,7 +173,7 @@ class Peer(ABC):
             self._initialized()
         elif method == "notifications/cancelled" and is_object(params):
             id_ = params.get("requestId")
-            if is_id(id_) and self.is_taken(id_):
+            if is_id(id_) and self.has_request(id_):
                 logger.debug("request %.100r was cancelled: %.200r", id_, params.get("reason"))
                 self._cancel(id_)
         if self.session is not None:

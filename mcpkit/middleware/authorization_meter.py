@@ -69,15 +69,15 @@ class AuthorizationMeter(AuditMeter):
         """
         self._verifications.record(seconds, {"mcpkit.auth.outcome": outcome})
 
-    def fetched(self, what: str, outcome: str, seconds: float) -> None:
+    def fetched(self, kind: str, outcome: str, seconds: float) -> None:
         """Record a request to an authorization server.
 
         Args:
-            what: Fetched document.
+            kind: Kind of the fetched document.
             outcome: Outcome of the request.
             seconds: Duration in seconds.
         """
-        self._fetches.record(seconds, {"mcpkit.auth.fetched": what, "mcpkit.auth.outcome": outcome})
+        self._fetches.record(seconds, {"mcpkit.auth.fetched": kind, "mcpkit.auth.outcome": outcome})
 
     def refused(self, status: int | None, reason: str) -> None:
         """Count a refused request.

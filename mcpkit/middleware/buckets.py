@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from time import monotonic
 
-from ..state.gcra import spend
+from ..state.gcra import take_tokens
 
 
 class Buckets:
@@ -32,7 +32,7 @@ class Buckets:
         """Take a token and return 0.0, or return the seconds until there is one."""
         now = monotonic()
         full_at = self._full_at.pop(key, now)
-        self._full_at[key], wait = spend(full_at, now, every=self._every, burst=self._burst, cost=1)
+        self._full_at[key], wait = take_tokens(full_at, now, every=self._every, burst=self._burst, cost=1)
         if len(self._full_at) > self._most:
             self._full_at.popitem(last=False)
         return wait

@@ -87,7 +87,7 @@ class SharedBuckets:
             before, seen = seen, self._answers
             return seen != before
 
-        spending = self._broker.spend(key, every=1 / self._rate, burst=self._burst)
+        spending = self._broker.take_tokens(key, every=1 / self._rate, burst=self._burst)
         wait = await within(_PATIENCE / 2, spending, answers_others)
         self._answers += 1
         return wait

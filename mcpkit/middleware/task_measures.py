@@ -11,7 +11,7 @@ from ..state.task_meter import TaskMeter
 if TYPE_CHECKING:
     from opentelemetry import metrics
 
-    from ..state.queue import Waiting
+    from ..state.queue import QueueStats
     from ..state.task_meter import Waits
 
 _BUCKETS = (0.01, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 1800, 3600, 7200, 14400)
@@ -60,7 +60,7 @@ class TaskMeasures(TaskMeter):
         if self._is_observed:
             return
         self._is_observed = True
-        seen: list[tuple[str, str, str, Callable[[Waiting], float]]] = [
+        seen: list[tuple[str, str, str, Callable[[QueueStats], float]]] = [
             ("ready", "{task}", "Tasks that are ready to run.", lambda each: each.ready),
             (
                 "held",
@@ -84,7 +84,7 @@ class TaskMeasures(TaskMeter):
             )
 
     def _observer(
-        self, value: Callable[[Waiting], float], together: Callable[[float, float], float]
+        self, value: Callable[[QueueStats], float], together: Callable[[float, float], float]
     ) -> Callable[[metrics.CallbackOptions], Iterable[metrics.Observation]]:
         """Return a gauge callback that combines the values of all versions of a tool."""
 

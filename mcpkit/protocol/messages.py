@@ -84,7 +84,7 @@ class Refusal:
 class Sender(Protocol):
     """Who has sent a message, as far as that decides what it means."""
 
-    def is_taken(self, id_: RequestId) -> bool:
+    def has_request(self, id_: RequestId) -> bool:
         """Say whether a request of the sender's runs under an id."""
         ...
 
@@ -112,7 +112,7 @@ def read(message: object, sender: Sender) -> Request | Notification | Response |
     id_ = message["id"]
     if not is_id(id_):
         return Refusal(None, invalid(f"id: expected {ID_FORM}"))
-    if sender.is_taken(id_):
+    if sender.has_request(id_):
         return Refusal(None, invalid(f"a request with the id {str(id_)[:60]!r} is already running"))
     try:
         params: Json | None = message.get("params")
@@ -152,7 +152,7 @@ def _read_other(message: Json, sender: Sender) -> Notification | Response | Refu
 
 def readable_id(id_: object, sender: Sender) -> RequestId | None:
     """Return the id to refuse a malformed request under; never that of one that runs, which goes on."""
-    return id_ if is_id(id_) and not sender.is_taken(id_) else None
+    return id_ if is_id(id_) and not sender.has_request(id_) else None
 
 
 def is_answer(message: Json) -> bool:

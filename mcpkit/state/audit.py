@@ -30,11 +30,11 @@ EventName = Literal[
 """Names of audit events; see `AuditEvent`."""
 
 WINDOW = 60.0  # seconds
-MOST_OF_ONE, MOST_OF_ALL = 5, 100
+MAX_PER_SOURCE, MAX_TOTAL = 5, 100
 """Maximum events per window that unauthenticated clients can cause: for one principal or address, and for all."""
-_BY_ANYBODY = frozenset({"refusal", "registration"})
+_UNAUTHENTICATED = frozenset({"refusal", "registration"})
 
-_LONGEST = 200
+_MAX_LENGTH = 200
 """Maximum characters of a value from a client, to keep events readable."""
 
 
@@ -117,8 +117,8 @@ class AuditLog:
         self.known_tokens = 0
         self.name_of: Callable[[Principal], str | None] = lambda principal: self._safe(principal.id)
         self._window = 0.0  # when it ends
-        self._told: dict[tuple[EventName, str], int] = {}
-        self._told_in_all: dict[EventName, int] = {}
+        self._emitted: dict[tuple[EventName, str], int] = {}
+        self._emitted_total: dict[EventName, int] = {}
         self._suppressed = 0
 
     def __call__(self, hook: H, /) -> H:
@@ -137,7 +137,7 @@ class AuditLog:
         self.hooks = (*self.hooks, hook)
         return hook
 
-    def measure_by(self, meters: Collection[AuditMeter]) -> None:
+    def set_meters(self, meters: Collection[AuditMeter]) -> None:
         """Replace the meters that receive measurements.
 
         Args:
@@ -181,9 +181,9 @@ class AuditLog:
         if not (is_logged or self.hooks):
             return
         suppressed = 0
-        if name in _BY_ANYBODY:
+        if name in _UNAUTHENTICATED:
             source = caller if principal is None or principal.id is None else principal.id
-            if not self._is_told(name, source or ""):
+            if not self._is_admitted(name, source or ""):
                 return
             suppressed, self._suppressed = self._suppressed, 0
         event = AuditEvent(
@@ -193,8 +193,8 @@ class AuditLog:
             None if principal is None else principal.issuer,
             status,
             reason,
-            None if detail is None else detail[:_LONGEST],
-            tuple(sorted(scope[:_LONGEST] for scope in scopes)),
+            None if detail is None else detail[:_MAX_LENGTH],
+            tuple(sorted(scope[:_MAX_LENGTH] for scope in scopes)),
             resource,
             caller,
             suppressed,
@@ -211,18 +211,18 @@ class AuditLog:
             except Exception:
                 logging.getLogger(__name__).exception("the audit hook %r raised an exception", hook)
 
-    def _is_told(self, name: EventName, source: str) -> bool:
+    def _is_admitted(self, name: EventName, source: str) -> bool:
         now = self._clock()
         if now >= self._window:
             self._window = now + WINDOW
-            self._told_in_all.clear()
-            self._told.clear()
-        count, in_all = self._told.get((name, source), 0), self._told_in_all.get(name, 0)
-        if count >= MOST_OF_ONE or in_all >= MOST_OF_ALL:
+            self._emitted_total.clear()
+            self._emitted.clear()
+        count, in_all = self._emitted.get((name, source), 0), self._emitted_total.get(name, 0)
+        if count >= MAX_PER_SOURCE or in_all >= MAX_TOTAL:
             self._suppressed += 1
             return False
-        self._told[name, source] = count + 1
-        self._told_in_all[name] = in_all + 1
+        self._emitted[name, source] = count + 1
+        self._emitted_total[name] = in_all + 1
         return True
 
     def _named(self, principal: Principal) -> str | None:
@@ -237,7 +237,7 @@ class AuditLog:
 
     def _safe(self, text: str | None) -> str | None:
         """Return an ID for the log, with a keyed hash in place of an e-mail address or unprintable text."""
-        if text is None or ("@" not in text and len(text) <= _LONGEST and text.isprintable()):
+        if text is None or ("@" not in text and len(text) <= _MAX_LENGTH and text.isprintable()):
             return text
         issuer, mark, subject = text.partition("#sub=")
         if "@" in issuer or not mark:

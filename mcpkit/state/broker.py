@@ -37,7 +37,7 @@ class PubSub(Protocol):
     """
 
     @property
-    def home(self) -> str:
+    def store_id(self) -> str:
         """Which store this is: the same text in all processes that share it, and in no others.
 
         Session ids carry it, so that a process can tell state that has expired from state that it
@@ -84,7 +84,7 @@ class PubSub(Protocol):
         """
         ...
 
-    async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+    async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
         """Take something out of the bucket `key`, if there is as much in it.
 
         Of all who do so, in all processes, no more get it than the bucket has: to look and to take is one step, by the

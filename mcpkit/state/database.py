@@ -91,7 +91,7 @@ class Database:
     # Reading
 
     @property
-    def home(self) -> str:
+    def store_id(self) -> str:
         """What tells this file from all others, also from one that takes its place later.
 
         Raises:

@@ -14,7 +14,9 @@ def slack_of(every: float) -> float:
     return _EARLY * every + _ROUNDING
 
 
-def spend(full_at: float, now: float, *, every: float, burst: float, cost: float) -> tuple[float, float]:
+def take_tokens(
+    full_at: float, now: float, *, every: float, burst: float, cost: float
+) -> tuple[float, float]:
     """Take something out of a bucket, which is known by the time at which it will be full.
 
     Where the clock has been put back, or the bucket was larger, it is taken for empty: nobody waits for longer than

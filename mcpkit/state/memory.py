@@ -15,7 +15,7 @@ from .store import StoredValue, check_put
 
 if TYPE_CHECKING:
     from .memory_queue import MemoryQueue
-    from .queue import Added, Job, Message, Taken, Waiting
+    from .queue import Added, Job, Message, QueueStats, Taken
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Memory:
         clock: The time, in seconds from any start.
     """
 
-    is_lasting = False
+    is_persistent = False
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._records: Expiring[Mapping[str, str]] = Expiring(clock)
@@ -47,7 +47,7 @@ class Memory:
         self._queue: MemoryQueue | None = None
 
     @property
-    def home(self) -> str:
+    def store_id(self) -> str:
         """Random, and another one in a forked child: it has a copy of what is kept, and shares none."""
         process = os.getpid()
         return self._homes.get(process) or self._homes.setdefault(process, os.urandom(8).hex())
@@ -100,15 +100,15 @@ class Memory:
             records.keep(key, _NOTHING, now + ttl)
             return True
 
-    async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+    async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
         """Take `cost` out of the bucket `key`, and return 0.0, or else how long to wait."""
-        from .gcra import spend
+        from .gcra import take_tokens
 
         buckets = self._buckets
         with buckets.lock:
             now = buckets.sweep()
             full_at = buckets.latest(key) or now
-            full_at, wait = spend(full_at, now, every=every, burst=burst, cost=cost)
+            full_at, wait = take_tokens(full_at, now, every=every, burst=burst, cost=cost)
             buckets.keep(key, full_at, full_at)
             return wait
 
@@ -191,17 +191,17 @@ class Memory:
             return self._queue
 
     async def add(
-        self, key: str, value: bytes, *, queue: str, owner: str, most: int, most_of_owner: int
+        self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
     ) -> Added:
         """Make a job that may be taken at once, and wake who waits for one."""
-        added = self._jobs.add(key, value, queue, owner, most, most_of_owner)
+        added = self._jobs.add(key, value, queue, owner, max_open, max_open_per_owner)
         if added == "added":
             await self.publish(queue, "")
         return added
 
-    async def look(self, key: str) -> Job | None:
+    async def get_job(self, key: str) -> Job | None:
         """Return a job as it is now; None where there is none, or it has expired."""
-        return self._jobs.look(key)
+        return self._jobs.get_job(key)
 
     async def change(
         self,
@@ -225,18 +225,18 @@ class Memory:
             await self.publish(queue, "")
         return new
 
-    async def take(self, queues: Sequence[str], *, most: int, lease: float, late: float = 0.0) -> Taken:
+    async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
         """Take jobs that are ready."""
-        return self._jobs.take(queues, most, lease, late)
+        return self._jobs.take(queues, limit, lease, ready_for)
 
     async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
         """Prolong leases; return the keys of those that are lost."""
         return self._jobs.renew(leases)
 
-    async def owned(self, owner: str, *, server: str, after: str, most: int) -> list[Job]:
+    async def list_jobs(self, owner: str, *, server: str, after: str, limit: int) -> list[Job]:
         """Return somebody's jobs, the newest first."""
-        return self._jobs.owned(owner, server, after, most)
+        return self._jobs.list_jobs(owner, server, after, limit)
 
-    async def waiting(self, server: str) -> list[Waiting]:
+    async def list_queues(self, server: str) -> list[QueueStats]:
         """Return what is in the queues of a server."""
-        return self._jobs.waiting(server)
+        return self._jobs.list_queues(server)

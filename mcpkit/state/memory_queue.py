@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TypeVar
 
-from .queue import Added, Job, Taken, Waiting, check_job, server_of
+from .queue import Added, Job, QueueStats, Taken, check_job, server_of
 from .turns import Turns
 
 K = TypeVar("K")
@@ -59,10 +59,10 @@ class _Line:
             self._times = [(each.due, each.number, key) for key, each in self.open.items() if each.due != inf]
             heapify(self._times)
 
-    def ready(self, by: float, most: int) -> list[_Kept]:
+    def ready(self, by: float, limit: int) -> list[_Kept]:
         """Return the first jobs whose time came by then; they stay in it."""
         found: list[tuple[float, int, str]] = []
-        while self._times and self._times[0][0] <= by and len(found) < most:
+        while self._times and self._times[0][0] <= by and len(found) < limit:
             entry = heappop(self._times)
             kept = self.open.get(entry[2])
             if kept is not None and entry[:2] == (kept.due, kept.number) and found[-1:] != [entry]:
@@ -110,7 +110,9 @@ class MemoryQueue:
                     del self._owned[kept.owner]
             return now
 
-    def add(self, key: str, value: bytes, queue: str, owner: str, most: int, most_of_owner: int) -> Added:
+    def add(
+        self, key: str, value: bytes, queue: str, owner: str, max_open: int, max_open_per_owner: int
+    ) -> Added:
         """Make a job."""
         check_job(value)
         server = server_of(queue)
@@ -119,9 +121,9 @@ class MemoryQueue:
             now = self.sweep()
             if key in self._kept:
                 return "exists"
-            if self._open_of_server.get(server, 0) >= most:
+            if self._open_of_server.get(server, 0) >= max_open:
                 return "full"
-            if owner and self._open_of_owner.get(whose, 0) >= most_of_owner:
+            if owner and self._open_of_owner.get(whose, 0) >= max_open_per_owner:
                 return "owner_full"
             self._count += 1
             kept = _Kept(Job(key, value, os.urandom(16).hex(), 0), queue, whose, self._count, now)
@@ -132,7 +134,7 @@ class MemoryQueue:
             self._lines.setdefault(queue, _Line()).put(kept)
             return "added"
 
-    def look(self, key: str) -> Job | None:
+    def get_job(self, key: str) -> Job | None:
         """Return a job as it is now."""
         kept = self._kept.get(key)
         if kept is None or (kept.expires is not None and kept.expires <= self._clock()):
@@ -171,16 +173,16 @@ class MemoryQueue:
         if not line.open:
             del self._lines[kept.queue]
 
-    def take(self, queues: Sequence[str], most: int, lease: float, late: float) -> Taken:
+    def take(self, queues: Sequence[str], limit: int, lease: float, ready_for: float) -> Taken:
         """Take jobs that are ready."""
         with self._lock:
             now = self.sweep()
             lines = {
-                queue: self._lines[queue].ready(now - late, most)
+                queue: self._lines[queue].ready(now - ready_for, limit)
                 for queue in self._turns.order(queues)
                 if queue in self._lines
             }
-            taken = self._turns.deal(lines, most)
+            taken = self._turns.deal(lines, limit)
             for kept in taken:
                 key, value, version, fence = kept.job
                 kept.job = Job(key, value, version, fence + 1)
@@ -202,7 +204,7 @@ class MemoryQueue:
                     self._lines[kept.queue].put(kept)
         return lost
 
-    def owned(self, owner: str, server: str, after: str, most: int) -> list[Job]:
+    def list_jobs(self, owner: str, server: str, after: str, limit: int) -> list[Job]:
         """Return somebody's jobs, the newest first."""
         with self._lock:
             self.sweep()
@@ -212,20 +214,20 @@ class MemoryQueue:
             before = owned[after].number if after else inf
             found: list[Job] = []
             for kept in reversed(owned.values()):
-                if kept.number < before and len(found) < most:
+                if kept.number < before and len(found) < limit:
                     found.append(kept.job)
             return found
 
-    def waiting(self, server: str) -> list[Waiting]:
+    def list_queues(self, server: str) -> list[QueueStats]:
         """Return what is in the queues of a server."""
         with self._lock:
             now = self._clock()
-            found: list[Waiting] = []
+            found: list[QueueStats] = []
             for queue, line in self._lines.items():
                 if server_of(queue) == server:
                     ready = [each.due for each in line.open.values() if each.due <= now]
                     held = len(line.open) - len(ready)
-                    found.append(Waiting(queue, len(ready), held, now - min(ready, default=now)))
+                    found.append(QueueStats(queue, len(ready), held, now - min(ready, default=now)))
             return found
 
 

@@ -33,11 +33,11 @@ class AuditMeter:
             seconds: Duration in seconds.
         """
 
-    def fetched(self, what: str, outcome: str, seconds: float) -> None:
+    def fetched(self, kind: str, outcome: str, seconds: float) -> None:
         """Receive the duration of a request to an authorization server.
 
         Args:
-            what: `metadata`, `keys` or `introspection`.
+            kind: `metadata`, `keys` or `introspection`.
             outcome: `fetched` or `failed`.
             seconds: Duration in seconds.
         """
@@ -52,11 +52,11 @@ class AuditMeter:
 
 
 @contextmanager
-def fetching(what: str) -> Generator[None]:
+def fetching(kind: str) -> Generator[None]:
     """Measure the duration of a fetch, as a context manager.
 
     Args:
-        what: Kind of fetch, as in `AuditMeter.fetched`.
+        kind: Kind of fetch, as in `AuditMeter.fetched`.
     """
     started, outcome = perf_counter(), "failed"
     try:
@@ -64,4 +64,4 @@ def fetching(what: str) -> Generator[None]:
         outcome = "fetched"
     finally:
         for meter in measuring.get():
-            meter.fetched(what, outcome, perf_counter() - started)
+            meter.fetched(kind, outcome, perf_counter() - started)

@@ -38,7 +38,7 @@ class Taken(NamedTuple):
     jobs: list[Job]
 
 
-class Waiting(NamedTuple):
+class QueueStats(NamedTuple):
     """What is in one queue.
 
     Attributes:
@@ -92,8 +92,8 @@ class Queue(Protocol):
         *,
         queue: str,
         owner: str,
-        most: int,
-        most_of_owner: int,
+        max_open: int,
+        max_open_per_owner: int,
     ) -> Added:
         """Make a job that may be taken at once.
 
@@ -102,13 +102,12 @@ class Queue(Protocol):
             value: What it holds.
             queue: Where it waits.
             owner: Whose it is; empty for nobody's, who has no bound of their own.
-            most: How many jobs of all queues with the same server, the text before the first `/` of the name, may be
-                open at a time.
-            most_of_owner: How many of its owner's may.
+            max_open: Maximum number of open jobs in all queues of the server.
+            max_open_per_owner: Maximum number of open jobs of the owner.
         """
         ...
 
-    async def look(self, key: str) -> Job | None:
+    async def get_job(self, key: str) -> Job | None:
         """Return a job as it is now; None where there is none, or it has expired."""
         ...
 
@@ -141,14 +140,14 @@ class Queue(Protocol):
         """
         ...
 
-    async def take(self, queues: Sequence[str], *, most: int, lease: float, late: float = 0.0) -> Taken:
+    async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
         """Take jobs that are ready; what they hold, and its version, stays as it is.
 
         Args:
             queues: From where; one from which nothing has been taken for longest comes first.
-            most: How many at most, at least 1.
+            limit: How many at most, at least 1.
             lease: For how many seconds nobody else gets them.
-            late: Only such that have been ready for so many seconds.
+            ready_for: Only such that have been ready for so many seconds.
         """
         ...
 
@@ -164,7 +163,7 @@ class Queue(Protocol):
         """
         ...
 
-    async def owned(self, owner: str, *, server: str, after: str, most: int) -> list[Job]:
+    async def list_jobs(self, owner: str, *, server: str, after: str, limit: int) -> list[Job]:
         """Return somebody's jobs, open ones and those that have ended, the newest first.
 
         Args:
@@ -172,11 +171,11 @@ class Queue(Protocol):
             server: Of which server: the text before the first `/` of the names of the queues.
             after: The key of the last one that is known already; empty for the first page. After one that is not
                 there any more there is nothing.
-            most: How many at most.
+            limit: How many at most.
         """
         ...
 
-    async def waiting(self, server: str) -> list[Waiting]:
+    async def list_queues(self, server: str) -> list[QueueStats]:
         """Return what is in the queues of a server, those in which nothing is left out.
 
         Args:

@@ -54,7 +54,7 @@ class Redis(RedisQueue):
         ImportError: redis-py is not installed.
     """
 
-    is_lasting = True
+    is_persistent = True
 
     def __init__(self, url: str, *, prefix: str = "mcpkit:") -> None:
         if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
@@ -93,7 +93,7 @@ class Redis(RedisQueue):
                 return self._open[0]
 
     @property
-    def home(self) -> str:
+    def store_id(self) -> str:
         """What tells this Redis, database and prefix from others: a digest of the URL without credentials."""
         return self._home
 
@@ -147,7 +147,7 @@ class Redis(RedisQueue):
             == b"1"
         )
 
-    async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+    async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
         """Take `cost` out of the bucket `key`, and return 0.0, or else how long to wait."""
         link, _ = self._opened()
         args = (repr(every), burst, cost, repr(slack_of(every)))

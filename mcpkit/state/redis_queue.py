@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from .queue import Added, Job, Message, Taken, Waiting, check_job, server_of
+from .queue import Added, Job, Message, QueueStats, Taken, check_job, server_of
 from .redis_link import Link, Reply, Text
 from .redis_log import LONG, MOST_MESSAGES, Log, decoded, encoded
 from .redis_queue_scripts import ADD, CHANGE, OWNED, RENEW, TAKE, WAITING
@@ -49,18 +49,18 @@ class RedisQueue(ABC):
         return (log.key, beside), (MOST_MESSAGES, LONG, self._jobs)
 
     async def add(
-        self, key: str, value: bytes, *, queue: str, owner: str, most: int, most_of_owner: int
+        self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
     ) -> Added:
         """Make a job that may be taken at once, and wake who waits for one."""
         check_job(value)
         link, log = self._opened()
         keys, args = self._telling(log)
         args += (encoded(key), value, os.urandom(16).hex(), os.urandom(16).hex())
-        args += (encoded(queue), encoded(server_of(queue)), encoded(owner), most, most_of_owner)
+        args += (encoded(queue), encoded(server_of(queue)), encoded(owner), max_open, max_open_per_owner)
         done = await link.run(link.script(ADD, keys, *args))
         return _ADDED[self._told(log, done)]
 
-    async def look(self, key: str) -> Job | None:
+    async def get_job(self, key: str) -> Job | None:
         """Return a job as it is now; None where there is none, or it has expired."""
         link, _ = self._opened()
         found = await link.run(
@@ -94,11 +94,11 @@ class RedisQueue(ABC):
         done = await link.run(link.script(CHANGE, (*keys, self._operation()), *args))
         return new if self._told(log, done) == b"1" else None
 
-    async def take(self, queues: Sequence[str], *, most: int, lease: float, late: float = 0.0) -> Taken:
+    async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
         """Take jobs that are ready."""
         link, _ = self._opened()
         order = map(encoded, self._turns.order(queues))
-        args = (self._jobs, most, _microseconds(lease), _microseconds(late), *order)
+        args = (self._jobs, limit, _microseconds(lease), _microseconds(ready_for), *order)
         match await link.run(link.script(TAKE, (self._operation(),), *args)):
             case [bytes(now), list(found)]:
                 pass
@@ -124,24 +124,24 @@ class RedisQueue(ABC):
         assert isinstance(lost, list), "RENEW must return a list of keys"
         return {decoded(key) for key in lost if isinstance(key, bytes)}
 
-    async def owned(self, owner: str, *, server: str, after: str, most: int) -> list[Job]:
+    async def list_jobs(self, owner: str, *, server: str, after: str, limit: int) -> list[Job]:
         """Return somebody's jobs, the newest first."""
         link, _ = self._opened()
-        args = (self._jobs, encoded(f"{server}/{owner}"), encoded(after), most)
+        args = (self._jobs, encoded(f"{server}/{owner}"), encoded(after), limit)
         found = await link.run(link.script(OWNED, (), *args))
         assert isinstance(found, list), "OWNED must return a list of jobs"
         return [_job(each) for each in found]
 
-    async def waiting(self, server: str) -> list[Waiting]:
+    async def list_queues(self, server: str) -> list[QueueStats]:
         """Return what is in the queues of a server."""
         link, _ = self._opened()
         found = await link.run(link.script(WAITING, (), self._jobs, encoded(server)))
         assert isinstance(found, list), "WAITING must return a list of queues"
-        waiting: list[Waiting] = []
+        waiting: list[QueueStats] = []
         for each in found:
             match each:
                 case [bytes(queue), int(ready), int(held), bytes(waited)]:
-                    waiting.append(Waiting(decoded(queue), ready, held, int(waited) / 1e6))
+                    waiting.append(QueueStats(decoded(queue), ready, held, int(waited) / 1e6))
                 case _:
                     raise AssertionError("WAITING must return a name and three numbers for each queue")
         return waiting

@@ -77,7 +77,7 @@ return string.format('%.6f', wait)
 """)
 """Keys: bucket. Arguments: seconds for one, how many it holds, how many are taken, seconds by which one may be early.
 
-It does what `gcra.spend` does, and takes twice where it comes again: that is stricter, and nothing is kept for it.
+It does what `gcra.take_tokens` does, and takes twice where it comes again: that is stricter, and needs no record.
 """
 
 PUT = _once("""

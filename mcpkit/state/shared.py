@@ -21,7 +21,7 @@ class Storage(PubSub, Store, Protocol):
     """
 
     @property
-    def is_lasting(self) -> bool:
+    def is_persistent(self) -> bool:
         """Whether it outlives the process: others may have what is kept in it, or one that is started later.
 
         A server refuses such an engine where it has no secret that lasts as long.
@@ -34,7 +34,7 @@ _MEMBERS = (
     "write",
     "erase",
     "claim",
-    "spend",
+    "take_tokens",
     "publish",
     "subscribe",
     "listening",
@@ -56,8 +56,8 @@ def check_shared(shared: object, secret: str | bytes | Sequence[str | bytes] | N
         TypeError: It is no engine.
         ValueError: It outlives the process, and the secret does not.
     """
-    is_lasting = None if isinstance(shared, type) else getattr(shared, "is_lasting", None)
-    if not isinstance(is_lasting, bool):
+    is_persistent = None if isinstance(shared, type) else getattr(shared, "is_persistent", None)
+    if not isinstance(is_persistent, bool):
         meant = (
             f"Sqlite({os.fspath(shared)!r})"
             if isinstance(shared, str | os.PathLike)
@@ -68,7 +68,7 @@ def check_shared(shared: object, secret: str | bytes | Sequence[str | bytes] | N
         raise TypeError(
             f"shared lacks {', '.join(missing)}. Implement all members of mcpkit.Shared; got {shared!r}"
         )
-    if is_lasting and secret is None and SECRET_VARIABLE not in os.environ:
+    if is_persistent and secret is None and SECRET_VARIABLE not in os.environ:
         raise ValueError(
             f"storage={type(shared).__name__}(...) keeps encrypted data after this process ends, so the "
             f"server needs a permanent secret. Set {SECRET_VARIABLE} or write Server(secret_key=...); "

@@ -52,8 +52,8 @@ class Sqlite(SqliteQueue):
         ValueError: It names no file, or `synchronous` is neither.
     """
 
-    is_lasting = True
-    is_near = True
+    is_persistent = True
+    has_local_reads = True
     """A read costs no way to another process."""
 
     def __init__(
@@ -79,10 +79,10 @@ class Sqlite(SqliteQueue):
         finalize(self, _close, bulletin, database)
 
     @property
-    def home(self) -> str:
+    def store_id(self) -> str:
         """What the file was given when it was made; empty while it cannot be opened."""
         try:
-            return self._database.home
+            return self._database.store_id
         except OSError:  # who wants to keep something is told
             return ""
 
@@ -122,14 +122,14 @@ class Sqlite(SqliteQueue):
 
         return await self._database.run(take)
 
-    async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+    async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
         """Take `cost` out of the bucket `key`, and return 0.0, or else how long to wait."""
 
         def take(connection: sqlite3.Connection) -> float:
             def look() -> tuple[bool, float, float]:
                 row, now = connection.execute(_FULL_AT, (key,)).fetchone(), self._clock()
                 before = now if row is None else row[0]
-                full_at, wait = gcra.spend(before, now, every=every, burst=burst, cost=cost)
+                full_at, wait = gcra.take_tokens(before, now, every=every, burst=burst, cost=cost)
                 return full_at != before, full_at, wait
 
             is_other, full_at, wait = look()

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from .bulletin import Bulletin, post
 from .database import Database
-from .queue import Added, Job, Message, Taken, Waiting, check_job, server_of
+from .queue import Added, Job, Message, QueueStats, Taken, check_job, server_of
 from .turns import Turns
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class SqliteQueue:
         self._turns = Turns()
 
     async def add(
-        self, key: str, value: bytes, *, queue: str, owner: str, most: int, most_of_owner: int
+        self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
     ) -> Added:
         """Make a job that may be taken at once, and wake who waits for one."""
         check_job(value)
@@ -46,12 +46,14 @@ class SqliteQueue:
             connection.execute(_REPLACE, (key, now))
             if connection.execute(_HAS, (key,)).fetchone():
                 return "exists"
-            (of_server,) = connection.execute(_OPEN, (server, most)).fetchone()
-            if of_server == most:
+            (of_server,) = connection.execute(_OPEN, (server, max_open)).fetchone()
+            if of_server == max_open:
                 return "full"
             if owner:
-                (of_owner,) = connection.execute(_OPEN_OF_OWNER, (server, owner, most_of_owner)).fetchone()
-                if of_owner == most_of_owner:
+                (of_owner,) = connection.execute(
+                    _OPEN_OF_OWNER, (server, owner, max_open_per_owner)
+                ).fetchone()
+                if of_owner == max_open_per_owner:
                     return "owner_full"
             connection.execute(_ADD, (key, queue, server, owner, version, now, value))
             post(connection, queue, "", now)
@@ -62,7 +64,7 @@ class SqliteQueue:
             self._bulletin.wake()
         return added
 
-    async def look(self, key: str) -> Job | None:
+    async def get_job(self, key: str) -> Job | None:
         """Return a job as it is now; None where there is none, or it has expired."""
         values = (key, self._clock())
         rows = self._database.quick_glance(_LOOK_AT_SMALL, (SMALL, *values))
@@ -104,13 +106,13 @@ class SqliteQueue:
         self._bulletin.wake()
         return new
 
-    async def take(self, queues: Sequence[str], *, most: int, lease: float, late: float = 0.0) -> Taken:
+    async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
         """Take jobs that are ready."""
 
         def ready(connection: sqlite3.Connection, by: float) -> dict[str, list[int]]:
             return {
                 queue: [
-                    number for (number,) in connection.execute(_READY, (server_of(queue), queue, by, most))
+                    number for (number,) in connection.execute(_READY, (server_of(queue), queue, by, limit))
                 ]
                 for queue in self._turns.order(queues)
             }
@@ -118,7 +120,7 @@ class SqliteQueue:
         def take(connection: sqlite3.Connection) -> Taken:
             now = self._clock()
             jobs: list[Job] = []
-            for number in self._turns.deal(ready(connection, now - late), most):
+            for number in self._turns.deal(ready(connection, now - ready_for), limit):
                 connection.execute(_TAKE, (now + lease, number))
                 jobs.append(_job(connection.execute(_TAKEN, (number,)).fetchone()))
             return Taken(now, jobs)
@@ -127,7 +129,9 @@ class SqliteQueue:
             now = self._clock()
             # To look disturbs nobody, and is all that who finds nothing does.
             return (
-                _in_one(connection, take) if any(ready(connection, now - late).values()) else Taken(now, [])
+                _in_one(connection, take)
+                if any(ready(connection, now - ready_for).values())
+                else Taken(now, [])
             )
 
         return await self._database.run(take_if_any)
@@ -145,18 +149,18 @@ class SqliteQueue:
 
         return await self._step(renew)
 
-    async def owned(self, owner: str, *, server: str, after: str, most: int) -> list[Job]:
+    async def list_jobs(self, owner: str, *, server: str, after: str, limit: int) -> list[Job]:
         """Return somebody's jobs, the newest first."""
         now = self._clock()
-        rows = await self._database.rows(_OWNED, (server, owner, now, after, most))
+        rows = await self._database.rows(_OWNED, (server, owner, now, after, limit))
         return [_job(row) for row in rows]
 
-    async def waiting(self, server: str) -> list[Waiting]:
+    async def list_queues(self, server: str) -> list[QueueStats]:
         """Return what is in the queues of a server."""
         now = self._clock()
         rows = await self._database.rows(_WAITING, (now, server))
         return [
-            Waiting(str(queue), int(str(ready)), int(str(held)), max(0.0, now - float(str(first or now))))
+            QueueStats(str(queue), int(str(ready)), int(str(held)), max(0.0, now - float(str(first or now))))
             for queue, ready, held, first in rows
         ]
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from .queue import Waiting
+    from .queue import QueueStats
 
 
 class Waits(Protocol):
     """Tasks that wait to be run."""
 
-    def waiting(self) -> Sequence[tuple[str, Waiting]]:
+    def waiting(self) -> Sequence[tuple[str, QueueStats]]:
         """Return what waits, by the names of the tools; nothing where the engine does not answer. It takes a while."""
         ...
 

@@ -90,9 +90,9 @@ class Attending:
         self._client = call.client
         self._id = id_
         self._seconds = seconds
-        aside = self._aside = call.channel.aside
+        standalone = self._standalone = call.channel.standalone
         token = call.meta.get("progressToken") if call.method == "tools/call" else None
-        self._beside = None if aside is None else Way(aside, aside.questions, token)
+        self._beside = None if standalone is None else Way(standalone, standalone.questions, token)
         self._status = ""
         self._looks = 0
         self._seen = 0.0  # when the task was changed last that has been told of
@@ -139,10 +139,10 @@ class Attending:
     async def run(self) -> None:
         """Tell the client of the task until it has ended, or nobody hears of it any more."""
         ends = [self._service.telling.watch(self._id, self._news.set)]
-        if self._aside is not None:
-            ends.append(self._aside.attend(self._news.set))
+        if self._standalone is not None:
+            ends.append(self._standalone.attend(self._news.set))
         try:
-            while self._waiting or (self._aside is not None and not self._aside.has_ended):
+            while self._waiting or (self._standalone is not None and not self._standalone.has_ended):
                 self._news.clear()
                 if self._best() is not None and await self._look():
                     return
@@ -177,12 +177,12 @@ class Attending:
         """Return the way that is taken now; None where the client hears of nothing."""
         if self._waiting:
             return self._waiting[0]
-        return self._beside if self._aside is not None and self._aside.is_open else None
+        return self._beside if self._standalone is not None and self._standalone.is_open else None
 
     def _tell(self, record: Record) -> None:
         for way in self._waiting:
             way.tell(record)
-        if self._beside is None or self._aside is None or not self._aside.is_open:
+        if self._beside is None or self._standalone is None or not self._standalone.is_open:
             return
         self._beside.tell(record)
         task = task_2025(record)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 
 from ..calls.asking.pending import OpenQuestions
-from ..calls.channel import Aside
+from ..calls.channel import StandaloneChannel
 from ..common.errors import ChallengeError
 from ..protocol import jsonrpc
 from ..protocol.types import Json
@@ -31,7 +31,7 @@ class TaskChannel:
         principal: Who has asked.
     """
 
-    aside: Aside | None = None
+    standalone: StandaloneChannel | None = None
     questions: OpenQuestions | None = None
     caller: str | None = None
     is_local = False
@@ -88,7 +88,7 @@ class TaskChannel:
         """Return None: whoever has asked is not there."""
         return None
 
-    def hold(self) -> None:
+    def defer_response(self) -> None:
         """Do nothing: there is no answer that could begin."""
 
     async def _nothing(self) -> None:

@@ -99,7 +99,7 @@ class TasksOfBoth(TaskService):
         ttl = _wished(call.params["task"])
         keep = tool.task.keep if ttl is None else min(tool.task.keep, max(_SHORTEST, ttl))
         record = await self.create(call, tool, await _asked_first(call, tool), keep)
-        if call.channel.aside is not None and not record.is_over:
+        if call.channel.standalone is not None and not record.is_over:
             self._attend(call, record.id)
         return call.render({"task": task_2025(record, self.polls.load)})
 
@@ -203,8 +203,8 @@ class _Attendance:
 
     def of(self, service: TaskService, call: Call, id_: str, seconds: float) -> Attending:
         """Return who attends a task for the client of a request, where it has no session for the request alone."""
-        aside = call.channel.aside
-        key = (call if aside is None else aside, id_)
+        standalone = call.channel.standalone
+        key = (call if standalone is None else standalone, id_)
         if key not in self._attending:
             attending = Attending(service, call, id_, seconds)
             running = asyncio.get_running_loop().create_task(attending.run())
@@ -214,7 +214,7 @@ class _Attendance:
 
     def see(self, call: Call, held: Held) -> None:
         """Have whoever attends a task for the client of a request see how it is."""
-        if (found := self._attending.get((call.channel.aside, held.record.id))) is not None:
+        if (found := self._attending.get((call.channel.standalone, held.record.id))) is not None:
             found[0].looked(held)
 
     async def aclose(self) -> None:

@@ -24,7 +24,7 @@ class Engine(PubSub, Queue, Protocol):
     """What an engine must have for tasks."""
 
     @property
-    def is_lasting(self) -> bool:
+    def is_persistent(self) -> bool:
         """Whether it outlives the process."""
         ...
 
@@ -60,22 +60,22 @@ class Ledger:
     Args:
         engine: Where they are.
         keys: What encrypts them.
-        most: How many may be open at a time.
-        most_of_owner: How many of one owner's.
+        max_open: How many may be open at a time.
+        max_open_per_owner: How many of one owner's.
 
     Attributes:
         engine: Where they are.
         topic: Under which what happens to them is told.
     """
 
-    def __init__(self, engine: Engine, keys: Keys, *, most: int, most_of_owner: int) -> None:
+    def __init__(self, engine: Engine, keys: Keys, *, max_open: int, max_open_per_owner: int) -> None:
         self.engine = engine
         self.server = keys.name.replace("%", "%25").replace("/", "%2F")  # what queues begin with has no slash
         self.topic = f"{keys.name}/tasks"
         self._keys = keys
-        self._most = most
-        self._most_of_owner = most_of_owner
-        self._is_sealed = engine.is_lasting
+        self._max_open = max_open
+        self._max_open_of_owner = max_open_per_owner
+        self._is_sealed = engine.is_persistent
 
     def queue_of(self, tool: str, digest: str) -> str:
         """Return the name of the queue for a version of a tool."""
@@ -104,8 +104,8 @@ class Ledger:
             self._closed(key, record),
             queue=self.queue_of(record.tool, digest),
             owner=whose,
-            most=self._most,
-            most_of_owner=self._most_of_owner if whose else self._most,
+            max_open=self._max_open,
+            max_open_per_owner=self._max_open_of_owner if whose else self._max_open,
         )
 
     async def look(self, id_: str) -> Held | None:
@@ -115,7 +115,7 @@ class Ledger:
             UnreadableTaskError: It cannot be read here.
             OSError: The engine does not answer.
         """
-        job = await self.engine.look(self._key(id_))
+        job = await self.engine.get_job(self._key(id_))
         return None if job is None else self.opened(job)
 
     async def change(
@@ -155,13 +155,13 @@ class Ledger:
         )
         return None if version is None else Held(record, version, held.fence)
 
-    async def owned(self, owner: str, after: str, most: int) -> tuple[list[Record], str | None]:
+    async def owned(self, owner: str, after: str, limit: int) -> tuple[list[Record], str | None]:
         """Return a page of somebody's tasks, the newest first; those that cannot be read are left out.
 
         Args:
             owner: Whose.
             after: The id of the last one that is known already; empty for the first page.
-            most: How many at most.
+            limit: How many at most.
 
         Returns:
             The tasks, and the id after which there are more; None where there are none.
@@ -169,14 +169,14 @@ class Ledger:
         Raises:
             OSError: The engine does not answer.
         """
-        jobs = await self.engine.owned(
-            owner, server=self.server, after=self._key(after) if after else "", most=most + 1
+        jobs = await self.engine.list_jobs(
+            owner, server=self.server, after=self._key(after) if after else "", limit=limit + 1
         )
         found: list[Record] = []
-        for job in jobs[:most]:
+        for job in jobs[:limit]:
             with suppress(UnreadableTaskError):
                 found.append(self.opened(job).record)
-        return found, jobs[most - 1].key.removeprefix(self._key("")) if len(jobs) > most else None
+        return found, jobs[limit - 1].key.removeprefix(self._key("")) if len(jobs) > limit else None
 
     def opened(self, job: Job) -> Held:
         """Return what is in a job.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from ..calls.runtime import Runtime
-from ..state.queue import Queue, Waiting
+from ..state.queue import Queue, QueueStats
 from .pen import LostError, Pen
 from .runner import DRAINED
 
@@ -66,13 +66,13 @@ class Watched:
         self._server = server
         self._tool_of = tool_of
 
-    def waiting(self) -> Sequence[tuple[str, Waiting]]:
+    def waiting(self) -> Sequence[tuple[str, QueueStats]]:
         """Return what waits, by the names of the tools; nothing where the engine does not answer."""
-        found: list[Waiting] = []
+        found: list[QueueStats] = []
 
         def look() -> None:
             try:
-                found.extend(asyncio.run(asyncio.wait_for(self._queue.waiting(self._server), _PATIENCE)))
+                found.extend(asyncio.run(asyncio.wait_for(self._queue.list_queues(self._server), _PATIENCE)))
             except (OSError, asyncio.TimeoutError):
                 return
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from ..state.queue import Job, Queue, Waiting
+from ..state.queue import Job, Queue, QueueStats
 from .trouble import Trouble
 
 _INTERVAL = 30.0
@@ -90,17 +90,17 @@ class Orphans:
         Raises:
             OSError: The engine does not answer.
         """
-        queues = self._abandoned(await self._queue.waiting(self._work.server))
+        queues = self._abandoned(await self._queue.list_queues(self._work.server))
         is_more = bool(queues)
         while is_more:
             taken = await self._queue.take(
-                queues, most=_AT_A_TIME, lease=self._lease, late=self._work.patience
+                queues, limit=_AT_A_TIME, lease=self._lease, ready_for=self._work.patience
             )
             for job in taken.jobs:
                 await self._work.give_up(job, taken.now)
             is_more = len(taken.jobs) == _AT_A_TIME
 
-    def _abandoned(self, waiting: Iterable[Waiting]) -> list[str]:
+    def _abandoned(self, waiting: Iterable[QueueStats]) -> list[str]:
         """Return the queues from which nobody has taken for long."""
         now, known, before = self._clock(), set(self._work.queues()), self._still
         self._still = {}

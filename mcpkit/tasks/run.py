@@ -212,7 +212,7 @@ class Runs:
         try:
             running.start(_outcome(self._serving, call))
             message = await running.answered(
-                dialogue.settled, goes_on=record.rerun == "never" and self._ledger.engine.is_lasting
+                dialogue.settled, goes_on=record.rerun == "never" and self._ledger.engine.is_persistent
             )
         except BusyError:
             await pen.write_surely(_put_off, due=_BUSY_PAUSE)

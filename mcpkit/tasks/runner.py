@@ -241,7 +241,7 @@ class _Running:
         if not queues:
             return False
         since = time.monotonic()
-        taken = await self._queue.take(queues, most=free, lease=self._lease)
+        taken = await self._queue.take(queues, limit=free, lease=self._lease)
         for job in taken.jobs:
             if self._draining is not None:
                 await self._hand_back(job)

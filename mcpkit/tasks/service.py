@@ -80,7 +80,10 @@ class TaskService:
     ) -> None:
         self.options = options
         self.ledger = Ledger(
-            _engine(runtime), runtime.keys, most=options.max_open, most_of_owner=options.max_open_per_owner
+            _engine(runtime),
+            runtime.keys,
+            max_open=options.max_open,
+            max_open_per_owner=options.max_open_per_owner,
         )
         self.runs = Runs(self.ledger, registry, runtime, serving, options.lease)
         self.extension = Extension(TASKS)
@@ -385,7 +388,7 @@ def _engine(runtime: Runtime) -> Engine:
     engine: object = runtime.storage
     if not isinstance(engine, Engine):
         raise TypeError(f"tasks need an engine with all methods of mcpkit.storage.Queue, got {engine!r}")
-    if engine.is_lasting:
+    if engine.is_persistent:
         from ..state.keys import aes_gcm
 
         try:

@@ -41,7 +41,7 @@ def run_worker(server: Served, *, slots: int | None = None, grace: float = 10.0)
     check_options(slots, grace)
     engine = server.engine
     runtime = engine.runtime
-    if not runtime.storage.is_lasting:
+    if not runtime.storage.is_persistent:
         raise NoWorkError(
             f"{runtime.name} keeps its tasks in the memory of its own process, so a worker cannot reach "
             f'them. Use an engine that processes share, such as Server("{runtime.name}", '

@@ -40,8 +40,8 @@ server = Server(
         by="replicas" if "ALONE" in os.environ else "workers",
         slots=8,
         lease=float(os.environ.get("LEASE", "2")),
-        per_owner=100_000,
-        most=100_000,
+        max_open_per_owner=100_000,
+        max_open=100_000,
     ),
     lifespan=lifespan,
 )

@@ -151,15 +151,19 @@ def add(
     *,
     line: str = LINE,
     owner: str = "",
-    most: int = 1000,
-    most_of_owner: int = 1000,
+    max_open: int = 1000,
+    max_open_per_owner: int = 1000,
 ) -> Added:
-    return done(queue.add(key, value, queue=line, owner=owner, most=most, most_of_owner=most_of_owner))
+    return done(
+        queue.add(
+            key, value, queue=line, owner=owner, max_open=max_open, max_open_per_owner=max_open_per_owner
+        )
+    )
 
 
 def look(queue: Queue, key: str) -> Job:
     """Return a job that is there."""
-    job = done(queue.look(key))
+    job = done(queue.get_job(key))
     assert job is not None
     return job
 
@@ -180,13 +184,13 @@ def change(
     )
 
 
-def take(queue: Queue, *lines: str, most: int = 100, lease: float = 30, late: float = 0) -> Taken:
-    return done(queue.take(lines or (LINE,), most=most, lease=lease, late=late))
+def take(queue: Queue, *lines: str, limit: int = 100, lease: float = 30, ready_for: float = 0) -> Taken:
+    return done(queue.take(lines or (LINE,), limit=limit, lease=lease, ready_for=ready_for))
 
 
-def keys(queue: Queue, *lines: str, most: int = 100, lease: float = 30, late: float = 0) -> list[str]:
+def keys(queue: Queue, *lines: str, limit: int = 100, lease: float = 30, ready_for: float = 0) -> list[str]:
     """Take jobs, and return their keys."""
-    return [job.key for job in take(queue, *lines, most=most, lease=lease, late=late).jobs]
+    return [job.key for job in take(queue, *lines, limit=limit, lease=lease, ready_for=ready_for).jobs]
 
 
 def take_one(queue: Queue, lease: float = 30) -> Job:
@@ -199,8 +203,8 @@ def renew(queue: Queue, leases: Mapping[str, tuple[int, float]]) -> set[str]:
     return done(queue.renew(leases))
 
 
-def owned(queue: Queue, owner: str, *, server: str = "s", after: str = "", most: int = 100) -> list[str]:
-    return [job.key for job in done(queue.owned(owner, server=server, after=after, most=most))]
+def owned(queue: Queue, owner: str, *, server: str = "s", after: str = "", limit: int = 100) -> list[str]:
+    return [job.key for job in done(queue.list_jobs(owner, server=server, after=after, limit=limit))]
 
 
 class LossyMemory(Memory):
@@ -245,7 +249,19 @@ class LossyMemory(Memory):
 When = Literal["before", "after"]
 """Whether what fails has been done: the reply may be what was lost."""
 
-CALLS = ("add", "look", "change", "take", "renew", "owned", "waiting", "listening", "read", "write", "claim")
+CALLS = (
+    "add",
+    "get_job",
+    "change",
+    "take",
+    "renew",
+    "list_jobs",
+    "list_queues",
+    "listening",
+    "read",
+    "write",
+    "claim",
+)
 
 
 class FailingMemory(Memory):

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit.state.queue import Added, Job, Message, Taken, Waiting
+from mcpkit.state.queue import Added, Job, Message, QueueStats, Taken
 from mcpkit.storage import Redis, StoredValue
 from tests.helpers.waiting import PATIENCE
 
@@ -189,9 +189,9 @@ class Dated(Redis):
         self._move()
         return await super().claim(key, ttl * SCALE)
 
-    async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+    async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
         self._move()
-        return await super().spend(key, every=every * SCALE, burst=burst, cost=cost) / SCALE
+        return await super().take_tokens(key, every=every * SCALE, burst=burst, cost=cost) / SCALE
 
     async def get(self, key: str) -> StoredValue | None:
         self._move()
@@ -207,14 +207,16 @@ class Dated(Redis):
         return await super().delete(key, version=version)
 
     async def add(
-        self, key: str, value: bytes, *, queue: str, owner: str, most: int, most_of_owner: int
+        self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
     ) -> Added:
         self._move()
-        return await super().add(key, value, queue=queue, owner=owner, most=most, most_of_owner=most_of_owner)
+        return await super().add(
+            key, value, queue=queue, owner=owner, max_open=max_open, max_open_per_owner=max_open_per_owner
+        )
 
-    async def look(self, key: str) -> Job | None:
+    async def get_job(self, key: str) -> Job | None:
         self._move()
-        return await super().look(key)
+        return await super().get_job(key)
 
     async def change(
         self,
@@ -233,9 +235,9 @@ class Dated(Redis):
             key, value, version=version, fence=fence, due=due, keep=keep, message=message
         )
 
-    async def take(self, queues: Sequence[str], *, most: int, lease: float, late: float = 0.0) -> Taken:
+    async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
         self._move()
-        taken = await super().take(queues, most=most, lease=lease * SCALE, late=late * SCALE)
+        taken = await super().take(queues, limit=limit, lease=lease * SCALE, ready_for=ready_for * SCALE)
         return taken._replace(now=self._clock())
 
     async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
@@ -244,13 +246,13 @@ class Dated(Redis):
             {key: (fence, seconds * SCALE) for key, (fence, seconds) in leases.items()}
         )
 
-    async def owned(self, owner: str, *, server: str, after: str, most: int) -> list[Job]:
+    async def list_jobs(self, owner: str, *, server: str, after: str, limit: int) -> list[Job]:
         self._move()
-        return await super().owned(owner, server=server, after=after, most=most)
+        return await super().list_jobs(owner, server=server, after=after, limit=limit)
 
-    async def waiting(self, server: str) -> list[Waiting]:
+    async def list_queues(self, server: str) -> list[QueueStats]:
         self._move()
-        return [each._replace(oldest=each.oldest / SCALE) for each in await super().waiting(server)]
+        return [each._replace(oldest=each.oldest / SCALE) for each in await super().list_queues(server)]
 
     async def items(self, prefix: str) -> AsyncIterator[tuple[str, StoredValue]]:
         self._move()

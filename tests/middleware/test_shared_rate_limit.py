@@ -120,13 +120,13 @@ class Weak(Memory):
         self.mode = "up"
         self.asked = 0
 
-    async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+    async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
         self.asked += 1
         if self.mode == "down":
             raise ConnectionError("the engine is down: a reason")
         if self.mode == "hanging":
             await asyncio.Event().wait()
-        return await super().spend(key, every=every, burst=burst, cost=cost)
+        return await super().take_tokens(key, every=every, burst=burst, cost=cost)
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ class RecordingMemory(Memory):
         self.all_there = asyncio.Event()
 
     @property
-    def home(self) -> str:
+    def store_id(self) -> str:
         return "db.internal:6379/0"
 
     async def claim(self, key: str, ttl: float) -> bool:

@@ -149,7 +149,7 @@ def test_meter_counts_every_refusal(audit: AuditLog, events: list[AuditEvent]) -
             self.told.append((status, reason))
 
     counter = Counter()
-    audit.measure_by([counter])
+    audit.set_meters([counter])
     for _ in range(1000):
         audit.emit("refusal", status=401, reason="invalid_token")
     assert counter.told == [(401, "invalid_token")] * 1000

@@ -148,7 +148,7 @@ def test_concurrent_claims_succeed_once(engine, turns):
 
 
 def spend(engine: Memory | Sqlite, key: str = "a", every: float = 2, burst: int = 3, cost: int = 1) -> float:
-    return done(engine.spend(key, every=every, burst=burst, cost=cost))
+    return done(engine.take_tokens(key, every=every, burst=burst, cost=cost))
 
 
 def test_rate_limit_allows_burst_then_rate(engine, clock: Clock):

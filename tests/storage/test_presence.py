@@ -132,7 +132,7 @@ SECRET = "a secret of sixteen bytes and more"
 class Lasting(Memory):
     """An engine that says of itself that it outlives the process."""
 
-    is_lasting = True
+    is_persistent = True
 
 
 @pytest.mark.parametrize("secret", ["argument", "environment"])
@@ -150,12 +150,12 @@ def test_server_with_a_lasting_engine_requires_a_secret(secret: str, monkeypatch
 
 def test_server_names_the_missing_methods_of_an_engine() -> None:
     class Half:
-        is_lasting = True
+        is_persistent = True
         home = "here"
         read = write = claim = publish = subscribe = get = put = delete = Memory.get
 
     with pytest.raises(
         TypeError,
-        match=r"shared lacks erase, spend, listening, items\. Implement all members of mcpkit\.Shared",
+        match=r"shared lacks erase, take_tokens, listening, items\. Implement all members of mcpkit\.Shared",
     ):
         Server("s", storage=Half(), secret_key=SECRET)  # type: ignore[arg-type]  # the mistake

@@ -51,7 +51,7 @@ def test_job_that_becomes_ready_is_published_to_its_queue(clock: Clock, engine: 
     change(engine, job, fence=1, due=0)
     eventually(lambda: messages[2:] == [(LINE, "")])
     assert add(engine, "a") == "exists"
-    assert add(engine, "c", most=0) == "full"
+    assert add(engine, "c", max_open=0) == "full"
     job = take_one(engine)
     change(engine, job, fence=1, due=inf)
     change(engine, look(engine, "a"), due=5)
@@ -77,7 +77,9 @@ def test_concurrent_add_never_exceeds_the_limits(engine: Engine) -> None:
 
     def work(number: int) -> None:
         for turn in range(5):
-            results.append(add(engine, f"{number}-{turn}", owner=f"{number % 2}", most=30, most_of_owner=12))
+            results.append(
+                add(engine, f"{number}-{turn}", owner=f"{number % 2}", max_open=30, max_open_per_owner=12)
+            )
 
     in_threads(work)
     assert Counter(results) == {"added": 24, "owner_full": 5 * THREADS - 24}
@@ -90,7 +92,7 @@ def test_concurrent_take_returns_each_job_once(engine: Engine, turns: int) -> No
     taken: list[Job] = []
 
     def work(number: int) -> None:
-        while jobs := take(engine, *(f"s/task/{each}" for each in range(3)), most=1 + number % 3).jobs:
+        while jobs := take(engine, *(f"s/task/{each}" for each in range(3)), limit=1 + number % 3).jobs:
             taken.extend(jobs)
 
     in_threads(work)
@@ -135,8 +137,8 @@ class Model:
     def open(self) -> list[dict[str, Any]]:
         return [each for each in self.jobs.values() if each["expires"] == inf]
 
-    def ready(self, late: float) -> set[str]:
-        return {each["key"] for each in self.open() if each["due"] <= self.clock.now - late}
+    def ready(self, ready_for: float) -> set[str]:
+        return {each["key"] for each in self.open() if each["due"] <= self.clock.now - ready_for}
 
 
 @given(steps=STEPS)
@@ -161,7 +163,9 @@ def test_queue_agrees_with_a_model(
                 if owner and mine >= 1
                 else "added"
             )
-            assert add(engine, key, b"new", line=line, owner=owner, most=2, most_of_owner=1) == expected
+            assert (
+                add(engine, key, b"new", line=line, owner=owner, max_open=2, max_open_per_owner=1) == expected
+            )
             if expected == "added":
                 model.jobs[key] = {
                     "key": key,
@@ -197,10 +201,10 @@ def test_queue_agrees_with_a_model(
                 elif due is not None:
                     entry["due"], entry["leased"] = clock.now + due, False
         elif step == "take":
-            most, late = arguments
-            ready = model.ready(late)
-            taken = take(engine, *LINES, most=most, late=late, lease=5).jobs
-            assert len(taken) == min(most, len(ready))
+            limit, ready_for = arguments
+            ready = model.ready(ready_for)
+            taken = take(engine, *LINES, limit=limit, ready_for=ready_for, lease=5).jobs
+            assert len(taken) == min(limit, len(ready))
             assert {job.key for job in taken} <= ready
             for job in taken:
                 entry = model.jobs[job.key]
@@ -216,8 +220,8 @@ def test_queue_agrees_with_a_model(
                 entry["due"] = clock.now + 4
         for key in "abc":
             entry = model.held(key)
-            assert done(engine.look(key)) == (None if entry is None else entry["job"])
-        ready, waiting = model.ready(0), done(engine.waiting("s"))
+            assert done(engine.get_job(key)) == (None if entry is None else entry["job"])
+        ready, waiting = model.ready(0), done(engine.list_queues("s"))
         assert sum(each.ready for each in waiting) == len(ready)
         assert sum(each.held for each in waiting) == len(model.open()) - len(ready)
     close(engine)
@@ -231,9 +235,9 @@ def test_owned_lists_jobs_newest_first_in_pages(clock: Clock, engine: Engine) ->
     take(engine, "s/task/0", "s/task/1")
     change(engine, look(engine, "3"), keep=10)
     assert owned(engine, "ann") == ["9", "7", "5", "3", "1"]
-    assert owned(engine, "ann", most=2) == ["9", "7"]
-    assert owned(engine, "ann", after="7", most=2) == ["5", "3"]
-    assert owned(engine, "ann", after="3", most=2) == ["1"]
+    assert owned(engine, "ann", limit=2) == ["9", "7"]
+    assert owned(engine, "ann", after="7", limit=2) == ["5", "3"]
+    assert owned(engine, "ann", after="3", limit=2) == ["1"]
     assert owned(engine, "ann", after="1") == []
     assert owned(engine, "ann", server="other") == ["other"]
     assert owned(engine, "eve") == []
@@ -241,5 +245,5 @@ def test_owned_lists_jobs_newest_first_in_pages(clock: Clock, engine: Engine) ->
     clock.now += 10
     assert owned(engine, "ann") == ["9", "7", "5", "1"]
     assert owned(engine, "ann", after="3") == []
-    (first, *_) = done(engine.owned("ann", server="s", after="", most=1))
+    (first, *_) = done(engine.list_jobs("ann", server="s", after="", limit=1))
     assert first == look(engine, "9")

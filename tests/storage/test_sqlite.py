@@ -56,19 +56,19 @@ async def test_file_open_to_others_is_logged_once(
 @pytest.mark.anyio
 async def test_data_survives_close_and_reopen(path: Path) -> None:
     with closing(Sqlite(path)) as first:
-        assert first.is_lasting
-        home = first.home
+        assert first.is_persistent
+        home = first.store_id
         await first.write("a", {"x": "1"}, 60)
         assert await first.claim("b", 60)
         version = await first.put("a", VALUE, version=None, ttl=60)
     assert [each.name for each in path.parent.iterdir()] == ["shared.db"]
     with closing(Sqlite(path)) as second:
-        assert second.home == home
+        assert second.store_id == home
         assert await second.read("a") == {"x": "1"}
         assert not await second.claim("b", 60)
         assert await second.get("a") == (VALUE, version)
     with closing(Sqlite(path.with_name("other.db"))) as other:
-        assert other.home not in {home, ""}
+        assert other.store_id not in {home, ""}
         assert len(home) <= 64
         assert home.isascii()
 
@@ -78,7 +78,7 @@ async def test_replaced_file_is_opened_anew(shared: Sqlite, path: Path) -> None:
     messages: list[str] = []
     leave = shared.subscribe("t", messages.append)
     await shared.write("a", {"x": "1"}, 60)
-    home = shared.home
+    home = shared.store_id
     for each in path.parent.iterdir():
         each.unlink()
     with closing(Sqlite(path)) as other:
@@ -88,7 +88,7 @@ async def test_replaced_file_is_opened_anew(shared: Sqlite, path: Path) -> None:
         assert await shared.read("a") == {}
         assert await shared.read("b") == {"x": "2"}
         assert await other.read("c") == {"x": "3"}
-        assert shared.home == other.home != home
+        assert shared.store_id == other.store_id != home
         await until(lambda: messages == ["new"])
     leave()
 
@@ -98,13 +98,13 @@ async def test_earlier_format_is_migrated_and_later_format_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(Sqlite(path)) as before:
-        home = before.home
+        home = before.store_id
         await before.write("a", {"x": "1"}, 60)
         later = (*tables._STEPS, ("ALTER TABLE records ADD COLUMN more TEXT",))
         monkeypatch.setattr(tables, "_STEPS", later)
         with closing(Sqlite(path)) as after:
             assert await after.read("a") == {"x": "1"}
-            assert after.home == home
+            assert after.store_id == home
         monkeypatch.undo()
         await before.write("a", {"x": "2"}, 60)  # who has it open goes on
         assert await before.read("a") == {"x": "2"}
@@ -157,7 +157,7 @@ def make_foreign(path: Path) -> None:
 
 def make_newer(path: Path) -> None:
     with closing(Sqlite(path)) as shared:
-        assert shared.home
+        assert shared.store_id
     with closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA user_version = 99")
 
@@ -185,7 +185,7 @@ async def test_unusable_file_raises_and_is_left_unchanged(name: str, shared: Sql
     messages: list[str] = []
     leave = shared.subscribe("t", messages.append)
     for _ in range(2):
-        assert shared.home == ""
+        assert shared.store_id == ""
         for use in (
             shared.read("a"),
             shared.write("a", {"x": "1"}, 60),
@@ -234,7 +234,7 @@ def test_file_on_a_network_disk_is_refused(network_disk: Path) -> None:
                 OSError, match=r"on a network file system \(nfs4\).*Use a file on a local disk"
             ):
                 done(use)
-        assert shared.home == ""
+        assert shared.store_id == ""
     assert list(network_disk.iterdir()) == []
     with closing(Sqlite(network_disk / "local.db")) as shared, pytest.raises(OSError, match="nfs4"):
         done(shared.claim("a", 60))

@@ -32,17 +32,17 @@ Run = Callable[[Job, Hold], Awaitable[None]]
 
 async def add(queue: Queue, *keys: str, line: str = LINE) -> None:
     for key in keys:
-        added = await queue.add(key, b"", queue=line, owner="", most=10_000, most_of_owner=10_000)
+        added = await queue.add(key, b"", queue=line, owner="", max_open=10_000, max_open_per_owner=10_000)
         assert added == "added"
 
 
 async def take(queue: Queue, line: str = LINE) -> list[Job]:
     """Take what is ready, as somebody else would."""
-    return (await queue.take([line], most=100, lease=LEASE)).jobs
+    return (await queue.take([line], limit=100, lease=LEASE)).jobs
 
 
 async def look(queue: Queue, key: str) -> Job:
-    job = await queue.look(key)
+    job = await queue.get_job(key)
     assert job is not None
     return job
 
@@ -133,11 +133,11 @@ class FaultyQueue:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
-    async def take(self, queues: Sequence[str], *, most: int, lease: float, late: float = 0.0) -> Taken:
-        self.takes.append(most)
+    async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
+        self.takes.append(limit)
         if self.fail_take is not None:
             raise self.fail_take
-        return await self._queue.take(queues, most=most, lease=lease, late=late)
+        return await self._queue.take(queues, limit=limit, lease=lease, ready_for=ready_for)
 
     async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
         if self.fail_renew is not None:

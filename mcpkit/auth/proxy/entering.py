@@ -76,7 +76,7 @@ class Entered(NamedTuple):
                 site.name,
                 self.upstream.title,
             )
-        if not site.storage.is_lasting:
+        if not site.storage.is_persistent:
             logger.warning(
                 "%s: logins are kept in memory, so they end with this process and other processes do not know them. "
                 'Store them, as in Server(storage=Sqlite("notes.db"), secret_key=...)',

@@ -75,7 +75,7 @@ class Limits:
             return None
         key = f"{self._name}/authority/{what}/{digest_of(caller)[:32]}"
         try:
-            wait = await self._broker.spend(key, every=rate.every, burst=rate.burst)
+            wait = await self._broker.take_tokens(key, every=rate.every, burst=rate.burst)
         except OSError:
             return None
         if not wait:

@@ -327,7 +327,7 @@ def digest(request: Mapping[str, Any]) -> str:
 
 def _home(runtime: Runtime, epoch: str) -> str:
     """Return what tells the store of claims, and what it knows, from others, and names none to who reads the state."""
-    return hashlib.sha256(f"{runtime.storage.home} {epoch}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{runtime.storage.store_id} {epoch}".encode()).hexdigest()[:16]
 
 
 def _responses(value: Any) -> dict[str, Mapping[str, Any]]:

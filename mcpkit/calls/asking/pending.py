@@ -47,7 +47,7 @@ class OpenQuestions:
         prefix: What the ids of these questions begin with; different for whoever else asks this client.
         on_open: Awaited with the id of a question before it is sent.
         on_close: Called with the id of a question that is over.
-        late: What is said beside that the client has not answered in time.
+        timeout_hint: Text that is appended to the error of a request that timed out.
     """
 
     def __init__(
@@ -55,29 +55,29 @@ class OpenQuestions:
         prefix: str = "",
         on_open: Callable[[str], Awaitable[None]] | None = None,
         on_close: Callable[[str], None] | None = None,
-        late: str = "",
+        timeout_hint: str = "",
     ) -> None:
         self._prefix = prefix
-        self._late = late
+        self._timeout_hint = timeout_hint
         self._on_open = on_open
         self._on_close = on_close
         self._count = 0
         self._open: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
         self._channels: dict[str, Sender] = {}
         self._over: deque[str] = deque(maxlen=_KEPT)
-        self._why_closed: str | None = None
+        self._closed_because: str | None = None
 
-    def close(self, why: str) -> None:
+    def close(self, reason: str) -> None:
         """Ask nothing more, and take back what is open.
 
         Args:
-            why: What whoever asks is told.
+            reason: Message of the error that waiting callers get.
         """
-        self._why_closed = why
+        self._closed_because = reason
         for id_, future in tuple(self._open.items()):
-            self._take_back(id_)
+            self._cancel(id_)
             if not future.done():
-                future.set_exception(ClientResponseError(why))
+                future.set_exception(ClientResponseError(reason))
 
     def __len__(self) -> int:
         """Count the questions."""
@@ -102,8 +102,8 @@ class OpenQuestions:
             ClientResponseError: The client does not answer, refuses, or answers with something else.
             BusyError: It has not answered too many others.
         """
-        if self._why_closed is not None:
-            raise ClientResponseError(self._why_closed)
+        if self._closed_because is not None:
+            raise ClientResponseError(self._closed_because)
         if len(self._open) + len(requests) > MOST_OPEN:
             raise BusyError(
                 f"Too many requests to this client are unanswered ({len(self._open)}). Answer some first",
@@ -135,10 +135,12 @@ class OpenQuestions:
                     self._close(opened[number])
                     opened[number] = again
         except TimeoutError:
-            raise ClientResponseError(f"The client did not answer within {seconds:g} s{self._late}") from None
+            raise ClientResponseError(
+                f"The client did not answer within {seconds:g} s{self._timeout_hint}"
+            ) from None
         finally:
             for id_ in opened:
-                self._take_back(id_)
+                self._cancel(id_)
                 self._close(id_)
         return answers
 
@@ -184,12 +186,12 @@ class OpenQuestions:
         logger.warning("the client sent a response that matches no open request, id %.200r", id_)
         return next(iter(self._open.values())) if len(self._open) == 1 else None
 
-    def take_back(self, channel: Sender) -> None:
+    def cancel(self, channel: Sender) -> None:
         """Tell the client that it need not answer what was asked on a channel, which is about to end."""
         for id_ in [id_ for id_, asked_on in self._channels.items() if asked_on is channel]:
-            self._take_back(id_)
+            self._cancel(id_)
 
-    def _take_back(self, id_: str) -> None:
+    def _cancel(self, id_: str) -> None:
         channel = self._channels.pop(id_, None)
         future = self._open[id_]
         if channel is not None and (not future.done() or future.cancelled()):

@@ -99,7 +99,7 @@ class Processes:
         except BaseException as error:  # noqa: BLE001 - for whoever awaits the call
             call.error = error
             if isinstance(error, ProcessEndedError) and not call.is_over:
-                logger.warning("a worker process exited without a result (%s)", error.how)
+                logger.warning("a worker process exited without a result (%s)", error.reason)
         finally:
             if worker is not None and worker.is_alive:
                 self._idle.append(worker)

@@ -33,7 +33,7 @@ from ..types.unbuilt import plain
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from ...calls.channel import Aside
+    from ...calls.channel import StandaloneChannel
     from ...components.context import Context
 
 SessionT = TypeVar("SessionT")
@@ -135,7 +135,7 @@ class ServerSession:
     def __init__(self, ctx: Context) -> None:
         has_session = call_of(ctx).envelope.has_session
         self._native = None if has_session else ctx
-        self._aside: Aside | None = call_of(ctx).channel.aside if has_session else None
+        self._other: StandaloneChannel | None = call_of(ctx).channel.standalone if has_session else None
         self._is_stateless = call_of(ctx).era == "stateless"
         self._client, self._revision, self._server = ctx.client, ctx.protocol_version, ctx.server
         self._patience = call_of(ctx).runtime.timeouts.client_request
@@ -158,12 +158,12 @@ class ServerSession:
         native = self._native if context is None or context.session is not self else context.native
         return None if native is None or call_of(native).is_ended else native
 
-    def _beside(self) -> Aside:
+    def _beside(self) -> StandaloneChannel:
         """Return the way to the client beside its requests; as in `mcp`, where there is none it is a closed stream."""
         why = "the request has ended, and the client has no session for further messages"
-        if self._aside is not None:
-            if not self._aside.has_ended:
-                return self._aside
+        if self._other is not None:
+            if not self._other.has_ended:
+                return self._other
             why = "the session of the client has ended"
         anyio = sys.modules.get("anyio")
         raise (RuntimeError if anyio is None else anyio.ClosedResourceError)(why)
@@ -176,7 +176,7 @@ class ServerSession:
         elif self._is_stateless and here is not None and method == "notifications/message":
             await here.log(params["level"], params["data"], logger=params.get("logger"))
         else:
-            is_beside = here is None or (is_change and self._aside is not None and self._aside.is_open)
+            is_beside = here is None or (is_change and self._other is not None and self._other.is_open)
             channel = self._beside() if here is None or is_beside else call_of(here).channel
             channel.send(jsonrpc.notification(method, params or None))
             await channel.ready()

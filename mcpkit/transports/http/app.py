@@ -58,7 +58,7 @@ class HttpApp:
         if not _SUPERVISORS.isdisjoint(sys.modules):
             from .workers import warn_of_workers
 
-            warn_of_workers(is_shared=engine.runtime.storage.is_lasting, is_stateless=settings.stateless)
+            warn_of_workers(is_shared=engine.runtime.storage.is_persistent, is_stateless=settings.stateless)
         check_environment()
         for route in routes:
             settings.check_route(route)

@@ -87,7 +87,7 @@ class Door:
         self._settings = settings
         self._guard = guard
         # Again: gunicorn may have loaded the app before there were any.
-        warn_of_workers(is_shared=engine.runtime.storage.is_lasting, is_stateless=settings.stateless)
+        warn_of_workers(is_shared=engine.runtime.storage.is_persistent, is_stateless=settings.stateless)
         self._keys = engine.runtime.keys
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}
         self._own, self._mounted = routes, mounts

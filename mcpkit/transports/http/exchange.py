@@ -216,7 +216,7 @@ class Exchange:
 
     # What a call says
 
-    aside = None
+    standalone = None
     """Without a session the client only receives messages of its request."""
     questions = None
     """The server sends no requests: without a session the client could not answer."""
@@ -248,7 +248,7 @@ class Exchange:
             return None
         return self.challenger.dismissal()
 
-    def hold(self) -> None:
+    def defer_response(self) -> None:
         """Do not become an event stream just because time passes."""
         self._is_held = True
 

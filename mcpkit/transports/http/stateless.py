@@ -100,7 +100,7 @@ class _Post:
         self._registry = service.engine.registry
         self._exchange = exchange
 
-    def is_taken(self, id_: RequestId) -> bool:
+    def has_request(self, id_: RequestId) -> bool:
         """Say no: POSTs share no ids."""
         return False
 

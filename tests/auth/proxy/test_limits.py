@@ -31,12 +31,12 @@ METADATA = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}
 
 
 class Frozen(Memory):
-    async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
-        return await super().spend(key, every=every * 1e6, burst=burst, cost=cost) / 1e6
+    async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+        return await super().take_tokens(key, every=every * 1e6, burst=burst, cost=cost) / 1e6
 
 
 class Away(Memory):
-    async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+    async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
         raise ConnectionError("away")
 
 

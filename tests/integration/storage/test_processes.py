@@ -63,7 +63,7 @@ async def claim(turns):
     return [turn for turn in range(turns) if await shared.claim(f"claim-{turn}", 600)]
 
 async def spend(turns):
-    waits = await asyncio.gather(*(shared.spend("a", every=3600, burst=100) for _ in range(turns)))
+    waits = await asyncio.gather(*(shared.take_tokens("a", every=3600, burst=100) for _ in range(turns)))
     return waits.count(0.0)
 
 async def publish(turns):

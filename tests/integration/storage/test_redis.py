@@ -35,9 +35,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 def test_repr_and_home_hide_credentials(url: str, shown: str) -> None:
     engine = Redis(url)
     assert repr(engine) == f"Redis({shown!r})"
-    assert re.fullmatch("[0-9a-f]{32}", engine.home)
-    assert engine.home == Redis(re.sub("//.*@", "//other:words@", url)).home
-    assert engine.home != Redis(url, prefix="other:").home
+    assert re.fullmatch("[0-9a-f]{32}", engine.store_id)
+    assert engine.store_id == Redis(re.sub("//.*@", "//other:words@", url)).store_id
+    assert engine.store_id != Redis(url, prefix="other:").store_id
 
 
 @pytest.mark.parametrize(
@@ -79,17 +79,17 @@ async def test_documented_acl_suffices(server: RedisServer, caplog: pytest.LogCa
         assert await engine.get("a") == (b"1", version)
         assert [key async for key, _ in engine.items("")] == ["a"]
         assert await engine.delete("a", version=version or "")
-        assert await engine.spend("a", every=1, burst=1) == 0
+        assert await engine.take_tokens("a", every=1, burst=1) == 0
         for key in ("a", "b"):
-            added = await engine.add(key, b"1", queue="s/q", owner="ann", most=9, most_of_owner=9)
+            added = await engine.add(key, b"1", queue="s/q", owner="ann", max_open=9, max_open_per_owner=9)
             assert added == "added"
-        taken = await engine.take(["s/q"], most=9, lease=60)
+        taken = await engine.take(["s/q"], limit=9, lease=60)
         assert await engine.renew({job.key: (1, 60) for job in taken.jobs}) == set()
         for job, keep in zip(taken.jobs, (None, 60), strict=True):
             assert await engine.change(job.key, b"2", version=job.version, fence=1, due=0, keep=keep)
-        assert len(await engine.owned("ann", server="s", after="b", most=9)) == 1
-        assert [each.ready for each in await engine.waiting("s")] == [1]
-        (left,) = (await engine.take(["s/q"], most=9, lease=60)).jobs
+        assert len(await engine.list_jobs("ann", server="s", after="b", limit=9)) == 1
+        assert [each.ready for each in await engine.list_queues("s")] == [1]
+        (left,) = (await engine.take(["s/q"], limit=9, lease=60)).jobs
         assert await engine.change(left.key, b"3", version=left.version, keep=60)
         with pytest.raises(PermissionError):
             await engine._opened()[0].run(engine._opened()[0].command("FLUSHALL"))

@@ -21,11 +21,11 @@ LINE = "s/task/a"
 
 
 async def add(redis: Redis, key: str, value: bytes = b"", *, line: str = LINE, owner: str = "ann") -> str:
-    return await redis.add(key, value, queue=line, owner=owner, most=1000, most_of_owner=1000)
+    return await redis.add(key, value, queue=line, owner=owner, max_open=1000, max_open_per_owner=1000)
 
 
-async def take(redis: Redis, most: int = 100, lease: float = 30) -> list[Job]:
-    return (await redis.take([LINE], most=most, lease=lease)).jobs
+async def take(redis: Redis, limit: int = 100, lease: float = 30) -> list[Job]:
+    return (await redis.take([LINE], limit=limit, lease=lease)).jobs
 
 
 async def test_each_method_takes_one_round_trip(redis: Redis, server: RedisServer) -> None:
@@ -46,8 +46,8 @@ async def test_each_method_takes_one_round_trip(redis: Redis, server: RedisServe
         (job,) = await take(redis)
         await redis.renew({"first": (1, 30)})
         await redis.change("first", b"", version=job.version, fence=1, keep=60)
-        await redis.owned("ann", server="s", after="", most=10)
-        await redis.waiting("s")
+        await redis.list_jobs("ann", server="s", after="", limit=10)
+        await redis.list_queues("s")
 
     await use()
     for number in range(100):
@@ -57,16 +57,16 @@ async def test_each_method_takes_one_round_trip(redis: Redis, server: RedisServe
     leases = {str(number): (1, 60.0) for number in range(100)}
     assert await sent(redis.renew(leases)) == {"evalsha": 1}
     assert await sent(redis.renew({})) == {}
-    job = await redis.look("1")
+    job = await redis.get_job("1")
     assert job is not None
     message = Message("s/tasks", "1")
     change = redis.change("1", b"2", version=job.version, fence=1, due=0, message=message)
     assert await sent(change) == {"evalsha": 1}
     assert await sent(redis.change("2", b"2", version="made up", keep=60)) == {"evalsha": 1}
-    assert await sent(redis.owned("ann", server="s", after="", most=100)) == {"evalsha": 1}
-    assert await sent(redis.waiting("s")) == {"evalsha": 1}
+    assert await sent(redis.list_jobs("ann", server="s", after="", limit=100)) == {"evalsha": 1}
+    assert await sent(redis.list_queues("s")) == {"evalsha": 1}
     before = server.calls()["hmget"]
-    assert await sent(redis.look("1")) == {}
+    assert await sent(redis.get_job("1")) == {}
     assert server.calls()["hmget"] == before + 1
 
 
@@ -90,7 +90,7 @@ async def test_command_sent_twice_runs_once(redis: Redis, monkeypatch: pytest.Mo
     for number in range(3):
         assert await send_twice(redis, monkeypatch, add(redis, str(number), b"0")) == "added"
     assert await add(redis, "0", b"1") == "exists"
-    taken = await send_twice(redis, monkeypatch, take(redis, most=2))
+    taken = await send_twice(redis, monkeypatch, take(redis, limit=2))
     assert isinstance(taken, list)
     assert [(job.key, job.fence, job.value) for job in taken] == [("0", 1, b"0"), ("1", 1, b"0")]
     assert [(job.key, job.fence) for job in await take(redis)] == [("2", 1)]
@@ -98,14 +98,14 @@ async def test_command_sent_twice_runs_once(redis: Redis, monkeypatch: pytest.Mo
     change = redis.change("0", b"1", version=taken[0].version, fence=1, due=0, message=message)
     version = await send_twice(redis, monkeypatch, change)
     assert isinstance(version, str)
-    assert await redis.look("0") == ("0", b"1", version, 1)
+    assert await redis.get_job("0") == ("0", b"1", version, 1)
     end = redis.change("0", b"2", version=version, keep=60, message=message)
     assert await send_twice(redis, monkeypatch, end)
     for key in ("1", "2"):
-        job = await redis.look(key)
+        job = await redis.get_job(key)
         assert job is not None
         assert await send_twice(redis, monkeypatch, redis.change(key, b"", version=job.version, keep=60))
-    assert await redis.add("3", b"", queue=LINE, owner="ann", most=1, most_of_owner=1) == "added"
+    assert await redis.add("3", b"", queue=LINE, owner="ann", max_open=1, max_open_per_owner=1) == "added"
     await redis.publish("s/tasks", "end")
     await until(lambda: "end" in messages)
     assert messages == ["m", "m", "end"]
@@ -114,14 +114,14 @@ async def test_command_sent_twice_runs_once(redis: Redis, monkeypatch: pytest.Mo
 async def test_full_redis_refuses_new_jobs_and_keeps_existing_ones(redis: Redis, server: RedisServer) -> None:
     for key in ("a", "b", "c"):
         await add(redis, key, b"1")
-    (first,) = await take(redis, most=1)
+    (first,) = await take(redis, limit=1)
     server.ask("CONFIG", "SET", "maxmemory", "1")
     with pytest.raises(OSError, match=r"returned an error: .*maxmemory"):
         await add(redis, "d")
-    assert await redis.look("d") is None
-    assert await redis.look("a") == first
-    assert len(await redis.owned("ann", server="s", after="", most=10)) == 3
-    assert [each.ready for each in await redis.waiting("s")] == [2]
+    assert await redis.get_job("d") is None
+    assert await redis.get_job("a") == first
+    assert len(await redis.list_jobs("ann", server="s", after="", limit=10)) == 3
+    assert [each.ready for each in await redis.list_queues("s")] == [2]
     assert await redis.renew({"a": (1, 60)}) == set(), "who works goes on having it"
     assert [job.key for job in await take(redis)] == ["b", "c"]
     with pytest.raises(OSError, match=r"returned an error: .*maxmemory"):
@@ -129,7 +129,7 @@ async def test_full_redis_refuses_new_jobs_and_keeps_existing_ones(redis: Redis,
     server.ask("CONFIG", "SET", "maxmemory", "0")
     assert await redis.change("a", b"done", version=first.version, fence=1, keep=60)
     assert await add(redis, "d") == "added"
-    assert [(each.ready, each.held) for each in await redis.waiting("s")] == [(1, 2)]
+    assert [(each.ready, each.held) for each in await redis.list_queues("s")] == [(1, 2)]
 
 
 # Failures
@@ -146,7 +146,7 @@ async def test_fence_lost_with_a_primary_is_not_reused(
 ) -> None:
     for key in ("taken twice", "taken", "new"):
         await add(redis, key)
-    first = await take(redis, most=1, lease=0.001)
+    first = await take(redis, limit=1, lease=0.001)
     assert [job.fence for job in first] == [1]
     await until(lambda: replica.replicated() >= server.replicated())
     replica.ask("REPLICAOF", "NO", "ONE")  # what is written from now on is lost with the primary

@@ -39,7 +39,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 class Lasting(Memory):
-    is_lasting = True
+    is_persistent = True
 
 server = Server("s", secret_key="s" * 32, storage=Lasting() if os.environ.get("SHARED") else Memory())
 app = server.asgi()

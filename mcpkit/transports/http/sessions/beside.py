@@ -9,7 +9,7 @@ from .telling import Telling
 
 
 class Beside:
-    """The newest stream of a session that a GET has opened, in whichever process; see `Aside`.
+    """The newest stream of a session that a GET has opened, in whichever process; see `StandaloneChannel`.
 
     Args:
         questions: What its client is asked.

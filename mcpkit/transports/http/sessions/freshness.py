@@ -41,12 +41,12 @@ class Freshness:
 
     Args:
         remote: What is heard from others.
-        is_near: Whether a look costs no way to another process, so that each request may have one.
+        has_local_reads: Whether a look costs no way to another process, so that each request may have one.
     """
 
-    def __init__(self, remote: Remote, *, is_near: bool) -> None:
+    def __init__(self, remote: Remote, *, has_local_reads: bool) -> None:
         self._remote = remote
-        self._is_near = is_near
+        self._is_near = has_local_reads
         self._loop = asyncio.get_running_loop()
         self._probing: asyncio.Task[None] | None = None  # while the store is away
         self._window = -math.inf

@@ -138,7 +138,7 @@ class Journal:
 
     def __init__(self, shared: Storage, keys: Keys, ttl: float) -> None:
         self._records: _Records
-        if shared.is_lasting:
+        if shared.is_persistent:
             from ....state.sealed import Sealed
 
             self._records = Sealed(shared, keys, "events")

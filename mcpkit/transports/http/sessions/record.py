@@ -126,7 +126,7 @@ class Record:
         loaded = self._loaded
         if (fields is loaded or (fields and fields == loaded)) and not is_old:
             return loaded
-        if is_old or _ENDED in fields or (_OPEN not in fields and token.home == self._broker.home):
+        if is_old or _ENDED in fields or (_OPEN not in fields and token.home == self._broker.store_id):
             return None
         self.fields = fields
         if self._saves_begun == saves:
@@ -165,7 +165,7 @@ class Record:
     async def end(self) -> None:
         """Have no process find the session any more."""
         token = self.token
-        if token.home == self._broker.home:
+        if token.home == self._broker.store_id:
             await _reach(self._broker.erase(self.key))
         else:  # its state was elsewhere, so that its absence here says nothing
             await _reach(self._broker.write(self.key, {_ENDED: "1"}, token.expires - time.time()))

@@ -76,9 +76,9 @@ class Sessions:
         shared = environment.engine.runtime.storage
         # What lives and dies with the process is looked at with each request.
         self._freshness: Freshness | None = None
-        self._has_short_ids = shared.is_lasting
-        if shared.is_lasting:
-            self._freshness = Freshness(remote, is_near=getattr(shared, "is_near", False))
+        self._has_short_ids = shared.is_persistent
+        if shared.is_persistent:
+            self._freshness = Freshness(remote, has_local_reads=getattr(shared, "has_local_reads", False))
         self._brief = min(environment.settings.timeouts.session_idle, _BRIEF)
         self._by_id: dict[str, Session] = {}
         self._unused: dict[str, Session] = {}  # those of which nothing has come after `initialize`
@@ -104,7 +104,7 @@ class Sessions:
         """
         token = SessionToken(
             id=os.urandom(16).hex(),
-            home=self._environment.broker.home,
+            home=self._environment.broker.store_id,
             revision=handshake.revision,
             client=handshake.client,
             lists=frozenset(

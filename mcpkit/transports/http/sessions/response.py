@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....calls.asking.pending import OpenQuestions
-from ....calls.channel import Aside
+from ....calls.channel import StandaloneChannel
 from ....common.errors import INVALID_REQUEST, PARSE_ERROR, ChallengeError
 from ....protocol.jsonrpc import is_array, is_object
 from ..exchange import Exchange, Source
@@ -26,13 +26,13 @@ class Answer(Source):
         exchange: The connection.
         message: What was posted.
         caller: What tells the session's client from others.
-        aside: Where the client hears what belongs to no request.
+        standalone: Where the client hears what belongs to no request.
         questions: What the client is asked.
         streams: The streams of the session.
 
     Attributes:
         caller: What tells the session's client from others.
-        aside: Where the client hears what belongs to no request.
+        standalone: Where the client hears what belongs to no request.
         questions: What the client is asked; nothing where it takes no event stream.
         is_local: Never: see `Channel`.
         request_headers: The headers of the POST.
@@ -45,11 +45,11 @@ class Answer(Source):
         "_message",
         "_stream",
         "_streams",
-        "aside",
         "caller",
         "principal",
         "questions",
         "request_headers",
+        "standalone",
     )
     is_local = False
 
@@ -58,12 +58,12 @@ class Answer(Source):
         exchange: Exchange,
         message: Any,
         caller: str | None,
-        aside: Aside,
+        standalone: StandaloneChannel,
         questions: OpenQuestions,
         streams: Streams,
     ) -> None:
         self.caller = caller
-        self.aside = aside
+        self.standalone = standalone
         self.questions: OpenQuestions | None = questions if exchange.may_stream else None
         self.request_headers = exchange.request_headers
         self.principal = exchange.principal
@@ -95,7 +95,7 @@ class Answer(Source):
     def reply(self, message: bytes | None, problem: BaseException | None) -> None:
         """Send the response, or end without one."""
         if self.questions:
-            self.questions.take_back(self)
+            self.questions.cancel(self)
         self._is_over = True
         exchange = self._exchange
         if self._stream is None:
@@ -127,9 +127,9 @@ class Answer(Source):
         # A batch has one status for all of its requests, of which others may have been served.
         return self._is_over or self._stream is not None or is_array(self._message)
 
-    def hold(self) -> None:
+    def defer_response(self) -> None:
         """Do not become an event stream just because time passes."""
-        self._exchange.hold()
+        self._exchange.defer_response()
 
     def opened(self) -> None:
         """Go on as a stream of the session."""

@@ -94,7 +94,7 @@ class Session(Peer):
             f"{environment.process}-",
             self._ask,
             self._ask_no_more,
-            late="" if environment.is_shared else _PERHAPS_ELSEWHERE,
+            timeout_hint="" if environment.is_shared else _PERHAPS_ELSEWHERE,
         )
         super().__init__(environment.engine, Calls(), questions)
         self.session = self.negotiated = Handshake(token.revision, token.client, self._subscribed)
@@ -306,7 +306,7 @@ class Session(Peer):
 
     def _hear_cancellation(self, text: str) -> None:
         id_: object = jsonrpc.decode(text.encode())
-        if is_id(id_) and self.is_taken(id_):
+        if is_id(id_) and self.has_request(id_):
             self._cancel(id_)
 
     def _hear_of_check(self, verb: str, number: str) -> None:
@@ -364,7 +364,7 @@ class Session(Peer):
     def _receive_notification(self, method: str, params: object) -> None:
         if method == "notifications/cancelled" and self._environment.is_shared and is_object(params):
             id_ = params.get("requestId")
-            if is_id(id_) and not self.is_taken(id_):
+            if is_id(id_) and not self.has_request(id_):
                 self._said.append((CANCELLED, jsonrpc.encode(id_).decode()))
         super()._receive_notification(method, params)
 

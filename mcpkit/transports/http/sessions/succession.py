@@ -41,7 +41,7 @@ class Succession:
         Raises:
             OSError: The shared store does not answer.
         """
-        if self._shared.is_lasting and is_short(id_):
+        if self._shared.is_persistent and is_short(id_):
             fields = await self._shared.read(key_of(self._keys.name, id_))
             token = await self._signed(fields[TOKEN], now) if TOKEN in fields else None
             return None if token is None or token.id != id_ else token  # what is in the store is not trusted
@@ -49,7 +49,7 @@ class Succession:
 
     async def _signed(self, id_: str, now: float) -> SessionToken | None:
         token = read(self._keys, id_, now)
-        if not self._shared.is_lasting:
+        if not self._shared.is_persistent:
             return token
         if token is None:
             return await self._known(id_, now)

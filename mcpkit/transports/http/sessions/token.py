@@ -51,7 +51,7 @@ class SessionToken(NamedTuple):
 
     Attributes:
         id: Which session it is, unguessable: 16 random bytes as 32 hexadecimal digits.
-        home: The `Broker.home` of the store where the rest of the session's state is.
+        home: The `PubSub.store_id` of the store where the rest of the session's state is.
         revision: The revision that was negotiated.
         client: Who opened the session: the name, the version, and as much of its information and
             capabilities as fits.

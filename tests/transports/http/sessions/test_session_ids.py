@@ -54,7 +54,7 @@ def token(
 ) -> SessionToken:
     return SessionToken(
         id="q83vEjRWeJCrze8SNFZ4kA",
-        home=Memory().home,
+        home=Memory().store_id,
         revision="2025-11-25",
         client=Client(info or {"name": "test", "version": "1"}, capabilities or {}),
         lists=frozenset({"tools", "resources"}),
@@ -178,7 +178,7 @@ OLD, NEW, NEWER = (f"{name} secret of the weather station" for name in ("the old
 
 
 class Lasting(Memory):
-    is_lasting = True
+    is_persistent = True
 
 
 @pytest.fixture
