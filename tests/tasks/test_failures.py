@@ -186,7 +186,7 @@ class Interleavings(RuleBasedStateMachine):
     @rule()
     def take(self) -> None:
         async def take() -> int:
-            taken = await self.engine.take(self.service.runs.queues(), most=1, lease=LEASE)
+            taken = await self.engine.take(self.service.runs.queues(), limit=1, lease=LEASE)
             self.workers += [Worker(self.service, job, taken.now) for job in taken.jobs]
             return len(taken.jobs)
 
