@@ -1,4 +1,4 @@
-"""Whom tokens are for: audiences, compared as URLs of protected resources are (RFC 8707, section 2)."""
+"""Audiences of tokens, compared like URLs of protected resources (RFC 8707, section 2)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ MOST_AUDIENCES = 100
 
 
 def audiences_of(claim: object) -> list[str] | None:
-    """Return the audiences that a claim `aud` names; None where it is not as it must be (RFC 7519, 4.1.3)."""
+    """Return the audiences in an `aud` claim; None if the claim is malformed (RFC 7519, 4.1.3)."""
     listed = several_of(claim)
     named = [each for each in listed if isinstance(each, str) and each]
     return named if named and len(named) == len(listed) <= MOST_AUDIENCES else None
 
 
 def is_for(named: Collection[str], accepted: Collection[str]) -> bool:
-    """Say whether a token that names some audiences is for one of those that are accepted.
+    """Return True if one of the audiences of a token is accepted.
 
-    They are the same to the character, or URLs that differ in the case of scheme and host, in a default port, or in a
-    slash at the end.
+    Audiences match if they are equal, or are URLs that differ only in the case of scheme and host, a default port, or a
+    trailing slash.
     """
     if not set(named).isdisjoint(accepted):
         return True
@@ -33,15 +33,15 @@ def is_for(named: Collection[str], accepted: Collection[str]) -> bool:
 
 
 class AudienceCheck:
-    """Whether tokens are for this server.
+    """Check of the audience of tokens.
 
     Args:
-        audience: What they must be for, or several of which each will do; None for the URL of the endpoint.
-        takes_any: Whether that is not looked at.
+        audience: Accepted audience, or a list of alternatives; None for the URL of the endpoint.
+        takes_any: Accept any audience.
 
     Raises:
-        TypeError: The audience is no text, and no list of texts.
-        ValueError: There is none, one is empty, or both are given.
+        TypeError: `audience` is not a string and not a list of strings.
+        ValueError: `audience` is empty, or is given although `takes_any` is True.
     """
 
     def __init__(self, audience: object, takes_any: bool) -> None:
@@ -51,14 +51,14 @@ class AudienceCheck:
         self._accepted = None if audience is None else _checked(audience)
 
     def check(self, claims: Mapping[str, object], audience: str) -> None:
-        """Refuse a token that is for somebody else.
+        """Check the audience of a token.
 
         Args:
-            claims: What it says.
-            audience: The URL of the endpoint that is asked.
+            claims: Claims of the token.
+            audience: URL of the endpoint.
 
         Raises:
-            InvalidTokenError: It is for somebody else, or does not say for whom.
+            InvalidTokenError: The token has another audience, or none.
         """
         if self._takes_any:
             return
@@ -81,7 +81,7 @@ def _checked(audience: object) -> tuple[str, ...]:
 
 
 def _url(text: str) -> str | None:
-    """Return a URL in its canonical form; None for what is none, or could be read in two ways."""
+    """Return a URL in canonical form; None if it is not a URL or is ambiguous."""
     if "#" in text or "@" in text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Base64url without padding, as OAuth has it (RFC 7515, section 2)."""
+"""Base64url without padding, as in OAuth (RFC 7515, section 2)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import base64
 
 
 def encode(data: bytes) -> str:
-    """Return the text for some bytes."""
+    """Encode bytes as base64url."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def decode(text: str) -> bytes | None:
-    """Return what a text stands for; None where it is none, or not the one text for that."""
+    """Decode base64url; None if the text is not base64url, or not in its canonical form."""
     try:
         data = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
     except ValueError:

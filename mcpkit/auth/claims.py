@@ -1,4 +1,4 @@
-"""What an access token says, held against what it must say (RFC 9068, RFC 7519)."""
+"""Claims of access tokens, and their checks (RFC 9068, RFC 7519)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .texts import texts_in
 from .verifier import InvalidTokenError
 
 MAX_NAME = 1_000
-"""Characters of a subject or client ID in a token."""
+"""Maximum characters of a subject or client ID in a token."""
 MAX_CLAIM = 1_024
-"""Characters that a claim may have as JSON to be kept without being asked for."""
+"""Maximum characters of a claim, as JSON, that is kept without being listed in `claims`."""
 MOST_SCOPES = 1_000
-"""Scopes of one token."""
+"""Maximum number of scopes of a token."""
 
 OF_ID_TOKENS: Final = frozenset({"at_hash", "c_hash", "s_hash", "nonce"})
-"""Claims that OpenID Connect has for ID tokens alone (OpenID Connect Core 1.0, 2, 3.3.2.11; FAPI 1.0 part 2)."""
+"""Claims that only ID tokens have (OpenID Connect Core 1.0, 2, 3.3.2.11; FAPI 1.0 part 2)."""
 
 _NAME = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]+")  # what a description may hold (RFC 6750, section 3)
 _LONGEST_TIME = 253_402_300_799.0  # the last second of the year 9999
@@ -39,15 +39,17 @@ SCOPES: Final = "the scopes of the token are malformed"
 
 
 def times_of(claims: Mapping[str, object], now: float, leeway: float) -> tuple[float | None, float | None]:
-    """Return when a token is no longer taken and when it was issued, in Unix seconds, where it is valid now.
+    """Check the period of validity of a token, and return its expiry and time of issue in Unix seconds.
+
+    The expiry includes the leeway.
 
     Args:
-        claims: What it says.
-        now: The time.
-        leeway: Seconds by which clocks may differ.
+        claims: Claims of the token.
+        now: Current Unix time in seconds.
+        leeway: Tolerance for clock differences, in seconds.
 
     Raises:
-        InvalidTokenError: It has expired, or is not valid yet.
+        InvalidTokenError: The token has expired, or is not valid yet.
     """
     expires, not_before, issued = (_time(claims, name) for name in ("exp", "nbf", "iat"))
     if expires is not None:
@@ -64,10 +66,10 @@ def times_of(claims: Mapping[str, object], now: float, leeway: float) -> tuple[f
 
 
 def scopes_of(claims: Mapping[str, object], names: Collection[str]) -> frozenset[str]:
-    """Return what the claims of some names grant together: texts with spaces between scopes, or lists of texts.
+    """Return the scopes in some claims, each a space-separated string or a list of strings.
 
     Raises:
-        InvalidTokenError: One of them is neither.
+        InvalidTokenError: A claim has another form.
     """
     found: set[str] = set()
     for name in names:
@@ -85,10 +87,10 @@ def scopes_of(claims: Mapping[str, object], names: Collection[str]) -> frozenset
 
 
 def name_in(claims: Mapping[str, object], *names: str) -> str | None:
-    """Return the first of some claims that is there; None where none is.
+    """Return the first of some claims that is present; None if none is.
 
     Raises:
-        InvalidTokenError: It is no text, empty, or too long.
+        InvalidTokenError: The claim is not a string, is empty, or is too long.
     """
     for name in names:
         value = claims.get(name)
@@ -107,10 +109,10 @@ def principal_of(
     scopes: Collection[str],
     claims: Mapping[str, object],
 ) -> Principal:
-    """Return whom a token is of: a user, or a client by itself where it has no subject, or is that (RFC 9068, 5).
+    """Return the principal of a token: the user, or the client if the subject is missing or equal to it (RFC 9068, 5).
 
     Raises:
-        InvalidTokenError: It says neither.
+        InvalidTokenError: The token has neither a subject nor a client ID.
     """
     if subject is not None and subject != client_id:
         return user(issuer, subject, scopes, client_id=client_id, claims=claims)
@@ -120,7 +122,7 @@ def principal_of(
 
 
 def kept_claims(claims: Mapping[str, object], wanted: Collection[str]) -> dict[str, object]:
-    """Return the claims that are kept with a principal: those that are wanted, and others that are small."""
+    """Return the claims to keep with a principal: the listed ones, and others that are small."""
     return {
         name: value
         for name, value in claims.items()
@@ -129,11 +131,11 @@ def kept_claims(claims: Mapping[str, object], wanted: Collection[str]) -> dict[s
 
 
 def checked_requirements(required: object) -> Mapping[str, object]:
-    """Return what tokens must say, as an author gives it: names of claims, or a mapping of them to values.
+    """Check the option `required`, and return it as a mapping of claim names to required values.
 
     Raises:
-        TypeError: It is something else.
-        ValueError: A name cannot be told to clients.
+        TypeError: The option is neither a mapping nor a list of strings.
+        ValueError: A claim name contains characters that an error description cannot have.
     """
     found: dict[str, object] = {}
     for name in texts_in("required", required, or_else="a mapping of claims to values, or "):
@@ -146,15 +148,15 @@ def checked_requirements(required: object) -> Mapping[str, object]:
 
 
 def check_required(claims: Mapping[str, object], required: Mapping[str, object]) -> None:
-    """Refuse a token that does not say what is required.
+    """Check that a token has the required claims.
 
     Args:
-        claims: What it says.
-        required: By the name of a claim its value, or several of which it must be one; None for any. A claim that is a
-            list need have one of them.
+        claims: Claims of the token.
+        required: Required value by claim name, or a list of alternatives; None accepts any value. A claim that is a
+            list needs one matching item.
 
     Raises:
-        InvalidTokenError: It does not.
+        InvalidTokenError: A required claim is missing or has another value.
     """
     for name, wanted in required.items():
         value = claims.get(name)

@@ -1,4 +1,4 @@
-"""How this server says to a provider's endpoints which client it is (OAuth 2.1, section 2.4)."""
+"""Client authentication of this server at a provider (OAuth 2.1, section 2.4)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Literal, TypeAlias
 from urllib.parse import quote_plus
 
 Authentication: TypeAlias = Literal["basic", "post"]
-"""By the header `Authorization`, or in the form that is posted."""
+"""With the header `Authorization` (`basic`), or in the form (`post`)."""
 
 
 @dataclass(frozen=True)
 class ClientSecret:
-    """A client of a provider, and its secret.
+    """Client ID and client secret of this server at a provider.
 
     Args:
-        id: The client.
-        secret: Its secret; None for a client without one.
+        id: The client ID.
+        secret: The client secret; None for a public client.
 
     Raises:
-        TypeError: One of them is no text, or is empty.
+        TypeError: One of them is not a string, or is empty.
     """
 
     id: str
@@ -33,19 +33,19 @@ class ClientSecret:
             check_text("client_secret", self.secret)
 
     def in_form(self, authentication: Authentication) -> dict[str, str]:
-        """Return what goes into the form."""
+        """Return the credentials for the form."""
         if self.secret is None:
             return {"client_id": self.id}
         return {} if authentication == "basic" else {"client_id": self.id, "client_secret": self.secret}
 
     def in_headers(self, authentication: Authentication) -> Mapping[str, str]:
-        """Return what goes into the headers: both in the encoding of forms first (RFC 6749, section 2.3.1)."""
+        """Return the credentials for the headers, both form-encoded first (RFC 6749, section 2.3.1)."""
         if self.secret is None or authentication == "post":
             return {}
         return {"Authorization": f"Basic {self._pair(self.secret)}"}
 
     def spellings(self) -> tuple[str, ...]:
-        """Return the secret in each way in which it is sent, of which nothing may be repeated."""
+        """Return the secret in each encoding that requests contain, to remove it from messages."""
         return () if self.secret is None else (self.secret, quote_plus(self.secret), self._pair(self.secret))
 
     def _pair(self, secret: str) -> str:
@@ -53,10 +53,10 @@ class ClientSecret:
 
 
 def check_text(name: str, value: object) -> None:
-    """Refuse what is no text, or an empty one.
+    """Check that a value is a non-empty string.
 
     Raises:
-        TypeError: It is.
+        TypeError: The value is not a string, or is empty.
     """
     if not isinstance(value, str) or not value:
         raise TypeError(
@@ -65,10 +65,10 @@ def check_text(name: str, value: object) -> None:
 
 
 def check_authentication(authentication: object) -> None:
-    """Refuse what is no way to say which client one is.
+    """Check a client authentication method.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The value is neither `"basic"` nor `"post"`.
     """
     if authentication not in {"basic", "post"}:
         raise ValueError(f'authentication must be "basic" or "post", got {authentication!r}')

@@ -1,4 +1,4 @@
-"""Requests to a provider's endpoints, bounded in size and time, by connections that are kept."""
+"""Requests to the endpoints of a provider over pooled connections, with limits on size and time."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _OwnClients: TypeAlias = "dict[tuple[str, bool, bool], httpx2.AsyncClient]"
 
 @dataclass(frozen=True)
 class Answer:
-    """What an endpoint has answered.
+    """Response of an endpoint.
 
     Attributes:
-        url: The endpoint.
-        what: What it is, for messages.
+        url: URL of the endpoint.
+        what: Name of the endpoint, for messages.
         status: The HTTP status.
     """
 
@@ -35,23 +35,24 @@ class Answer:
     _body: bytes = field(repr=False)
 
     def members(self) -> dict[str, object]:
-        """Return the JSON object that has been answered.
+        """Return the JSON object of the body.
 
         Raises:
-            FetchError: It is none.
+            FetchError: The body is not a JSON object.
         """
         return members_of(self._response, self._body, self.url, self.what)
 
 
 class Connections:
-    """The connections to a provider, of each event loop its own, or a client of the author's.
+    """Connections to a provider: a client for each event loop, or the client of the caller.
 
     Args:
-        http_client: The author's, which says all about TLS and proxies, and is not closed.
-        timeout: Seconds in which each answer must have come whole.
+        http_client: Client to use, with its TLS and proxy settings. It is not closed. None makes one for each event
+            loop.
+        timeout: Seconds in which a response must be complete.
 
     Attributes:
-        open_clients: What there is of its own, by event loop.
+        open_clients: The clients made here, by event loop.
     """
 
     def __init__(self, http_client: httpx2.AsyncClient | None, timeout: float) -> None:
@@ -68,17 +69,17 @@ class Connections:
         *,
         is_repeatable: bool = True,
     ) -> Answer:
-        """Post a form, and return what is answered, whatever that is; no redirect is followed.
+        """Post a form, and return the response whatever its status. Redirects are not followed.
 
         Args:
-            url: The endpoint.
-            what: What it is, for messages: "introspection at https://id.example.com".
-            form: The form.
-            headers: What goes along.
-            is_repeatable: As `ask` has it.
+            url: URL of the endpoint.
+            what: Name of the endpoint for messages, such as "introspection at https://id.example.com".
+            form: Fields of the form.
+            headers: Additional headers.
+            is_repeatable: Whether the request may be sent twice; see `ask`.
 
         Raises:
-            FetchError: There is no answer.
+            FetchError: The endpoint sent no response.
         """
         more = {"Content-Type": "application/x-www-form-urlencoded", **headers}
         content = urlencode(form).encode()
@@ -94,19 +95,19 @@ class Connections:
         *,
         is_repeatable: bool = True,
     ) -> Answer:
-        """Send any request, and return what is answered.
+        """Send a request, and return the response whatever its status.
 
         Args:
-            method: The method.
-            url: The endpoint.
-            what: What it is, for messages.
-            headers: What goes along.
+            method: The HTTP method.
+            url: URL of the endpoint.
+            what: Name of the endpoint for messages.
+            headers: Additional headers.
             content: The body.
-            is_repeatable: Whether it may be sent twice. It is where a connection breaks that was kept too long; what
-                may not goes over one of its own, unless the author's client has one.
+            is_repeatable: Whether the request may be sent twice. It is repeated once if a pooled connection breaks.
+                Other requests use a connection of their own, unless `http_client` is given.
 
         Raises:
-            FetchError: There is no answer.
+            FetchError: The endpoint sent no response.
         """
         sent = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", **headers}
         try:
@@ -130,7 +131,7 @@ class Connections:
         content: bytes | None,
         is_repeatable: bool,
     ) -> Answer:
-        """Ask; where a connection has broken that was kept too long, once more."""
+        """Send a request, and repeat it once if a pooled connection breaks."""
         import httpx2
 
         client = self._http_client or self._own_client(url, keeps_connections=is_repeatable)
@@ -151,7 +152,7 @@ class Connections:
         raise AssertionError
 
     def _own_client(self, url: str, *, keeps_connections: bool) -> httpx2.AsyncClient:
-        """Return the client for a URL: what is not encrypted, or is here, is asked in another way than the rest."""
+        """Return the client for a URL. Plain http and loopback URLs have clients of their own."""
         parts = urlsplit(url)
         clients = self.open_clients.setdefault(asyncio.get_running_loop(), {})
         kind = (parts.scheme, is_loopback(parts.hostname), keeps_connections)

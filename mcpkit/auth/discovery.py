@@ -1,7 +1,7 @@
-"""Where metadata of protected resources and of authorization servers is found, and whether it may be believed.
+"""Discovery of protected resources and authorization servers: URLs of their metadata, and checks of the documents.
 
-Nothing here asks anybody: it says which URLs to ask, and checks what has been answered (basic/authorization,
-"Authorization Server Discovery"; RFC 9728, RFC 8414, OpenID Connect Discovery 1.0).
+This module does no I/O (basic/authorization, "Authorization Server Discovery"; RFC 9728, RFC 8414, OpenID Connect
+Discovery 1.0).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ OPENID_CONFIGURATION: Final = "/.well-known/openid-configuration"
 
 
 def protected_resource_urls(url: str) -> tuple[str, ...]:
-    """Return where the metadata of a server may be, in the order to ask: at its path, and at the root (RFC 9728, 3.1).
+    """Return the possible URLs of the metadata of a server, in order: at its path, then at the root (RFC 9728, 3.1).
 
     Args:
-        url: The URL of the server.
+        url: URL of the server.
     """
     parts = urlsplit(canonical(url))
     root = f"{parts.scheme}://{parts.netloc}{PROTECTED_RESOURCE}"
@@ -34,14 +34,14 @@ def protected_resource_urls(url: str) -> tuple[str, ...]:
 
 
 def authorization_server_urls(issuer: str, *, accepts_http: bool | None = None) -> tuple[str, ...]:
-    """Return where the metadata of an issuer may be, in the order to ask (RFC 8414, 3.1 and 5).
+    """Return the possible URLs of the metadata of an issuer, in order (RFC 8414, 3.1 and 5).
 
     Args:
-        issuer: The issuer, as it was named.
-        accepts_http: As `check_url` has it.
+        issuer: The issuer.
+        accepts_http: Allow plain http; see `check_url`.
 
     Raises:
-        MetadataError: It is no issuer: no URL of https, or with a query or a fragment.
+        MetadataError: The issuer is not an https URL, or has a query or a fragment.
     """
     parts = urlsplit(check_url(issuer, "the issuer", accepts_http=accepts_http))
     if parts.query:
@@ -62,10 +62,10 @@ def authorization_server_urls(issuer: str, *, accepts_http: bool | None = None) 
 
 
 def origin_urls(url: str) -> tuple[tuple[str, ...], tuple[str, str]]:
-    """Return where a server of 2025-03-26 has metadata as its own authorization server, and how it may call itself.
+    """Return the metadata URLs of a server of 2025-03-26 as its own authorization server, and its possible issuers.
 
     Args:
-        url: The URL of the server.
+        url: URL of the server.
     """
     base = origin(url)
     return (base + AUTHORIZATION_SERVER,), (base, base + "/")
@@ -73,13 +73,13 @@ def origin_urls(url: str) -> tuple[tuple[str, ...], tuple[str, str]]:
 
 @dataclass(frozen=True)
 class ResourceMetadata:
-    """What a protected resource says of itself (RFC 9728, 2).
+    """Metadata of a protected resource (RFC 9728, 2).
 
     Attributes:
-        resource: Its identifier, which tokens are asked for.
-        authorization_servers: The issuers of those tokens; at least one.
-        scopes: The scopes that basic use needs; None where it does not say.
-        document: All that it says.
+        resource: Identifier of the resource, for the parameter `resource` of token requests.
+        authorization_servers: Issuers of the authorization servers; at least one.
+        scopes: Scopes for basic use; None if not given.
+        document: The whole document.
     """
 
     resource: str
@@ -92,11 +92,11 @@ class ResourceMetadata:
         """Check a metadata document.
 
         Args:
-            document: The document, as JSON has it.
-            url: The URL of the server whose metadata it should be.
+            document: The decoded JSON.
+            url: URL of the server that the document must describe.
 
         Raises:
-            MetadataError: It cannot be used, or is about another server.
+            MetadataError: The document is malformed, or describes another server.
         """
         what = f"the protected resource metadata of {shortened(url)}"
         members = _object(document, what)
@@ -119,12 +119,12 @@ class ResourceMetadata:
 
 @dataclass(frozen=True)
 class AuthorizationServerMetadata:
-    """What an authorization server says of itself (RFC 8414, 2; OpenID Connect Discovery 1.0, 3).
+    """Metadata of an authorization server (RFC 8414, 2; OpenID Connect Discovery 1.0, 3).
 
     Attributes:
-        issuer: Who it is.
-        document: All that it says; what is read of it by the methods below is checked there.
-        accepts_http: As `check_url` has it.
+        issuer: The issuer.
+        document: The whole document. The methods check the members that they read.
+        accepts_http: Allow plain http; see `check_url`.
     """
 
     issuer: str
@@ -138,13 +138,13 @@ class AuthorizationServerMetadata:
         """Check a metadata document.
 
         Args:
-            document: The document, as JSON has it.
-            issuers: Whom it was asked of: its `issuer` must be one of these, to the byte. There are two only where
-                nobody has named one, and an origin stands for it, of which one cannot know whether it ends in `/`.
-            accepts_http: As `check_url` has it.
+            document: The decoded JSON.
+            issuers: Accepted values of `issuer`, compared byte for byte. There are two only if the issuer is presumed
+                from an origin, with and without a trailing slash.
+            accepts_http: Allow plain http; see `check_url`.
 
         Raises:
-            MetadataError: It cannot be used, or is of somebody else.
+            MetadataError: The document is malformed, or has another issuer.
         """
         what = f"the authorization server metadata of {shortened(issuers[0])}"
         members = _object(document, what)
@@ -160,21 +160,21 @@ class AuthorizationServerMetadata:
         return cls(issuer, members, accepts_http)
 
     def completed(self, other: AuthorizationServerMetadata) -> AuthorizationServerMetadata:
-        """Return the same with the members that it lacks, of another document of the same issuer."""
+        """Return the metadata with missing members added from another document of the same issuer."""
         own = {name: value for name, value in self.document.items() if value is not None}
         return replace(self, document={**other.document, **own})
 
     @classmethod
     def of_origin(cls, url: str, *, accepts_http: bool | None = None) -> AuthorizationServerMetadata:
-        """Return what is presumed of a server of 2025-03-26 that is its own authorization server and has no metadata.
+        """Return the default metadata of a server of 2025-03-26 that is its own authorization server and has none.
 
         Args:
-            url: The URL of the server (2025-03-26, basic/authorization, "Fallbacks for Servers without Metadata
+            url: URL of the server (2025-03-26, basic/authorization, "Fallbacks for Servers without Metadata
                 Discovery").
-            accepts_http: As `check_url` has it.
+            accepts_http: Allow plain http; see `check_url`.
 
         Raises:
-            MetadataError: It is not encrypted.
+            MetadataError: The URL is not encrypted.
         """
         issuer = check_url(origin(url), "the origin of the server", accepts_http=accepts_http)
         return cls(
@@ -191,10 +191,10 @@ class AuthorizationServerMetadata:
         )
 
     def endpoint(self, name: str) -> str:
-        """Return the URL of an endpoint, such as `token_endpoint`, or `jwks_uri`.
+        """Return the URL of an endpoint, such as `token_endpoint` or `jwks_uri`.
 
         Raises:
-            MetadataError: There is none, or it is not encrypted.
+            MetadataError: The endpoint is missing or not encrypted.
         """
         if not self.has(name):
             raise MetadataError(
@@ -204,31 +204,31 @@ class AuthorizationServerMetadata:
         return check_url(self.document[name], what, accepts_http=self.accepts_http)
 
     def has(self, name: str) -> bool:
-        """Say whether there is an endpoint of this name."""
+        """Return True if the metadata has an endpoint of this name."""
         return self.document.get(name) is not None
 
     def strings(self, name: str) -> tuple[str, ...] | None:
-        """Return a list of strings, such as `scopes_supported`; None where there is none.
+        """Return a list of strings, such as `scopes_supported`; None if it is missing.
 
         Raises:
-            MetadataError: It is something else.
+            MetadataError: The member is not a list of strings.
         """
         return _strings(self.document, name, f"the authorization server metadata of {shortened(self.issuer)}")
 
     def says(self, name: str) -> bool:
-        """Say whether something is said to be so, such as `client_id_metadata_document_supported`."""
+        """Return True if a member is true, such as `client_id_metadata_document_supported`."""
         return self.document.get(name) is True
 
     def check_pkce(self, *, may_be_unannounced: bool = False) -> None:
-        """Refuse an authorization server that does not say that it knows PKCE with S256.
+        """Check that the authorization server announces PKCE with S256.
 
-        Clients must not go on then (basic/authorization, "Authorization Code Protection").
+        Otherwise clients must not log in (basic/authorization, "Authorization Code Protection").
 
         Args:
-            may_be_unannounced: Whether one that says nothing of PKCE is taken for one that knows it.
+            may_be_unannounced: Accept metadata without `code_challenge_methods_supported`.
 
         Raises:
-            MetadataError: It does not say so.
+            MetadataError: S256 is not announced.
         """
         methods = self.strings("code_challenge_methods_supported")
         if may_be_unannounced if methods is None else "S256" in methods:

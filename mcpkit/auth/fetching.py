@@ -1,4 +1,4 @@
-"""JSON documents that providers publish: metadata, and keys. httpx2 is imported when one is fetched."""
+"""Fetching of JSON documents of providers: metadata and keys. httpx2 is imported on use."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     import httpx2
 
 MAX_DOCUMENT = 512 * 1024
-"""Bytes that a document may have, after decompression; keys of large providers have 20 KiB."""
+"""Maximum bytes of a document after decompression. Keys of large providers have 20 KiB."""
 PATIENCE = 10.0
-"""Seconds in which a document must have come whole."""
+"""Default seconds in which a document must be received."""
 
 _CODINGS = frozenset({"", "identity", "gzip", "deflate"})
-"""Content codings of which httpx2 gives bounded pieces."""
+"""Content codings that httpx2 decodes in bounded pieces."""
 
 
 class FetchError(Exception):
-    """A document has not been fetched; the message says what has happened, and at which URL.
+    """A document could not be fetched. The message contains the cause and the URL.
 
     Args:
-        message: What has happened.
-        status: The status of the answer, where there was one.
-        may_pass: Whether it makes sense to ask again later: nobody has answered, or the server was busy or broken.
-        is_unreachable: Whether there is no connection to the server, so that its other documents cannot be had either.
+        message: The cause.
+        status: HTTP status of the response, if there was one.
+        may_pass: Whether a later retry can succeed: no response, or the server is busy or broken.
+        is_unreachable: Whether the connection to the server failed, so that its other documents are unavailable too.
     """
 
     def __init__(
@@ -53,12 +53,11 @@ class FetchError(Exception):
 
 
 class Document(NamedTuple):
-    """A JSON object that has been fetched.
+    """A fetched JSON object.
 
     Attributes:
         members: The object.
-        max_age: For how many seconds it may be kept, as its headers say (RFC 9111, section 4.2.1); None where they say
-            nothing.
+        max_age: Seconds for which it may be cached (RFC 9111, section 4.2.1); None if the headers do not set it.
     """
 
     members: dict[str, object]
@@ -74,20 +73,19 @@ async def fetch_document(
     accepts_http: bool | None = None,
     is_typed: bool = False,
 ) -> Document:
-    """Fetch a JSON object; no redirect is followed, as another URL is another document.
+    """Fetch a JSON object. Redirects are not followed, because another URL is another document.
 
     Args:
-        url: Where it is: `https`, or `http` on this machine.
-        what: What it is, for messages: "the metadata of https://id.example.com".
-        http_client: A client of the caller's, which says all about TLS and proxies, and is not closed.
-        patience: Seconds in which it must have come.
-        accepts_http: As `check_url` has it.
-        is_typed: Whether a document of another media type than JSON is refused, as for a URL that
-            any client can name.
+        url: URL of the document: `https`, or `http` on a loopback address.
+        what: Name of the document for messages, such as "the metadata of https://id.example.com".
+        http_client: Client to use, with its TLS and proxy settings. It is not closed. None makes one.
+        patience: Seconds in which the document must be received.
+        accepts_http: Allow plain http; see `check_url`.
+        is_typed: Refuse media types other than JSON, for URLs that any client can choose.
 
     Raises:
-        MetadataError: The URL is none that may be asked.
-        FetchError: There is no such document, or it is not what it should be.
+        MetadataError: The URL is not allowed.
+        FetchError: The document is missing or not valid.
         ImportError: httpx2 is not installed.
     """
     check_url(url, f"the URL of {what}", accepts_http=accepts_http)
@@ -102,11 +100,11 @@ async def fetch_document(
 
 
 def own_client(url: str, *, keeps_connections: bool = True) -> httpx2.AsyncClient:
-    """Return a new client for requests to one URL, which has to be closed. It keeps no cookies.
+    """Create a client for requests to one URL. The caller closes it. It stores no cookies.
 
     Args:
-        url: The URL; this machine is asked without the proxies of the environment.
-        keeps_connections: Whether a connection is used again, which may be broken by then.
+        url: The URL. Loopback URLs are requested without the proxies of the environment.
+        keeps_connections: Reuse connections, which can be broken by then.
     """
     from http.cookiejar import CookieJar, DefaultCookiePolicy
 
@@ -126,10 +124,10 @@ def own_client(url: str, *, keeps_connections: bool = True) -> httpx2.AsyncClien
 
 
 async def body_of(response: httpx2.Response, url: str, what: str) -> bytes:
-    """Return the body of an answer that is streamed.
+    """Read the body of a streamed response.
 
     Raises:
-        FetchError: It is larger than a document may be, or compressed in a way that nobody has asked for.
+        FetchError: The body is too large, or has a content coding that was not requested.
     """
     if response.headers.get("content-encoding", "").strip().lower() not in _CODINGS:
         raise FetchError(
@@ -149,10 +147,10 @@ async def body_of(response: httpx2.Response, url: str, what: str) -> bytes:
 
 
 def members_of(response: httpx2.Response, body: bytes, url: str, what: str) -> dict[str, object]:
-    """Return the JSON object that has been answered, whatever its media type: files in buckets have any.
+    """Return the JSON object of a response, regardless of its media type: storage buckets send any.
 
     Raises:
-        FetchError: It is no JSON object.
+        FetchError: The body is not a JSON object.
     """
     try:
         return read_object(body.removeprefix(BYTE_ORDER_MARK))
@@ -170,7 +168,7 @@ def _media_type(response: httpx2.Response) -> str | None:
 
 
 def failure(error: Exception, url: str) -> str:
-    """Say in words what an exception of httpx2 means for a request to a URL."""
+    """Describe an exception of httpx2 for a request to a URL."""
     import httpx2
 
     place = origin(url)
@@ -227,7 +225,7 @@ async def _asked(url: str, what: str, client: httpx2.AsyncClient, is_typed: bool
 
 
 def max_age_of(headers: Mapping[str, str]) -> float | None:
-    """Return for how many seconds an answer may be kept; None where its headers do not say (RFC 9111, 4.2.1)."""
+    """Return the seconds for which a response may be cached; None if its headers do not set it (RFC 9111, 4.2.1)."""
     told = headers.get("cache-control", "").lower()
     directives = dict(_directive(part) for part in told.split(",") if part.strip())
     if "no-store" in directives or "no-cache" in directives:
@@ -258,7 +256,7 @@ def _until_expiry(headers: Mapping[str, str]) -> float | None:
 
 
 def _reason(error: BaseException | None) -> str | None:
-    """Return what the system says of a connection, where that is at the bottom of an exception."""
+    """Return the operating system's reason for a failed connection, from the causes of an exception."""
     while error is not None:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             return "its certificate is not trusted"

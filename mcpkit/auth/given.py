@@ -1,4 +1,4 @@
-"""What authors give as `Server(auth=...)`."""
+"""The option `Server(auth=...)`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .verifier import TokenVerifier
 
 
 def verifier_of(auth: TokenVerifier | Sequence[TokenVerifier]) -> TokenVerifier:
-    """Return what verifies tokens as one.
+    """Return one verifier for the option `auth`.
 
     Raises:
-        TypeError: It is none.
-        ValueError: There is none in the list, or two are for one issuer.
+        TypeError: A value is not a TokenVerifier.
+        ValueError: The list is empty, or two verifiers have the same issuer.
     """
     untyped: object = auth  # a text is a sequence as well
     several = list(auth) if isinstance(auth, Sequence) else [auth]
@@ -31,7 +31,7 @@ def verifier_of(auth: TokenVerifier | Sequence[TokenVerifier]) -> TokenVerifier:
 
 
 def _meant(given: object) -> str:
-    """Return what is written in the place of what verifies no tokens."""
+    """Return example code for a value that is not a verifier."""
     from .upstream.upstream import Upstream
 
     if isinstance(given, Upstream):

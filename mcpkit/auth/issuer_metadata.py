@@ -1,4 +1,4 @@
-"""An issuer's metadata: fetched from the first place that has it, and kept."""
+"""Metadata of an issuer, fetched from the first URL that has it, and cached."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     import httpx2
 
 RETRY = 5.0
-"""Seconds after which an issuer that has not answered is asked again."""
+"""Seconds before a failed fetch is repeated."""
 _BELIEVED = 86_400.0  # seconds, after which somebody may have moved
 
 
 class IssuerMetadata:
-    """What an issuer says of itself (RFC 8414, OpenID Connect Discovery 1.0). Safe in any thread and event loop.
+    """Metadata of an issuer (RFC 8414, OpenID Connect Discovery 1.0). It can be used in any thread and event loop.
 
-    It is fetched once for all who ask while it is being fetched; an issuer that does not say it is left alone for a
-    moment. What has been fetched before holds where the issuer does not answer when it should be renewed.
+    Concurrent callers share one fetch. After a failed fetch there is a pause. Cached metadata stays in use if the
+    issuer does not respond to a renewal.
 
     Args:
         issuer: The issuer.
-        timeout: Seconds in which each document must have come.
-        http_client: A client of the author's.
-        clock: The time in Unix seconds.
-        is_openid: Whether it is looked for first where OpenID Connect has it, as some issuers have two documents.
-        accepts_http: As `check_url` has it.
+        timeout: Seconds in which each document must be received.
+        http_client: Client to use; None makes one.
+        clock: Returns the Unix time in seconds.
+        is_openid: Try the OpenID Connect URL first, because some issuers have two documents.
+        accepts_http: Allow plain http; see `check_url`.
 
     Attributes:
-        places: How many places it may be in.
+        places: Number of possible URLs.
 
     Raises:
-        MetadataError: The issuer is no URL that may be asked.
+        MetadataError: The issuer is not an allowed URL.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class IssuerMetadata:
         self.places = len(urls)
 
     async def read(self, *needed: str) -> AuthorizationServerMetadata:
-        """Return it; where one document lacks a member, with those of the issuer's other documents.
+        """Return the metadata, completed by the other documents of the issuer if a needed member is missing.
 
         Args:
-            needed: Members that are needed, such as `token_endpoint`; whether they are there is not checked.
+            needed: Needed members, such as `token_endpoint`. Their presence is not checked.
 
         Raises:
-            FetchError: There is none.
-            MetadataError: It is of somebody else.
+            FetchError: No metadata can be fetched.
+            MetadataError: The metadata has another issuer, or is malformed.
         """
         metadata = await self._first()
         if all(map(metadata.has, needed)) or not self._unread or self._clock() < self._next_completion:
@@ -97,20 +97,20 @@ class IssuerMetadata:
             return kept
 
     async def endpoint(self, name: str) -> str:
-        """Return the URL of an endpoint, such as `introspection_endpoint`, or `jwks_uri`.
+        """Return the URL of an endpoint, such as `introspection_endpoint` or `jwks_uri`.
 
         Raises:
-            FetchError: There is no metadata.
-            MetadataError: It is of somebody else, or has no such URL.
+            FetchError: No metadata can be fetched.
+            MetadataError: The metadata has another issuer, or no such URL.
         """
         return (await self.read(name)).endpoint(name)
 
     def forget(self) -> None:
-        """Have it fetched again when somebody asks in a moment."""
+        """Mark the cached metadata as stale, so that the next call fetches it again."""
         self._believed_until = -math.inf
 
     async def aclose(self) -> None:
-        """End what is being fetched in the running event loop."""
+        """Cancel fetches of the running event loop."""
         await self._fetches.aclose()
 
     async def _renewed(self) -> AuthorizationServerMetadata:
@@ -126,7 +126,7 @@ class IssuerMetadata:
         return self._kept
 
     async def _completed(self) -> AuthorizationServerMetadata:
-        """Return what is kept, with what the documents in the other places have more; a missing one does no harm."""
+        """Return the cached metadata completed by the documents at the other URLs. A missing document is ignored."""
         first = metadata = self._kept
         assert metadata is not None
         left: list[str] = []
@@ -157,7 +157,7 @@ class IssuerMetadata:
         )
 
     async def _fetched(self) -> tuple[AuthorizationServerMetadata, Sequence[str]]:
-        """Return the metadata in the first place that has it, and the places that have not been looked at."""
+        """Return the metadata from the first URL that has it, and the URLs that were not tried."""
         failures: list[FetchError | MetadataError] = []
         for place, url in enumerate(self._urls, 1):
             try:
@@ -173,7 +173,7 @@ class IssuerMetadata:
 
 
 def _again(error: FetchError | MetadataError) -> FetchError | MetadataError:
-    """Return an error to raise once more, which would grow by each time that it is raised itself."""
+    """Return a copy of an error, because raising one object repeatedly extends its traceback."""
     if isinstance(error, FetchError):
         return FetchError(
             str(error),

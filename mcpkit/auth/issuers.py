@@ -1,4 +1,4 @@
-"""Several verifiers as one: each token goes to the one whose issuer it names."""
+"""Several token verifiers as one: each token goes to the verifier of its issuer."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 class Issuers(TokenVerifier):
-    """Chooses who verifies a token: by the issuer that it names, unverified.
+    """Token verifier that selects another one by the (unverified) issuer of a token.
 
-    What names none is shown to those first that have no issuer, and so ask nobody: a token of theirs is never sent to
-    somebody else. Then to the others, but for a `Jwt`, of which it can be none.
+    A token without an issuer goes first to the verifiers without issuers, which send it nowhere. So their tokens are
+    never sent to another party. Then it goes to the others except `Jwt`, whose tokens always have an issuer.
 
     Args:
         verifiers: The verifiers.
 
     Raises:
-        ValueError: There is none, or two have one issuer, or one provider.
+        ValueError: `verifiers` is empty, or two have the same issuer or provider.
     """
 
     def __init__(self, verifiers: Sequence[TokenVerifier]) -> None:
@@ -41,7 +41,7 @@ class Issuers(TokenVerifier):
         self._sort()
 
     def _sort(self) -> None:
-        """Take note of whose tokens are whose; who issues tokens knows that when they know where they are served."""
+        """Map issuers and providers to verifiers. Authorization servers know their issuer only after `bind`."""
         self.issuers = tuple(chain.from_iterable(each.issuers for each in self._verifiers))
         if len(set(self.issuers)) < len(self.issuers):
             twice = next(each for each in self.issuers if self.issuers.count(each) > 1)
@@ -60,7 +60,7 @@ class Issuers(TokenVerifier):
         self._of_opaque = (*self._without_issuer, *asking)
 
     async def verify(self, token: str, audience: str) -> AccessToken:
-        """Have the right one verify a token."""
+        """Verify a token with the verifier of its issuer."""
         named = _issuer_of(token)
         asked = self._of_opaque if named is None else self._by_issuer.get(named, self._without_issuer)
         advice = ISSUER_ADVICE % " or ".join(self.issuers) if self.issuers else None
@@ -74,44 +74,47 @@ class Issuers(TokenVerifier):
         raise refusal
 
     def bind(self, resource: ProtectedResource) -> None:
-        """Tell each where the tokens are taken.
+        """Bind each verifier to the protected server.
+
+        Args:
+            resource: The protected server.
 
         Raises:
-            ValueError: One of them cannot be used there, or has the issuer of another one.
+            ValueError: A verifier cannot be used there, or has the same issuer as another one.
         """
         for each in self._verifiers:
             each.bind(resource)
         self._sort()
 
     def routes(self) -> Sequence[Route]:
-        """Return what they serve."""
+        """Return the routes of all verifiers."""
         return [*chain.from_iterable(each.routes() for each in self._verifiers)]
 
     def refusal(self, headers: Mapping[bytes, bytes]) -> str | None:
-        """Return why one of them refuses a request."""
+        """Return the first reason of a verifier to refuse a request."""
         return next((why for each in self._verifiers if (why := each.refusal(headers)) is not None), None)
 
     def notices(self) -> Sequence[str]:
-        """Return what operators are told of each."""
+        """Return the notices of all verifiers."""
         return [*chain.from_iterable(each.notices() for each in self._verifiers)]
 
     async def token_for(self, principal: Principal, provider: str, context: VerifierContext) -> str:
-        """Have the one return it whose users log in with that provider."""
+        """Return the token from the verifier with this provider."""
         return await self._by_provider[provider].token_for(principal, provider, context)
 
     async def revoke(self, principal: Principal, context: VerifierContext) -> None:
-        """Have each end what it has granted."""
+        """Revoke the grants of a principal at all verifiers."""
         for each in self._verifiers:
             await each.revoke(principal, context)
 
     async def aclose(self) -> None:
-        """Close what they keep open."""
+        """Close all verifiers."""
         for each in self._verifiers:
             await each.aclose()
 
 
 def _issuer_of(token: str) -> str | None:
-    """Return the issuer that a token names; None where it is no JWT, or names none. Nothing of it is believed."""
+    """Return the unverified issuer of a token; None if the token is not a JWT or has none."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

@@ -1,4 +1,4 @@
-"""Signed tokens taken apart: what they say, before anybody has verified it (RFC 7515, compact serialization)."""
+"""Parsing of signed tokens before verification (RFC 7515, compact serialization)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .strict_json import read_object
 from .verifier import InvalidTokenError
 
 MAX_TOKEN = 16 * 1024
-"""Characters of a token that is looked at; those of large directories have 8,000."""
+"""Maximum characters of a token. Tokens of large directories have 8,000."""
 MAX_KEY_ID = 512
-"""Characters of the name of a key."""
+"""Maximum characters of a key ID."""
 
 _NO_TOKEN = "the token is not a signed JWT"
 _TOO_LONG = "the token is too long"
@@ -21,14 +21,14 @@ _HEADER = "the header of the token is malformed (alg, kid, typ)"
 
 
 class Jws(NamedTuple):
-    """A signed token whose signature has not been verified: nothing that it says is to be believed.
+    """A parsed token with an unverified signature. Its contents are not trusted yet.
 
     Attributes:
-        algorithm: How it says that it is signed.
-        key_id: The key that it says it is signed with; None where it does not say.
-        type: Of which type it says it is, in lower case and without `application/`; None where it does not say.
-        claims: What it says.
-        signed: What the signature is of.
+        algorithm: Signature algorithm (`alg`).
+        key_id: Key ID (`kid`); None if missing.
+        type: Token type (`typ`) in lower case, without `application/`; None if missing.
+        claims: The claims.
+        signed: The signed bytes.
         signature: The signature.
     """
 
@@ -41,10 +41,10 @@ class Jws(NamedTuple):
 
 
 def read_token(token: str) -> Jws:
-    """Take a token apart.
+    """Parse a token.
 
     Raises:
-        InvalidTokenError: It is none that could be verified.
+        InvalidTokenError: The token is not a signed JWT.
     """
     if len(token) > MAX_TOKEN:
         raise InvalidTokenError(_TOO_LONG)

@@ -1,4 +1,4 @@
-"""Public keys of an issuer, and which of them may have signed a token (RFC 7517). joserfc is imported on use."""
+"""Public keys of an issuer, and verification of signatures (RFC 7517). joserfc is imported on use."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ALGORITHMS: Final = (
     "EdDSA",
     "Ed25519",
 )
-"""Signatures of which the key that verifies cannot sign: no HMAC, and never `none` (RFC 7518, 3.1; RFC 9864)."""
+"""Asymmetric signature algorithms: no HMAC, and never `none` (RFC 7518, 3.1; RFC 9864)."""
 
 MOST_KEYS = 100
-"""Keys of one issuer; large providers have ten."""
+"""Maximum keys of one issuer. Large providers have ten."""
 MOST_TRIED = 8
-"""Keys that are tried where a token does not name one, or several have one name."""
+"""Maximum keys tried for a token without a key ID, or with an ambiguous one."""
 
 _RSA_BITS = 2048
 _MOST_RSA_BITS = 8192
@@ -50,10 +50,10 @@ class PublicKey(NamedTuple):
     """A key that verifies signatures.
 
     Attributes:
-        key_id: Its name; None where it has none.
-        algorithms: What it may verify: what its type, and its own `alg`, allow.
+        key_id: The key ID; None if missing.
+        algorithms: Algorithms that the type and `alg` of the key allow.
         key: The key.
-        parts: What it is made of, by which two are told apart.
+        parts: The public parameters, for comparison.
     """
 
     key_id: str | None
@@ -74,15 +74,15 @@ class KeySet:
         self._told_by = frozenset((each.key_id, each.algorithms, each.parts) for each in keys)
 
     def __eq__(self, other: object) -> bool:
-        """Say whether two have the same keys."""
+        """Return True if both sets contain the same keys."""
         return isinstance(other, KeySet) and self._told_by == other._told_by
 
     def __hash__(self) -> int:
-        """Return a number that is the same for the same keys."""
+        """Return a hash of the keys."""
         return hash(self._told_by)
 
     def fitting(self, token: Jws) -> list[PublicKey]:
-        """Return the keys that may have signed a token, by type, algorithm and name, where both have one."""
+        """Return the keys that fit a token by type, algorithm and, if both have one, key ID."""
         return [
             each
             for each in self._keys
@@ -91,19 +91,19 @@ class KeySet:
         ]
 
     def knows(self, token: Jws) -> bool:
-        """Say whether there is a key of the name that a token says; one without a name may be of any."""
+        """Return True if a key has the key ID of the token, or the token has none."""
         return token.key_id is None or any(each.key_id == token.key_id for each in self._keys)
 
     def has_signed(self, token: Jws) -> bool:
-        """Say whether one of the keys has signed a token."""
+        """Return True if one of the keys verifies the signature of a token."""
         return any(_verifies(each.key, token) for each in self.fitting(token)[:MOST_TRIED])
 
 
 def read_keys(document: Mapping[str, object]) -> list[PublicKey]:
-    """Return the keys of a JWK Set that can verify; others are passed over, as RFC 7517, section 5, has it.
+    """Return the usable keys of a JWK Set. Others are ignored (RFC 7517, section 5).
 
     Raises:
-        ValueError: There is no such key, or there are too many.
+        ValueError: The set has no usable key, or too many keys.
         ImportError: joserfc is not installed.
     """
     listed = items_in(document.get("keys"))
@@ -119,11 +119,11 @@ def read_keys(document: Mapping[str, object]) -> list[PublicKey]:
 
 
 def given_keys(given: object) -> KeySet:
-    """Return keys that an author gives: a JWK Set, one JWK, a key as PEM, or a list of those.
+    """Return the keys of the option `keys`: a JWK Set, a JWK, a PEM, or a list of these.
 
     Raises:
-        TypeError: It is something else.
-        ValueError: It holds no public key that can be used, or a private one.
+        TypeError: A value has another type.
+        ValueError: A value has no usable public key, or contains a private key.
         ImportError: joserfc is not installed.
     """
     keys: list[PublicKey] = []
@@ -146,11 +146,11 @@ def given_keys(given: object) -> KeySet:
 
 
 def check_algorithms(algorithms: Collection[str]) -> frozenset[str]:
-    """Return algorithms that an author allows.
+    """Check the option `algorithms`, and return it as a set.
 
     Raises:
-        TypeError: They are no list of texts.
-        ValueError: There are none, or one of them is not for this.
+        TypeError: The option is not a list of strings.
+        ValueError: The list is empty, or contains an unsupported algorithm.
     """
     if isinstance(algorithms, str) or not isinstance(algorithms, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
         raise TypeError(f'algorithms must be a list such as ["RS256"], got {algorithms!r}')
@@ -162,7 +162,7 @@ def check_algorithms(algorithms: Collection[str]) -> frozenset[str]:
 
 
 def _read(members: dict[str, object]) -> PublicKey | None:
-    """Return a key of a set; None for one that is not for signatures, not known, or not safe."""
+    """Return a key of a JWK Set; None if it is not for signatures, not supported, or not safe."""
     if members.get("use", "sig") != "sig" or not _PRIVATE.isdisjoint(members):
         return None
     if "verify" not in (items_in(members.get("key_ops", ["verify"])) or ()):
@@ -182,7 +182,7 @@ def _read(members: dict[str, object]) -> PublicKey | None:
 
 
 def _is_strong(parts: Mapping[str, object]) -> bool:
-    """Say whether a key is as long as RFC 7518, 3.3, wants it, and no longer than is quick; those of curves are."""
+    """Return True for keys on curves, and for RSA keys of allowed length (at least as in RFC 7518, 3.3)."""
     if parts.get("kty") != "RSA":
         return True
     from joserfc.util import urlsafe_b64decode

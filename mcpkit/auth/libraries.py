@@ -1,4 +1,4 @@
-"""The libraries that the extra `auth` installs, each imported when it is used."""
+"""Import of the libraries of the extra `auth` on use."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
 
 def http_library() -> ModuleType:
-    """Return httpx2.
+    """Return the module httpx2.
 
     Raises:
-        ImportError: It is not installed; the message says how to install it.
+        ImportError: httpx2 is not installed. The message contains the install command.
     """
     return _imported("httpx2")
 
 
 def check_jose() -> None:
-    """Refuse to go on without joserfc.
+    """Check that joserfc is installed.
 
     Raises:
-        ImportError: It is not installed; the message says how to install it.
+        ImportError: joserfc is not installed. The message contains the install command.
     """
     _imported("joserfc.jwk")
 
 
 def check_installed() -> None:
-    """Refuse to go on without httpx2 or joserfc, and load neither.
+    """Check that httpx2 and joserfc are installed, without importing them.
 
     Raises:
-        ImportError: One is not installed; the message says how to install it.
+        ImportError: One is not installed. The message contains the install command.
     """
     for name in ("httpx2", "joserfc"):
         if name not in sys.modules and find_spec(name) is None:

@@ -1,4 +1,4 @@
-"""What several ask for at once, in whichever event loop and thread, is done once."""
+"""Deduplication of concurrent work across event loops and threads."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ T = TypeVar("T")
 
 
 class AbandonedError(Exception):
-    """The event loop in which something was done has ended before it was done."""
+    """The event loop of the work ended before the work was done."""
 
 
 class OneAtATime(Generic[T]):
-    """Does something once for all who ask while it is being done; they all get what comes of it.
+    """Runs work once for all concurrent callers with the same key. All of them get its result.
 
-    It runs in a task of its own in the event loop of whoever asks first, and goes on when they no longer wait.
+    The work runs in a task of the event loop of the first caller, and continues if callers stop waiting.
 
     Args:
-        patience: Seconds for which others wait for it; then it is taken for lost with its event loop.
+        patience: Seconds for which callers wait. After that the work counts as lost with its event loop.
     """
 
     def __init__(self, patience: float) -> None:
@@ -32,14 +32,14 @@ class OneAtATime(Generic[T]):
         self._tasks: dict[asyncio.Task[None], tuple[Hashable, Future[T]]] = {}
 
     async def wait(self, key: Hashable, work: Callable[[], Coroutine[object, None, T]]) -> T:
-        """Return what comes of something, which is begun where it is not being done.
+        """Return the result of the work, starting it if it is not running.
 
         Args:
-            key: What it is.
-            work: Does it.
+            key: Key of the work.
+            work: Does the work.
 
         Raises:
-            Exception: Whatever it raises.
+            Exception: The exception of the work.
         """
         try:
             return await self.outcome(key, self.begin(key, work))
@@ -47,11 +47,11 @@ class OneAtATime(Generic[T]):
             return await self.outcome(key, self.begin(key, work))
 
     async def outcome(self, key: Hashable, future: Future[T]) -> T:
-        """Return what comes of something that has been begun.
+        """Return the result of work that has been started.
 
         Raises:
-            AbandonedError: It has been lost with the event loop that it ran in.
-            Exception: Whatever it raises.
+            AbandonedError: The work was lost with its event loop.
+            Exception: The exception of the work.
         """
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self._patience)
@@ -62,11 +62,11 @@ class OneAtATime(Generic[T]):
             raise AbandonedError from None
 
     def doing(self, key: Hashable) -> Future[T] | None:
-        """Return what something will come to that is being done; None where it is not."""
+        """Return the future of running work; None if it is not running."""
         return self._running.get(key)
 
     def begin(self, key: Hashable, work: Callable[[], Coroutine[object, None, T]]) -> Future[T]:
-        """Begin something, unless it is being done; what it comes to is the future's."""
+        """Start the work unless it is running, and return its future."""
         with self._lock:
             future = self._running.get(key)
             if future is None:
@@ -78,10 +78,10 @@ class OneAtATime(Generic[T]):
         return future
 
     async def aclose(self, grace: float = 0.0) -> None:
-        """End what is being done in the running event loop.
+        """Cancel the work in the running event loop.
 
         Args:
-            grace: Seconds in which it may come to its end.
+            grace: Seconds for which the work may finish first.
         """
         loop = asyncio.get_running_loop()
         with self._lock:

@@ -1,4 +1,4 @@
-"""The keys that an issuer publishes: found, kept, and renewed before they are too old."""
+"""Published keys of an issuer: discovery, caching, and renewal before they expire."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 SHORTEST = 300.0
 """Minimum seconds for which keys are kept, regardless of their headers."""
 LONGEST = 86_400.0
-"""Seconds for which they are kept at most before they are renewed."""
+"""Maximum seconds for which keys are cached before they are renewed."""
 STALE = 86_400.0
-"""Seconds for which they are used on where they should be renewed, and the issuer does not answer."""
+"""Seconds for which expired keys stay in use if the issuer does not respond."""
 
 _USUAL = 3_600.0  # where headers say nothing
 _AHEAD = 0.8  # of the time for which they may be kept they are renewed in the background
@@ -42,20 +42,20 @@ class _Kept(NamedTuple):
 
 
 class PublishedKeys:
-    """The keys of one issuer. Safe in any thread and event loop.
+    """Published keys of one issuer. It can be used in any thread and event loop.
 
     Args:
         issuer: The issuer.
-        jwks_uri: Where its keys are; None for what its metadata says (RFC 8414, OpenID Connect Discovery 1.0).
-        cooldown: Seconds in which keys are fetched at most once for tokens whose key is unknown.
-        timeout: Seconds in which each document must have come.
-        http_client: A client of the author's.
-        clock: The time in Unix seconds.
-        metadata: The issuer's metadata, where somebody else reads it as well.
-        accepts_http: As `check_url` has it.
+        jwks_uri: URL of the JWK Set; None takes it from the metadata (RFC 8414, OpenID Connect Discovery 1.0).
+        cooldown: Minimum interval in seconds between fetches that tokens with an unknown key cause.
+        timeout: Seconds in which each document must be received.
+        http_client: Client to use; None makes one.
+        clock: Returns the Unix time in seconds.
+        metadata: Metadata of the issuer, to share it; None creates it.
+        accepts_http: Allow plain http; see `check_url`.
 
     Raises:
-        MetadataError: The issuer, or the URL, is none that may be asked.
+        MetadataError: The issuer or the URL is not allowed.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class PublishedKeys:
         self._failure: str | None = None
 
     async def has_signed(self, token: Jws) -> bool:
-        """Say whether one of the issuer's keys has signed a token.
+        """Return True if a key of the issuer verifies the signature of a token.
 
-        Keys are fetched where the token names one that is not known, though not more often than once in the cooldown.
+        Keys are fetched if the token has an unknown key ID, at most once per cooldown.
 
         Raises:
-            VerifierUnavailableError: There are no keys to go by.
+            VerifierUnavailableError: No keys are available.
         """
         keys = await self._current()
         if keys.has_signed(token):
@@ -113,7 +113,7 @@ class PublishedKeys:
         return self._fetches.doing(None) is not None
 
     async def aclose(self) -> None:
-        """End what is being fetched in the running event loop."""
+        """Cancel fetches of the running event loop."""
         await self._fetches.aclose()
         await self._metadata.aclose()
 
@@ -158,10 +158,10 @@ class PublishedKeys:
                 return keys.has_signed(token)
 
     async def _fetched(self) -> KeySet:
-        """Return keys that are fetched now, or are being fetched.
+        """Fetch the keys, or join a running fetch.
 
         Raises:
-            VerifierUnavailableError: They cannot be had, or could not a moment ago.
+            VerifierUnavailableError: The keys cannot be fetched, or a fetch has just failed.
         """
         if not self.is_fetching:
             self._check_failure()
@@ -202,7 +202,7 @@ class PublishedKeys:
         return keys
 
     def _failed(self, error: Exception) -> VerifierUnavailableError:
-        """Remember that the issuer does not answer, and say so once for each cause."""
+        """Store a failure and log it once for each cause, and return the error for it."""
         message = str(error)
         now = self._clock()
         if message != self._failure:

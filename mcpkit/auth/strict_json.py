@@ -1,4 +1,4 @@
-"""JSON of strangers, of which nothing can be read in two ways."""
+"""Strict parsing of untrusted JSON, without ambiguity."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from ..protocol.jsonrpc import BYTE_ORDER_MARK, decode
 
 
 def read_object(data: bytes) -> dict[str, object]:
-    """Return a JSON object.
+    """Parse a JSON object.
 
     Args:
-        data: Its text, of a length that has been bounded.
+        data: The text, of bounded length.
 
     Raises:
-        ValueError: It is something else: not UTF-8, not JSON, nested too deeply, with a number or a text that JSON has
-            not, with a byte order mark, or with a member twice, of which each reader may take another. The message has
-            nothing of it.
+        ValueError: The text is not a JSON object in UTF-8, is nested too deeply, contains values outside JSON, begins
+            with a byte order mark, or has a duplicate member. The message contains nothing of the text.
     """
     try:
         if data.startswith(BYTE_ORDER_MARK):  # which `decode` ignores
@@ -33,17 +32,17 @@ def read_object(data: bytes) -> dict[str, object]:
 
 
 def items_in(value: object) -> list[object] | None:
-    """Return a value that JSON has as an array; None for any other."""
+    """Return a JSON array; None for any other value."""
     return value if isinstance(value, list) else None  # pyright: ignore[reportUnknownVariableType]  # it is of objects
 
 
 def members_in(value: object) -> dict[str, object] | None:
-    """Return a value that JSON has as an object; None for any other."""
+    """Return a JSON object; None for any other value."""
     return value if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType]  # it is of objects
 
 
 def several_of(value: object) -> list[object]:
-    """Return the items of a list, a tuple or a set, and of any other value that alone."""
+    """Return the items of a list, tuple or set; any other value as the only item."""
     if isinstance(value, list | tuple | set | frozenset):
         return [*value]  # pyright: ignore[reportUnknownVariableType]  # it is of objects
     return [value]

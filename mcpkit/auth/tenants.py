@@ -1,4 +1,4 @@
-"""Issuers of providers that have many, by what their operators know of theirs."""
+"""Issuers of multi-tenant providers, by tenant."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ def entra_issuer(tenant_id: str, authority: str = "https://login.microsoftonline
     """Return the issuer of a tenant of Microsoft Entra ID.
 
     Args:
-        tenant_id: The tenant.
-        authority: Where it logs in.
+        tenant_id: GUID of the tenant.
+        authority: URL of the login service.
 
     Raises:
-        ValueError: It is no tenant: of `common` and the like, each token has another issuer.
+        ValueError: `tenant_id` is not a GUID. With `common` and similar values, each token has another issuer.
     """
     if not re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", tenant_id):
         raise ValueError(
@@ -26,7 +26,7 @@ def cognito_issuer(user_pool_id: str) -> str:
     """Return the issuer of a user pool of Amazon Cognito.
 
     Raises:
-        ValueError: It is none.
+        ValueError: `user_pool_id` is not the ID of a user pool.
     """
     region = re.fullmatch(r"([a-z]{2}(?:-[a-z]+)+-\d+)_[0-9A-Za-z]+", user_pool_id)
     if region is None or region[1].startswith("cn-"):
@@ -37,10 +37,10 @@ def cognito_issuer(user_pool_id: str) -> str:
 
 
 def auth0_issuer(domain: str) -> str:
-    """Return the issuer of a tenant of Auth0, which ends in a slash.
+    """Return the issuer of a tenant of Auth0, which ends with a slash.
 
     Raises:
-        ValueError: It is no domain.
+        ValueError: `domain` is not a domain name.
     """
     if not re.fullmatch(r"[0-9A-Za-z.-]+", domain):
         raise ValueError(

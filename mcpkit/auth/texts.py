@@ -1,4 +1,4 @@
-"""Texts: lists of them that an author gives, and what strangers say."""
+"""Lists of strings in options, and sanitizing of untrusted text."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 
 _UNSAYABLE: Final = re.compile(r"[^\x20\x21\x23-\x5B\x5D-\x7E]")
 _SHORTEST_SECRET: Final = 6
-"""Characters of a secret that is removed from messages; shorter ones may be ordinary words."""
+"""Minimum characters of a secret that is removed from messages. Shorter ones can be ordinary words."""
 
 
 def texts_in(option: str, given: object, *, or_else: str = "") -> tuple[str, ...]:
-    """Return the texts of a list, in the author's order.
+    """Return the strings of an option that is a list.
 
     Args:
-        option: What it is called.
+        option: Name of the option.
         given: The list.
-        or_else: What it may be as well, for the message.
+        or_else: Other accepted types, for the message.
 
     Raises:
-        TypeError: It is no list, or holds anything else.
+        TypeError: The value is not a list of strings.
     """
     wrong = TypeError(f"{option} must be {or_else}a list of strings, got {given!r}")
     if isinstance(given, str) or not isinstance(given, Collection):
@@ -33,12 +33,12 @@ def texts_in(option: str, given: object, *, or_else: str = "") -> tuple[str, ...
 
 
 def sayable(text: str) -> str:
-    """Return a text as an error of OAuth may say it: what must not stand there is a question mark (RFC 6749, 5.2)."""
+    """Return a text for an OAuth error description: forbidden characters become question marks (RFC 6749, 5.2)."""
     return _UNSAYABLE.sub("?", text)
 
 
 def without(text: str, secrets: Iterable[str]) -> str:
-    """Return a text in which nothing is repeated of some secrets."""
+    """Return a text with the secrets removed."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, "...")

@@ -1,4 +1,4 @@
-"""URLs of servers: which may be asked, which are the same, and how a stranger's is shown."""
+"""URLs of servers: validation, comparison, and display of untrusted ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SHOWN: Final = 200
 
 
 class MetadataError(ValueError):
-    """A URL or a metadata document cannot be used; the message says what is wrong with it."""
+    """A URL or metadata document is not valid. The message contains the reason."""
 
 
 def is_loopback(host: str | None) -> bool:
-    """Say whether a host of a URL is this machine, by its name or address alone."""
+    """Return True if the host of a URL is a loopback name or address."""
     if not host:
         return False
     name = host.lower().rstrip(".")
@@ -31,9 +31,10 @@ def is_loopback(host: str | None) -> bool:
 
 
 def leads_here(host: str | None) -> bool:
-    """Say whether a host of a URL, however it is written, is this machine, of what can be said without looking it up.
+    """Return True if the host of a URL is this machine in any spelling, without a DNS lookup.
 
-    That is more than `is_loopback`: also what systems read as its address, such as `127.1`, `0` and `::ffff:127.0.0.1`.
+    It includes more than `is_loopback`: spellings that systems accept as its address, such as `127.1`, `0` and
+    `::ffff:127.0.0.1`.
     """
     try:
         address = ipaddress.ip_address(host or "")
@@ -47,16 +48,16 @@ def leads_here(host: str | None) -> bool:
 
 
 def check_url(url: object, what: str, *, accepts_http: bool | None = None) -> str:
-    """Return a URL to which secrets may be sent: `https`, or `http` to this machine.
+    """Check that a URL is safe for secrets (`https`, or `http` to a loopback address), and return it.
 
     Args:
         url: The URL.
-        what: What it is, for the message: "the token_endpoint of https://id.example.com".
-        accepts_http: The setting `accept_plain_http`, which allows `http` to other machines; None if there is no such
-            setting, so that the message does not name it.
+        what: Name of the URL for the message, such as "the token_endpoint of https://id.example.com".
+        accepts_http: Value of the option `accept_plain_http`, which allows `http` to other machines; None if there is
+            no such option, so that the message does not mention it.
 
     Raises:
-        MetadataError: It is none, is not encrypted, or has a user, a password or a fragment.
+        MetadataError: The URL is malformed, is not encrypted, or has a user, a password or a fragment.
     """
     if not isinstance(url, str):
         raise MetadataError(f"{what} must be a string, got {shortened(repr(url))}")
@@ -77,12 +78,12 @@ def check_url(url: object, what: str, *, accepts_http: bool | None = None) -> st
 
 
 def canonical(url: str) -> str:
-    """Return the canonical form of a server's URL: scheme and host in lower case, no default port, no `/` alone.
+    """Return the canonical URL of a server: lower-case scheme and host, no default port, fragment or path `/` alone.
 
-    Query and path stay as they are, as they may tell one server from another; the fragment does not.
+    Query and path are unchanged, because they can distinguish servers.
 
     Raises:
-        MetadataError: It is no URL of HTTP.
+        MetadataError: The URL is not an HTTP URL.
     """
     parts = split_url(url)
     if parts is None or not parts.hostname or parts.scheme not in _PORTS:
@@ -100,10 +101,10 @@ def origin(url: str) -> str:
 
 
 def covers(resource: str, url: str) -> bool:
-    """Say whether a protected resource is the server at a URL, or a path above it of the same origin.
+    """Return True if a protected resource is the server at a URL, or a path above it at the same origin.
 
     Raises:
-        MetadataError: One of them is no URL of HTTP.
+        MetadataError: One of them is not an HTTP URL.
     """
     wide, narrow = urlsplit(canonical(resource)), urlsplit(canonical(url))
     if (wide.scheme, wide.netloc) != (narrow.scheme, narrow.netloc):
@@ -115,12 +116,12 @@ def covers(resource: str, url: str) -> bool:
 
 
 def shortened(text: str) -> str:
-    """Return a text of a stranger's as a message shows it: short, printable, in quotes."""
+    """Return an untrusted text for a message: short, printable, in quotes."""
     return repr("".join(char if char.isprintable() else " " for char in text[:_SHOWN]))
 
 
 def split_url(url: str) -> SplitResult | None:
-    """Return the parts of a URL; None where it is none, has what is no visible ASCII in it, or an impossible host."""
+    """Split a URL; None if it is malformed, has characters outside visible ASCII, or an impossible host."""
     if not _URL.fullmatch(url):
         return None
     try:
@@ -132,7 +133,7 @@ def split_url(url: str) -> SplitResult | None:
 
 
 def _is_name(host: str) -> bool:
-    """Say whether a host can be looked up: each label has 1 to 63 characters (RFC 1035, 2.3.4)."""
+    """Return True if a host can be resolved: each label has 1 to 63 characters (RFC 1035, 2.3.4)."""
     return all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
 
 

@@ -1,4 +1,4 @@
-"""The provider that users log in with: what an authorization server of mcpkit asks of it, as its client.
+"""OAuth client of this server at an identity provider.
 
-Internal: what is public of it stands in `mcpkit.auth`.
+Internal: the public part is in `mcpkit.auth`.
 """

@@ -1,4 +1,4 @@
-"""A provider's endpoints: as its metadata says, or as an author does."""
+"""Endpoints of a provider, from its metadata or from options."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ..urls import check_url
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Where a provider is asked for what, and how.
+    """Endpoints and capabilities of a provider.
 
     Attributes:
-        authorization: Where browsers are sent.
-        token: Where codes and refresh tokens are redeemed.
-        userinfo: Where it says who a user is; None where it does not.
-        revocation: Where tokens are revoked (RFC 7009); None where they cannot be.
-        says_issuer: Whether it says in its answers who it is (RFC 9207).
-        offers_offline_access: Whether it says that it knows the scope `offline_access`.
-        authentication: How a client with a secret says who it is.
+        authorization: Authorization endpoint.
+        token: Token endpoint.
+        userinfo: Userinfo endpoint; None if there is none.
+        revocation: Revocation endpoint (RFC 7009); None if there is none.
+        says_issuer: Whether authorization responses contain `iss` (RFC 9207).
+        offers_offline_access: Whether the metadata lists the scope `offline_access`.
+        authentication: Client authentication method for clients with a secret.
     """
 
     authorization: str
@@ -34,10 +34,10 @@ class Endpoints:
     authentication: Authentication = "basic"
 
     def checked(self) -> Endpoints:
-        """Return the same, of which each may be asked.
+        """Check the URLs, and return the endpoints.
 
         Raises:
-            MetadataError: One is no URL of https.
+            MetadataError: A URL is not https.
         """
         for name in ("authorization", "token", "userinfo", "revocation"):
             url = getattr(self, name)
@@ -47,20 +47,20 @@ class Endpoints:
 
 
 class EndpointSource(Protocol):
-    """Says where a provider's endpoints are."""
+    """Source of the endpoints of a provider."""
 
     async def endpoints(self) -> Endpoints:
-        """Return them.
+        """Return the endpoints.
 
         Raises:
-            FetchError: Nobody says so now.
-            MetadataError: What is said cannot be used.
+            FetchError: The metadata is not available now.
+            MetadataError: The metadata is not valid.
         """
         ...
 
 
 class GivenEndpoints:
-    """Endpoints that an author gives.
+    """Endpoints given as options.
 
     Args:
         endpoints: The endpoints.
@@ -70,12 +70,12 @@ class GivenEndpoints:
         self._endpoints = endpoints.checked()
 
     async def endpoints(self) -> Endpoints:
-        """Return them."""
+        """Return the endpoints."""
         return self._endpoints
 
 
 class PublishedEndpoints:
-    """Endpoints of which a provider's metadata says where they are.
+    """Endpoints from the metadata of a provider.
 
     Args:
         metadata: The metadata.
@@ -85,11 +85,11 @@ class PublishedEndpoints:
         self._metadata = metadata
 
     async def endpoints(self) -> Endpoints:
-        """Return them.
+        """Return the endpoints.
 
         Raises:
-            FetchError: There is no metadata.
-            MetadataError: It is of somebody else, or says something that cannot be used.
+            FetchError: No metadata can be fetched.
+            MetadataError: The metadata has another issuer, or is not valid.
         """
         metadata = await self._metadata.read("authorization_endpoint", "token_endpoint")
         return Endpoints(
@@ -108,7 +108,7 @@ def _optional(metadata: AuthorizationServerMetadata, name: str) -> str | None:
 
 
 def _authentication(metadata: AuthorizationServerMetadata) -> Authentication:
-    """Return how a client says who it is; one without a secret need not, so that other methods do no harm."""
+    """Return the client authentication method. Clients without a secret do not use it, so other methods are ignored."""
     known = metadata.strings("token_endpoint_auth_methods_supported")
     if known is None or "client_secret_basic" in known or "client_secret_post" not in known:
         return "basic"  # what holds where nothing is said (RFC 8414, section 2)

@@ -1,18 +1,18 @@
-"""What a provider answers in place of tokens."""
+"""Errors of requests to a provider."""
 
 from __future__ import annotations
 
 
 class UpstreamRefusedError(Exception):
-    """The provider says no; asking again with the same changes nothing.
+    """The provider refused the request. A retry would have the same result.
 
     Args:
-        error: The code (RFC 6749, sections 4.1.2.1 and 5.2), such as `access_denied` or `invalid_grant`.
-        description: Why, in visible ASCII without quotes and backslashes, bounded, and nothing of what was sent.
+        error: Error code (RFC 6749, sections 4.1.2.1 and 5.2), such as `access_denied` or `invalid_grant`.
+        description: The reason: bounded, visible ASCII without quotes and backslashes, and no part of the request.
 
     Attributes:
-        error: The code.
-        description: Why.
+        error: The error code.
+        description: The reason.
     """
 
     def __init__(self, error: str, description: str) -> None:
@@ -22,7 +22,7 @@ class UpstreamRefusedError(Exception):
 
 
 class UpstreamUnavailableError(Exception):
-    """The provider does not answer, not as it must, or does not know this client: nothing is known, nothing lost.
+    """The provider does not respond, sent an invalid response, or rejected this client. The login is not affected.
 
-    The message is for the log: it says what has happened and what an operator may have to change, without a secret.
+    The message is for the log. It contains the cause and what to change, and no secret.
     """

@@ -1,4 +1,4 @@
-"""GitHub: OAuth of its own kind, and an API that says who has logged in. Pages were read on 2026-11-23."""
+"""GitHub: its own kind of OAuth, and an API for the identity of the user. Pages were read on 2026-11-23."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def github_issuer(url: str) -> str:
     """Return the issuer of GitHub, or of a GitHub Enterprise Server.
 
     Raises:
-        MetadataError: It is no URL of https.
+        MetadataError: The URL is not https.
     """
     return check_url(url, "url").rstrip("/") + _ISSUER_PATH
 
@@ -50,8 +50,8 @@ class GitHubProvider(OAuthProvider):
     """GitHub, or a GitHub Enterprise Server.
 
     Args:
-        settings: What is known of it.
-        url: Where it is.
+        settings: Settings of the provider.
+        url: URL of the server.
     """
 
     # "scope":"repo,gist" in answers, though requests have spaces:
@@ -73,18 +73,18 @@ class GitHubProvider(OAuthProvider):
     async def userinfo(
         self, endpoints: Endpoints, tokens: UpstreamTokens, headers: Mapping[str, str] | None = None
     ) -> Mapping[str, object]:
-        """Return what the API answers about whoever has an access token."""
+        """Return the response of the API for the user of an access token."""
         return await super().userinfo(endpoints, tokens, _HEADERS)
 
     def identity_in(self, members: Mapping[str, object]) -> Identity:
-        """Return of whom an answer is: by the number, as a user may change the name, and another one take it."""
+        """Return the identity in a response. The subject is the numeric ID, because names can change owners."""
         told = {name: members[name] for name in _KEPT if members.get(name) is not None}
         if not isinstance(told.get("id"), int):
             told.pop("id", None)
         return super().identity_in(told)
 
     async def revoke(self, tokens: UpstreamTokens) -> None:
-        """Have GitHub delete a token, and with it its refresh token."""
+        """Delete a token at GitHub, and with it its refresh token."""
         # https://docs.github.com/en/rest/apps/oauth-applications#delete-an-app-token
         if tokens.expires is not None and self.settings.clock() >= tokens.expires:
             try:
@@ -107,7 +107,7 @@ class GitHubProvider(OAuthProvider):
 
 
 def _api_of(url: str) -> str:
-    """Return where the API of GitHub, or of a GitHub Enterprise, is.
+    """Return the URL of the API of GitHub or GitHub Enterprise.
 
     https://docs.github.com/en/enterprise-server/rest/using-the-rest-api/getting-started-with-the-rest-api
     https://docs.github.com/en/enterprise-cloud@latest/rest/using-the-rest-api/getting-started-with-the-rest-api

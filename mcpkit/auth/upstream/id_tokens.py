@@ -1,4 +1,4 @@
-"""ID tokens, verified: who has logged in, as an OpenID provider has signed it (OpenID Connect Core 1.0, 3.1.3.7)."""
+"""Verification of ID tokens of an OpenID provider (OpenID Connect Core 1.0, 3.1.3.7)."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class IdTokens:
     async def verify(
         self, token: object, access_token: str, nonce: str | None = None
     ) -> Mapping[str, object]:
-        """Return what an ID token says.
+        """Verify an ID token, and return its claims.
 
         Args:
-            token: What the token endpoint has answered for one.
-            access_token: What came with it.
-            nonce: What the login has asked it to say; None for one of a refresh, which need not say it again.
+            token: The `id_token` of the token response.
+            access_token: The access token of the same response.
+            nonce: The nonce of the login; None for a refresh, whose ID token need not have one.
 
         Raises:
-            UpstreamUnavailableError: It is none, or none for this login; or there are no keys to go by.
+            UpstreamUnavailableError: The token is not valid for this login, or no keys are available.
         """
         try:
             if not isinstance(token, str):
@@ -78,11 +78,11 @@ class IdTokens:
         return read.claims
 
     async def aclose(self) -> None:
-        """End what is being fetched in the running event loop."""
+        """Cancel fetches of the running event loop."""
         await self._keys.aclose()
 
     def _check(self, token: Jws, access_token: str, nonce: str | None) -> None:
-        """Refuse a token that is not for this login; all that needs no key."""
+        """Check everything that needs no key: algorithm, type, issuer, audience, times, nonce and `at_hash`."""
         claims = token.claims
         if token.algorithm not in ALGORITHMS:
             raise InvalidTokenError(
@@ -108,7 +108,7 @@ class IdTokens:
 
 
 def _half_hash(algorithm: str, access_token: str) -> str:
-    """Return the left half of an access token's hash, as `at_hash` has it (OpenID Connect Core 1.0, 3.1.3.6)."""
+    """Return the left half of the hash of an access token, for `at_hash` (OpenID Connect Core 1.0, 3.1.3.6)."""
     digest = _HASHES.get(algorithm[-3:], _HASH_OF_ED25519)(access_token.encode("ascii")).digest()
     return encode(digest[: len(digest) // 2])
 

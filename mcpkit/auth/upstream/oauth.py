@@ -1,4 +1,4 @@
-"""Providers of OAuth alone: an API of theirs says who has logged in."""
+"""Providers of OAuth without OpenID Connect, with an API for the identity of the user."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class OAuthProvider(Provider):
     """A provider of OAuth without OpenID Connect, by its endpoints.
 
     Args:
-        settings: What is known of it.
-        endpoints: Its endpoints; there must be one that says who a user is.
-        subject_claim: The member of what that answers which names the user.
+        settings: Settings of the provider.
+        endpoints: Its endpoints, with a userinfo endpoint.
+        subject_claim: Member of the userinfo response that identifies the user.
     """
 
     def __init__(self, settings: Settings, endpoints: Endpoints, subject_claim: str) -> None:
@@ -24,14 +24,14 @@ class OAuthProvider(Provider):
         self._subject_claim = subject_claim
 
     async def identify(self, tokens: UpstreamTokens) -> Identity:
-        """Return who a user is now."""
+        """Return the current identity of the user."""
         return self.identity_in(await self.userinfo(await self.endpoints(), tokens))
 
     def identity_in(self, members: Mapping[str, object]) -> Identity:
-        """Return of whom an answer is; many number their users.
+        """Return the identity in a userinfo response. Numeric subjects become strings.
 
         Raises:
-            UpstreamUnavailableError: It does not say.
+            UpstreamUnavailableError: The response has no valid subject.
         """
         subject = members.get(self._subject_claim)
         named = str(subject) if isinstance(subject, int) and not isinstance(subject, bool) else subject

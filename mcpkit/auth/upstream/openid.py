@@ -1,4 +1,4 @@
-"""Providers that speak OpenID Connect: a signed ID token says who has logged in, and userinfo the rest."""
+"""OpenID Connect providers: identity from a signed ID token and from userinfo."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .tokens import Identity, UpstreamTokens
 logger = logging.getLogger(__name__)
 
 SAID_AGAIN = 5.0
-"""Seconds in which the ID token of a refresh is verified; the tokens that came with it wait no longer to be kept."""
+"""Seconds for the verification of the ID token of a refresh. After that the new tokens are stored without it."""
 
 _OFFLINE_ACCESS = "offline_access"
 _COOLDOWN = 10.0  # seconds in which keys are fetched at most once for ID tokens that name an unknown one
@@ -29,10 +29,10 @@ class OpenIdProvider(Provider):
     """An OpenID provider, found by its metadata.
 
     Args:
-        settings: What is known of it.
-        asks_userinfo: Whether it is asked about users beyond what its ID tokens say.
-        seeks_offline_access: Whether `offline_access` is asked for where its metadata has that, and nobody has chosen
-            the scopes: it then asks the user (OpenID Connect Core 1.0, section 11).
+        settings: Settings of the provider.
+        asks_userinfo: Request userinfo in addition to the ID token.
+        seeks_offline_access: Request `offline_access` if the metadata lists it and the scopes are the default ones. The
+            provider then shows a consent page (OpenID Connect Core 1.0, section 11).
     """
 
     def __init__(
@@ -62,32 +62,32 @@ class OpenIdProvider(Provider):
         )
 
     async def endpoints(self) -> Endpoints:
-        """Return where the provider is asked: about users only where it should be."""
+        """Return the endpoints, without userinfo if it is not to be requested."""
         found = await super().endpoints()
         return found if self._asks_userinfo else replace(found, userinfo=None)
 
     def parameters(self, endpoints: Endpoints, nonce: str) -> Mapping[str, str]:
-        """Return more of an authorization request."""
+        """Return additional parameters of an authorization request."""
         asked = {"nonce": nonce}
         if self._is_offline(endpoints):
             asked["prompt"] = "consent"
         return asked
 
     def scopes(self, endpoints: Endpoints) -> tuple[str, ...]:
-        """Return the scopes that are asked for."""
+        """Return the scopes to request."""
         usual = super().scopes(endpoints)
         return (*usual, _OFFLINE_ACCESS) if self._is_offline(endpoints) else usual
 
     async def said(
         self, tokens: UpstreamTokens, members: Mapping[str, object], nonce: str
     ) -> Mapping[str, object]:
-        """Return what the ID token of a login says."""
+        """Return the claims of the ID token of a login."""
         return self._kept(await self._id_tokens.verify(members.get("id_token"), tokens.access_token, nonce))
 
     async def said_again(
         self, tokens: UpstreamTokens, members: Mapping[str, object], before: Mapping[str, object]
     ) -> Mapping[str, object]:
-        """Return what the ID token of a refresh says; it must be of the same user (OpenID Connect Core 1.0, 12.2)."""
+        """Return the claims of the ID token of a refresh, for the same user (OpenID Connect Core 1.0, 12.2)."""
         token = members.get("id_token")
         if token is None:
             return before
@@ -107,7 +107,7 @@ class OpenIdProvider(Provider):
         return said
 
     async def identify(self, tokens: UpstreamTokens) -> Identity:
-        """Return who a user is: what the last ID token said, and over it what userinfo says now."""
+        """Return the identity of a user: claims of the last ID token, updated by userinfo."""
         endpoints = await self.endpoints()
         subject = tokens.said.get("sub")
         told: Mapping[str, object] = {}
@@ -128,6 +128,6 @@ class OpenIdProvider(Provider):
         return self._seeks_offline_access and endpoints.offers_offline_access
 
     def _kept(self, claims: Mapping[str, object]) -> Mapping[str, object]:
-        """Return what is kept of an ID token: of whom it is, and what it says of them."""
+        """Return the claims of an ID token to keep: the subject, and the claims about the user."""
         subject, kept = self.identity_of(claims.get("sub"), claims)
         return {"sub": subject, **kept}

@@ -1,4 +1,4 @@
-"""What may be said of every provider."""
+"""Options of all providers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OURS: Final = frozenset(
 
 
 class UpstreamOptions(TypedDict, total=False):
-    """What may be said of a provider beside who it is, and who its client is; see `Upstream`."""
+    """Keyword options of the class methods of `Upstream`."""
 
     name: str
     title: str
@@ -57,29 +57,29 @@ class UpstreamOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Settings:
-    """What is known of a provider, checked.
+    """Checked settings of a provider.
 
     Attributes:
-        name: What it is called in code.
-        title: What it is called before people.
-        issuer: Who vouches for its users.
-        client: This server as its client.
-        scopes: What is asked for.
-        is_usual: Whether those are the usual ones, as nobody has chosen others.
-        parameters: More of the authorization request.
-        claims: Names of claims that are kept whatever their size.
-        authentication: How this server says who it is; None for what the metadata says.
-        timeout: Seconds in which each answer must have come.
-        leeway: Seconds by which clocks may differ.
-        http_client: A client of the author's.
-        clock: The time in Unix seconds.
-        is_public: Whether anybody may have an account there.
-        revokes_all: Whether the end of one login there ends the other logins of the same user by this client.
+        name: Name in code.
+        title: Name on pages.
+        issuer: Issuer of the user identities.
+        client: Client credentials of this server.
+        scopes: Scopes to request.
+        is_usual: Whether the scopes are the default ones.
+        parameters: Additional parameters of the authorization request.
+        claims: Names of claims that are kept at any size.
+        authentication: Client authentication method; None takes it from the metadata.
+        timeout: Seconds in which each response must be received.
+        leeway: Tolerance for clock differences, in seconds.
+        http_client: Client to use; None makes one.
+        clock: Returns the Unix time in seconds.
+        is_public: Whether anyone can have an account there.
+        revokes_all: Whether a revocation also ends the other logins of the same user with this client.
 
     Raises:
-        TypeError: An option is of another type.
-        ValueError: One cannot be used; the message says what to change.
-        ImportError: What authorization needs is not installed.
+        TypeError: An option has the wrong type.
+        ValueError: An option is not valid. The message contains the fix.
+        ImportError: The extra `auth` is not installed.
     """
 
     name: str
@@ -129,20 +129,20 @@ def settings_of(
     is_public: bool = False,
     revokes_all: bool = False,
 ) -> Settings:
-    """Return what is known of a provider.
+    """Return the settings of a provider.
 
     Args:
-        name: What it is called in code, where the author does not say.
-        title: What it is called before people, where the author does not say.
-        issuer: Who vouches for its users.
-        client: This server as its client.
-        usual: What holds where the author says nothing; parameters of theirs come to those.
-        options: What the author says.
-        is_public: Whether anybody may have an account there.
-        revokes_all: Whether the end of one login there ends the other logins of the same user by this client.
+        name: Default name in code.
+        title: Default name on pages.
+        issuer: Issuer of the user identities.
+        client: Client credentials of this server.
+        usual: Default options. `parameters` of the caller are merged with them.
+        options: Options of the caller.
+        is_public: Whether anyone can have an account there.
+        revokes_all: Whether a revocation also ends the other logins of the same user with this client.
 
     Raises:
-        TypeError: They say what nobody asks.
+        TypeError: An option does not exist.
     """
     for option in options:
         if option not in UpstreamOptions.__annotations__:

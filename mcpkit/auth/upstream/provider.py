@@ -1,4 +1,4 @@
-"""One provider, as its client: what OAuth has for all of them."""
+"""Base class of providers: the OAuth requests that all of them have."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .token_answers import members_of_tokens, refusal_in, tokens_in
 from .tokens import Identity, UpstreamTokens
 
 MAX_CODE: Final = 8 * 1024
-"""Characters of a code; those of large directories have 2,000."""
+"""Maximum characters of a code. Codes of large directories have 2,000."""
 MAX_CLAIMS: Final = 32 * 1024
-"""Characters of all claims of a user together, as JSON."""
+"""Maximum characters of all claims of a user, as JSON."""
 
 _LOGIN_IS_OVER: Final = frozenset(
     {
@@ -35,22 +35,22 @@ _LOGIN_IS_OVER: Final = frozenset(
         "login_required",
     }
 )
-"""Errors of a refresh after which a user has to log in again, beside `invalid_grant`."""
+"""Errors of a refresh, besides `invalid_grant`, after which the user must log in again."""
 _NOTHING_TO_REVOKE: Final = frozenset({"invalid_token", "invalid_request", "unsupported_token_type"})
 _OF_PROTOCOL: Final = OF_ID_TOKENS | {"azp", "jti", "sid", "sub"}
 """Claims about the login, not about the user."""
 
 
 class Provider(ABC):
-    """One provider, as its client.
+    """Base class of identity providers, with this server as the client.
 
     Args:
-        settings: What is known of it.
-        source: Says where its endpoints are.
+        settings: Settings of the provider.
+        source: Source of its endpoints.
 
     Attributes:
-        settings: What is known of it.
-        separators: What stands between scopes where it names them.
+        settings: Settings of the provider.
+        separators: Characters that separate scopes in token responses.
     """
 
     separators = " "
@@ -61,16 +61,16 @@ class Provider(ABC):
         self._connections = Connections(settings.http_client, settings.timeout)
 
     async def authorization_url(self, *, redirect_uri: str, state: str, challenge: str, nonce: str) -> str:
-        """Return where a browser is sent to log in.
+        """Return the URL of an authorization request.
 
         Args:
-            redirect_uri: Where the provider sends it back to.
-            state: What it brings back.
+            redirect_uri: Redirect URI of this server.
+            state: The `state` parameter.
             challenge: The PKCE challenge (S256).
-            nonce: What the ID token must say; providers without one do not hear of it.
+            nonce: Nonce for the ID token; not sent to providers without ID tokens.
 
         Raises:
-            UpstreamUnavailableError: The provider's metadata cannot be had.
+            UpstreamUnavailableError: The metadata of the provider is not available.
         """
         endpoints = await self.endpoints()
         asked = {
@@ -91,20 +91,20 @@ class Provider(ABC):
     async def redeem(
         self, answer: Mapping[str, str], *, redirect_uri: str, verifier: str, nonce: str
     ) -> tuple[Identity, UpstreamTokens]:
-        """Return who has logged in, and their tokens.
+        """Redeem the code of a callback, and return the identity of the user and the tokens.
 
-        Tokens of which nobody can be told whose they are, or not in time, are revoked: nobody will ever use them. Where
-        that would end the user's other logins, they are left to expire.
+        If the identity cannot be determined, or not in time, the tokens are revoked. They are left to expire if a
+        revocation would end other logins of the user.
 
         Args:
-            answer: The parameters of the callback.
-            redirect_uri: Where the browser was sent back to.
-            verifier: The PKCE verifier of this login.
-            nonce: The nonce of this login.
+            answer: Parameters of the callback.
+            redirect_uri: Redirect URI of the authorization request.
+            verifier: PKCE verifier of this login.
+            nonce: Nonce of this login.
 
         Raises:
-            UpstreamRefusedError: The provider, or the user there, says no.
-            UpstreamUnavailableError: It does not answer, or not as it must.
+            UpstreamRefusedError: The provider or the user refused the login.
+            UpstreamUnavailableError: The provider does not respond, or sent an invalid response.
         """
         endpoints = await self.endpoints()
         named = answer.get("iss")
@@ -135,12 +135,12 @@ class Provider(ABC):
             raise
 
     async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
-        """Return new tokens; the old refresh token stays where no new one comes back.
+        """Refresh tokens. The old refresh token is kept if the response has no new one.
 
         Raises:
-            UpstreamRefusedError: The provider says no: `invalid_grant` where the login is over. Also without a refresh
-                token.
-            UpstreamUnavailableError: It does not answer, or not as it must.
+            UpstreamRefusedError: The provider refused the refresh; with `invalid_grant` if the login has ended or there
+                is no refresh token.
+            UpstreamUnavailableError: The provider does not respond, or sent an invalid response.
         """
         if tokens.refresh_token is None:
             raise UpstreamRefusedError("invalid_grant", "the provider issued no refresh token")
@@ -159,12 +159,12 @@ class Provider(ABC):
         )
 
     async def revoke(self, tokens: UpstreamTokens) -> None:
-        """Have the provider end tokens (RFC 7009); where it has no way to do that, nothing is done.
+        """Revoke tokens (RFC 7009). It does nothing if the provider has no revocation endpoint.
 
-        The refresh token goes first, which takes the others with it mostly.
+        The refresh token is revoked first, which usually revokes the access token as well.
 
         Raises:
-            UpstreamUnavailableError: It does not answer, or not as it must.
+            UpstreamUnavailableError: The provider does not respond, or sent an invalid response.
         """
         endpoints = await self.endpoints()
         url = endpoints.revocation
@@ -186,61 +186,60 @@ class Provider(ABC):
 
     @abstractmethod
     async def identify(self, tokens: UpstreamTokens) -> Identity:
-        """Return who a user is now, with all that is known of them.
+        """Return the current identity of the user, with the known claims.
 
-        A provider that says it in its ID tokens alone is not asked: then it is what the last one said, at the login or
-        at a refresh.
+        A provider with claims only in its ID tokens is not requested. Then the claims are those of the last ID token.
 
         Raises:
-            UpstreamRefusedError: The access token is worth nothing (any more): `invalid_token`.
-            UpstreamUnavailableError: It does not answer, or not as it must.
+            UpstreamRefusedError: The access token is no longer valid (`invalid_token`).
+            UpstreamUnavailableError: The provider does not respond, or sent an invalid response.
         """
 
     async def said(
         self, tokens: UpstreamTokens, members: Mapping[str, object], nonce: str
     ) -> Mapping[str, object]:
-        """Return what the ID token of a login says, verified; nothing for providers without one.
+        """Return the verified claims of the ID token of a login; empty for providers without ID tokens.
 
         Args:
-            tokens: What came with it.
-            members: All that was answered.
-            nonce: What it must say of this login.
+            tokens: Tokens of the same response.
+            members: The token response.
+            nonce: Nonce of the login.
 
         Raises:
-            UpstreamUnavailableError: It is none, or none for this login.
+            UpstreamUnavailableError: The ID token is not valid for this login.
         """
         return {}
 
     async def said_again(
         self, tokens: UpstreamTokens, members: Mapping[str, object], before: Mapping[str, object]
     ) -> Mapping[str, object]:
-        """Return what the ID token of a refresh says, or what the last one said where there is none that can be taken.
+        """Return the claims of the ID token of a refresh, or the previous ones if it has no valid ID token.
 
-        The tokens that came with it are good all the same, and the old ones may be no longer.
+        The new tokens are kept in either case, because the old ones may no longer be valid.
 
         Args:
-            tokens: What came with it.
-            members: All that was answered.
-            before: What the last one said.
+            tokens: Tokens of the same response.
+            members: The token response.
+            before: Claims of the previous ID token.
 
         Raises:
-            UpstreamRefusedError: It is of another user.
+            UpstreamRefusedError: The ID token is for another user.
         """
         return before
 
     def parameters(self, endpoints: Endpoints, nonce: str) -> Mapping[str, str]:
-        """Return more of an authorization request."""
+        """Return additional parameters of an authorization request."""
         return {}
 
     def scopes(self, endpoints: Endpoints) -> tuple[str, ...]:
-        """Return the scopes that are asked for."""
+        """Return the scopes to request."""
         return self.settings.scopes
 
     async def endpoints(self) -> Endpoints:
-        """Return where the provider is asked.
+        """Return the endpoints.
 
         Raises:
-            UpstreamUnavailableError: Nobody says so now.
+            UpstreamUnavailableError: The metadata of the provider is not available or not valid.
         """
         try:
             found = await self._source.endpoints()
@@ -251,16 +250,16 @@ class Provider(ABC):
     async def userinfo(
         self, endpoints: Endpoints, tokens: UpstreamTokens, headers: Mapping[str, str] | None = None
     ) -> Mapping[str, object]:
-        """Return what the provider answers about whoever has an access token.
+        """Return the userinfo response for an access token.
 
         Args:
-            endpoints: Where it is asked.
-            tokens: Theirs.
-            headers: What goes along.
+            endpoints: Endpoints of the provider.
+            tokens: Tokens of the user.
+            headers: Additional headers.
 
         Raises:
-            UpstreamRefusedError: The token is worth nothing.
-            UpstreamUnavailableError: It does not answer, or not as it must.
+            UpstreamRefusedError: The access token is not valid.
+            UpstreamUnavailableError: The provider does not respond, or sent an invalid response.
         """
         if endpoints.userinfo is None:
             raise UpstreamUnavailableError(f"the metadata of {self.settings.title} has no userinfo_endpoint")
@@ -278,10 +277,10 @@ class Provider(ABC):
     async def ask(
         self, method: str, url: str, what: str, headers: Mapping[str, str], content: bytes | None = None
     ) -> Answer:
-        """Send a request to the provider, and return what it answers.
+        """Send a request to the provider, and return the response.
 
         Raises:
-            UpstreamUnavailableError: It does not.
+            UpstreamUnavailableError: The provider sent no response.
         """
         named = f"{what} at {self.settings.title}"
         return await _reached(self._connections.ask(method, url, named, headers, content))
@@ -290,11 +289,11 @@ class Provider(ABC):
         """Return an identity of bounded size.
 
         Args:
-            subject: What the provider calls somebody.
-            claims: What it says of them; what is of the login itself is left out.
+            subject: The subject.
+            claims: Claims of the user. Claims about the login are removed.
 
         Raises:
-            UpstreamUnavailableError: The subject is none, or all of it is too much.
+            UpstreamUnavailableError: The subject is not valid, or the claims are too large.
         """
         title = self.settings.title
         if not isinstance(subject, str) or not 0 < len(subject) <= MAX_NAME or not subject.isprintable():

@@ -1,4 +1,4 @@
-"""What a token endpoint answers, read: tokens, or why there are none (OAuth 2.1, section 3.2)."""
+"""Parsing of token responses and errors (OAuth 2.1, section 3.2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .errors import UpstreamRefusedError, UpstreamUnavailableError
 from .tokens import UpstreamTokens
 
 MOST_SAID: Final = 300
-"""Characters that are kept of an error description of a provider."""
+"""Maximum characters of an error description of a provider."""
 
 _TOKEN: Final = re.compile(r"[!-~]+")
 _ADDRESS: Final = re.compile(r"[^\s'\"<>]+@[^\s'\"<>]+")
@@ -29,20 +29,20 @@ _OF_THIS_CLIENT: Final = frozenset(
         "incorrect_client_credentials",  # GitHub
     }
 )
-"""Errors by which no user's login is over: an operator has something to change."""
+"""Errors about this client, which the operator must fix. They do not end the login of a user."""
 _MAY_PASS: Final = frozenset({"temporarily_unavailable", "server_error", "slow_down", "too_many_requests"})
 
 
 def members_of_tokens(answer: Answer, secrets: Iterable[str]) -> Mapping[str, object]:
-    """Return what a token endpoint has answered, where it is no error.
+    """Return the members of a successful token response.
 
     Args:
-        answer: The answer. Some say with the status 200 that something is wrong, as GitHub does.
-        secrets: What was sent, of which nothing is repeated.
+        answer: The response. Some providers, such as GitHub, send errors with status 200.
+        secrets: Secrets of the request, to remove from messages.
 
     Raises:
-        UpstreamRefusedError: The provider says no.
-        UpstreamUnavailableError: It does not answer as it must, or says no to this client, whoever the user is.
+        UpstreamRefusedError: The provider refused the request.
+        UpstreamUnavailableError: The response is not valid, or the provider rejected this client for any user.
     """
     who = f"{answer.what} ({answer.url})"
     if answer.status >= 500 or answer.status in {408, 425, 429}:
@@ -60,11 +60,11 @@ def members_of_tokens(answer: Answer, secrets: Iterable[str]) -> Mapping[str, ob
 
 
 def refusal_in(members: Mapping[str, object], secrets: Iterable[str] = ()) -> UpstreamRefusedError:
-    """Return the error that a provider tells of, bounded, and without what it repeats of secrets, or of addresses.
+    """Return the error in a response, bounded, and without secrets and e-mail addresses.
 
     Args:
-        members: Its answer, or the parameters of a callback.
-        secrets: What was sent.
+        members: The response, or the parameters of a callback.
+        secrets: Secrets of the request.
     """
     secrets = tuple(secrets)
     error, description = (_repeated(members.get(each), secrets) for each in ("error", "error_description"))
@@ -74,17 +74,17 @@ def refusal_in(members: Mapping[str, object], secrets: Iterable[str] = ()) -> Up
 def tokens_in(
     members: Mapping[str, object], who: str, asked: Iterable[str], now: float, separators: str = " "
 ) -> UpstreamTokens:
-    """Return the tokens of an answer.
+    """Return the tokens of a response.
 
     Args:
-        members: What was answered.
-        who: Who has answered, for messages.
-        asked: The scopes that were asked for, which are those granted where the answer names none.
-        now: The time in Unix seconds.
-        separators: What stands between scopes.
+        members: The response.
+        who: Name of the endpoint for messages.
+        asked: The requested scopes, which are granted if the response has no `scope`.
+        now: Current Unix time in seconds.
+        separators: Characters that separate scopes.
 
     Raises:
-        UpstreamUnavailableError: It is none of tokens.
+        UpstreamUnavailableError: The response has no valid tokens.
     """
     kind = members.get("token_type", "Bearer")  # some leave it out, though it is required
     if not isinstance(kind, str) or kind.lower() != "bearer":
@@ -103,7 +103,7 @@ def tokens_in(
 
 
 def _repeated(said: object, secrets: Iterable[str]) -> str:
-    """Return what may be repeated of what a provider says."""
+    """Return an untrusted text, bounded and without secrets and addresses."""
     if not isinstance(said, str):
         return ""
     short = without(said, secrets)[: 2 * MOST_SAID]  # before a pattern that takes its time is looked for

@@ -1,4 +1,4 @@
-"""What a provider gives out for a user."""
+"""Tokens and identity of a user at a provider."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class UpstreamTokens:
-    """The tokens of one user at a provider; `asdict` makes them what JSON can hold.
+    """Tokens of one user at a provider. `asdict` converts them for JSON.
 
     Attributes:
-        access_token: Opens the provider's APIs.
-        refresh_token: Gets new ones; None where the provider has given none.
-        expires: When the access token expires, in Unix seconds; None where it does not, or the provider does not say.
-        scopes: What the access token grants, as the provider says, which may be less than was asked for.
-        said: What the last ID token said of the user, which has been verified; empty where there are none.
+        access_token: The access token for the APIs of the provider.
+        refresh_token: The refresh token; None if the provider issued none.
+        expires: Unix time in seconds at which the access token expires; None if unknown or never.
+        scopes: Granted scopes, which can be fewer than requested.
+        said: Verified claims of the last ID token; empty if there are none.
     """
 
     access_token: str = field(repr=False)
@@ -27,11 +27,11 @@ class UpstreamTokens:
 
 
 class Identity(NamedTuple):
-    """Who a user is at a provider.
+    """Identity of a user at a provider.
 
     Attributes:
-        subject: What the provider calls them, which never changes and is never given to somebody else.
-        claims: What else it says of them.
+        subject: The subject, which never changes and is never reassigned.
+        claims: Other claims of the user.
     """
 
     subject: str

@@ -1,4 +1,4 @@
-"""The provider that users log in with. Pages without a date of their own were read on 2026-11-23."""
+"""Identity providers for `OAuthProxy`. Pages without a date of their own were read on 2026-11-23."""
 
 from __future__ import annotations
 
@@ -21,32 +21,31 @@ _OFFLINE: Final = (*_OPENID, "offline_access")
 
 
 class Upstream:
-    """The provider that users log in with, and this server as its client: `Upstream.github(CLIENT_ID, CLIENT_SECRET)`.
+    """An identity provider with this server as its client: `Upstream.github(CLIENT_ID, CLIENT_SECRET)`.
 
-    It is made by one of the class methods; all of them take these options:
+    Use one of the class methods. All of them accept these options:
 
-    - `name`: what it is called in code, such as in `ctx.upstream_token("github")`;
-    - `title`: what it is called before people;
-    - `scopes`: what is asked for, in the place of the usual scopes;
-    - `parameters`: more of the authorization request, such as `{"hd": "example.com"}`;
-    - `claims`: names of claims that are kept of a user whatever their size; others are, up to 1,024 characters;
-    - `authentication`: how this server says which client it is, `"basic"` or `"post"`, where the metadata is wrong;
-    - `timeout`: seconds in which each answer must have come, 10;
-    - `leeway`: seconds by which the clocks of provider and server may differ, 5;
-    - `http_client`: an `httpx2.AsyncClient` of your own to ask with, which says all about TLS and proxies, and is not
-      closed;
-    - `clock`: the time in Unix seconds.
+    - `name`: name in code, such as in `ctx.upstream_token("github")`;
+    - `title`: name on pages;
+    - `scopes`: scopes to request, in place of the default ones;
+    - `parameters`: additional parameters of the authorization request, such as `{"hd": "example.com"}`;
+    - `claims`: names of user claims that are kept at any size; others are kept up to 1,024 characters;
+    - `authentication`: client authentication method, `"basic"` or `"post"`, if the metadata is wrong;
+    - `timeout`: seconds in which each response must be received, by default 10;
+    - `leeway`: tolerance for clock differences between provider and server in seconds, by default 5;
+    - `http_client`: an `httpx2.AsyncClient` to use, with your TLS and proxy settings; it is not closed;
+    - `clock`: returns the Unix time in seconds.
 
     Args:
-        provider: What asks it, as its client.
+        provider: OAuth client for the provider.
 
     Attributes:
-        provider: What asks it, as its client.
-        name: What it is called in code, such as `github`.
-        title: What it is called before people, such as `GitHub`.
-        issuer: Who vouches for its users: the `Principal.issuer` of whoever logs in.
-        is_public: Whether anybody may have an account there.
-        revokes_all: Whether the end of one login there ends the other logins of the same user by this client.
+        provider: OAuth client for the provider.
+        name: Name in code, such as `github`.
+        title: Name on pages, such as `GitHub`.
+        issuer: Issuer of the user identities: `Principal.issuer` of users that log in.
+        is_public: Whether anyone can have an account there.
+        revokes_all: Whether a revocation also ends the other logins of the same user with this client.
     """
 
     def __init__(self, provider: Provider) -> None:
@@ -67,18 +66,17 @@ class Upstream:
         url: str = "https://github.com",
         **options: Unpack[UpstreamOptions],
     ) -> Upstream:
-        """Return GitHub: an OAuth app, or a GitHub App, that users authorize.
+        """Create an upstream for GitHub: an OAuth app, or a GitHub App that users authorize.
 
-        Register the callback URL of this server. Users are told apart by their number, which is the subject; `login`
-        is what they call themselves now. The token of an OAuth app does not expire unless the app, or the scope
-        `offline_access`, says so. GitHub keeps ten tokens of a user, an app and a list of scopes; an eleventh login
-        ends the oldest.
+        Register the callback URL of this server. The subject is the numeric ID of the user; the claim `login` is the
+        current name. Tokens of an OAuth app do not expire, unless the app or the scope `offline_access` requires it.
+        GitHub keeps ten tokens for each user, app and list of scopes. The eleventh login ends the oldest.
 
         Args:
-            client_id: The app's client ID.
-            client_secret: Its secret.
-            url: Where GitHub is; for an Enterprise Server its URL, for data residency `https://NAME.ghe.com`.
-            options: More of what `Upstream` takes.
+            client_id: Client ID of the app.
+            client_secret: Client secret of the app.
+            url: URL of GitHub: that of an Enterprise Server, or `https://NAME.ghe.com` with data residency.
+            options: Other options; see `Upstream`.
         """
         # Without a scope, a token gets all that the user has ever given the app: "scope" at
         # https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps
@@ -90,16 +88,17 @@ class Upstream:
 
     @classmethod
     def google(cls, client_id: str, client_secret: str, **options: Unpack[UpstreamOptions]) -> Upstream:
-        """Return Google: an OAuth client of the type "Web application".
+        """Create an upstream for Google: an OAuth client of the type "Web application".
 
-        Anybody with an account of Google may log in; `parameters={"hd": "example.com"}` asks for one of an
-        organization, and `allow=` has to look at the claim `hd` all the same. Users may grant less than was asked for.
-        What is revoked there is all that the user has granted the client, so it is with their last login here.
+        Anyone with a Google account can log in. `parameters={"hd": "example.com"}` requests an account of an
+        organization, but `allow=` must check the claim `hd` as well. Users can grant fewer scopes than requested.
+        Google revokes all grants of a user to the client at once, so tokens are revoked with the last login of the user
+        here.
 
         Args:
-            client_id: The client ID.
-            client_secret: Its secret.
-            options: More of what `Upstream` takes.
+            client_id: Client ID.
+            client_secret: Client secret.
+            options: Other options; see `Upstream`.
         """
         # A refresh token comes with access_type=offline alone, and after the first time with prompt=consent alone:
         # https://developers.google.com/identity/protocols/oauth2/web-server#offline
@@ -128,17 +127,17 @@ class Upstream:
         authority: str = "https://login.microsoftonline.com",
         **options: Unpack[UpstreamOptions],
     ) -> Upstream:
-        """Return one tenant of Microsoft Entra ID: an app registration with the platform "Web".
+        """Create an upstream for a tenant of Microsoft Entra ID: an app registration with the platform "Web".
 
-        The subject is `sub`, which no other application gets of the same user; `oid` and `tid`, which all of the tenant
-        get, are among the claims. Tokens are for Microsoft Graph unless `scopes` names another API.
+        The subject is `sub`, which is specific to this application. `oid` and `tid`, the same for the whole tenant, are
+        in the claims. Tokens are for Microsoft Graph, unless `scopes` contains another API.
 
         Args:
-            tenant_id: The tenant, as a GUID. `common` and the like are no issuers.
-            client_id: The application (client) ID.
-            client_secret: The value of a client secret; None for a public client.
-            authority: Where the tenant logs in, which national clouds have elsewhere.
-            options: More of what `Upstream` takes.
+            tenant_id: GUID of the tenant. `common` and similar values are not issuers.
+            client_id: Application (client) ID.
+            client_secret: Value of a client secret; None for a public client.
+            authority: URL of the login service. National clouds have others.
+            options: Other options; see `Upstream`.
         """
         # sub is immutable and of this application alone, oid of the whole tenant. The token's user is who the standard
         # says, sub, as for `mcpkit.auth.Entra`, so that both say the same of one application:
@@ -158,13 +157,13 @@ class Upstream:
     def cognito(
         cls, user_pool_id: str, client_id: str, client_secret: str | None, **options: Unpack[UpstreamOptions]
     ) -> Upstream:
-        """Return a user pool of Amazon Cognito, which must have a domain: an app client with the code grant.
+        """Create an upstream for a user pool of Amazon Cognito with a domain: an app client with the code grant.
 
         Args:
-            user_pool_id: The user pool, such as `eu-west-1_abcdefghi`.
-            client_id: The app client.
-            client_secret: Its secret; None for one without.
-            options: More of what `Upstream` takes.
+            user_pool_id: ID of the user pool, such as `eu-west-1_abcdefghi`.
+            client_id: ID of the app client.
+            client_secret: Client secret; None for a public client.
+            options: Other options; see `Upstream`.
         """
         # A scope that the app client may not use is an error; there is no offline_access, and always a refresh token:
         # https://docs.aws.amazon.com/cognito/latest/developerguide/authorization-endpoint.html
@@ -188,17 +187,17 @@ class Upstream:
         audience: str | None = None,
         **options: Unpack[UpstreamOptions],
     ) -> Upstream:
-        """Return a tenant of Auth0: a "Regular Web Application" with the grants of code and refresh token.
+        """Create an upstream for Auth0: a "Regular Web Application" with the grants of code and refresh token.
 
-        The end of a login of ours ends all that the user has granted the application, unless the tenant's setting
-        "Refresh Token Revocation Deletes Grant" is off.
+        A revocation ends all grants of the user to the application, unless the tenant setting "Refresh Token Revocation
+        Deletes Grant" is off.
 
         Args:
-            domain: The tenant's domain, or its custom domain.
-            client_id: The application.
-            client_secret: Its secret; None for one without.
-            audience: The API that access tokens are for; None for Auth0's own userinfo alone.
-            options: More of what `Upstream` takes.
+            domain: Domain of the tenant, or its custom domain.
+            client_id: Client ID of the application.
+            client_secret: Client secret; None for a public client.
+            audience: API that access tokens are for; None for Auth0's own userinfo only.
+            options: Other options; see `Upstream`.
         """
         # An application has one of the methods that the metadata names: Post, unless somebody chooses another:
         # https://auth0.com/docs/get-started/applications/credentials
@@ -218,14 +217,14 @@ class Upstream:
     def okta(
         cls, issuer: str, client_id: str, client_secret: str | None, **options: Unpack[UpstreamOptions]
     ) -> Upstream:
-        """Return Okta: a "Web Application" with the grants of code and refresh token.
+        """Create an upstream for Okta: a "Web Application" with the grants of code and refresh token.
 
         Args:
-            issuer: The organization, `https://example.okta.com`, or an authorization server of your own,
+            issuer: URL of the organization, `https://example.okta.com`, or of an authorization server of your own,
                 `https://example.okta.com/oauth2/default`.
-            client_id: The application.
-            client_secret: Its secret; None for one without.
-            options: More of what `Upstream` takes.
+            client_id: Client ID of the application.
+            client_secret: Client secret; None for a public client.
+            options: Other options; see `Upstream`.
         """
         # Of both, the ID token has the user's ID as its sub; an organization's access tokens are for Okta's APIs alone:
         # https://developer.okta.com/docs/concepts/auth-servers/
@@ -237,13 +236,15 @@ class Upstream:
     def keycloak(
         cls, issuer: str, client_id: str, client_secret: str | None, **options: Unpack[UpstreamOptions]
     ) -> Upstream:
-        """Return a realm of Keycloak: a client with "Standard flow", and client authentication where it has a secret.
+        """Create an upstream for a Keycloak realm: a client with "Standard flow".
+
+        A client with a secret also needs "Client authentication".
 
         Args:
-            issuer: The realm's URL, `https://id.example.com/realms/example`.
-            client_id: The client.
-            client_secret: Its secret; None for one without.
-            options: More of what `Upstream` takes.
+            issuer: URL of the realm, `https://id.example.com/realms/example`.
+            client_id: Client ID.
+            client_secret: Client secret; None for a public client.
+            options: Other options; see `Upstream`.
         """
         # Without offline_access a refresh token lives as long as the session in the browser, half an hour when idle:
         # https://www.keycloak.org/docs/latest/server_admin/#_offline-access
@@ -256,15 +257,15 @@ class Upstream:
     def openid(
         cls, issuer: str, client_id: str, client_secret: str | None, **options: Unpack[UpstreamOptions]
     ) -> Upstream:
-        """Return any OpenID provider, found by its metadata.
+        """Create an upstream for any OpenID provider, found by its metadata.
 
-        `offline_access`, and with it `prompt=consent`, is asked for where its metadata has that scope.
+        `offline_access`, and with it `prompt=consent`, is requested if the metadata lists that scope.
 
         Args:
-            issuer: Its issuer, to the byte as its metadata has it.
-            client_id: The client.
-            client_secret: Its secret; None for one without.
-            options: More of what `Upstream` takes; `name` is `openid`, and `title` the host, where you do not say.
+            issuer: The issuer, exactly as in its metadata.
+            client_id: Client ID.
+            client_secret: Client secret; None for a public client.
+            options: Other options; see `Upstream`. By default `name` is `openid`, and `title` the host of the issuer.
         """
         usual: UpstreamOptions = {"scopes": _OPENID}
         client = ClientSecret(client_id, client_secret)
@@ -285,18 +286,18 @@ class Upstream:
         subject_claim: str = "sub",
         **options: Unpack[UpstreamOptions],
     ) -> Upstream:
-        """Return a provider of OAuth without OpenID Connect, by its endpoints.
+        """Create an upstream for a provider of OAuth without OpenID Connect, by its endpoints.
 
         Args:
-            issuer: A URL that stands for it, of which each user has their number.
-            client_id: The client.
-            client_secret: Its secret; None for one without.
-            authorization_endpoint: Where browsers are sent.
-            token_endpoint: Where codes are redeemed.
-            userinfo_endpoint: What answers a GET with an access token by a JSON object of the user.
-            revocation_endpoint: Where tokens are revoked (RFC 7009); None where they are not.
-            subject_claim: The member of that object which names the user and never changes: an ID, and no name.
-            options: More of what `Upstream` takes; `name` is `oauth`, and `title` the host, where you do not say.
+            issuer: URL that identifies the provider. User IDs are unique within it.
+            client_id: Client ID.
+            client_secret: Client secret; None for a public client.
+            authorization_endpoint: URL of the authorization endpoint.
+            token_endpoint: URL of the token endpoint.
+            userinfo_endpoint: URL that returns a JSON object about the user of an access token, by GET.
+            revocation_endpoint: URL of the revocation endpoint (RFC 7009); None if there is none.
+            subject_claim: Member of that object with the ID of the user. It must never change, so it is not a name.
+            options: Other options; see `Upstream`. By default `name` is `oauth`, and `title` the host of the issuer.
         """
         client = ClientSecret(client_id, client_secret)
         settings = settings_of("oauth", _host(issuer), issuer, client, {}, options)
