@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -16,13 +16,14 @@ from .common.errors import RegistrationError
 from .common.numbers import check_seconds
 from .common.signatures import refuses_unknown
 from .common.to_the_end import to_the_end
-from .components.catalog import ServerCatalog
+from .components.catalog import ServerBase
 from .components.checks import check_icons, check_text
 from .components.component import optional
 from .engine.engine import Engine, family
 from .engine.error_hooks import ErrorHooks
 from .engine.identity import Declared
 from .engine.registry import Registry
+from .engine.routes import CustomRoute
 from .middleware.base import Middlewares
 from .options import Limits, ServerOptions, Timeouts, check_group
 from .protocol.eras import CacheHint
@@ -36,14 +37,13 @@ from .transports.serving import Serving
 if TYPE_CHECKING:
     from .auth.verifier import TokenVerifier
     from .components.component import Component
-    from .components.included import Inclusion
+    from .engine.registry import CompositeCatalog
     from .engine.task_keeper import TaskKeeper
     from .state.audit import AuditLog
     from .state.keys import Keys
     from .state.revocations import Revocations
     from .state.shared import Storage
     from .tasks.options import TaskOptions
-    from .transports.http.options import OwnRoute
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,7 +54,7 @@ _DEFAULT_CACHE = {method: CacheHint() for method in CACHEABLE} | {"resources/rea
 _GROUPS = {"limits": Limits, "timeouts": Timeouts, "options": ServerOptions}
 
 
-class Server(Serving, Registry, ServerCatalog):
+class Server(Serving, Registry, ServerBase):
     """An MCP server: its components, and how requests are served.
 
     Args:
@@ -86,8 +86,6 @@ class Server(Serving, Registry, ServerCatalog):
 
     Attributes:
         storage: The storage of the server.
-        routes: Routes of the author in the HTTP app.
-        scopes: The OAuth scopes.
         middleware: Functions around requests: `@server.middleware`.
         on_error: Functions that get unexpected exceptions: `@server.on_error`.
 
@@ -158,14 +156,12 @@ class Server(Serving, Registry, ServerCatalog):
                 )
         self._tasks = tasks
         lifespans = Lifespans(None if lifespan is None else partial(lifespan, self))
-        self.scopes = Scopes(scopes)
+        self._scopes = Scopes(scopes)
         super().__init__(lifespans, self._adopt)
         self.name = name
-        self.version = version
         self.storage: Storage = Memory() if storage is None else storage
-        self.replaces_duplicates = options.on_duplicate == "replace"
+        self.catalog.replaces_duplicates = options.on_duplicate == "replace"
         self._drops_unknown_arguments = options.unknown_arguments == "ignore"
-        self.routes: list[OwnRoute] = []
         self.on_error = ErrorHooks()
         implementation = optional(
             name=name,
@@ -176,7 +172,7 @@ class Server(Serving, Registry, ServerCatalog):
             websiteUrl=website_url,
         )
         verifier = _verifier_of(auth)
-        declared = Declared(self, implementation, options.capabilities, instructions)
+        declared = Declared(self.catalog, implementation, options.capabilities, instructions)
         runtime = Runtime(
             self,
             name,
@@ -186,7 +182,7 @@ class Server(Serving, Registry, ServerCatalog):
             timeouts=timeouts,
             storage=self.storage,
             is_alone=storage is None,
-            scopes=self.scopes,
+            scopes=self._scopes,
             auth=verifier,
             make_keys=partial(_keys, secret_key, name),
             options=options,
@@ -200,7 +196,7 @@ class Server(Serving, Registry, ServerCatalog):
         if secret_key is not None:
             _ = runtime.keys  # which complains where it is given
         self.engine = Engine(
-            self,
+            self.catalog,
             runtime,
             declared,
             lifespans,
@@ -208,13 +204,13 @@ class Server(Serving, Registry, ServerCatalog):
             auth=verifier,
             make_tasks=self._make_tasks,
         )
-        self.is_protected = self.engine.auth is not None
-        self.middleware = Middlewares(self.methods, self._lead)
-        self.extension_listeners.add(self._lead)
+        self.catalog.is_protected = self.engine.auth is not None
+        self.middleware = Middlewares(self.catalog.methods, self._lead)
+        self.catalog.extension_listeners.add(self._lead)
 
     def _lead(self) -> None:
         """Let requests pass through the middleware that there is now: the server's, and inside it its extensions'."""
-        inner = chain.from_iterable(each.middleware.hooks for each in self.attached)
+        inner = chain.from_iterable(each.middleware.hooks for each in self.catalog.attached)
         hooks = (*self.middleware.hooks, *inner)
         if self.engine.auth is not None:
             from .state.meter import AuditMeter
@@ -235,33 +231,7 @@ class Server(Serving, Registry, ServerCatalog):
         from .tasks.options import options_of
 
         engine = self.engine
-        return TasksOfBoth(self, engine.runtime, engine, engine.hubs, options_of(self._tasks))
-
-    # Tests
-
-    @contextmanager
-    def override(
-        self, function: Callable[..., object], replacement: Callable[..., object]
-    ) -> Generator[None]:
-        """Put another function in the place of one that what is served here depends on: for a test, by `with`.
-
-        Args:
-            function: What stands in `Depends(...)`.
-            replacement: What is called instead: of any kind; it may depend on others, `function` among them.
-
-        Raises:
-            RegistrationError: Nothing depends on the function, or the replacement cannot be filled.
-        """
-        from .components.injection.plan import overridden
-
-        runtime = self.engine.runtime
-        before = runtime.overrides
-        injections = [each for part in self.parts for component in part for each in component.injections]
-        runtime.overrides = overridden(before, injections, function, replacement)
-        try:
-            yield
-        finally:
-            runtime.overrides = before
+        return TasksOfBoth(self.catalog, engine.runtime, engine, engine.hubs, options_of(self._tasks))
 
     # Life
 
@@ -304,14 +274,13 @@ class Server(Serving, Registry, ServerCatalog):
 
         needed = None if scopes is None else scope_names(f"route {path!r}: scopes=", scopes)
         if needed is not None:
-            self.scopes.check(f"route {path!r} needs", needed)
+            self._scopes.check(f"route {path!r} needs", needed)
             if self.engine.auth is None:
                 raise RegistrationError(f"route {path!r}: scopes= needs a server with auth=")
 
         def register(function: F) -> F:
-            from .transports.http.options import OwnRoute
 
-            self.routes.append(OwnRoute(path, function, methods, name, outside_mount, needed))
+            self.engine.routes.append(CustomRoute(path, function, methods, name, outside_mount, needed))
             return function
 
         return register
@@ -326,14 +295,6 @@ class Server(Serving, Registry, ServerCatalog):
             BaseException: Whatever leaving a lifespan raised.
         """
         return self.engine.running()
-
-    async def ready(self) -> None:
-        """Wait until the lifespans of this server and of those it includes have been entered.
-
-        Raises:
-            BaseException: Whatever entering one of them raised.
-        """
-        await self.engine.ready()
 
     async def revoke(self, principal: Principal | str, *, keep: float | None = None) -> None:
         """Send somebody away, by whichever clients they have come: in all processes that share `shared`, within 1 s.
@@ -383,12 +344,12 @@ class Server(Serving, Registry, ServerCatalog):
         if self._drops_unknown_arguments and (drop := getattr(component, "drop_unknown_arguments", None)):
             drop()
         if needed := (*component.scopes, *component.optional_scopes):
-            self.scopes.check(f"{component.kind} {component.key!r} needs", needed)
+            self._scopes.check(f"{component.kind} {component.key!r} needs", needed)
 
-    def _follow(self, source: Registry, prefix: str) -> Inclusion:
-        included = super()._follow(source, prefix)
+    def _follow(self, source: CompositeCatalog, prefix: str) -> Callable[[], None]:
+        take_back = super()._follow(source, prefix)
         self.engine.lifespans.begin(family(source))
-        return included
+        return take_back
 
 
 def _keys(secret_key: str | bytes | Sequence[str | bytes] | None, name: str) -> Keys:

@@ -121,14 +121,14 @@ async def test_included_functions_can_be_removed() -> None:
 
 async def test_resource_template_object_can_be_added() -> None:
     server = Server("shop")
-    server.add(ResourceTemplate(lambda id: f"order {id}", "shop://orders/{id}", name="order"))
+    server.include(ResourceTemplate(lambda id: f"order {id}", "shop://orders/{id}", name="order"))
     async with connect(server) as client:
         assert (await client.read_resource("shop://orders/7"))[0]["text"] == "order 7"
 
 
 async def test_method_object_serves_a_request_of_its_own() -> None:
     server = Server("shop")
-    server.add(CustomMethod(lambda number: {"doubled": number * 2}, "shop/double"))
+    server.include(CustomMethod(lambda number: {"doubled": number * 2}, "shop/double"))
     async with connect(server) as client:
         assert (await client.request("shop/double", {"number": 4}))["doubled"] == 8
 
@@ -139,7 +139,7 @@ async def test_base_tool_is_listed_and_called() -> None:
             return {"content": [{"type": "text", "text": arguments["text"]}]}
 
     server = Server("shop")
-    server.add(Echo("echo", input_schema={"type": "object"}))
+    server.include(Echo("echo", input_schema={"type": "object"}))
     async with connect(server) as client:
         assert (await client.call_tool("echo", {"text": "hello"})).text == "hello"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Limits, ProtocolError, Server, ToolError
+from mcpkit import Context, Depends, Limits, ProtocolError, RegistrationError, Server, ToolError
 from mcpkit.protocol.revisions import ALL
-from mcpkit.testing import Client, connect
+from mcpkit.testing import Client, connect, override
 
 pytestmark = pytest.mark.anyio
 
@@ -133,3 +133,27 @@ async def test_eleventh_round_is_an_error_with_advice() -> None:
     async with connect(server, answers=one) as client:
         with pytest.raises(ProtocolError, match=r"in 10 rounds, and asks again: clients give up .* ctx\.ask"):
             await client.call_tool("interview", {"count": 11})
+
+
+async def test_override_replaces_a_dependency_within_its_block() -> None:
+    def tenant() -> str:
+        return "production"
+
+    server = Server("shop")
+
+    @server.tool
+    def show(name: str = Depends(tenant)) -> str:
+        return name
+
+    async with connect(server) as client:
+        with override(server, tenant, lambda: "test"):
+            assert (await client.call_tool("show")).text == "test"
+        assert (await client.call_tool("show")).text == "production"
+
+
+def test_override_of_what_nothing_depends_on_is_refused() -> None:
+    with (
+        pytest.raises(RegistrationError, match="depends on"),
+        override(Server("shop"), lambda: 1, lambda: 2),
+    ):
+        pass

@@ -50,7 +50,7 @@ def asgi(server: Server, mode: str) -> Any:
         from mcpkit.transports.http.options import Settings
 
         limits, timeouts = Limits(max_sessions=100_000), Timeouts(session_idle=workload.BRIEF)
-        return HttpApp(server.engine, server.routes, Settings(limits, timeouts))
+        return HttpApp(server.engine, Settings(limits, timeouts))
     return server.asgi(stateless=mode == "stateless")
 
 

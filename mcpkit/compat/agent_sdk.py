@@ -202,11 +202,11 @@ def create_sdk_mcp_server(
     """
     server = Server(name, version=version)
     for each in tools or ():
-        server.add(_DeclaredTool(each))
+        server.catalog.add(_DeclaredTool(each))
 
     @server.middleware("tools/call")
     async def say_unknown(request: ToolCall, call_next: CallTool) -> Result:
-        if request.name in server.tools:
+        if request.name in server.catalog.tools:
             return await call_next(request)
         return _failed(f"Tool '{request.name}' not found")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from functools import partial
@@ -99,31 +100,8 @@ class Catalog:
         """
         self.part_of(component).add(component, replace=replace or self.replaces_duplicates)
 
-    def disable(self, *, tags: Collection[str]) -> None:
-        """Hide all that has one of these tags, of any kind: what is there, and what is added later.
-
-        Clients are told of the lists that change. One component is hidden by `tools.disable(name)` and its like.
-
-        Args:
-            tags: The tags, as they stand in `@server.tool(tags={...})`.
-
-        Raises:
-            TypeError: It is one text.
-        """
-        self._switch(tags, is_hidden=True)
-
-    def enable(self, *, tags: Collection[str]) -> None:
-        """Show what has one of these tags again, but for what has another tag that is still disabled.
-
-        Args:
-            tags: The tags.
-
-        Raises:
-            TypeError: It is one text.
-        """
-        self._switch(tags, is_hidden=False)
-
-    def _switch(self, tags: Collection[str], *, is_hidden: bool) -> None:
+    def switch(self, tags: Collection[str], *, is_hidden: bool) -> None:
+        """Hide or show all components with one of these tags, see `CatalogOwner.disable`."""
         if isinstance(tags, str):
             raise TypeError(f"tags must be a set of words, got one string. Write tags={{{tags!r}}}")
         with self.lock:
@@ -152,28 +130,6 @@ class Catalog:
             ends.callback(part.listeners.add(partial(listener, part)))
         return ends.close
 
-    def notify_resource_updated(
-        self, uri: str, *, to: Principal | Callable[[Principal], bool] | None = None
-    ) -> None:
-        """Tell the clients that subscribed to it that a resource's data have changed.
-
-        Updates of one URI that come faster than a client takes them are told once.
-
-        Args:
-            uri: The URI as it is registered here; where this registry is included under a prefix,
-                clients hear of the URI with the prefix.
-            to: Who is told, of those who may see it: a Principal, known by its id, or a function that says so of
-                each, quickly and in any thread; everybody when None. With `storage=` it holds for the clients of all
-                processes.
-
-        Raises:
-            TypeError: `to` is something else.
-            ValueError: `to` is a Principal without an id.
-        """
-        from ..state.audience import Audience
-
-        self.listeners.tell(Change("resource", uri, None if to is None else Audience.of(to)))
-
     def part_of(self, component: Any) -> Components[Any]:
         """Return where a component belongs.
 
@@ -194,8 +150,64 @@ class Catalog:
             self.listeners.tell(Change(list_name))
 
 
-class ServerCatalog(Catalog):
-    """What a server offers.
+class CatalogOwner(ABC):
+    """A registry, extension or server: it has a catalog, and announces changes of its components."""
+
+    @property
+    @abstractmethod
+    def catalog(self) -> Catalog:
+        """The components: `catalog.tools`, `catalog.resources`, `catalog.resource_templates`, `catalog.prompts`."""
+
+    def disable(self, *, tags: Collection[str]) -> None:
+        """Hide all components that have one of these tags: those registered now, and those registered later.
+
+        Clients are notified of the lists that change. One component is hidden by `catalog.tools.disable(name)` and
+        the like.
+
+        Args:
+            tags: The tags, as in `@server.tool(tags={...})`.
+
+        Raises:
+            TypeError: `tags` is one string.
+        """
+        self.catalog.switch(tags, is_hidden=True)
+
+    def enable(self, *, tags: Collection[str]) -> None:
+        """Show the components that have one of these tags again, unless another of their tags is still disabled.
+
+        Args:
+            tags: The tags.
+
+        Raises:
+            TypeError: `tags` is one string.
+        """
+        self.catalog.switch(tags, is_hidden=False)
+
+    def notify_resource_updated(
+        self, uri: str, *, to: Principal | Callable[[Principal], bool] | None = None
+    ) -> None:
+        """Notify the clients that subscribed to a resource that its data have changed.
+
+        Updates of one URI that come faster than a client takes them are sent once.
+
+        Args:
+            uri: The URI as it is registered here. Where this registry is included under a prefix, clients get the URI
+                with the prefix.
+            to: The subscribed users that are notified: a Principal, known by its id, or a predicate, which must be
+                quick and may be called in any thread. None notifies all. With `storage=` it holds for the clients of
+                all processes.
+
+        Raises:
+            TypeError: `to` is neither.
+            ValueError: `to` is a Principal without an id.
+        """
+        from ..state.audience import Audience
+
+        self.catalog.listeners.tell(Change("resource", uri, None if to is None else Audience.of(to)))
+
+
+class ServerBase(CatalogOwner):
+    """A server, as its handlers find it: `ctx.server`.
 
     Attributes:
         name: The server's name.

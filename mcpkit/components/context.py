@@ -11,7 +11,7 @@ from ..calls.access import require
 from ..calls.call import Call
 from ..calls.reporting import HttpContext, Reporting
 from ..common.current import current
-from .catalog import ServerCatalog
+from .catalog import ServerBase
 
 if TYPE_CHECKING:
     from ..calls.sync_context import SyncContext
@@ -31,10 +31,10 @@ class Context(Reporting, Generic[State]):
     __slots__ = ()
 
     @property
-    def server(self) -> ServerCatalog:
+    def server(self) -> ServerBase:
         """The server of the request: its components, and `notify_resource_updated`."""
         server = self._call.runtime.server
-        assert isinstance(server, ServerCatalog), "every server is one"
+        assert isinstance(server, ServerBase), "every server is one"
         return server
 
     @property

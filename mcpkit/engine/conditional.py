@@ -1,4 +1,4 @@
-"""What not everybody may see of a registry, or hear of, held against lists and subscriptions alike."""
+"""What not everybody may see of a catalog, or hear of, held against lists and subscriptions alike."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from ..calls.access import check_identified, shortfall
 from ..calls.call import Call
 from ..components.component import Component
 from ..state.principal import Principal
-from .registry import Registry
+from .registry import CompositeCatalog
 
 
 class Conditional:
     """The components of a registry that not everybody sees.
 
     Args:
-        registry: The registry; it must outlive this.
+        catalog: The registry; it must outlive this.
         is_closed: Whether the server is protected, so that its components are for whoever says who they are, unless
             they are open to anybody.
     """
 
-    def __init__(self, registry: Registry, *, is_closed: bool) -> None:
-        self._registry = registry
+    def __init__(self, catalog: CompositeCatalog, *, is_closed: bool) -> None:
+        self._catalog = catalog
         self._is_closed = is_closed
         self._guarded: tuple[int, bool] | None = None  # by the state of the registry
         self._found: dict[tuple[str, ...], tuple[int, tuple[Component, ...]]] = {}
 
     def among(self, *parts: str) -> tuple[Component, ...]:
-        """Return those that are enabled, found once for each state of the registry.
+        """Return those that are enabled, found once for each state of the catalog.
 
         Args:
-            parts: The kinds of components: attributes of the registry.
+            parts: The kinds of components: attributes of the catalog.
         """
-        changes = self._registry.changes
+        changes = self._catalog.changes
         found = self._found.get(parts)
         if found is None or found[0] != changes:
             components: Iterable[Component] = (
-                each for name in parts for each in getattr(self._registry, name)
+                each for name in parts for each in getattr(self._catalog, name)
             )
             found = (
                 changes,
@@ -87,9 +87,9 @@ class Conditional:
     def _has_guards(self) -> bool:
         if self._is_closed:
             return True
-        changes = self._registry.changes
+        changes = self._catalog.changes
         if self._guarded is None or self._guarded[0] != changes:
-            parts = (self._registry.resources, self._registry.resource_templates)
+            parts = (self._catalog.resources, self._catalog.resource_templates)
             is_guarded = any(
                 each.is_enabled and (each.visible is not None or each.scopes)
                 for part in parts
@@ -99,15 +99,15 @@ class Conditional:
         return self._guarded[1]
 
     def _serving(self, uri: str) -> tuple[Component, ...]:
-        registry = self._registry
+        catalog = self._catalog
         serving: list[Component] = [
             each
-            for part in (registry.resources, registry.resource_templates)
+            for part in (catalog.resources, catalog.resource_templates)
             if (each := part.spelled(uri)) is not None
         ]
         serving += (
             template
-            for template in registry.resource_templates
+            for template in catalog.resource_templates
             if template.is_enabled and template.template.match(uri) is not None
         )
         return tuple(serving)

@@ -126,7 +126,7 @@ class Connection(Peer):
         engine, before = server.engine, self._engine
         if engine is before:
             return
-        engine.registry.resolve()
+        engine.catalog.resolve()
         for capability in filter(before.declared.has, SERVER_CAPABILITIES):
             engine.declared.add(capability)
         self._engine = engine

@@ -18,7 +18,8 @@ from .entrance import Entrance
 from .identity import Declared
 from .listing import Listing
 from .methods import Handler, Methods
-from .registry import Registry
+from .registry import CompositeCatalog
+from .routes import CustomRoute
 from .subscriptions.hub import Changes, Hubs
 from .subscriptions.listen import Listen
 from .task_keeper import TaskKeeper, keeping
@@ -41,7 +42,7 @@ class Engine:
     """Serves the requests of one server.
 
     Args:
-        registry: What the server offers.
+        catalog: What the server offers.
         runtime: What its requests run with.
         declared: What it says about itself.
         lifespans: The stays in its lifespan.
@@ -58,12 +59,13 @@ class Engine:
         hubs: What tells its changes, in each event loop.
         listing: Answers its lists.
         methods: Answers requests by their methods.
+        routes: Routes that the author added to the HTTP app.
         revocations: Who has been sent away; None where nobody verifies access tokens.
     """
 
     def __init__(
         self,
-        registry: Registry,
+        catalog: CompositeCatalog,
         runtime: Runtime,
         declared: Declared,
         lifespans: Lifespans,
@@ -72,10 +74,11 @@ class Engine:
         auth: TokenVerifier | None,
         make_tasks: Callable[[], TaskKeeper],
     ) -> None:
-        self.registry = registry
+        self.catalog = catalog
         self.runtime = runtime
         self.declared = declared
         self.version = version
+        self.routes: list[CustomRoute] = []
         self.auth = auth
         self.heard: Listeners[[str, object]] = Listeners()
         self.revocations: Revocations | None = None
@@ -89,7 +92,7 @@ class Engine:
         self.hubs = Hubs(
             partial(
                 Changes,
-                registry,
+                catalog,
                 declared.has,
                 self.ready,
                 broker,
@@ -97,8 +100,8 @@ class Engine:
                 is_closed=runtime.is_protected,
             )
         )
-        self.listing = Listing(registry, runtime, lifespans, runtime.limits.page_size)
-        self.methods = Methods(registry, declared, self.listing, lifespans, make_tasks)
+        self.listing = Listing(catalog, runtime, lifespans, runtime.limits.page_size)
+        self.methods = Methods(catalog, declared, self.listing, lifespans, make_tasks)
         self.dispatch: Handler = self.methods.dispatch
         self._handler: Handler = self.methods.dispatch
         self.has_middleware = False
@@ -118,10 +121,10 @@ class Engine:
 
     def is_open(self) -> bool:
         """Say whether there is anything that whoever does not say who they are may use."""
-        changes = self.registry.changes
+        changes = self.catalog.changes
         if self._openness is None or self._openness[0] != changes:
             is_open = any(
-                each.is_anonymous and each.is_enabled for part in self.registry.parts for each in part
+                each.is_anonymous and each.is_enabled for part in self.catalog.parts for each in part
             )
             self._openness = changes, is_open
         return self._openness[1]
@@ -134,7 +137,7 @@ class Engine:
         """
         # What a lifespan registers is declared when it has been entered.
         is_offered = LIST_NAMES.__contains__ if self.entrance.is_waiting else self.declared.has
-        extensions = self.registry.attached
+        extensions = self.catalog.attached
         if self.declared.has("tasks"):
             extensions = (*extensions, self.methods.tasks.extension)
         listen = Listen(call, is_offered, extensions)
@@ -153,7 +156,7 @@ class Engine:
             RegistrationError: Type hints of a component cannot be resolved.
             BaseException: Whatever leaving a lifespan raised.
         """
-        self.registry.resolve()
+        self.catalog.resolve()
         async with AsyncExitStack() as stack:
             stack.callback(self.hubs.here().publish())
             if self.runtime.storage.is_persistent and not self._has_looked:
@@ -163,11 +166,11 @@ class Engine:
                 looking = asyncio.create_task(tell_unreadable(self.runtime.storage, self.runtime.keys))
                 stack.callback(looking.cancel)
             await stack.enter_async_context(
-                self.lifespans.serving(family(self.registry), self.entrance.guard, self.runtime.end_detached)
+                self.lifespans.serving(family(self.catalog), self.entrance.guard, self.runtime.end_detached)
             )
             await stack.enter_async_context(
                 keeping(
-                    partial(self.declared.has, "tasks"), lambda: self.methods.tasks, self.registry.listeners
+                    partial(self.declared.has, "tasks"), lambda: self.methods.tasks, self.catalog.listeners
                 )
             )
             yield
@@ -178,13 +181,13 @@ class Engine:
         Raises:
             BaseException: Whatever entering one of them raised.
         """
-        for lifespans in family(self.registry):
+        for lifespans in family(self.catalog):
             await lifespans.ready()
 
     async def entered(self) -> bool:
         """Wait until the lifespans have been entered here, and say whether all could be; `ready` says why not."""
         loop = asyncio.get_running_loop()
-        stays = [stay for each in family(self.registry) if (stay := each.stay(loop)) is not None]
+        stays = [stay for each in family(self.catalog) if (stay := each.stay(loop)) is not None]
         if stays:
             await asyncio.wait([stay.started for stay in stays])
         return all(stay.started.exception() is None for stay in stays)
@@ -201,11 +204,11 @@ class Engine:
             self.methods.tasks.drain(grace)
 
 
-def family(registry: Registry) -> list[Lifespans]:
-    """Return the lifespans of a registry and of all that it includes, once each, innermost first."""
+def family(catalog: CompositeCatalog) -> list[Lifespans]:
+    """Return the lifespans of a catalog and of all that it includes, once each, innermost first."""
     found: dict[Lifespans, None] = {}
-    for included in registry.included:
+    for included in catalog.included:
         found.update(dict.fromkeys(family(included)))
-    if registry.lifespans is not None:
-        found[registry.lifespans] = None
+    if catalog.lifespans is not None:
+        found[catalog.lifespans] = None
     return list(found)

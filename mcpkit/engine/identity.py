@@ -8,7 +8,7 @@ from ..protocol.capabilities import SERVER_CAPABILITIES
 from ..protocol.eras import Identity
 from ..protocol.revisions import TASKS, TASKS_IN_CORE, narrow
 from ..protocol.types import Json
-from .registry import Registry
+from .registry import CompositeCatalog
 
 _TASKS_IN_CORE: Json = {"cancel": {}, "requests": {"tools": {"call": {}}}}
 
@@ -19,22 +19,26 @@ class Declared:
     What has been declared once stays so: a list that has become empty is a list.
 
     Args:
-        registry: What the server offers.
+        catalog: What the server offers.
         implementation: Who it is, as the newest revision has it.
         offers: What it declares before anything is registered for it.
         instructions: What it tells clients of its use; None for nothing.
     """
 
     def __init__(
-        self, registry: Registry, implementation: Json, offers: Collection[str], instructions: str | None
+        self,
+        catalog: CompositeCatalog,
+        implementation: Json,
+        offers: Collection[str],
+        instructions: str | None,
     ) -> None:
         self.instructions = instructions
-        self._registry = registry
+        self._catalog = catalog
         self._implementation = implementation
         self._identities: dict[str, Identity] = {}
         self._names = set(offers)
         self._looked: int | None = None  # in which state of the registry there were no tasks
-        registry.listeners.add(lambda change: self.add(change.kind))
+        catalog.listeners.add(lambda change: self.add(change.kind))
 
     def identity(self, revision: str) -> Identity:
         """Return its `Implementation` with the members that `revision` knows."""
@@ -52,19 +56,19 @@ class Declared:
         """Say whether it declares a capability."""
         if capability in self._names:
             return True
-        registry = self._registry
+        catalog = self._catalog
         is_offered = False
         if capability == "completions":
-            completable = (registry.prompts, registry.resource_templates)
+            completable = (catalog.prompts, catalog.resource_templates)
             is_offered = any(item.completers for part in completable for item in part) or any(
-                not {"prompts", "resource_templates"}.isdisjoint(each.kinds) for each in registry.providers
+                not {"prompts", "resource_templates"}.isdisjoint(each.kinds) for each in catalog.providers
             )
-        elif capability == "tasks" and self._looked != registry.changes:  # of which there may be thousands
-            self._looked = registry.changes
-            is_offered = any(tool.task is not None for tool in registry.tools)
+        elif capability == "tasks" and self._looked != catalog.changes:  # of which there may be thousands
+            self._looked = catalog.changes
+            is_offered = any(tool.task is not None for tool in catalog.tools)
         elif capability == "logging":
-            is_offered = bool(registry.providers) or any(
-                item.takes_context for part in registry.parts for item in part
+            is_offered = bool(catalog.providers) or any(
+                item.takes_context for part in catalog.parts for item in part
             )
         if is_offered:
             self._names.add(capability)
@@ -78,7 +82,7 @@ class Declared:
             is_identified: Whether it is known who asks: tasks are listed for them alone whose they are.
         """
         declared: Json = {name: how for name, how in SERVER_CAPABILITIES.items() if self.has(name)}
-        extensions = {name: each.settings for name, each in self._registry.extensions.items()}
+        extensions = {name: each.settings for name, each in self._catalog.extensions.items()}
         if self.has("tasks"):
             extensions[TASKS] = {}
             if revision == TASKS_IN_CORE:

@@ -1,4 +1,4 @@
-"""The four lists, rendered to bytes once for each state of the registry, revision, page and audience."""
+"""The four lists, rendered to bytes once for each state of the catalog, revision, page and audience."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..protocol.types import Json
 from ..state.change import ListName
 from ..state.principal import Principal
 from .conditional import Conditional
-from .registry import Registry
+from .registry import CompositeCatalog
 
 if TYPE_CHECKING:
     from ..components.resources import ResourceTemplate
@@ -61,7 +61,7 @@ class Listing:
     """Answers the list methods of one server.
 
     Args:
-        registry: What is listed.
+        catalog: What is listed.
         runtime: What its requests run with.
         lifespans: Fills the state that its providers find.
         page_size: Entries in one page; None puts all in one.
@@ -71,14 +71,14 @@ class Listing:
     """
 
     def __init__(
-        self, registry: Registry, runtime: Runtime, lifespans: Lifespans, page_size: int | None
+        self, catalog: CompositeCatalog, runtime: Runtime, lifespans: Lifespans, page_size: int | None
     ) -> None:
-        self._registry = registry
+        self._catalog = catalog
         self._runtime = runtime
         self._lifespans = lifespans
         self._page_size = page_size
         self._pages: dict[tuple[str, str, Position | None, Shown, bool], tuple[int, bytes]] = {}
-        self.conditional = Conditional(registry, is_closed=runtime.is_protected)
+        self.conditional = Conditional(catalog, is_closed=runtime.is_protected)
 
     def answer(self, call: Call) -> bytes | Coroutine[Any, Any, bytes]:
         """Return the result of a list method, rendered, or an awaitable of it when entries must be collected.
@@ -90,7 +90,7 @@ class Listing:
         if cursor is not None and not isinstance(cursor, str):
             raise _bad_cursor()
         after = decode_cursor(cursor) if cursor is not None else None
-        changes = self._registry.changes  # first: what changes meanwhile is not in what is kept
+        changes = self._catalog.changes  # first: what changes meanwhile is not in what is kept
         conditional = self.conditional.among(*_PARTS[call.method])
         shown: Shown = _NOTHING
         cache = None
@@ -98,8 +98,8 @@ class Listing:
             shown = frozenset(each for each in conditional if each.is_visible(call.principal))
             cache = self._runtime.cache[call.method].private
         kind = _PART[call.method]
-        provided = [each for each in self._registry.providers if kind in each.kinds]
-        listing = _with_entries(self._registry) if kind == "resources" else []
+        provided = [each for each in self._catalog.providers if kind in each.kinds]
+        listing = _with_entries(self._catalog) if kind == "resources" else []
         if provided or any(template.entries_parameter for template in listing):
             cache = self._runtime.cache[call.method].private
         if provided or listing:
@@ -114,7 +114,7 @@ class Listing:
         if kept is not None and kept[0] == changes:
             return kept[1]
         page = self._render(
-            call, after, _components(self._registry, call.method, call.revision, shown, self._runtime), cache
+            call, after, _components(self._catalog, call.method, call.revision, shown, self._runtime), cache
         )
         if len(self._pages) >= _MOST_KEPT:
             self._pages.clear()
@@ -123,15 +123,15 @@ class Listing:
 
     def shown(self, name: ListName, revision: str, principal: Principal) -> list[Json] | None:
         """Return all that a client is shown of a list, templates among resources; None where only functions know it."""
-        registry = self._registry
+        catalog = self._catalog
         from .provider import lists_of
 
-        if name in lists_of(registry.providers) or (name == "resources" and _with_entries(registry)):
+        if name in lists_of(catalog.providers) or (name == "resources" and _with_entries(catalog)):
             return None
         components: list[Listed] = [
             component
             for part in _PARTS[f"{name}/list"]
-            for component in getattr(registry, part)
+            for component in getattr(catalog, part)
             if component.is_enabled and component.is_visible(principal)
         ]
         return [component.listed(revision) for component in sorted(components, key=_position)]
@@ -145,13 +145,13 @@ class Listing:
         provided: Sequence[Provided],
     ) -> bytes:
         """Answer with what is registered, what `entries=` list, and after it what providers do; nobody keeps it."""
-        registry, kind = self._registry, _PART[call.method]
-        part: Iterable[Listed] = getattr(registry, kind)
+        catalog, kind = self._catalog, _PART[call.method]
+        part: Iterable[Listed] = getattr(catalog, kind)
         taken = {each.key: each.origin for each in part if each.is_enabled}
         entries: list[tuple[Position, Json]]
         if kind == "resources":
             given = {
-                "registry": registry,
+                "catalog": catalog,
                 "shown": shown,
                 "principal": call.principal,
                 "runtime": self._runtime,
@@ -159,7 +159,7 @@ class Listing:
             entries = await self._runtime.threads.run(_all_resources, {**given, "revision": call.revision})
             taken = {entry["uri"]: "one of list_entries=" for _, entry in entries} | taken
         else:
-            entries = list(_components(registry, call.method, call.revision, shown, self._runtime))
+            entries = list(_components(catalog, call.method, call.revision, shown, self._runtime))
         if provided:
             from . import provider
 
@@ -188,9 +188,9 @@ class Listing:
 
 
 def _components(
-    registry: Registry, method: str, revision: str, shown: Shown, runtime: Runtime
+    catalog: CompositeCatalog, method: str, revision: str, shown: Shown, runtime: Runtime
 ) -> Iterator[tuple[Position, Json]]:
-    components: list[Listed] = sorted(getattr(registry, _PART[method]), key=_position)
+    components: list[Listed] = sorted(getattr(catalog, _PART[method]), key=_position)
     for component in components:
         if component.is_enabled and _is_shown(component, shown):
             yield (component.position, ""), listed(component, revision, runtime)
@@ -200,19 +200,19 @@ def _is_shown(component: Component, shown: Shown) -> bool:
     return component.visible is None or component in shown
 
 
-def _with_entries(registry: Registry) -> list[ResourceTemplate]:
+def _with_entries(catalog: CompositeCatalog) -> list[ResourceTemplate]:
     return [
         template
-        for template in registry.resource_templates
+        for template in catalog.resource_templates
         if template.list_entries is not None and template.is_enabled
     ]
 
 
 def _all_resources(
-    registry: Registry, revision: str, shown: Shown, principal: Principal, runtime: Runtime
+    catalog: CompositeCatalog, revision: str, shown: Shown, principal: Principal, runtime: Runtime
 ) -> list[tuple[Position, Json]]:
-    found = list(_components(registry, "resources/list", revision, shown, runtime))
-    for template in _with_entries(registry):
+    found = list(_components(catalog, "resources/list", revision, shown, runtime))
+    for template in _with_entries(catalog):
         if not _is_shown(template, shown):
             continue
         entries = sorted(template.listed_entries(principal), key=lambda entry: str(entry["uri"]))

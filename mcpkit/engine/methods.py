@@ -31,7 +31,7 @@ from ..protocol.types import Json
 from ..state.change import LIST_NAMES
 from .identity import Declared
 from .listing import Listing
-from .registry import Registry
+from .registry import CompositeCatalog
 from .subscriptions.listen import check_keys
 from .task_keeper import TaskKeeper
 
@@ -54,7 +54,7 @@ class Methods:
     """Answers the requests of one server by their methods, once their era is out of the way.
 
     Args:
-        registry: What the server offers.
+        catalog: What the server offers.
         declared: What it says about itself.
         listing: Answers its lists.
         lifespans: Fills the state of its handlers.
@@ -63,14 +63,14 @@ class Methods:
 
     def __init__(
         self,
-        registry: Registry,
+        catalog: CompositeCatalog,
         declared: Declared,
         listing: Listing,
         lifespans: Lifespans,
         make_tasks: Callable[[], TaskKeeper],
     ) -> None:
         self._make_tasks = make_tasks
-        self._registry = registry
+        self._catalog = catalog
         self._declared = declared
         self._listing = listing
         self._lifespans = lifespans
@@ -113,7 +113,7 @@ class Methods:
         """
         revisions, capability = METHODS.get(call.method, ((), None))
         if call.envelope.revision not in revisions:
-            own = self._registry.methods.shown(call.method, call.principal)
+            own = self._catalog.methods.shown(call.method, call.principal)
             if own is not None and call.revision in own.revisions:
                 return self.serve_own(call, own)
             raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {call.method[:100]}")
@@ -172,13 +172,11 @@ class Methods:
         """Serve `tools/call` (server/tools, "Calling Tools" and "Error Handling")."""
         name = _text(call.params, "name")
         arguments = _object(call.params, "arguments")
-        tool = self._registry.tools.get(name)
+        tool = self._catalog.tools.get(name)
         if tool is None or (tool.visible is not None and not tool.is_visible(call.principal)):
             tool = await self._find(call, "tools", name)
             _check_parameters(call, tool, arguments)
-        if (
-            self._lifespans.function is not None or self._registry.included
-        ):  # as `_enter` asks: most have none
+        if self._lifespans.function is not None or self._catalog.included:  # as `_enter` asks: most have none
             await self._enter(call, tool)
         try:
             if tool.is_guarded or (call.runtime.is_protected and call.channel.principal.id is None):
@@ -233,7 +231,7 @@ class Methods:
 
     async def _enter(self, call: Call, component: Component) -> None:
         """Fill the state for a handler: from the lifespan of the server that the component comes from."""
-        if self._lifespans.function is not None or self._registry.included:
+        if self._lifespans.function is not None or self._catalog.included:
             call.state = await self._lifespans.state_of(component.home or self._lifespans)
 
     async def _prepare(self, call: Call, component: Resource | ResourceTemplate | Prompt) -> None:
@@ -253,19 +251,19 @@ class Methods:
 
         None where nothing that is registered does.
         """
-        registry = self._registry
-        resource = registry.resources.get(uri)
+        catalog = self._catalog
+        resource = catalog.resources.get(uri)
         if resource is not None and (resource.visible is None or resource.is_visible(call.principal)):
             return resource, {}, resource.visible is None
         principal = call.principal
         # What is hidden may serve the URI for others. Were it said of this URI alone, it would be hidden no more.
         is_for_all = not self._listing.conditional.among("resources", "resource_templates")
-        templates = [each for each in registry.resource_templates if each.is_enabled]
+        templates = [each for each in catalog.resource_templates if each.is_enabled]
         for template in templates:
             values = template.template.match_exactly(uri)
             if values is not None and template.is_visible(principal):
                 return template, values, is_for_all
-        if resource is None and (resource := registry.resources.shown(uri, principal)) is not None:
+        if resource is None and (resource := catalog.resources.shown(uri, principal)) is not None:
             return resource, {}, is_for_all
         for template in templates:
             values = template.template.match_spelling(uri)
@@ -280,17 +278,17 @@ class Methods:
             ProtocolError: There is none.
             Exception: Whatever a provider raises.
         """
-        registry = self._registry
-        part = getattr(registry, kind)
+        catalog = self._catalog
+        part = getattr(catalog, kind)
         found: Listed | None = part.shown(key, call.principal)
         if found is not None:
             return found
-        if registry.providers and key not in part and len(key) <= _MAX_URI_LENGTH:
+        if catalog.providers and key not in part and len(key) <= _MAX_URI_LENGTH:
             from . import provider
 
-            found = await provider.find(registry.providers, self._lifespans, call, kind, key)
+            found = await provider.find(catalog.providers, self._lifespans, call, kind, key)
             if found is None and kind in ("resources", "resource_templates"):
-                found = await provider.find_spelled(registry.providers, self._lifespans, call, kind, key)
+                found = await provider.find_spelled(catalog.providers, self._lifespans, call, kind, key)
             if found is not None and found.is_visible(call.principal):
                 return found
         if kind == "resources":
@@ -310,20 +308,20 @@ class Methods:
 
     def is_there(self, call: Call) -> bool:
         """Say whether the component that a request names is there, for who asks; False where it names none."""
-        registry, principal = self._registry, call.principal
+        catalog, principal = self._catalog, call.principal
         try:
             if call.method == "tools/call":
-                return registry.tools.shown(_text(call.params, "name"), principal) is not None
+                return catalog.tools.shown(_text(call.params, "name"), principal) is not None
             if call.method == "prompts/get":
-                return registry.prompts.shown(_text(call.params, "name"), principal) is not None
+                return catalog.prompts.shown(_text(call.params, "name"), principal) is not None
             if call.method == "resources/read":
                 return self._serving(call, _text(call.params, "uri")) is not None
             if call.method == "completion/complete":
                 kind, key = _reference(call)
-                return getattr(registry, kind).shown(key, principal) is not None
+                return getattr(catalog, kind).shown(key, principal) is not None
         except ProtocolError:
             return False
-        return registry.methods.shown(call.method, principal) is not None
+        return catalog.methods.shown(call.method, principal) is not None
 
     async def complete_argument(self, call: Call) -> Outcome:
         """Serve `completion/complete` (server/utilities/completion)."""

@@ -105,7 +105,7 @@ class Provided:
 
     Args:
         source: The provider, or what another registry shows of it.
-        registry: The registry.
+        catalog: The catalog.
         prefix: What is put before names.
 
     Attributes:
@@ -115,12 +115,12 @@ class Provided:
         home: The stays in the lifespan whose state it finds; None for those of the server that serves it.
     """
 
-    def __init__(self, source: Provider | Provided, registry: Catalog, prefix: str) -> None:
+    def __init__(self, source: Provider | Provided, catalog: Catalog, prefix: str) -> None:
         self._source = source
-        self._registry = registry
+        self._catalog = catalog
         self._prefix = prefix
         self.kinds: frozenset[Kind] = frozenset(source.kinds)
-        self.home: Lifespans | None = registry.lifespans
+        self.home: Lifespans | None = catalog.lifespans
         if isinstance(source, Provided):
             self.position: int = source.position
             self.name: str = source.name
@@ -166,7 +166,7 @@ class Provided:
         return await answer
 
     def _shown(self, kind: Kind, component: Any) -> Listed | None:
-        part = getattr(self._registry, kind)
+        part = getattr(self._catalog, kind)
         if not part.takes(component):
             raise TypeError(f"{self.name} returned {component!r} for {kind}, which is not a {part.kind}")
         from ..components.tools import Tool

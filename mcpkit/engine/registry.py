@@ -1,12 +1,9 @@
-"""The registry: ordered components by name, what it includes, and everybody who must hear of a change.
-
-An extension is a registry that its servers say something about; each declares and includes the other, so both are here.
-"""
+"""Registries, which collect components and include others, and extensions of the protocol."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -15,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..calls.call import call_of
 from ..common.errors import MissingCapabilityError, RegistrationError
 from ..common.listeners import Listeners
-from ..components.catalog import Catalog
+from ..components.catalog import Catalog, CatalogOwner
 from ..components.checks import capabilities, check_is_function, json_object
 from ..components.component import Component
 from ..components.decorators import Build, Decorators
@@ -43,41 +40,185 @@ _REVISIONS = tuple(each for each in ALL if knows(each, "ServerCapabilities", "ex
 """The revisions in which extensions are negotiated."""
 
 
-class Registry(Catalog, Decorators):
-    """Tools, resources, resource templates and prompts, to be collected by a server.
-
-    Everything may be called at any time and from any thread; each change is announced to every
-    client that listens.
+class CompositeCatalog(Catalog):
+    """Components of a registry or server, and what it includes.
 
     Attributes:
-        extensions: The extensions by identifier, those of what is included, too.
-        included: The registries whose components are followed.
-        attached: The extensions in the order of their coming, two of one identifier both.
-        extension_listeners: They are called when an extension comes, goes, or gets another middleware.
-        is_protected: Whether access tokens are verified over HTTP for what is registered here.
-        providers: The providers, those of what is included, too.
-        provider_listeners: They hear of the lists that change as a provider comes, goes, or says so.
+        included: The catalogs that are included, with their later changes.
+        attached: The extensions in the order of registration, duplicates of one identifier included.
+        extensions: The extensions by identifier, those of included catalogs too.
+        extension_listeners: Called when an extension is added or removed, or its middleware changes.
+        is_protected: Whether access tokens are verified over HTTP for these components.
+        providers: The providers, those of included catalogs too.
+        provider_listeners: Called with each list that a provider changes.
     """
-
-    is_protected = False
 
     def __init__(
         self, lifespans: Lifespans | None = None, check: Callable[[Component], None] | None = None
     ) -> None:
         super().__init__(lifespans, check)
-        self.included: list[Registry] = []
+        self.included: list[CompositeCatalog] = []
+        self.is_protected = False
         self.extension_listeners: Listeners[[]] = Listeners()
         self.attached: tuple[Extension, ...] = ()
         self.extensions: Mapping[str, Extension] = {}
         self.providers: tuple[Provided, ...] = ()
         self.provider_listeners: Listeners[[ListName]] = Listeners()
+        self._own_extension: Extension | None = None
         self._own_providers: list[Provided] = []
-        self._followed: list[tuple[Registry, str]] = []
+        self._followed: list[tuple[CompositeCatalog, str]] = []
 
     @property
     def includes_protected(self) -> bool:
-        """Whether something is included here, or in that, for which access tokens are verified where it is served."""
+        """Whether an included catalog, at any depth, belongs to a server that verifies access tokens."""
         return any(each.is_protected or each.includes_protected for each in self.included)
+
+    def add_all(self, components: Iterable[Component]) -> Callable[[], None]:
+        """Add components together, and return the function that takes them back.
+
+        Raises:
+            RegistrationError: One of them cannot be served, or its name is taken. Then none is added.
+        """
+        components = list(components)
+        for component in components:  # before the lock, as it may take long, and lists wait for the lock
+            with suppress(RegistrationError):  # which `add` raises
+                component.resolve()
+        with self.lock, ExitStack() as undo:
+            for component in components:
+                part = self.part_of(component)
+                undo.callback(part.discard, part.add(component, replace=self.replaces_duplicates))
+            return _at_once(undo.pop_all(), self.lock)
+
+    def follow(self, source: CompositeCatalog, prefix: str) -> Callable[[], None]:
+        """Include another catalog, with its later changes, and return the function that takes it back.
+
+        Raises:
+            RegistrationError: A name is taken, an extension is there with other settings, or a catalog would
+                include itself.
+        """
+        from ..components.prefix import prefixed, prefixed_uri
+        from .provider import lists_of
+
+        if source is self or _includes(source, self):
+            raise RegistrationError(
+                "a server or router cannot include itself, directly or through another one"
+            )
+
+        def forward(change: Change) -> None:
+            if change.uri is not None:
+                self.listeners.tell(Change(change.kind, prefixed_uri(change.uri, prefix), change.audience))
+            elif change.key is not None:
+                self.listeners.tell(change)
+
+        with (
+            source.lock,
+            self.lock,
+            ExitStack() as undo,
+        ):  # so that no change falls between copying and listening
+            self.included.append(source)
+            undo.callback(self.attach)
+            undo.callback(self.included.remove, source)
+            undo.callback(source.extension_listeners.add(self.attach))
+            self.attach()
+            for mine, theirs in zip(self.parts, source.parts, strict=True):
+                undo.callback(mine.mirror(theirs, partial(prefixed, prefix=prefix)))
+            undo.callback(source.listeners.add(forward))
+            undo.callback(lambda: self._gather(*lists_of(source.providers)))
+            undo.callback(self._followed.remove, (source, prefix))
+            undo.callback(source.provider_listeners.add(self._gather))
+            self._followed.append((source, prefix))
+            self._gather(*lists_of(source.providers))
+            return _at_once(undo.pop_all(), source.lock, self.lock)
+
+    def provide(self, provider: Provider, prefix: str) -> Callable[[], None]:
+        """Include what a provider offers, and return the function that takes it back.
+
+        Raises:
+            RegistrationError: The provider is included already, or does not name its kinds.
+        """
+        from .provider import Provided, check_kinds, lists_of
+
+        check_kinds(provider)
+        with self.lock, ExitStack() as undo:
+            if any(each.shows(provider, prefix) for each in self._own_providers):
+                raise RegistrationError(f"{provider!r} is already included")
+            provided = Provided(provider, self, prefix)
+            undo.callback(self._gather, *lists_of([provided]))
+            undo.callback(self._own_providers.remove, provided)
+            undo.callback(provider.listeners.add(self._gather))
+            self._own_providers.append(provided)
+            self._gather(*lists_of([provided]))
+            return _at_once(undo.pop_all(), self.lock)
+
+    def _gather(self, *lists: ListName) -> None:
+        """Collect the providers of the included catalogs anew, and announce the lists that have changed."""
+        from .provider import Provided
+
+        with self.lock:
+            theirs = [
+                Provided(each, self, prefix) for source, prefix in self._followed for each in source.providers
+            ]
+            self.providers = tuple(
+                sorted([*self._own_providers, *theirs], key=lambda provided: provided.position)
+            )
+            for each in lists:
+                self._changed(each)
+                self.provider_listeners.tell(each)
+
+    def declare(self, extension: Extension) -> None:
+        """Make this the catalog of an extension."""
+        self._own_extension = extension
+        self.attached = (extension,)
+        self.extensions = {extension.identifier: extension}
+
+    def attach(self) -> None:
+        """Collect the extensions of the included catalogs anew.
+
+        Raises:
+            RegistrationError: Two of one identifier have other settings, or two others a topic of one member. Then
+                nothing changes.
+        """
+        with self.lock:
+            found = dict.fromkeys(each for source in self.included for each in source.attached)
+            attached = (
+                dict.fromkeys(each for each in self.attached if each is self._own_extension or each in found)
+                | found
+            )
+            extensions: dict[str, Extension] = {}
+            for each in attached:
+                present = extensions.setdefault(each.identifier, each)
+                if present.settings != each.settings:
+                    raise RegistrationError(
+                        f"two extensions are named {each.identifier!r}, with the settings {present.settings!r} "
+                        f"and {each.settings!r}. Create one, and include it where it is needed"
+                    )
+            members: dict[str, str] = {}
+            for each in attached:
+                for topic in each.topics:
+                    owner = members.setdefault(topic.member, each.identifier)
+                    if owner != each.identifier:
+                        raise RegistrationError(
+                            f"the extensions {owner!r} and {each.identifier!r} both have a topic {topic.member!r}"
+                        )
+            self.attached, self.extensions = tuple(attached), extensions
+            self.extension_listeners.tell()
+
+
+class Registry(Decorators, CatalogOwner):
+    """Tools, resources, prompts and methods that servers include: `server.include(registry)`.
+
+    Everything may be called at any time and from any thread. Each change is announced to every client that listens.
+    """
+
+    def __init__(
+        self, lifespans: Lifespans | None = None, check: Callable[[Component], None] | None = None
+    ) -> None:
+        self._catalog = CompositeCatalog(lifespans, check)
+
+    @property
+    def catalog(self) -> CompositeCatalog:
+        """The components: `catalog.tools`, `catalog.resources`, `catalog.resource_templates`, `catalog.prompts`."""
+        return self._catalog
 
     def extension(self, identifier: str, settings: Mapping[str, Any] | None = None) -> Extension:
         """Declare an extension of the protocol (basic/versioning, "Extension Negotiation").
@@ -99,7 +240,7 @@ class Registry(Catalog, Decorators):
                 f"the extension {identifier!r} already exists. Attach it with include(...)"
             )
         extension = Extension(identifier, settings)
-        if identifier in self.extensions:
+        if identifier in self.catalog.extensions:
             raise RegistrationError(
                 f"the extension {identifier!r} already exists. Use extensions[{identifier!r}]"
             )
@@ -110,26 +251,25 @@ class Registry(Catalog, Decorators):
         is_static = isinstance(function, staticmethod)
         target: Any = function.__func__ if is_static else function
         check_is_function(target)
-        self.add(build(target))
+        self.catalog.add(build(target))
         return function
 
     def include(self, source: Any, *, prefix: str = "") -> Inclusion:
-        """Collect components from elsewhere.
+        """Include components from elsewhere.
 
         Args:
-            source: A module, an object or a function with marks (`@tool`, `@resource`, `@prompt`);
-                a `Registry`, `Extension` or `Server`, whose later changes are followed; a `Provider`; or
-                what `resource_dir(...)` returned.
-            prefix: Put before names with an underscore (`weather` makes `weather_get_forecast`),
-                and into URIs as the first part after the scheme (`data://weather/stations`). Methods
-                keep their names.
+            source: A module, an object or a function with marks (`@tool`, `@resource`, `@prompt`); a ready-made
+                component such as a `Tool` or `BaseTool`; a `Registry`, `Extension` or `Server`, whose later changes
+                are followed; a `Provider`; or what `resource_dir(...)` returned.
+            prefix: Put before names with an underscore (`weather` makes `weather_get_forecast`), and into URIs as the
+                first part after the scheme (`data://weather/stations`). Methods keep their names.
 
         Returns:
-            What takes all of it back: `remove()`, or the end of a `with` block.
+            An object whose `remove()`, or the end of its `with` block, takes all of it back.
 
         Raises:
-            RegistrationError: Nothing is marked there, a name is taken, or an extension is there with
-                other settings; or a provider does not say what it has. Then nothing is included.
+            RegistrationError: The source has no marks, a name is taken, an extension is there with other settings, or a
+                provider does not name its kinds. Then nothing is included.
         """
         from ..components.included import Inclusion
         from ..components.marking import marked
@@ -137,9 +277,9 @@ class Registry(Catalog, Decorators):
         from .provider import Provider
 
         if isinstance(source, Registry):
-            return self._follow(source, prefix)
+            return Inclusion(source, self._follow(source.catalog, prefix))
         if isinstance(source, Provider):
-            return self._provide(source, prefix)
+            return Inclusion(source, self.catalog.provide(source, prefix))
         is_component = isinstance(source, Component)
         found = [source] if is_component else [mark.build(mark.function) for mark in marked(source)]
         if not found:
@@ -148,110 +288,10 @@ class Registry(Catalog, Decorators):
             )
         if prefix:
             found = [component.renamed(prefixed(component, prefix)) for component in found]
-        for component in found:  # now, as it may take long, and lists wait for the lock
-            with suppress(RegistrationError):  # which `add` raises
-                component.resolve()
-        with self.lock, ExitStack() as undo:
-            for component in found:
-                part = self.part_of(component)
-                undo.callback(part.discard, part.add(component, replace=self.replaces_duplicates))
-            return Inclusion(source, _at_once(undo.pop_all(), self.lock))
+        return Inclusion(source, self.catalog.add_all(found))
 
-    def _follow(self, source: Registry, prefix: str) -> Inclusion:
-        from ..components.included import Inclusion
-        from ..components.prefix import prefixed, prefixed_uri
-        from .provider import lists_of
-
-        if source is self or _includes(source, self):
-            raise RegistrationError(
-                "a server or router cannot include itself, directly or through another one"
-            )
-
-        def hear(change: Change) -> None:
-            if change.uri is not None:
-                self.listeners.tell(Change(change.kind, prefixed_uri(change.uri, prefix), change.audience))
-            elif change.key is not None:
-                self.listeners.tell(change)
-
-        with (
-            source.lock,
-            self.lock,
-            ExitStack() as undo,
-        ):  # so that no change falls between copying and listening
-            self.included.append(source)
-            undo.callback(self._attach)
-            undo.callback(self.included.remove, source)
-            undo.callback(source.extension_listeners.add(self._attach))
-            self._attach()
-            for mine, theirs in zip(self.parts, source.parts, strict=True):
-                undo.callback(mine.mirror(theirs, partial(prefixed, prefix=prefix)))
-            undo.callback(source.listeners.add(hear))
-            undo.callback(lambda: self._gather(*lists_of(source.providers)))
-            undo.callback(self._followed.remove, (source, prefix))
-            undo.callback(source.provider_listeners.add(self._gather))
-            self._followed.append((source, prefix))
-            self._gather(*lists_of(source.providers))
-            return Inclusion(source, _at_once(undo.pop_all(), source.lock, self.lock))
-
-    def _provide(self, provider: Provider, prefix: str) -> Inclusion:
-        from ..components.included import Inclusion
-        from .provider import Provided, check_kinds, lists_of
-
-        check_kinds(provider)
-        with self.lock, ExitStack() as undo:
-            if any(each.shows(provider, prefix) for each in self._own_providers):
-                raise RegistrationError(f"{provider!r} is already included")
-            provided = Provided(provider, self, prefix)
-            undo.callback(self._gather, *lists_of([provided]))
-            undo.callback(self._own_providers.remove, provided)
-            undo.callback(provider.listeners.add(self._gather))
-            self._own_providers.append(provided)
-            self._gather(*lists_of([provided]))
-            return Inclusion(provider, _at_once(undo.pop_all(), self.lock))
-
-    def _gather(self, *lists: ListName) -> None:
-        """Have the providers that there are now, and tell of lists that have changed."""
-        from .provider import Provided
-
-        with self.lock:
-            theirs = [
-                Provided(each, self, prefix) for source, prefix in self._followed for each in source.providers
-            ]
-            self.providers = tuple(
-                sorted([*self._own_providers, *theirs], key=lambda provided: provided.position)
-            )
-            for each in lists:
-                self._changed(each)
-                self.provider_listeners.tell(each)
-
-    def _attach(self) -> None:
-        """Have the extensions that what is included has now.
-
-        Raises:
-            RegistrationError: Two of one identifier have other settings, or two others a topic of one member. Then
-                nothing changes.
-        """
-        with self.lock:
-            found = dict.fromkeys(each for source in self.included for each in source.attached)
-            attached = dict.fromkeys(each for each in self.attached if each is self or each in found) | found
-            extensions: dict[str, Extension] = {}
-            for each in attached:
-                present = extensions.setdefault(each.identifier, each)
-                if present.settings != each.settings:
-                    raise RegistrationError(
-                        f"two extensions are named {each.identifier!r}, with the settings {present.settings!r} "
-                        f"and {each.settings!r}. Create one, and include it where it is needed"
-                    )
-            members: dict[str, str] = {}
-            for each in attached:
-                for topic in each.topics:
-                    owner = members.setdefault(topic.member, each.identifier)
-                    if owner != each.identifier:
-                        raise RegistrationError(
-                            f"the extensions {owner!r} and {each.identifier!r} both have a topic {topic.member!r}"
-                        )
-            self.attached, self.extensions = tuple(attached), extensions
-            self.extension_listeners.tell()
+    def _follow(self, source: CompositeCatalog, prefix: str) -> Callable[[], None]:
+        return self.catalog.follow(source, prefix)
 
 
 class Extension(Registry):
@@ -290,9 +330,8 @@ class Extension(Registry):
         self.identifier = identifier
         self.settings = json_object(f"extension {identifier!r}: settings", settings)
         self.capability = f"extensions.{identifier}"
-        self.middleware = Middlewares(self.methods, self.extension_listeners.tell)
-        self.attached = (self,)
-        self.extensions = {identifier: self}
+        self.middleware = Middlewares(self.catalog.methods, self.catalog.extension_listeners.tell)
+        self.catalog.declare(self)
 
     def topic(self, member: str, notification: str, *, accept: Accept | None = None) -> SubscriptionTopic:
         """Let clients listen to something by keys, such as jobs by their ids (basic/patterns/subscriptions).
@@ -316,17 +355,17 @@ class Extension(Registry):
         """
         from .topic import SubscriptionTopic  # which few servers need
 
-        topic = SubscriptionTopic(member, notification, accept, self.listeners.tell)
-        with self.lock:
+        topic = SubscriptionTopic(member, notification, accept, self.catalog.listeners.tell)
+        with self.catalog.lock:
             before = self.topics
             if any(each.member == member for each in before):
                 raise RegistrationError(f"{self!r} already has a topic {member!r}")
             self.topics = (*before, topic)
             try:
-                self._attach()
+                self.catalog.attach()
             except RegistrationError:
                 self.topics = before
-                self._attach()
+                self.catalog.attach()
                 raise
         return topic
 
@@ -408,7 +447,7 @@ class Extension(Registry):
 
 
 def _at_once(undo: ExitStack, *locks: AbstractContextManager[Any]) -> Callable[[], None]:
-    """Return what takes back all that a stack holds, under locks."""
+    """Return a function that closes the stack under the locks."""
 
     def take_back() -> None:
         with ExitStack() as held:
@@ -419,5 +458,5 @@ def _at_once(undo: ExitStack, *locks: AbstractContextManager[Any]) -> Callable[[
     return take_back
 
 
-def _includes(outer: Registry, inner: Registry) -> bool:
+def _includes(outer: CompositeCatalog, inner: CompositeCatalog) -> bool:
     return any(each is inner or _includes(each, inner) for each in outer.included)

@@ -179,7 +179,7 @@ def _is_tuple(key: object) -> TypeGuard[tuple[object, ...]]:
 
 def _is_own(request: Request) -> bool:
     """Return whether the request is for a custom method that the principal can see."""
-    return request.ctx.server.methods.shown(request.method, request.ctx.principal) is not None
+    return request.ctx.server.catalog.methods.shown(request.method, request.ctx.principal) is not None
 
 
 _PIPE = object()

@@ -49,7 +49,7 @@ class SizeLimit:
 
 
 def _advice(request: Request) -> str:
-    tool = request.ctx.server.tools.get(str(request.target))
+    tool = request.ctx.server.catalog.tools.get(str(request.target))
     if tool is None:  # a provider's
         return "Request less data."
     properties: Mapping[str, Any] = tool.schemas(request.ctx.protocol_version)[0].get("properties", {})

@@ -143,7 +143,7 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
 def _describe(request: Request) -> tuple[str, dict[str, AttributeValue]]:
     """Return the name of the span, and the attributes of the span and the measurement."""
     ctx = request.ctx
-    method = ctx.method if ctx.method in METHODS or ctx.method in ctx.server.methods else _OTHER
+    method = ctx.method if ctx.method in METHODS or ctx.method in ctx.server.catalog.methods else _OTHER
     attributes: dict[str, AttributeValue] = {
         "mcp.method.name": method,
         "mcp.protocol.version": ctx.protocol_version,
@@ -156,10 +156,10 @@ def _describe(request: Request) -> tuple[str, dict[str, AttributeValue]]:
     target = request.target
     if method == "tools/call":
         attributes["gen_ai.operation.name"] = "execute_tool"
-        if target is None or target not in ctx.server.tools:
+        if target is None or target not in ctx.server.catalog.tools:
             return method, attributes
         attributes["gen_ai.tool.name"] = target
-    elif method == "prompts/get" and target is not None and target in ctx.server.prompts:
+    elif method == "prompts/get" and target is not None and target in ctx.server.catalog.prompts:
         attributes["gen_ai.prompt.name"] = target
     else:
         return method, attributes

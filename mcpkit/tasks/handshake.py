@@ -21,7 +21,7 @@ from ..common.errors import (
     ProtocolError,
 )
 from ..components.tools import AnyTool, Tool
-from ..engine.registry import Registry
+from ..engine.registry import CompositeCatalog
 from ..engine.subscriptions.hub import Hubs
 from ..protocol import content
 from ..protocol.jsonrpc import Outcome, is_object
@@ -50,9 +50,9 @@ class TasksOfBoth(TaskService):
     """The tasks of a server, for clients of either generation; see `TaskService`."""
 
     def __init__(
-        self, registry: Registry, runtime: Runtime, serving: Serving, hubs: Hubs, options: TaskOptions
+        self, catalog: CompositeCatalog, runtime: Runtime, serving: Serving, hubs: Hubs, options: TaskOptions
     ) -> None:
-        super().__init__(registry, runtime, serving, hubs, options)
+        super().__init__(catalog, runtime, serving, hubs, options)
         self._attendance: dict[asyncio.AbstractEventLoop, _Attendance] = {}
 
     # Life
@@ -182,7 +182,7 @@ class TasksOfBoth(TaskService):
             raise ProtocolError(INVALID_PARAMS, "The task was cancelled and has no result")
         result = {name: value for name, value in record.result.items() if name != "resultType"}
         if record.revision > call.revision:
-            tool = self.registry.tools.get(record.tool)
+            tool = self.catalog.tools.get(record.tool)
             result = content.tool_result(result, call.revision, wrapped=tool is not None and tool.is_wrapped)
         return {**result, "_meta": {**result.get("_meta", {}), **related(record.id)}}
 

@@ -19,7 +19,7 @@ from ..common.errors import INTERNAL_ERROR, BusyError, OutputError
 from ..components.task import digest_of
 from ..components.tools import Tool
 from ..engine.methods import Handler
-from ..engine.registry import Registry
+from ..engine.registry import CompositeCatalog
 from ..protocol.eras import Client, Envelope, Handshake, Stateless
 from ..protocol.jsonrpc import Outcome
 from ..protocol.messages import Request
@@ -72,7 +72,7 @@ class Runs:
 
     Args:
         ledger: Where they are.
-        registry: The tools.
+        catalog: The tools.
         runtime: What calls run with.
         serving: What answers their calls.
         lease: Seconds of a lease.
@@ -84,13 +84,13 @@ class Runs:
     """
 
     def __init__(
-        self, ledger: Ledger, registry: Registry, runtime: Runtime, serving: Serving, lease: float
+        self, ledger: Ledger, catalog: CompositeCatalog, runtime: Runtime, serving: Serving, lease: float
     ) -> None:
         self.server = ledger.server
         self._slack = lease / 2
         self.patience = 3600.0
         self._ledger = ledger
-        self._registry = registry
+        self._catalog = catalog
         self._runtime = runtime
         self._serving = serving
         self._digests: WeakKeyDictionary[Tool, str] = WeakKeyDictionary()
@@ -105,7 +105,7 @@ class Runs:
 
     def queues(self) -> Sequence[str]:
         """Return the queues of the tools that there are now."""
-        tools = [tool for tool in self._registry.tools if isinstance(tool, Tool) and tool.task is not None]
+        tools = [tool for tool in self._catalog.tools if isinstance(tool, Tool) and tool.task is not None]
         return [self._ledger.queue_of(tool.name, self.digest(tool)) for tool in tools]
 
     def heard(self, id_: str, status: str) -> None:
@@ -138,7 +138,7 @@ class Runs:
             logger.error("a task cannot be run: %s", error)  # noqa: TRY400 - where it happened says nothing
             return
         pen = Pen(self._ledger, held, now)
-        tool = self._registry.tools.get(held.record.tool)
+        tool = self._catalog.tools.get(held.record.tool)
         has_begun = False
         try:
             if isinstance(tool, Tool):

@@ -14,7 +14,7 @@ from ..calls.call import Call, call_of
 from ..calls.runtime import Runtime
 from ..common.errors import BusyError, MalformedError, MissingCapabilityError
 from ..components.tools import AnyTool, Tool
-from ..engine.registry import Extension, Registry
+from ..engine.registry import CompositeCatalog, Extension
 from ..engine.subscriptions.hub import Hubs
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import Outcome, is_object
@@ -50,7 +50,7 @@ class TaskService:
     """The tasks of one server.
 
     Args:
-        registry: What the server offers.
+        catalog: What the server offers.
         runtime: What its calls run with.
         serving: What answers calls.
         hubs: What tells clients of changes, in each event loop.
@@ -58,7 +58,7 @@ class TaskService:
 
     Attributes:
         slots: How many tasks run in each event loop at a time.
-        registry: What the server offers.
+        catalog: What the server offers.
         runtime: What its calls run with.
         polls: How many look for their tasks.
         extension: What clients of 2026-07-28 declare, and what they listen to of it.
@@ -72,7 +72,7 @@ class TaskService:
 
     def __init__(
         self,
-        registry: Registry,
+        catalog: CompositeCatalog,
         runtime: Runtime,
         serving: Serving,
         hubs: Hubs,
@@ -85,15 +85,15 @@ class TaskService:
             max_open=options.max_open,
             max_open_per_owner=options.max_open_per_owner,
         )
-        self.runs = Runs(self.ledger, registry, runtime, serving, options.lease)
+        self.runs = Runs(self.ledger, catalog, runtime, serving, options.lease)
         self.extension = Extension(TASKS)
         self.telling = Telling(self.ledger, hubs, lambda record: self.needs(record).scopes)
         self.slots = options.slots
         self._is_working_here = options.by == "replicas"
         self._working = Working(self._runner, serving.entered)
-        registry.listeners.add(self._changed)
+        catalog.listeners.add(self._changed)
         self._topic = self.extension.topic("taskIds", "notifications/tasks", accept=self._accepted)
-        self.registry = registry
+        self.catalog = catalog
         self.runtime = runtime
         self.polls = Polls()
         self._watched = Watched(self.ledger.engine, self.ledger.server, self.ledger.tool_of)
@@ -278,7 +278,7 @@ class TaskService:
 
     def needs(self, record: Record) -> Guarded:
         """Return what it takes today to do what a task was made for."""
-        return self.registry.tools.get(record.tool) or _Needs(record.needs)
+        return self.catalog.tools.get(record.tool) or _Needs(record.needs)
 
     async def answer(self, held: Held, responses: Json) -> Held:
         """Give a task what its client has answered, and return it as it is then; other keys are ignored.

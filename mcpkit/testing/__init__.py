@@ -13,8 +13,11 @@ from ..common.late_names import late_names
 
 if TYPE_CHECKING:
     from .client import Answers, Client, ProgressCallback, connect
+    from .overrides import override
 
-__all__ = ["Answers", "Client", "ProgressCallback", "connect"]
+__all__ = ["Answers", "Client", "ProgressCallback", "connect", "override"]
 
 # pytest imports this folder for its plugin alone, which must cost nothing.
-__getattr__ = late_names(globals(), {".client": " ".join(__all__)})
+__getattr__ = late_names(
+    globals(), {".client": "Answers Client ProgressCallback connect", ".overrides": "override"}
+)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
     from .agent_sdk.sdk_server import SdkServer
     from .http.app import HttpApp
-    from .http.options import OwnRoute
     from .http.uvicorn_options import UvicornOptions
 
 
@@ -26,7 +25,7 @@ def _asgi(self: Serving, **options: Any) -> HttpApp:
     from .http.options import Settings
 
     runtime = self.engine.runtime
-    return HttpApp(self.engine, self.routes, Settings(runtime.limits, runtime.timeouts, **options))
+    return HttpApp(self.engine, Settings(runtime.limits, runtime.timeouts, **options))
 
 
 def _run(self: Serving, transport: str = "stdio", **options: Any) -> None:
@@ -82,11 +81,9 @@ class Serving:
 
     Attributes:
         engine: What answers its requests.
-        routes: The routes of the author's own.
     """
 
     engine: Engine
-    routes: list[OwnRoute]
 
     @runs(_run)
     def run(

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..common.start import mcpkit_command, module_command
 from ..engine.engine import Engine
-from ..engine.registry import Registry
+from ..engine.registry import CompositeCatalog
 
 _MOST = 8
 """Names of one kind that are written out."""
@@ -41,7 +41,7 @@ def offer(engine: Engine) -> str:
         engine: What serves it.
     """
     command = _command()
-    lines = [*_offers(engine.registry), ""]
+    lines = [*_offers(engine.catalog), ""]
     if command:
         entry = {"mcpServers": {engine.runtime.name: {"command": command[0], "args": command[1:]}}}
         written = json.dumps(entry, indent=2, ensure_ascii=False)
@@ -58,15 +58,15 @@ def offer(engine: Engine) -> str:
     return "\n".join([*lines, "Press Ctrl+C to stop.", ""])
 
 
-def _offers(registry: Registry) -> Iterator[str]:
-    resources = [*registry.resources, *registry.resource_templates]
+def _offers(catalog: CompositeCatalog) -> Iterator[str]:
+    resources = [*catalog.resources, *catalog.resource_templates]
     kinds: dict[str, Iterable[Any]] = {
-        "tools": registry.tools,
+        "tools": catalog.tools,
         "resources": resources,
-        "prompts": registry.prompts,
+        "prompts": catalog.prompts,
     }
     names = {kind: [each.key for each in offered if each.is_enabled] for kind, offered in kinds.items()}
-    if not any(names.values()) and not registry.providers:
+    if not any(names.values()) and not catalog.providers:
         yield "The server has no tools, resources or prompts yet."
     for kind, found in names.items():
         if found:

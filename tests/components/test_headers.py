@@ -46,11 +46,11 @@ def server() -> Server:
 
 
 def mirrored(server: Server, name: str = "execute") -> dict[bytes, tuple[str, ...]]:
-    return {parameter.header: parameter.path for parameter in server.tools[name].mirrored}
+    return {parameter.header: parameter.path for parameter in server.catalog.tools[name].mirrored}
 
 
 def schema_of(server: Server) -> dict[str, Any]:
-    schema: dict[str, Any] = server.tools["execute"].listed("2026-07-28")["inputSchema"]
+    schema: dict[str, Any] = server.catalog.tools["execute"].listed("2026-07-28")["inputSchema"]
     return schema
 
 
@@ -140,7 +140,7 @@ def test_header_wrong_mark_is_refused(server: Server, hint: Any, default: Any, m
         execute.__defaults__ = (default,)
     with pytest.raises(RegistrationError, match=f"^execute: .*{message}"):
         server.tool(execute)
-    assert len(server.tools) == 0
+    assert len(server.catalog.tools) == 0
 
 
 REGION = {"type": "string", KEYWORD: "Region"}

@@ -62,8 +62,8 @@ def test_registry_forward_reference_is_resolved(server: Server) -> None:
     def forecast(place: Place) -> str:
         return place.name
 
-    server.resolve()
-    schema = server.tools["forecast"].arguments.schema
+    server.catalog.resolve()
+    schema = server.catalog.tools["forecast"].arguments.schema
     assert schema["properties"]["place"]["properties"] == {"name": {"type": "string"}}
 
 
@@ -157,7 +157,7 @@ def module(**members: Any) -> types.ModuleType:
 
 
 def tool_names(server: Server) -> list[str]:
-    return [tool.name for tool in server.tools]
+    return [tool.name for tool in server.catalog.tools]
 
 
 async def test_include_module() -> None:
@@ -210,13 +210,13 @@ def test_include_registry_is_followed() -> None:
     server.include(registry)
     registry.tool(unmarked)
     assert tool_names(server) == ["top_level", "unmarked"]
-    registry.tools.disable("unmarked")
-    assert server.tools.get("unmarked") is None
-    registry.tools.enable("unmarked")
-    assert server.tools.get("unmarked") is not None
-    registry.tools.add(Tool(renamed, name="unmarked"), replace=True)
-    assert server.tools["unmarked"].function is renamed
-    registry.tools.remove("top_level")
+    registry.catalog.tools.disable("unmarked")
+    assert server.catalog.tools.get("unmarked") is None
+    registry.catalog.tools.enable("unmarked")
+    assert server.catalog.tools.get("unmarked") is not None
+    registry.catalog.tools.add(Tool(renamed, name="unmarked"), replace=True)
+    assert server.catalog.tools["unmarked"].function is renamed
+    registry.catalog.tools.remove("top_level")
     assert tool_names(server) == ["unmarked"]
 
 
@@ -264,7 +264,7 @@ def weather() -> Registry:
 
 
 def keys(registry: Registry) -> list[str]:
-    return [component.key for part in registry.parts for component in part]
+    return [component.key for part in registry.catalog.parts for component in part]
 
 
 @pytest.mark.parametrize("prefix", ["", "w"])
@@ -290,7 +290,7 @@ def test_include_that_fails_adds_nothing(make: Any) -> None:
     with pytest.raises(RegistrationError, match="two prompts are named 'plan'"):
         server.include(source)
     assert keys(server) == ["plan"]
-    assert server.included == []
+    assert server.catalog.included == []
     if isinstance(source, Registry):
         source.tool(lambda: "", name="later")
     assert keys(server) == ["plan"]

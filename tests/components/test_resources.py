@@ -238,7 +238,7 @@ async def test_resource_precedence_over_templates(server: Server) -> None:
     async with connect(server) as client:
         assert (await client.read_resource("data://fixed"))[0]["text"] == "fixed"
         assert (await client.read_resource("data://x"))[0]["text"] == "first x"
-        server.resource_templates.disable("data://{name}")
+        server.catalog.resource_templates.disable("data://{name}")
         assert (await client.read_resource("data://x"))[0]["text"] == "second x"
 
 

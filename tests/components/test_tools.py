@@ -158,7 +158,7 @@ def sell() -> str:
 def test_tool_wrong_option_is_refused(server: Server, options: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         server.tool(sell, **options)
-    assert len(server.tools) == 0
+    assert len(server.catalog.tools) == 0
 
 
 @each_row(

@@ -337,7 +337,7 @@ async def test_visible_list_pages_are_cached_privately(server: Server):
             while "nextCursor" in page:
                 page = await client.request("tools/list", {"cursor": page["nextCursor"]})
                 assert (page["cacheScope"], page["ttlMs"]) == ("private", 300_000)
-    server.tools.disable("erase")
+    server.catalog.tools.disable("erase")
     async with connect(server, principal=USER) as client:
         assert (await client.request("tools/list"))["cacheScope"] == "public"
         assert (await client.request("prompts/list"))["cacheScope"] == "private"

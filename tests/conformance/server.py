@@ -145,16 +145,16 @@ def test_missing_capability(ctx: Context) -> str:
 @server.tool
 async def test_trigger_tool_change() -> str:
     """Change the list of tools for a moment."""
-    server.add(Tool(test_simple_text, name="test_momentary_tool"))
-    server.tools.remove("test_momentary_tool")
+    server.include(Tool(test_simple_text, name="test_momentary_tool"))
+    server.catalog.tools.remove("test_momentary_tool")
     return "The list of tools has changed."
 
 
 @server.tool
 async def test_trigger_prompt_change() -> str:
     """Change the list of prompts for a moment."""
-    server.add(Prompt(test_simple_prompt, name="test_momentary_prompt"))
-    server.prompts.remove("test_momentary_prompt")
+    server.include(Prompt(test_simple_prompt, name="test_momentary_prompt"))
+    server.catalog.prompts.remove("test_momentary_prompt")
     return "The list of prompts has changed."
 
 

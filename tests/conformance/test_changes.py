@@ -37,15 +37,18 @@ def server() -> Server:
 
 CHANGES: dict[str, tuple[str, Callable[[Server], Any]]] = {
     "tool added": ("tools", lambda server: server.tool(handler, name="new")),
-    "tool replaced": ("tools", lambda server: server.add(Tool(handler), replace=True)),
-    "tool removed": ("tools", lambda server: server.tools.remove("new")),
-    "tool disabled": ("tools", lambda server: server.tools.disable("handler")),
+    "tool replaced": ("tools", lambda server: server.catalog.add(Tool(handler), replace=True)),
+    "tool removed": ("tools", lambda server: server.catalog.tools.remove("new")),
+    "tool disabled": ("tools", lambda server: server.catalog.tools.disable("handler")),
     "prompt added": ("prompts", lambda server: server.prompt(handler, name="new")),
-    "prompt disabled": ("prompts", lambda server: server.prompts.disable("handler")),
+    "prompt disabled": ("prompts", lambda server: server.catalog.prompts.disable("handler")),
     "resource added": ("resources", lambda server: server.resource("data://new")(handler)),
-    "resource removed": ("resources", lambda server: server.resources.remove("data://x")),
+    "resource removed": ("resources", lambda server: server.catalog.resources.remove("data://x")),
     "template added": ("resources", lambda server: server.resource("data://new/{name}")(item)),
-    "template removed": ("resources", lambda server: server.resource_templates.remove("data://items/{name}")),
+    "template removed": (
+        "resources",
+        lambda server: server.catalog.resource_templates.remove("data://items/{name}"),
+    ),
 }
 
 
@@ -60,11 +63,11 @@ async def test_each_change_of_a_registry_sends_list_changed_once(server: Server,
             make(server)
             if (messages := await pipe.answered()) != list_changed(name):
                 faults.append(f"{change}: {messages}")
-        server.tools.enable("handler")
+        server.catalog.tools.enable("handler")
         await pipe.answered()
-        server.tools.enable("handler")  # which changes nothing
+        server.catalog.tools.enable("handler")  # which changes nothing
         with pytest.raises(KeyError):
-            server.tools.remove("unknown")
+            server.catalog.tools.remove("unknown")
         await pipe.quiet()
     assert not faults, "\n".join(faults)
 

@@ -218,9 +218,9 @@ async def test_cursor_after_changes_skips_nothing(wire: Wire) -> None:
     server = serve("abcdef", 2)
     async with wire(server) as pipe:
         first = await pipe.result("tools/list")
-        server.tools.remove("a")
-        server.tools.remove("b")  # the entry that the cursor names
-        server.tools.remove("d")
+        server.catalog.tools.remove("a")
+        server.catalog.tools.remove("b")  # the entry that the cursor names
+        server.catalog.tools.remove("d")
         server.tool(nothing, name="g")
         second = await pipe.result("tools/list", {"cursor": first["nextCursor"]})
         assert [tool["name"] for tool in second["tools"]] == ["c", "e"]

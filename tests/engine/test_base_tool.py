@@ -36,7 +36,7 @@ class Given(BaseTool):
 def serving(*tools: BaseTool, **options: Any) -> Server:
     server = Server("front", **options)
     for tool in tools:
-        server.add(tool)
+        server.include(tool)
     return server
 
 

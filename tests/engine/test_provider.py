@@ -283,7 +283,7 @@ async def test_provider_of_an_included_registry_is_served_under_its_prefix() -> 
         included.remove()
         included.remove()
         assert await names(client) == []
-        assert outer.providers == ()
+        assert outer.catalog.providers == ()
 
 
 async def region(region: Annotated[str, ParamHeader("Region")]) -> str:

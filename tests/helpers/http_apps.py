@@ -18,4 +18,4 @@ def app_of(
     """Return what `server.asgi(**options)` does, with other limits and timeouts."""
     runtime = server.engine.runtime
     settings = Settings(limits or runtime.limits, timeouts or runtime.timeouts, **options)
-    return HttpApp(server.engine, server.routes, settings)
+    return HttpApp(server.engine, settings)

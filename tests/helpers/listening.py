@@ -40,5 +40,6 @@ def updated(uri: str) -> Change:
 def hearing(server: Server) -> int:
     """Return in how many event loops somebody hears of the server's changes."""
     return sum(
-        isinstance(getattr(each, "__self__", None), Changes) for each in server.listeners._all.values()
+        isinstance(getattr(each, "__self__", None), Changes)
+        for each in server.catalog.listeners._all.values()
     )

@@ -604,7 +604,7 @@ async def log_messages(session: Session) -> list[str]:
 
 async def expect_list_change(stream: Answer, server: Server) -> None:
     """Change the list of tools and expect the notification next."""
-    server.tools.remove("step")
+    server.catalog.tools.remove("step")
     assert (await stream.message())["method"] == "notifications/tools/list_changed"
 
 

@@ -333,7 +333,7 @@ async def test_tools_of_your_own_are_served_beside_tasks(server: Server) -> None
         async def execute(self, arguments: dict[str, Any], ctx: Context) -> dict[str, Any]:
             return {"content": [{"type": "text", "text": "echo"}]}
 
-    server.add(Echo("echo", input_schema={"type": "object"}))
+    server.include(Echo("echo", input_schema={"type": "object"}))
     async with connect(server, capabilities=KNOWS_TASKS) as client:
         task = await begin(client, "quick", {"label": "a"})
         await until(client, task, "completed")

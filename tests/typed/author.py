@@ -29,6 +29,7 @@ from mcpkit import (
     tool,
     user,
 )
+from mcpkit.testing import override
 
 
 @dataclass
@@ -210,7 +211,7 @@ assert_type(Depends(async_yielded), Database)
 assert_type(Depends(async_iterated), Database)
 assert_type(Depends(Painter), Painter)
 
-with server.override(plain, lambda: Database("fake")):
+with override(server, plain, lambda: Database("fake")):
     pass
 
 if TYPE_CHECKING:

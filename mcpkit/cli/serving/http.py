@@ -91,12 +91,12 @@ def app_of(server: Server, address: Address, shutdown: float | None = None) -> H
     from ...transports.http.run import bound
 
     public_url = None
-    if server.is_protected:
+    if server.engine.auth is not None:
         _, url = bound(address.host, address.port, {})
         public_url = None if url is None else f"{url}/mcp"
     runtime = server.engine.runtime
     timeouts = runtime.timeouts if shutdown is None else replace(runtime.timeouts, shutdown=shutdown)
-    return HttpApp(server.engine, server.routes, Settings(runtime.limits, timeouts, public_url=public_url))
+    return HttpApp(server.engine, Settings(runtime.limits, timeouts, public_url=public_url))
 
 
 def _concurrency() -> int:

@@ -64,7 +64,7 @@ def _app(
         hosts, origins = security.allowed_hosts, security.allowed_origins
     http = HttpOptions(cors=False, sse=sse)
     options: Json = {"allowed_hosts": hosts, "allowed_origins": origins, "stateless": stateless}
-    return HttpApp(server.engine, server.routes, Settings(limits, timeouts, http=http, **options))
+    return HttpApp(server.engine, Settings(limits, timeouts, http=http, **options))
 
 
 async def _serve(app: HttpApp, path: str, scope: Scope, receive: Receive, send: Send) -> None:

@@ -17,7 +17,7 @@ from ...components.checks import is_template
 from ...state.change import Change, ListName
 from ...state.principal import Principal
 from ..conditional import Conditional, Guards, Hearer, may_hear
-from ..registry import Registry
+from ..registry import CompositeCatalog
 from .mailbox import Mailbox
 from .watching import Watches
 
@@ -49,7 +49,7 @@ class Changes:
     the loop's thread.
 
     Args:
-        registry: Whose changes.
+        catalog: Whose changes.
         is_declared: Says whether clients have been told of a list.
         ready: Waits until the lifespans have been entered, which watches need.
         broker: What the processes share that tell each other; None where this one is alone.
@@ -64,7 +64,7 @@ class Changes:
 
     def __init__(
         self,
-        registry: Registry,
+        catalog: CompositeCatalog,
         is_declared: Callable[[ListName], bool],
         ready: Callable[[], Awaitable[None]],
         broker: PubSub | None,
@@ -75,12 +75,12 @@ class Changes:
         self.is_declared = is_declared
         self.origin = os.urandom(8).hex()
         self.recovered: set[str] = set()
-        self._registry = registry
+        self._catalog = catalog
         self._ready = ready
         self._broker = broker
         self._topic = topic
         self._mailbox = Mailbox(self._deliver)
-        self._conditional = Conditional(registry, is_closed=is_closed)
+        self._conditional = Conditional(catalog, is_closed=is_closed)
         self._sources = ExitStack()
         self._forget_all()
 
@@ -91,7 +91,7 @@ class Changes:
         self._wants: dict[ChangeListener, dict[Change, None]] = {}
         self._templates: dict[str, None] = {}
         self._spelled: dict[str, dict[str, None]] = {}  # the URIs that are wanted, by their normalized form
-        self._watches = Watches(self._registry, self._ready, self.tell, self._subscribers)
+        self._watches = Watches(self._catalog, self._ready, self.tell, self._subscribers)
 
     def want(self, listener: ChangeListener, change: Change) -> None:
         """Let a listener hear of a change from now on.
@@ -102,7 +102,7 @@ class Changes:
                 the listener hears of every URI that the template matches.
         """
         if not self._wants:
-            self._sources.callback(self._registry.listeners.add(self.tell))
+            self._sources.callback(self._catalog.listeners.add(self.tell))
             if self._broker is not None:
                 from .relay import Hearing
 
@@ -216,7 +216,7 @@ class Changes:
             return lambda: None
         from .relay import Publisher
 
-        return Publisher(self._registry.listeners, self._broker, self._topic, self.origin).close
+        return Publisher(self._catalog.listeners, self._broker, self._topic, self.origin).close
 
     def principals(self, change: Change) -> set[Principal]:
         """Return who would hear of a change here, if it were for everybody; in the loop's thread."""
@@ -245,7 +245,7 @@ class Changes:
 
     def _templates_of(self, uri: str) -> Iterator[str]:
         """Find the templates that match a URI and are wanted; however many are wanted that are none."""
-        registered = self._registry.resource_templates
+        registered = self._catalog.resource_templates
         wanted = self._templates
         if len(wanted) < len(registered):
             found = [(text, registered.spelled(text)) for text in tuple(wanted)]

@@ -14,7 +14,7 @@ from ...common.uris import normalized
 from ...components.checks import is_template
 from ...state.change import Change
 from ...state.principal import Principal
-from ..registry import Registry
+from ..registry import CompositeCatalog
 
 if TYPE_CHECKING:
     from ...components.resources import Resource, ResourceTemplate
@@ -47,7 +47,7 @@ class Watches:
     watches of its own there.
 
     Args:
-        registry: Whose resources.
+        catalog: Whose resources.
         ready: Waits until the lifespans have been entered.
         tell: Takes the changes.
         subscribers: Returns who wants to hear of a change, and may.
@@ -55,12 +55,12 @@ class Watches:
 
     def __init__(
         self,
-        registry: Registry,
+        catalog: CompositeCatalog,
         ready: Callable[[], Awaitable[None]],
         tell: Callable[[Change], None],
         subscribers: Callable[[Change], Collection[Principal]],
     ) -> None:
-        self._registry = registry
+        self._catalog = catalog
         self._ready = ready
         self._tell = tell
         self._subscribers = subscribers
@@ -93,7 +93,7 @@ class Watches:
                 self._put(change, self._keys(change))
 
     def _is_any_watched(self) -> bool:
-        parts = (self._registry.resources, self._registry.resource_templates)
+        parts = (self._catalog.resources, self._catalog.resource_templates)
         return any(component.watch is not None for part in parts for component in part)
 
     def _put(self, change: Change, keys: tuple[_Key, ...]) -> None:
@@ -132,7 +132,7 @@ class Watches:
     def _watched_for(self, change: Change) -> Iterator[tuple[Resource | ResourceTemplate, str | None]]:
         """Find what has to be watched, and the URI where each has a watch of its own."""
         uri = change.uri
-        templates = self._registry.resource_templates
+        templates = self._catalog.resource_templates
         if change.kind == "resources":
             # The entries of a template are part of the list of resources, so its watch tells of them too.
             for template in templates:
@@ -141,7 +141,7 @@ class Watches:
                     yield template, None
         if uri is None:
             return
-        resource = self._registry.resources.spelled(uri)
+        resource = self._catalog.resources.spelled(uri)
         if resource is not None:
             if resource.watch:
                 yield resource, None

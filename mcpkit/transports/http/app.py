@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...common.errors import RegistrationError
 from ...state.keys import check_environment
 from .intake.guard import Guard
-from .options import OwnRoute, Settings
+from .options import Settings
 
 if TYPE_CHECKING:
     from starlette.routing import Route
@@ -42,9 +42,9 @@ class HttpApp:
         RegistrationError: A route of the author's own has a path of the protocol's, or that of readiness.
     """
 
-    def __init__(self, engine: Engine, routes: list[OwnRoute], settings: Settings) -> None:
+    def __init__(self, engine: Engine, settings: Settings) -> None:
         self.settings = settings
-        self._engine, self._routes = engine, routes
+        self._engine = engine
         self._guard = Guard(settings.public_url, settings.allowed_hosts, settings.allowed_origins)
         self._public: Public | None = None
         if engine.auth is not None:
@@ -60,7 +60,7 @@ class HttpApp:
 
             warn_of_workers(is_shared=engine.runtime.storage.is_persistent, is_stateless=settings.stateless)
         check_environment()
-        for route in routes:
+        for route in engine.routes:
             settings.check_route(route)
 
     def _check_included(self) -> None:
@@ -70,7 +70,7 @@ class HttpApp:
             ValueError: That is so.
         """
         is_open = self._engine.auth is None and self.settings.principal is None
-        if is_open and self._engine.registry.includes_protected:
+        if is_open and self._engine.catalog.includes_protected:
             raise ValueError(
                 "an included server has auth=, but this server has none, so its protected components "
                 "would be public. Give this server auth= too, or identify clients with asgi(principal=)"
@@ -132,6 +132,6 @@ class HttpApp:
             if self._door is None:
                 self._check_included()  # again, as more may have been
                 self._door = Door(
-                    self._engine, self._routes, self._mounts, self.settings, self._guard, self._public
+                    self._engine, self._engine.routes, self._mounts, self.settings, self._guard, self._public
                 )
             return self._door

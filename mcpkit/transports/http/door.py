@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 from ...common.errors import BusyError, ProtocolError
 from ...common.loops import require_loop
+from ...engine.routes import CustomRoute
 from ...protocol import jsonrpc
 from ...protocol.request_headers import JoinedHeaders
 from ...state.owner import owner_of
@@ -24,7 +25,7 @@ from .intake.guard import Guard
 from .intake.mounting import mount_point, path_below
 from .intake.negotiation import accepts_events, check_content, may_stream
 from .intake.refused_body import UnreadError, watch
-from .options import MESSAGES_PATH, SSE_PATH, OwnRoute, Settings
+from .options import MESSAGES_PATH, SSE_PATH, Settings
 from .routes import Routes
 from .service import Service
 from .sessions.handshake import fail_question, serve_delete, serve_get, serve_handshake
@@ -77,7 +78,7 @@ class Door:
     def __init__(
         self,
         engine: Engine,
-        routes: Sequence[OwnRoute],
+        routes: Sequence[CustomRoute],
         mounts: Sequence[tuple[str, ASGIApp]],
         settings: Settings,
         guard: Guard,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...common.errors import RegistrationError
 from ...common.signatures import unknown_option
+from ...engine.routes import CustomRoute
 from ...options import FindPrincipal, HttpOptions, Limits, Timeouts, check_bool, check_group, check_path
 from ...state.principal import Principal
 
@@ -19,17 +20,6 @@ MESSAGES_PATH = "/messages"
 
 ASGI_OPTIONS = ("path", "public_url", "allowed_hosts", "allowed_origins", "stateless", "http")
 """The options of `Server.asgi`."""
-
-
-class OwnRoute(NamedTuple):
-    """A route of the author in the HTTP app; see `Server.route`."""
-
-    path: str
-    function: Callable[..., Any]
-    methods: Collection[str] | None
-    name: str | None
-    is_outside_mount: bool = False
-    scopes: tuple[str, ...] | None = None
 
 
 class Settings:
@@ -97,7 +87,7 @@ class Settings:
                     raise ValueError(f"{name}={probe!r} is the path of {taker} too. Choose another path")
                 self.probes[path] = f"HttpOptions({name}={probe!r})"
 
-    def check_route(self, route: OwnRoute) -> None:
+    def check_route(self, route: CustomRoute) -> None:
         """Refuse a route of the author that a path of the app hides.
 
         Raises:

@@ -11,12 +11,13 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ...engine.routes import CustomRoute
 from .exchange import headers_by_name
 from .intake.cors import Cors
 from .intake.guard import Guard
 from .intake.mounting import is_mounted, mount_point, path_below
 from .intake.refused_body import watch
-from .options import DEFAULT_PATH, OwnRoute, Settings
+from .options import DEFAULT_PATH, Settings
 
 if TYPE_CHECKING:
     from .protection.protection import Protection
@@ -57,7 +58,7 @@ class Routes:
 
     def __init__(
         self,
-        routes: Sequence[OwnRoute],
+        routes: Sequence[CustomRoute],
         mounts: Sequence[tuple[str, ASGIApp]],
         guard: Guard,
         settings: Settings,
@@ -183,7 +184,7 @@ class Routes:
             self._documents.pop(PROTECTED_RESOURCE, None)  # which would stand for either server
         self._served = served
 
-    def _route(self, own: OwnRoute) -> Route:
+    def _route(self, own: CustomRoute) -> Route:
         protection, middleware = self._protection, []
         if own.scopes is not None and protection is not None:
             middleware = [protection.middleware(own.scopes)]

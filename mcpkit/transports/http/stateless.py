@@ -94,10 +94,10 @@ def _refuse(exchange: Exchange, id_: RequestId | None, problem: ProtocolError) -
 class _Post:
     """Who has sent a POST: nothing is known but what that says."""
 
-    __slots__ = ("_exchange", "_registry")
+    __slots__ = ("_catalog", "_exchange")
 
     def __init__(self, service: Service, exchange: Exchange) -> None:
-        self._registry = service.engine.registry
+        self._catalog = service.engine.catalog
         self._exchange = exchange
 
     def has_request(self, id_: RequestId) -> bool:
@@ -125,7 +125,7 @@ class _Post:
 
     def _check_parameters(self, params: Json) -> None:
         name = params.get("name")
-        tool = self._registry.tools.get(name) if type(name) is str else None
+        tool = self._catalog.tools.get(name) if type(name) is str else None
         if tool is not None and (mirrored := tool.mirrored) and tool.is_visible(self._exchange.principal):
             arguments = params.get("arguments")
             check_mirrored(
@@ -133,7 +133,7 @@ class _Post:
             )
 
     def _named_by(self, method: str) -> str | None:
-        own = self._registry.methods.shown(method, self._exchange.principal)
+        own = self._catalog.methods.shown(method, self._exchange.principal)
         return None if own is None else own.named_by
 
 

@@ -92,7 +92,7 @@ async def test_the_text_of_a_template_stands_for_all_its_uris(server: Server) ->
     assert ear.heard == [Change("resource", "data://stations/1"), Change("resource", "data://stations/2")]
     assert other.heard == []
     server.resource("data://elsewhere/{id}")(station)
-    server.resource_templates.disable("data://stations/{id}")
+    server.catalog.resource_templates.disable("data://stations/{id}")
     server.notify_resource_updated("data://elsewhere/1")
     server.notify_resource_updated("data://stations/2")
     await settle()

@@ -235,7 +235,7 @@ def test_a_member_belongs_to_one_extension() -> None:
     other.topic("jobIds", "notifications/other")
     with pytest.raises(RegistrationError, match="both have a topic 'jobIds'"):
         server.include(other)
-    assert list(server.extensions) == ["com.example/jobs"]
+    assert list(server.catalog.extensions) == ["com.example/jobs"]
     late = server.extension("com.example/late")
     with pytest.raises(RegistrationError, match="both have a topic 'jobIds'"):
         late.topic("jobIds", "notifications/late")

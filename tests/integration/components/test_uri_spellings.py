@@ -240,7 +240,7 @@ def test_uri_duplicate_spelling_is_refused(first: str, second: str) -> None:
     add(first)
     with pytest.raises(RegistrationError, match=f"'{re.escape(first)}'.* are two spellings of the same URI"):
         add(second)
-    part = server.resource_templates if "{" in first else server.resources
+    part = server.catalog.resource_templates if "{" in first else server.catalog.resources
     part.remove(first)
     add(second)
 

@@ -111,8 +111,8 @@ async def release() -> str:
 @server.tool
 def stir() -> None:
     """Change the list of tools and back, and update a resource."""
-    server.tools.disable("invite")
-    server.tools.enable("invite")
+    server.catalog.tools.disable("invite")
+    server.catalog.tools.enable("invite")
     server.notify_resource_updated("interop://greeting")
 
 

@@ -34,7 +34,7 @@ def hidden() -> str:
 def station(b: str) -> str:
     return b
 
-server.tools.disable("hidden")
+server.catalog.tools.disable("hidden")
 server.run()
 """
 IN_THE_FOREGROUND = """

@@ -247,4 +247,4 @@ def test_function_whose_name_imports_another_object_is_refused() -> None:
     with pytest.raises(
         RegistrationError, match=r"cannot import the function by its name: .*not the same object"
     ):
-        server.resolve()
+        server.catalog.resolve()

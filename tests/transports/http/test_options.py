@@ -243,7 +243,7 @@ async def test_readiness_reports_start_and_shutdown(schema_dir: Path) -> None:
     assert await probe(client) == (503, {"status": "not ready", "reason": "starting"})
     assert await probe(client, "/live") == (200, {"status": "live"})
     entered.set()
-    await server.ready()
+    await server.engine.ready()
     call = client.call_tool("last")
     await running.wait()
     assert await probe(client) == (200, READY)

@@ -189,7 +189,7 @@ class GatedBroker(Memory):
 @pytest.mark.parametrize("excess", [0, 1])
 async def test_changes_above_limit_are_not_published(excess: int) -> None:
     server, broker = Server("s"), GatedBroker()
-    publisher = Publisher(server.listeners, broker, "s/changes", "here")
+    publisher = Publisher(server.catalog.listeners, broker, "s/changes", "here")
     server.notify_resource_updated("data://first")
     await settle()
     for number in range(MOST_WAITING + excess):

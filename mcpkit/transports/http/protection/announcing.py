@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from ....auth.urls import is_loopback
 
 if TYPE_CHECKING:
-    from ....engine.registry import Registry
-    from ..options import OwnRoute
+    from ....engine.registry import CompositeCatalog
+    from ....engine.routes import CustomRoute
 
 logger = logging.getLogger(__name__)
 
@@ -22,8 +22,8 @@ def announce(
     urls: Sequence[str],
     issuers: Sequence[str],
     notices: Iterable[str],
-    registry: Registry,
-    routes: Iterable[OwnRoute],
+    catalog: CompositeCatalog,
+    routes: Iterable[CustomRoute],
     mounts: Iterable[str],
 ) -> None:
     """Log which endpoints take whose tokens, and what is open to anybody.
@@ -34,7 +34,7 @@ def announce(
         urls: The endpoints, that of MCP first.
         issuers: Whose tokens are taken, if that is known.
         notices: What the verifier says of itself.
-        registry: What is offered.
+        catalog: What is offered.
         routes: The routes of the author's own.
         mounts: Where other apps are served.
     """
@@ -56,7 +56,7 @@ def announce(
         told.info("Open without an access token, as they have no scopes=: %s", _listed(open_routes))
     anonymous = [
         f"{each.kind} {each.key}"
-        for part in registry.parts
+        for part in catalog.parts
         for each in part
         if each.is_anonymous and each.is_enabled
     ]

@@ -10,8 +10,9 @@ from starlette.middleware import Middleware
 
 from ....auth.discovery import PROTECTED_RESOURCE
 from ....auth.verifier import ProtectedResource
+from ....engine.routes import CustomRoute
 from ....protocol.revisions import LATEST
-from ..options import SSE_PATH, OwnRoute, Settings
+from ..options import SSE_PATH, Settings
 from .announcing import announce
 from .endpoint import Endpoint
 from .metadata import Document, document
@@ -168,7 +169,7 @@ class Protection:
         if public.is_alone and verifier.issuers:
             self.documents[PROTECTED_RESOURCE] = self.documents[public.mcp.at_root]
 
-    def announce(self, routes: Iterable[OwnRoute], mounts: Iterable[str]) -> None:
+    def announce(self, routes: Iterable[CustomRoute], mounts: Iterable[str]) -> None:
         """Tell the operator, once, where tokens are taken and what needs none.
 
         Args:
@@ -179,7 +180,7 @@ class Protection:
             self._is_announced = True
             urls = [each.url for each in (self._public.mcp, self._public.sse) if each is not None]
             verifier = self._verifier
-            announce(urls, verifier.issuers, verifier.notices(), self._engine.registry, routes, mounts)
+            announce(urls, verifier.issuers, verifier.notices(), self._engine.catalog, routes, mounts)
 
     def _endpoint(self, resource: Resource) -> Endpoint:
         return Endpoint(

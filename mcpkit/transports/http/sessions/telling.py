@@ -163,7 +163,7 @@ class Telling:
         subscriptions = self._session.negotiated.subscriptions
         if uri in subscriptions:
             return [change]
-        templates = self._environment.engine.registry.resource_templates
+        templates = self._environment.engine.catalog.resource_templates
         return [
             Change("resource", text)
             for text in subscriptions

@@ -217,7 +217,7 @@ async def test_revocation_is_found_after_lost_message(
         assert {each["method"] for each in await stream.messages()} <= lists  # and then it has ended
         assert (await app.call_tool("whoami", headers=ADA_TOKEN).whole()).status == 401
         assert {(await remaining.message())["method"] for _ in lists} == lists
-        there.tools.disable("whoami")
+        there.catalog.tools.disable("whoami")
         assert (await remaining.message())["method"] == "notifications/tools/list_changed"
 
 
@@ -297,7 +297,7 @@ async def test_stream_ends_with_its_token(server: Server, serve: Serve, table: T
         ended, result = [await each.messages() for each in ending]
         assert ended == []
         assert [each["result"]["resultType"] for each in result] == ["complete"]
-        server.tools.disable("whoami")
+        server.catalog.tools.disable("whoami")
         for each in remaining:
             assert (await each.message())["method"] == "notifications/tools/list_changed"
 
@@ -315,7 +315,7 @@ async def test_token_of_streams_is_reverified_once(server: Server, serve: Serve,
         assert len(leases_of(client)._tokens) == 1  # and not one for each
         before = len(short_lived.asked)
         await until(lambda: len(short_lived.asked) >= before + 3)
-        server.tools.disable("whoami")
+        server.catalog.tools.disable("whoami")
         for each in streams:
             assert (await each.message())["method"] == "notifications/tools/list_changed"
         short_lived.revoked.add("ada")
@@ -340,7 +340,7 @@ async def test_stream_survives_verifier_outage_for_grace_period(
         short_lived.is_down = False
         before = len(short_lived.asked)
         await until(lambda: len(short_lived.asked) > before + 3)
-        server.tools.disable("whoami")
+        server.catalog.tools.disable("whoami")
         assert (await stream.message())["method"] == "notifications/tools/list_changed"
         monkeypatch.setattr(leases, "GRACE", 0.1)
         short_lived.is_down = True

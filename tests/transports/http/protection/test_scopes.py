@@ -270,7 +270,7 @@ async def test_anonymous_listener_gets_lists_and_open_resources(open_server: Ser
         update_all(open_server)
         assert (await stream.message())["params"]["uri"] == OPEN
         assert (await received.message())["params"]["uri"] == OPEN
-        open_server.tools.disable("hello")
+        open_server.catalog.tools.disable("hello")
         assert (await stream.message())["method"] == "notifications/tools/list_changed"
         assert (await received.message())["method"] == "notifications/tools/list_changed"
 

@@ -60,7 +60,7 @@ async def test_older_versions_have_no_event_ids(revision: str, server: Server, c
     session = await client.initialize(revision)
     listening = await session.listen().head()
     call = await session.call_tool("count", {"times": 2}).whole()
-    server.tools.remove("step")
+    server.catalog.tools.remove("step")
     changed = await listening.event()
     events = [*call.waiting(), changed]
     assert len(events) == 4
@@ -126,7 +126,7 @@ async def test_too_many_changes_are_summarized(server: Server, client: Client) -
         server.notify_resource_updated(f"towns://{number}")
     await subscribe(session, "rome")
     server.notify_resource_updated("towns://rome")
-    server.tools.remove("step")
+    server.catalog.tools.remove("step")
     await session.ask("ping").whole()  # changes are processed
     stream = session.listen()
     found = [await stream.message() for _ in range(259)]
