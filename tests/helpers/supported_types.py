@@ -451,7 +451,7 @@ class Echo:
     @property
     def schema(self) -> Any:
         """The published schema of the argument, with what its references lead to."""
-        tool = self.server.tools["echo"]
+        tool = self.server.catalog.tools["echo"]
         schema = tool.arguments.schema
         definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
         return {**schema["properties"]["x"], **definitions}

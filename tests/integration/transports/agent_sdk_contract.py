@@ -85,7 +85,7 @@ class Lab:
         for index in range(100):
             await ctx.report_progress(index, 100)
             await ctx.log("error", "a line")
-        self.server.tool(self.add, name=f"added_{len(self.server.tools)}")
+        self.server.tool(self.add, name=f"added_{len(self.server.catalog.tools)}")
         return "message"
 
     async def draw(self) -> Image:

@@ -14,9 +14,10 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from mcpkit import HttpOptions, Principal, RegistrationError, Server
+from mcpkit.engine.routes import CustomRoute
 from mcpkit.transports.http.app import HttpApp
 from mcpkit.transports.http.intake.guard import Guard
-from mcpkit.transports.http.options import OwnRoute, Settings
+from mcpkit.transports.http.options import Settings
 from mcpkit.transports.http.routes import Routes
 
 PAGE = "http://localhost:6274"
@@ -55,10 +56,10 @@ async def change(request: Request) -> JSONResponse:
 
 
 OWN = [
-    OwnRoute("/hello", hello, ["GET"], None), OwnRoute("/hello/{name}", hello, None, "greet"),
-    OwnRoute("/blocking", blocking, ["GET"], None), OwnRoute("/where", where, ["GET"], None),
-    OwnRoute("/teapot", teapot, ["GET"], None), OwnRoute("/broken", broken, ["GET"], None),
-    OwnRoute("/change", change, ["PUT", "POST"], None),
+    CustomRoute("/hello", hello, ["GET"], None), CustomRoute("/hello/{name}", hello, None, "greet"),
+    CustomRoute("/blocking", blocking, ["GET"], None), CustomRoute("/where", where, ["GET"], None),
+    CustomRoute("/teapot", teapot, ["GET"], None), CustomRoute("/broken", broken, ["GET"], None),
+    CustomRoute("/change", change, ["PUT", "POST"], None),
 ]  # fmt: skip
 
 
@@ -90,7 +91,7 @@ def test_site_root_names_endpoint():
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
 def test_route_at_endpoint_path_is_refused(path):
     with pytest.raises(RegistrationError, match=rf"route\('{path}'\): path='/mcp' of server.asgi"):
-        make_routes([OwnRoute(path, hello, ["POST"], None)])
+        make_routes([CustomRoute(path, hello, ["POST"], None)])
 
 
 def test_route_added_later_at_reserved_path_stops_start():

@@ -126,7 +126,7 @@ async def test_revocation_ends_everything_in_all_processes(
         slow_servers[1].released.set()
         assert text_of((await others.whole()).json()) == "waited"
         for slow, each in zip(slow_servers, remaining, strict=True):
-            slow.server.tools.disable("whoami")
+            slow.server.catalog.tools.disable("whoami")
             assert (await each.message())["method"] == "notifications/tools/list_changed"
 
 
