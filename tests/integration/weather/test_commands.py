@@ -133,7 +133,7 @@ def test_weather_readme_commands_start_the_server(
         finished = run([places.get(word, word) for word in command], environment, input=ping, cwd=tmp_path)
         assert json.loads(finished.stdout) == {"jsonrpc": "2.0", "id": 1, "result": {}}, command
     assert [file.name for file in EXAMPLE.glob("*.py") if f"| `{file.name}` |" not in readme] == []
-    offered = [component.key for part in example.server.server.parts for component in part]
+    offered = [component.key for part in example.server.server.catalog.parts for component in part]
     assert len(offered) == 6
     assert [key for key in offered if f"`{key}" not in readme] == []
 
