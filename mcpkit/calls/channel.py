@@ -1,4 +1,4 @@
-"""What a request came with, and where the messages that belong to it leave."""
+"""Protocols of the channels on which the server sends messages to a client."""
 
 from __future__ import annotations
 
@@ -11,80 +11,87 @@ from ..state.principal import Principal
 from .asking.pending import OpenQuestions, Sender
 
 NO_HEADERS: Mapping[bytes, bytes] = MappingProxyType({})
-"""Stands for the headers of a request where there are none."""
+"""Stands for the headers of a request on a transport without headers."""
 
 
 class StandaloneChannel(Sender, Protocol):
-    """Where messages to a client leave that belong to no request of its."""
+    """Channel for messages to a client that belong to no request of it, such as the GET stream of a session."""
 
     @property
     def questions(self) -> OpenQuestions | None:
-        """What it is asked by requests of the server's."""
+        """Open requests of the server to the client on this channel."""
         ...
 
     @property
     def is_open(self) -> bool:
-        """Whether it hears them now."""
+        """Whether the client receives messages now."""
         ...
 
     @property
     def has_ended(self) -> bool:
-        """Whether it will never hear any more."""
+        """Whether the client will receive no more messages."""
         ...
 
     def attend(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function when it begins to hear them, or where that may have happened; return what ends this."""
+        """Call a function when the channel opens, or may have opened.
+
+        Args:
+            changed: The function.
+
+        Returns:
+            A function that ends it.
+        """
         ...
 
 
 class Channel(Sender, Protocol):
-    """Where the messages that belong to a request leave."""
+    """Channel on which the server sends the messages that belong to a request."""
 
     @property
     def standalone(self) -> StandaloneChannel | None:
-        """Where its client hears what belongs to no request, such as progress of a task; None for nowhere."""
+        """Channel for messages that belong to no request, such as progress of a task; None if there is none."""
         ...
 
     @property
     def questions(self) -> OpenQuestions | None:
-        """What the client is asked by requests of the server's; None where it cannot be."""
+        """Open requests of the server to the client; None if the transport has no server requests."""
         ...
 
     @property
     def request_headers(self) -> Mapping[bytes, bytes]:
-        """The headers of the HTTP request by name in lower case; empty where there is none."""
+        """Headers of the HTTP request, with lower-case names; empty on other transports."""
         ...
 
     @property
     def principal(self) -> Principal:
-        """Who has sent the request."""
+        """Principal that sent the request."""
         ...
 
     @property
     def caller(self) -> str | None:
-        """What tells its client from others that share the server; None where it is alone, or nothing does."""
+        """Identifier of the client's address, for limits per client; None if it is the only client, or unknown."""
         ...
 
     @property
     def is_local(self) -> bool:
-        """Whether there are no access tokens here: whoever has started the process may do what it can."""
+        """Whether the transport has no access tokens, because the user who started the process is the client."""
         ...
 
     def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
-        """Return how whoever asks is told to come back with these scopes, or to say who they are.
+        """Return the error that makes the client authenticate or request more scopes.
 
-        None where that cannot be told: something has been sent already, or there are no access tokens here.
+        None if that is impossible: the response has begun, or the transport has no access tokens.
 
         Args:
-            scopes: All that the request needs.
-            revision: The one that it is served in.
+            scopes: All scopes that the request needs.
+            revision: Protocol version of the request.
         """
         ...
 
     def defer_response(self) -> None:
-        """Begin no answer just because time passes: what is served may still have to challenge whoever asks."""
+        """Do not start an event stream after a delay: the handler may still have to send a challenge."""
         ...
 
     def close(self) -> Awaitable[None]:
-        """End the connection, where the client can come back to hear the rest."""
+        """Close the connection, if the client can reconnect to receive the rest."""
         ...

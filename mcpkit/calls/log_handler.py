@@ -1,4 +1,4 @@
-"""Log records of the author's, sent to the client of the request that they belong to."""
+"""Handler of Python's `logging` that sends records to the client."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _OWN = "mcpkit"
 
 
 class LogHandler(logging.Handler):
-    """Sends the records of a logger to the client of the current request (server/utilities/logging).
+    """Logging handler that sends records to the client of the current request (server/utilities/logging).
 
-    A client gets those that are as severe as it has asked for, in its session or, in the stateless
-    era, in the request. A record belongs to the request that its thread or task works for; others,
-    and those of a request that has ended, are dropped. So are those that a client does not read in
-    time: logging never waits for one. The level's name decides, such as `NOTICE` for one of the
-    author's, or else its number: 25 is `notice`, 60 `alert`, 70 `emergency`.
+    The client receives records of its minimum level and above. It sets that level in its session or, in the stateless
+    era, in the request. A record belongs to the request of its thread or task. Records outside a request, or of an
+    ended one, are dropped. So are records that a slow client does not read in time: logging never waits. The level is
+    the name of the record's level, such as `NOTICE`, if the specification has it, or follows from its number: 25 is
+    `notice`, 60 `alert`, 70 `emergency`.
 
-    Tracebacks and stacks are left out, also by a formatter, since they tell of the server's inside.
+    Tracebacks and stacks are removed, also from the output of a formatter, because they reveal internals of the server.
 
     Args:
-        level: The least severe level to send, a number or name of Python's `logging`.
-        with_tracebacks: Whether tracebacks and stacks are sent after all.
+        level: Minimum level, a number or name of Python's `logging`.
+        with_tracebacks: Whether tracebacks and stacks are sent.
     """
 
     def __init__(self, level: int | str = logging.NOTSET, *, with_tracebacks: bool = False) -> None:
@@ -50,7 +50,11 @@ class LogHandler(logging.Handler):
         self.addFilter(_is_wanted)  # before the lock is taken
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send one record; whatever goes wrong, nothing is raised."""
+        """Send one record. It raises no exception.
+
+        Args:
+            record: The record.
+        """
         if self._is_at_work:  # what sending one leads to is not sent
             return
         self._is_at_work = True
@@ -87,7 +91,7 @@ class LogHandler(logging.Handler):
 
 
 def _is_wanted(record: logging.LogRecord) -> bool:
-    """Say whether a record is the author's, and of a request whose client wants it."""
+    """Return True if a record is not of mcpkit, and belongs to a request with this level or a lower one."""
     call = current.get(None)
     if not isinstance(call, Call) or call.is_over or record.name.partition(".")[0] == _OWN:
         return False

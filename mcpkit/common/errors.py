@@ -1,7 +1,7 @@
-"""Every exception that an author may raise or see, and what it becomes on the wire.
+"""Exceptions of servers, and the errors that they become on the wire.
 
-The wire form of each is in the error table of the architecture page; the numbers follow
-"Error Codes" of the specification's base protocol page (revision 2026-07-28).
+The wire form of each is in the error table of the architecture page. The numbers follow "Error Codes" of the base
+protocol page of the specification (revision 2026-07-28).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNSUPPORTED_PROTOCOL_VERSION = -32022
 
 
 def said_by(error: BaseException) -> str | None:
-    """Return the text of an exception; None where its class's `__str__` fails, as an author's may."""
+    """Return the text of an exception; None if its `__str__` raises."""
     try:
         return str(error)
     except KeyboardInterrupt:
@@ -36,20 +36,19 @@ class RegistrationError(Exception):
 
 
 class UnresolvedHint(RegistrationError):  # noqa: N818 - names a state that a later try may find gone
-    """A type hint names something that is not defined yet; it may be when the function is first used."""
+    """A type hint contains a name that is not defined yet; it is resolved again on first use."""
 
 
 class ProtocolError(Exception):
-    """A JSON-RPC error, sent as it is.
+    """A JSON-RPC error, sent unchanged.
 
     Args:
-        code: The JSON-RPC error code. Take one of the standard codes or a number outside
-            -32768 to -32000, which the protocol keeps for itself.
+        code: The JSON-RPC error code: a standard code, or a number outside the reserved range -32768 to -32000.
         message: One sentence that the client may show.
         data: Any JSON value with details, or None to leave it out.
 
     Raises:
-        TypeError: The code is no whole number, or the message no string.
+        TypeError: The code is not an int, or the message not a string.
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -65,7 +64,7 @@ class ProtocolError(Exception):
 
 
 class MalformedError(ProtocolError):
-    """A request is not as the specification wants it, whatever it asks for (-32602).
+    """A request violates the specification (-32602).
 
     Args:
         message: What is wrong, and what was expected.
@@ -76,12 +75,12 @@ class MalformedError(ProtocolError):
 
 
 class TooLongError(ProtocolError):
-    """A message is longer than what is taken, and is not read (-32600).
+    """A message exceeds the size limit, and is not read (-32600).
 
     Args:
-        message: How long it may be.
-        beginning: Its first bytes, which may tell whose it is.
-        ending: The last bytes of it that have come.
+        message: Text with the limit.
+        beginning: First bytes of the message, which may contain its id.
+        ending: Last bytes that were received.
     """
 
     def __init__(self, message: str, beginning: bytes = b"", ending: bytes = b"") -> None:
@@ -91,11 +90,11 @@ class TooLongError(ProtocolError):
 
 
 class BusyError(ProtocolError):
-    """Too much is going on, or the server is about to end; the same request may succeed later (-32603).
+    """A limit is reached, or the server is shutting down (-32603). The same request may succeed later.
 
     Args:
-        message: What there is too much of.
-        retry_after: Seconds after which it makes sense to try again.
+        message: The limit that was reached.
+        retry_after: Seconds after which the client should try again.
     """
 
     status: ClassVar = 503
@@ -106,22 +105,21 @@ class BusyError(ProtocolError):
 
 
 class ChallengeError(ProtocolError):
-    """Who asks must say who that is (401), or be granted more (403), before the request is served.
+    """The client must authenticate (401), or needs more scopes (403), before the server serves the request.
 
-    Over HTTP that is the status, and the challenge the header `WWW-Authenticate`, unless an event stream has begun:
-    then, and where there is no HTTP, it is the JSON-RPC error alone (-32600). Components, middleware and `principal=`
-    may raise it (basic/authorization, "Scope Challenge Handling").
+    Over HTTP, the response has this status and the challenge in the header `WWW-Authenticate`. If an event stream has
+    begun, or the transport is not HTTP, the client gets the JSON-RPC error only (-32600). Components, middleware and
+    `principal=` may raise it (basic/authorization, "Scope Challenge Handling").
 
     Args:
         status: 401 or 403.
-        challenge: As the header has it: `Bearer resource_metadata="https://..."`. Name all the scopes that the
-            operation needs in one: `Bearer error="insufficient_scope", scope="read write"`.
+        challenge: Value of the header: `Bearer resource_metadata="https://..."`. Put all scopes that the operation
+            needs in one challenge: `Bearer error="insufficient_scope", scope="read write"`.
         message: One sentence that the client may show; None for the challenge.
 
     Raises:
-        TypeError: The challenge, or the message, is no string.
-        ValueError: The status is another one, or the challenge holds what no header can: anything but visible ASCII
-            and spaces.
+        TypeError: The challenge or the message is not a string.
+        ValueError: The status is another one, or the challenge is not a valid header value: visible ASCII and spaces.
     """
 
     def __init__(self, status: Literal[401, 403], challenge: str, message: str | None = None) -> None:
@@ -137,11 +135,11 @@ class ChallengeError(ProtocolError):
 
 
 class HandlerError(Exception):
-    """Base of the errors whose text the author means for the client to see."""
+    """Base class of errors whose text is sent to the client."""
 
 
 class ToolError(HandlerError):
-    """A tool could not do what it was asked; the model reads the text (`isError: true`)."""
+    """A tool failed. The model reads the text (`isError: true`)."""
 
 
 class ResourceError(HandlerError):
@@ -149,10 +147,10 @@ class ResourceError(HandlerError):
 
 
 class ResourceNotFoundError(ResourceError):
-    """There is no such resource (-32602; -32002 up to revision 2025-11-25).
+    """The resource does not exist (-32602; -32002 up to revision 2025-11-25).
 
     Args:
-        uri: Its URI; None means the one that was asked for.
+        uri: URI of the resource; None for the requested one.
     """
 
     def __init__(self, uri: str | None = None) -> None:
@@ -165,11 +163,11 @@ class PromptError(HandlerError):
 
 
 class CallTimeoutError(HandlerError):
-    """A call has taken longer than it may (in a tool `isError: true`, elsewhere -32603).
+    """A call exceeded its timeout (in a tool `isError: true`, elsewhere -32603).
 
     Args:
-        seconds: How long it might take.
-        has_begun: Whether its function was running, rather than waiting for earlier calls to end.
+        seconds: The timeout in seconds.
+        has_begun: Whether the function was running. False if it was still waiting for earlier calls to end.
     """
 
     def __init__(self, seconds: float, *, has_begun: bool = True) -> None:
@@ -180,10 +178,10 @@ class CallTimeoutError(HandlerError):
 
 
 class ProcessEndedError(HandlerError):
-    """The worker process that ran a function has ended without a result (in a tool `isError: true`, elsewhere -32603).
+    """The worker process of a function ended without a result (in a tool `isError: true`, elsewhere -32603).
 
     Args:
-        reason: What is known about its end.
+        reason: Known cause, such as the signal or the exit code.
     """
 
     def __init__(self, reason: str) -> None:
@@ -192,14 +190,14 @@ class ProcessEndedError(HandlerError):
 
 
 class MissingCapabilityError(HandlerError):
-    """The client has not declared a capability that it takes to serve the request.
+    """The client does not declare a capability that the request needs.
 
-    Stateless era: -32021 with `data.requiredCapabilities`. Handshake era: in a tool a result with
-    `isError: true`, elsewhere -32602; the text names the capability.
+    Stateless era: -32021 with `data.requiredCapabilities`. Handshake era: in a tool a result with `isError: true`,
+    elsewhere -32602; the text names the capability.
 
     Args:
-        names: What is missing, such as `sampling` or `elicitation.url`.
-        required: The same as the client would declare it, such as `{"elicitation": {"url": {}}}`.
+        names: The missing capabilities, such as `sampling` or `elicitation.url`.
+        required: The same in the form of the client's declaration, such as `{"elicitation": {"url": {}}}`.
     """
 
     def __init__(self, names: Sequence[str], required: dict[str, Any]) -> None:
@@ -210,13 +208,13 @@ class MissingCapabilityError(HandlerError):
 
 
 class InsufficientScopeError(HandlerError):
-    """Whoever asks lacks scopes, and cannot be told by a status of HTTP: there is none, or the answer has begun.
+    """The client lacks scopes, and no HTTP status can report it: the transport is not HTTP, or the response has begun.
 
     In a tool `isError: true` with `_meta["mcp/www_authenticate"]`, elsewhere -32600 with the same in `data`.
 
     Args:
-        scopes: What the request needs.
-        challenge: The same as `WWW-Authenticate` would have it.
+        scopes: The scopes that the request needs.
+        challenge: The challenge, as in the header `WWW-Authenticate`.
     """
 
     def __init__(self, scopes: Sequence[str], challenge: str) -> None:
@@ -226,17 +224,17 @@ class InsufficientScopeError(HandlerError):
 
     @property
     def members(self) -> dict[str, list[str]]:
-        """How a client that looks for it finds the challenge."""
+        """Members of `_meta` or `data` with the challenge."""
         return {"mcp/www_authenticate": [self.challenge]}
 
 
 class LoginNeededError(HandlerError):
-    """There is no token of the user's for a provider: they have not logged in there, or have to do so again.
+    """The user has no valid token for a provider, and must log in there first or again.
 
     Args:
-        provider: Its name, as `ctx.upstream_token` takes it.
-        title: What people call it.
-        has_ended: Whether there was a login, which has ended.
+        provider: Name of the provider, as in `ctx.upstream_token`.
+        title: Title of the provider for the text; None for the name.
+        has_ended: Whether an earlier login has ended.
     """
 
     def __init__(self, provider: str, title: str | None = None, *, has_ended: bool = False) -> None:
@@ -249,10 +247,10 @@ class LoginNeededError(HandlerError):
 
 
 class ProviderUnavailableError(HandlerError):
-    """The provider that users log in with cannot be asked for a new token just now; the same call may succeed later.
+    """The provider does not issue a new token at the moment. The same call may succeed later.
 
     Args:
-        provider: Its name, as `ctx.upstream_token` takes it.
+        provider: Name of the provider, as in `ctx.upstream_token`.
     """
 
     def __init__(self, provider: str) -> None:
@@ -261,7 +259,7 @@ class ProviderUnavailableError(HandlerError):
 
 
 class ElicitationError(HandlerError):
-    """The user did not accept a question without whose answer the handler cannot go on.
+    """The user declined or cancelled an elicitation that the handler needs.
 
     Args:
         action: `decline` or `cancel`.
@@ -273,12 +271,12 @@ class ElicitationError(HandlerError):
 
 
 class ClientResponseError(HandlerError):
-    """The client did not answer a question, or not with what was asked for.
+    """The client did not respond to a request of the server, or its response is an error or invalid.
 
     Args:
-        text: What went wrong.
-        code: The JSON-RPC error code that the client has answered with; None where it has not.
-        reason: The text of that error; None where there is none.
+        text: The text of the exception.
+        code: JSON-RPC error code of the client's response; None if it is not an error response.
+        reason: Message of the client's error response; None if there is none.
     """
 
     def __init__(self, text: str, code: int | None = None, reason: str | None = None) -> None:
@@ -288,11 +286,11 @@ class ClientResponseError(HandlerError):
 
 
 class InvalidAnswerError(ClientResponseError):
-    """An answer is not what was asked for.
+    """The client's response to a request of the server is invalid.
 
     Args:
         problem: What was expected.
-        is_form: Whether it is the entries of a form, which the user can be asked for again.
+        is_form: Whether it concerns the fields of a form, which the server may send again.
     """
 
     def __init__(self, problem: str, *, is_form: bool = False) -> None:
@@ -302,10 +300,10 @@ class InvalidAnswerError(ClientResponseError):
 
 
 class InputRequired(BaseException):
-    """Ends a round of a stateless request: the client has to answer first. Questions raise it; let it pass."""
+    """Ends a round of a stateless request until the client has responded to a server request. Do not catch it."""
 
     def __str__(self) -> str:
-        """Tell whoever has caught it by mistake what it is."""
+        """Return a hint for code that caught it by mistake."""
         return (
             "the client has to answer first, then the handler runs again. Do not catch this exception, "
             "and await the request within the handler"
@@ -313,13 +311,12 @@ class InputRequired(BaseException):
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with one argument.
+    """A problem with an argument.
 
     Args:
-        field: Where it is: the argument's name, with `.key` and `[index]` for what lies inside it.
-            Empty for the arguments as a whole.
-        message: What was expected and what came instead, for example
-            `expected a number from -90 to 90, got "north"`.
+        field: Path of the value: the argument's name, with `.key` and `[index]` for nested values. Empty for the
+            arguments as a whole.
+        message: What was expected and what was received, for example `expected a number from -90 to 90, got "north"`.
     """
 
     field: str
@@ -331,9 +328,13 @@ class Problem(NamedTuple):
 
 
 class ArgumentsError(HandlerError):
-    """Arguments do not fit the schema of a tool, a prompt or a resource template.
+    """Arguments do not match the schema of a tool, a prompt or a resource template.
 
-    The text is one line for each problem, at most ten.
+    The text has one line for each problem, at most `MAX_PROBLEMS`.
+
+    Attributes:
+        MAX_PROBLEMS: Maximum number of problems in the text.
+        problems: All problems.
     """
 
     MAX_PROBLEMS = 10
@@ -347,7 +348,7 @@ class ArgumentsError(HandlerError):
 
 
 class CallEndedError(RuntimeError):
-    """A function asks something of a call that nobody waits for any more; it may end.
+    """A function uses the Context of a call that has ended.
 
     Args:
         method: The method of the call.
@@ -358,16 +359,16 @@ class CallEndedError(RuntimeError):
         self.method = method
 
     def __str__(self) -> str:
-        """Say what it is about."""
+        """Return the text with the method."""
         return f"this Context belongs to a {self.method} request that has ended; use it only while its handler runs"
 
 
 class OutputError(Exception):
-    """What a function returned cannot be sent: it has run, but its result has no form in JSON, or not the promised one.
+    """The return value of a function cannot be sent: it has no JSON form, or does not match the output schema.
 
-    A fault of the server, not of the caller, who is told all the same (in a tool `isError: true`, elsewhere -32603):
-    what the function has done is done.
+    It is a fault of the server. The client gets the error nevertheless, because the function has run (in a tool
+    `isError: true`, elsewhere -32603).
 
     Args:
-        text: Which place in the result, what is there, and what to return instead; never the value.
+        text: Place in the result, its type, and what to return instead; never the value.
     """

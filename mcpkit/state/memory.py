@@ -1,4 +1,4 @@
-"""What a server shares with nobody: the engine within one process."""
+"""Storage within one process."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Memory:
-    """What servers of one process share: nothing outlives it, and its coroutines never suspend.
+    """Storage within one process. Its data ends with the process, and its coroutines never suspend.
 
-    A server that is given nothing else has one of its own.
+    It is the default storage of a server.
 
-    Expired keys are gone for readers at once. Their memory is given back by whatever is written next, in time
-    proportional to how many have expired, and by `sweep` where nothing more is written.
+    Readers do not see expired keys. The next write frees their memory, in time proportional to the number of expired
+    keys. Without writes, `sweep` frees it.
 
     Args:
-        clock: The time, in seconds from any start.
+        clock: Returns the time in seconds, from any start.
     """
 
     is_persistent = False
@@ -48,12 +48,12 @@ class Memory:
 
     @property
     def store_id(self) -> str:
-        """Random, and another one in a forked child: it has a copy of what is kept, and shares none."""
+        """Random identifier; another one in a forked child, which has a copy of the data."""
         process = os.getpid()
         return self._homes.get(process) or self._homes.setdefault(process, os.urandom(8).hex())
 
     def sweep(self) -> None:
-        """Give back the memory of what has expired."""
+        """Free the memory of expired keys."""
         for kept in (self._records, self._buckets, self._values):
             with kept.lock:
                 kept.sweep()
@@ -61,11 +61,11 @@ class Memory:
             self._queue.sweep()
 
     def __len__(self) -> int:
-        """How many keys are kept, those included that have expired and are not swept yet."""
+        """Return the number of keys, including expired ones that are not swept yet."""
         kept = len(self._records) + len(self._buckets) + len(self._values)
         return kept + (0 if self._queue is None else len(self._queue))
 
-    # As `Broker` has it
+    # PubSub
 
     async def read(self, key: str) -> Mapping[str, str]:
         """Return the fields of `key`; empty when it is absent or expired."""
@@ -91,7 +91,7 @@ class Memory:
             self._records.remove(key)
 
     async def claim(self, key: str, ttl: float) -> bool:
-        """Take `key` for `ttl` seconds, and say whether it was free."""
+        """Claim `key` for `ttl` seconds; return True if it was free."""
         records = self._records
         with records.lock:
             now = records.sweep()
@@ -101,7 +101,7 @@ class Memory:
             return True
 
     async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
-        """Take `cost` out of the bucket `key`, and return 0.0, or else how long to wait."""
+        """Take `cost` tokens from the bucket `key`; return 0.0, or the seconds to wait."""
         from .gcra import take_tokens
 
         buckets = self._buckets
@@ -113,7 +113,7 @@ class Memory:
             return wait
 
     async def publish(self, topic: str, message: str) -> None:
-        """Call the listeners of `topic`, here and now."""
+        """Call the listeners of `topic`, in the current thread."""
         for listener in tuple(self._listeners.get(topic, {}).values()):
             try:
                 listener(message)
@@ -123,7 +123,7 @@ class Memory:
     def subscribe(
         self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
     ) -> Callable[[], None]:
-        """Call `listener` with each message to `topic`, in the thread that publishes it."""
+        """Call `listener` with each message to `topic`, in the thread of the publisher; return its unsubscriber."""
         key = object()
         with self._lock:
             self._listeners.setdefault(topic, {})[key] = listener
@@ -138,16 +138,16 @@ class Memory:
         return unsubscribe
 
     async def listening(self) -> None:
-        """Return: whoever has subscribed hears from then on."""
+        """Return at once: subscriptions take effect immediately."""
 
-    # As `Store` has it
+    # Store
 
     async def get(self, key: str) -> StoredValue | None:
-        """Return what `key` holds now, with its version; None when it is absent or expired."""
+        """Return the value of `key` with its version; None if it is absent or expired."""
         return self._values.get(key)
 
     async def put(self, key: str, value: bytes, *, version: str | None, ttl: float) -> str | None:
-        """Set `key`, if it still holds this version; return the new one, or None."""
+        """Set `key`, if it still has this version; return the new version, or None."""
         check_put(value, ttl)
         values = self._values
         with values.lock:
@@ -160,7 +160,7 @@ class Memory:
             return stored.version
 
     async def delete(self, key: str, *, version: str) -> bool:
-        """Remove `key`, if it still holds this version, and say so."""
+        """Remove `key`, if it still has this version; return True if it was removed."""
         values = self._values
         with values.lock:
             values.sweep()
@@ -171,12 +171,12 @@ class Memory:
             return True
 
     async def items(self, prefix: str) -> AsyncIterator[tuple[str, StoredValue]]:
-        """Go through the keys that begin with `prefix`, and what they hold."""
+        """Iterate over the keys that begin with `prefix`, and their values."""
         for key in self._values.beginning(prefix):
             if (stored := self._values.get(key)) is not None:
                 yield key, stored
 
-    # As `Queue` has it
+    # Queue
 
     @property
     def _jobs(self) -> MemoryQueue:
@@ -193,14 +193,14 @@ class Memory:
     async def add(
         self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
     ) -> Added:
-        """Make a job that may be taken at once, and wake who waits for one."""
+        """Add a job that may be taken at once, and notify waiting workers."""
         added = self._jobs.add(key, value, queue, owner, max_open, max_open_per_owner)
         if added == "added":
             await self.publish(queue, "")
         return added
 
     async def get_job(self, key: str) -> Job | None:
-        """Return a job as it is now; None where there is none, or it has expired."""
+        """Return a job; None if there is none, or it has expired."""
         return self._jobs.get_job(key)
 
     async def change(
@@ -214,7 +214,7 @@ class Memory:
         keep: float | None = None,
         message: Message | None = None,
     ) -> str | None:
-        """Set what a job holds, if it still has this version and this fence; return the new version, or None."""
+        """Replace the value of a job, if version and fencing token still match; return the new version, or None."""
         changed = self._jobs.change(key, value, version, fence, due, keep)
         if changed is None:
             return None
@@ -226,17 +226,17 @@ class Memory:
         return new
 
     async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
-        """Take jobs that are ready."""
+        """Lease jobs that are ready."""
         return self._jobs.take(queues, limit, lease, ready_for)
 
     async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
-        """Prolong leases; return the keys of those that are lost."""
+        """Extend leases; return the keys of lost ones."""
         return self._jobs.renew(leases)
 
     async def list_jobs(self, owner: str, *, server: str, after: str, limit: int) -> list[Job]:
-        """Return somebody's jobs, the newest first."""
+        """Return the jobs of an owner, the newest first."""
         return self._jobs.list_jobs(owner, server, after, limit)
 
     async def list_queues(self, server: str) -> list[QueueStats]:
-        """Return what is in the queues of a server."""
+        """Return statistics of the queues of a server."""
         return self._jobs.list_queues(server)

@@ -1,4 +1,4 @@
-"""Jobs within one process."""
+"""Queue of jobs within one process."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _STALE = 64  # so many times of a line may be out of date, beside one for each j
 
 
 class _Kept:
-    """A job as it is kept.
+    """A job with its place in the queue.
 
     Attributes:
-        job: What others see of it.
-        queue: Where it waits.
-        owner: Whose it is, beginning with the server.
-        number: Of all jobs, the how many-th it is.
-        due: When it may be taken.
-        is_leased: Whether that is the end of a lease.
-        expires: When it is forgotten; None while it is open.
+        job: The job as callers see it.
+        queue: Name of the queue.
+        owner: Server and owner.
+        number: Sequence number of the job.
+        due: Time at which it may be taken.
+        is_leased: Whether `due` is the end of a lease.
+        expires: Time at which an ended job is removed; None while it is open.
     """
 
     __slots__ = ("due", "expires", "is_leased", "job", "number", "owner", "queue")
@@ -51,7 +51,7 @@ class _Line:
         self._times: list[tuple[float, int, str]] = []  # a heap; what a job had before is left in it
 
     def put(self, kept: _Kept) -> None:
-        """Have a job in it with the time that it has now."""
+        """Insert a job, or update its time."""
         self.open[kept.job.key] = kept
         if kept.due != inf:
             heappush(self._times, (kept.due, kept.number, kept.job.key))
@@ -60,7 +60,7 @@ class _Line:
             heapify(self._times)
 
     def ready(self, by: float, limit: int) -> list[_Kept]:
-        """Return the first jobs whose time came by then; they stay in it."""
+        """Return the first jobs that were ready at a time, without removing them."""
         found: list[tuple[float, int, str]] = []
         while self._times and self._times[0][0] <= by and len(found) < limit:
             entry = heappop(self._times)
@@ -73,10 +73,10 @@ class _Line:
 
 
 class MemoryQueue:
-    """The jobs of a `Memory`; each method is one step, here and now, and tells nobody.
+    """The queue of a `Memory` storage. Each method is atomic and publishes nothing.
 
     Args:
-        clock: The time, in seconds from any start.
+        clock: Returns the time in seconds, from any start.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -94,11 +94,11 @@ class MemoryQueue:
         self._count = 0
 
     def __len__(self) -> int:
-        """How many jobs are kept, those included that have expired and are not swept yet."""
+        """Return the number of jobs, including expired ones that are not swept yet."""
         return len(self._kept)
 
     def sweep(self) -> float:
-        """Give back the memory of what has expired, and return the time."""
+        """Free the memory of expired jobs, and return the time."""
         with self._lock:
             now = self._clock()
             while self._ended and self._ended[0][0] <= now:
@@ -113,7 +113,7 @@ class MemoryQueue:
     def add(
         self, key: str, value: bytes, queue: str, owner: str, max_open: int, max_open_per_owner: int
     ) -> Added:
-        """Make a job."""
+        """Add a job."""
         check_job(value)
         server = server_of(queue)
         whose = (server, owner)
@@ -135,7 +135,7 @@ class MemoryQueue:
             return "added"
 
     def get_job(self, key: str) -> Job | None:
-        """Return a job as it is now."""
+        """Return a job; None if there is none, or it has expired."""
         kept = self._kept.get(key)
         if kept is None or (kept.expires is not None and kept.expires <= self._clock()):
             return None
@@ -144,7 +144,7 @@ class MemoryQueue:
     def change(
         self, key: str, value: bytes, version: str, fence: int | None, due: float | None, keep: float | None
     ) -> tuple[str, str] | None:
-        """Set what a job holds; return its version and the queue in which it has become ready, or no text."""
+        """Replace the value of a job; return its version, and the queue in which it became ready or an empty text."""
         check_job(value)
         with self._lock:
             now = self.sweep()
@@ -174,7 +174,7 @@ class MemoryQueue:
             del self._lines[kept.queue]
 
     def take(self, queues: Sequence[str], limit: int, lease: float, ready_for: float) -> Taken:
-        """Take jobs that are ready."""
+        """Lease jobs that are ready."""
         with self._lock:
             now = self.sweep()
             lines = {
@@ -191,7 +191,7 @@ class MemoryQueue:
             return Taken(now + self._began, [kept.job for kept in taken])
 
     def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
-        """Prolong leases; return the keys of those that are lost."""
+        """Extend leases; return the keys of lost ones."""
         lost: set[str] = set()
         with self._lock:
             now = self.sweep()
@@ -205,7 +205,7 @@ class MemoryQueue:
         return lost
 
     def list_jobs(self, owner: str, server: str, after: str, limit: int) -> list[Job]:
-        """Return somebody's jobs, the newest first."""
+        """Return the jobs of an owner, the newest first."""
         with self._lock:
             self.sweep()
             owned = self._owned.get((server, owner), {})
@@ -219,7 +219,7 @@ class MemoryQueue:
             return found
 
     def list_queues(self, server: str) -> list[QueueStats]:
-        """Return what is in the queues of a server."""
+        """Return statistics of the queues of a server."""
         with self._lock:
             now = self._clock()
             found: list[QueueStats] = []

@@ -1,4 +1,4 @@
-"""Who a request comes from, as far as that has been verified."""
+"""Identity of the client or user that sent a request, as far as it is verified."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _NO_CLAIMS: Mapping[str, object] = MappingProxyType({})
 
 @dataclass(frozen=True, init=False)
 class Principal:
-    """Who a request comes from, and what they have been granted (basic/authorization).
+    """The authenticated client or user of a request, and its scopes (basic/authorization).
 
-    Under `Server(auth=...)` it is what a verified access token says. Without, mcpkit verifies nobody: over HTTP it is
-    what an authentication middleware has found out, and what `asgi(principal=)` makes of it; elsewhere, what
-    `run(principal=)` says.
+    With `Server(auth=...)` it comes from the verified access token. Without, mcpkit verifies no identity: over HTTP the
+    principal comes from an authentication middleware, through `asgi(principal=)`; elsewhere from `run(principal=)`.
 
     Args:
-        id: Who it is, the same in all their requests; None where nobody knows.
-        scopes: What the request's credentials grant, such as `{"files:read"}`. Where a request is served, those are
-            among them that `Server(scopes=...)` says they imply.
-        client_id: The OAuth client that asks, for itself or for a user; None where nobody knows.
-        issuer: Who has said so: the authorization server's issuer; None where there is none.
-        subject: What the issuer calls them; None for a client that asks for itself.
-        claims: What else the token says, such as `{"org_id": "acme"}`. Not shown, and none of what tells two apart.
+        id: Identifier, the same in all requests of the principal; None for an anonymous client.
+        scopes: Scopes that the credentials of the request grant, such as `{"files:read"}`. While a request is served,
+            they include the scopes that these imply according to `Server(scopes=...)`.
+        client_id: The OAuth client that sent the request, for itself or for a user; None if unknown.
+        issuer: Issuer identifier of the authorization server; None if there is none.
+        subject: Identifier of the user at the issuer; None for a client that acts for itself.
+        claims: Other claims of the token, such as `{"org_id": "acme"}`. They are not in the repr and are ignored when
+            principals are compared.
 
     Raises:
-        TypeError: The id is no text, or the scopes are no set of texts.
-        ValueError: The id is empty, so that all who have none would be one.
+        TypeError: The id is not a string, or the scopes are not a set of strings.
+        ValueError: The id is empty, so that all principals without one would be equal.
     """
 
     id: str | None
@@ -65,7 +65,11 @@ class Principal:
         object.__setattr__(self, "claims", MappingProxyType(dict(claims)) if claims else _NO_CLAIMS)
 
     def granted(self, scopes: Collection[str]) -> Principal:
-        """Return the same with other scopes."""
+        """Return a copy with other scopes.
+
+        Args:
+            scopes: The scopes of the copy.
+        """
         return Principal(
             self.id,
             scopes,
@@ -84,7 +88,7 @@ def user(
     client_id: str | None = None,
     claims: Mapping[str, object] = _NO_CLAIMS,
 ) -> Principal:
-    """Return a user that an issuer knows. No two have the same id: an issuer has no fragment (RFC 8414, section 2)."""
+    """Return the principal of a user. Its id is unique, as an issuer has no fragment (RFC 8414, section 2)."""
     return Principal(
         f"{issuer}#sub={subject}", scopes, client_id=client_id, issuer=issuer, subject=subject, claims=claims
     )
@@ -93,7 +97,7 @@ def user(
 def client(
     issuer: str, client_id: str, scopes: Collection[str] = (), *, claims: Mapping[str, object] = _NO_CLAIMS
 ) -> Principal:
-    """Return a client that asks for itself; it is never a user, whatever that is called."""
+    """Return the principal of a client that acts for itself. Its id never equals that of a user."""
     return Principal(
         f"{issuer}#client={client_id}", scopes, client_id=client_id, issuer=issuer, claims=claims
     )
@@ -104,10 +108,10 @@ ANYONE = Principal()
 
 
 def checked_principal(principal: object) -> Principal:
-    """Return what stands for all requests, where it is a Principal.
+    """Return the principal of all requests, checked.
 
     Raises:
-        TypeError: It is none.
+        TypeError: It is not a Principal.
     """
     if not isinstance(principal, Principal):
         raise TypeError(f'principal must be a Principal, such as Principal("ada"), got {principal!r}')

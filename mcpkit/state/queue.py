@@ -1,4 +1,4 @@
-"""The queue: records that wait for somebody to work on them, each in one pair of hands at a time."""
+"""Queue: jobs that workers of several processes take, each job leased to one worker at a time."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 Added = Literal["added", "exists", "full", "owner_full"]
-"""What came of adding a job: it is there, it was there before, or there is no more room, for all or for its owner."""
+"""Result of `Queue.add`: added, the key exists, or the limit of open jobs of the server or the owner is reached."""
 
 
 class Job(NamedTuple):
     """A record of a `Queue`.
 
     Attributes:
-        key: Its key.
-        value: What it holds.
-        version: What tells this value from all that any key has held before, or will hold.
-        fence: What the latest taker knows, and nobody before it: 0 for a job that nobody has taken, 1 for the first who
-            does, and greater each time; by one, unless the engine may have forgotten who has taken it.
+        key: Key of the job.
+        value: Stored value.
+        version: Opaque version of the value, different from that of any other value, past or future.
+        fence: Fencing token of the latest lease. 0 for a job that was never taken, and greater with each lease: by one,
+            unless the storage may have lost a lease.
     """
 
     key: str
@@ -27,11 +27,11 @@ class Job(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a taker has got.
+    """Jobs leased by `Queue.take`.
 
     Attributes:
-        now: What the clock of the queue says, in Unix seconds: the same for all processes, whatever theirs say.
-        jobs: What is to be worked on, with the fences that from now on count.
+        now: Time of the storage's clock, in Unix seconds. It is the same for all processes.
+        jobs: The leased jobs, with their new fencing tokens.
     """
 
     now: float
@@ -39,13 +39,13 @@ class Taken(NamedTuple):
 
 
 class QueueStats(NamedTuple):
-    """What is in one queue.
+    """Statistics of one queue.
 
     Attributes:
-        queue: Its name.
-        ready: How many jobs nobody works on that somebody may take.
-        held: How many are leased, or may be taken later.
-        oldest: Seconds for which the first of the ready ones has waited; 0 where there is none.
+        queue: Name of the queue.
+        ready: Number of jobs that a worker may take now.
+        held: Number of jobs that are leased, or may be taken later.
+        oldest: Seconds for which the oldest ready job has waited; 0 without ready jobs.
     """
 
     queue: str
@@ -55,34 +55,32 @@ class QueueStats(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What is published in the same step as a change, as `Broker.publish` does."""
+    """A message that the storage publishes in the same transaction as a change, as `PubSub.publish` does."""
 
     topic: str
     text: str
 
 
 class Queue(Protocol):
-    """Records that are worked on by whoever takes them, in whichever process: the part of an engine that tasks need.
+    """Jobs with leases, shared by several processes: the part of a storage that tasks use.
 
-    *Jobs.* A key holds bytes, of some megabytes at most and without meaning for the engine. It is made by `add`, and
-    changed by whoever has seen the latest version; of all who have seen it one alone succeeds. A job is open until a
-    change ends it: from then on it is in no queue and counts for nobody, nobody takes it, and it expires after a while.
-    An open one never expires. Each method is one step: all of it is done or nothing, also where a connection breaks and
-    it is asked for again.
+    *Jobs.* A key holds bytes, of some megabytes at most and opaque to the storage. `add` creates a job, and `change`
+    replaces its value by compare-and-set: of all callers with the same version, one succeeds. A job is open until a
+    change ends it. An ended job is in no queue, counts toward no limit, cannot be taken, and expires. An open job never
+    expires. Each method is atomic, also when a connection breaks and the command is sent again.
 
-    *Taking.* A job may be taken when its time has come. Who takes it has a lease: nobody else gets it for so many
-    seconds. When the lease is over without a change or a renewal, the next who asks gets the job, with a fence that is
-    greater than all before it, also those that the engine has lost with its last writes. A change under an older fence
-    is refused, however late it comes. Whoever does not take jobs, such as somebody who cancels one, changes it without
-    a fence.
+    *Leases.* A worker that takes a ready job gets a lease of some seconds. When the lease ends without a change or a
+    renewal, another worker may take the job. Its fencing token is then greater than all before, also than those that
+    the storage has lost with its last writes. A change with an older fencing token is rejected. A caller that did not
+    take the job, for example to cancel it, changes it without a fencing token.
 
-    *Order.* Of one queue those come first whose time came first; of several, each gets its turn.
+    *Order.* Within a queue, the job that became ready first is taken first. Several queues take turns.
 
-    *Waking.* When a job becomes ready, by `add` or by a change, the name of its queue is published as a topic of the
-    `Broker`, with an empty text. Nothing is published when a lease is over, nor when a time comes that a change has
-    set: who waits for that looks now and then.
+    *Wake-up.* When `add` or `change` makes a job ready, the storage publishes an empty message to the topic with the
+    name of the queue; see `PubSub`. It publishes nothing when a lease ends or when the delay of a job is over. Workers
+    poll for those.
 
-    *Threads, loops and failures* are as those of `Store`.
+    Thread safety, event loops and failures are as for `Store`.
     """
 
     async def add(
@@ -95,20 +93,23 @@ class Queue(Protocol):
         max_open: int,
         max_open_per_owner: int,
     ) -> Added:
-        """Make a job that may be taken at once.
+        """Add a job that may be taken at once.
 
         Args:
-            key: Its key.
-            value: What it holds.
-            queue: Where it waits.
-            owner: Whose it is; empty for nobody's, who has no bound of their own.
+            key: Key of the job.
+            value: Value of the job.
+            queue: Name of the queue, `server/...`: the text before the first `/` is the name of the server.
+            owner: Owner of the job; empty for no owner, then `max_open_per_owner` does not apply.
             max_open: Maximum number of open jobs in all queues of the server.
-            max_open_per_owner: Maximum number of open jobs of the owner.
+            max_open_per_owner: Maximum number of open jobs of the owner on the server.
+
+        Returns:
+            `added`, `exists`, `full` (the server has `max_open` jobs) or `owner_full`.
         """
         ...
 
     async def get_job(self, key: str) -> Job | None:
-        """Return a job as it is now; None where there is none, or it has expired."""
+        """Return a job; None if there is none, or it has expired."""
         ...
 
     async def change(
@@ -122,75 +123,75 @@ class Queue(Protocol):
         keep: float | None = None,
         message: Message | None = None,
     ) -> str | None:
-        """Set what a job holds, unless somebody else has changed it since it was read.
+        """Replace the value of a job, unless another caller has changed it since it was read.
 
         Args:
-            key: Its key.
-            value: What it is to hold.
+            key: Key of the job.
+            value: New value.
             version: The version that was read.
-            fence: That of the taker; None for others. Where somebody else has taken it since, nothing is changed.
-            due: Seconds from now until it may be taken; `math.inf` for never, until another change says so. None
-                leaves that as it is: who has it keeps it.
-            keep: Ends the job, which expires so many seconds from now; None leaves it open. One that has ended can be
-                changed no more.
-            message: What is published where it was changed.
+            fence: Fencing token of the caller's lease; None for callers without a lease. Nothing is changed if another
+                worker has taken the job since.
+            due: Seconds from now until the job may be taken; `math.inf` for never, until another change. It ends the
+                lease. None leaves the lease or the time as it is.
+            keep: Ends the job, which expires after this many seconds; None leaves it open. An ended job cannot be
+                changed.
+            message: Message to publish with the change.
 
         Returns:
-            The new version; None where nothing was changed.
+            The new version; None if nothing was changed.
         """
         ...
 
     async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
-        """Take jobs that are ready; what they hold, and its version, stays as it is.
+        """Lease jobs that are ready. Their values and versions stay the same.
 
         Args:
-            queues: From where; one from which nothing has been taken for longest comes first.
-            limit: How many at most, at least 1.
-            lease: For how many seconds nobody else gets them.
-            ready_for: Only such that have been ready for so many seconds.
+            queues: Names of the queues. The queue that was served least recently comes first.
+            limit: Maximum number of jobs, at least 1.
+            lease: Duration of the lease in seconds.
+            ready_for: Take only jobs that have been ready for at least this many seconds.
         """
         ...
 
     async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
-        """Prolong leases.
+        """Extend leases.
 
         Args:
-            leases: By the keys of jobs, the fence under which each was taken, and the seconds from now.
+            leases: For each key of a job, the fencing token of its lease, and the new duration in seconds from now.
 
         Returns:
-            The keys of those that are lost: somebody else has taken them, or they have ended, or their lease was given
-            up by a change.
+            The keys of lost leases: another worker has taken the job, it has ended, or a change has ended the lease.
         """
         ...
 
     async def list_jobs(self, owner: str, *, server: str, after: str, limit: int) -> list[Job]:
-        """Return somebody's jobs, open ones and those that have ended, the newest first.
+        """Return the jobs of an owner, open and ended, the newest first.
 
         Args:
-            owner: Whose.
-            server: Of which server: the text before the first `/` of the names of the queues.
-            after: The key of the last one that is known already; empty for the first page. After one that is not
-                there any more there is nothing.
-            limit: How many at most.
+            owner: The owner.
+            server: Name of the server: the text before the first `/` of the queue names.
+            after: Key of the last job of the previous page; empty for the first page. If that job is gone, the page is
+                empty.
+            limit: Maximum number of jobs.
         """
         ...
 
     async def list_queues(self, server: str) -> list[QueueStats]:
-        """Return what is in the queues of a server, those in which nothing is left out.
+        """Return statistics of the queues of a server that have open jobs.
 
         Args:
-            server: The text before the first `/` of their names.
+            server: Name of the server: the text before the first `/` of the queue names.
         """
         ...
 
 
 def server_of(queue: str) -> str:
-    """Return the server that a queue is of: the text before the first `/` of its name."""
+    """Return the name of the server of a queue: the text before the first `/`."""
     return queue.partition("/")[0]
 
 
 def check_job(value: object) -> None:
-    """Refuse what no queue keeps.
+    """Check the value of a job.
 
     Raises:
         TypeError: The value is not bytes.

@@ -1,4 +1,4 @@
-"""What the processes of several machines share: a Redis, or a Valkey."""
+"""Storage in Redis or Valkey, shared by the processes of several machines."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ _LONGEST = 2**52
 
 
 class Redis(RedisQueue):
-    """What the processes of several machines share: `Server(storage=Redis("redis://..."), secret_key=...)`.
+    """Storage in Redis or Valkey, shared by the processes of several machines.
 
-    Sessions, states, claims, changes, tasks, and what handlers keep in `ctx.storage` are at one primary of Redis 6.2 or
-    newer, or of Valkey, which outlives the processes. What one process tells the others is heard at once. Times are
-    those of Redis' clock. It needs `pip install "mcpkit[redis]"`.
+    For example `Server(storage=Redis("redis://..."), secret_key=...)`. Sessions, states, claims, messages, tasks and
+    the values of `ctx.storage` are in one primary of Redis 6.2 or later, or Valkey. They outlive the processes. Other
+    processes receive a message at once. Expiry uses the clock of Redis. Needs `pip install "mcpkit[redis]"`.
 
-    Nothing is opened before the first use. A connection that breaks is opened again. Where Redis does not answer within
-    5 s, what needs it is refused with the reason in the log, and works again as soon as Redis does. A forked process
-    has connections of its own.
+    The first use opens the connection, and it is opened again when it breaks. If Redis does not answer within 5
+    seconds, operations that need it fail and the reason is logged. They work again as soon as Redis does. A forked
+    process has its own connections.
 
     Args:
-        url: Where it is: `redis://user:password@host:6379/0`, `rediss://` with TLS, or `unix://`. Options are `db`, and
-            those of redis-py that begin with `ssl_`, such as `?ssl_ca_certs=/etc/ca.pem`. Credentials appear in no
-            log and no error. All processes write it in the same way, but for the credentials.
-        prefix: What all keys begin with. Servers with one prefix hear each other's messages, so servers that have
-            nothing to do with each other get one each where they use the same database.
+        url: URL of Redis: `redis://user:password@host:6379/0`, `rediss://` with TLS, or `unix://`. Options are `db` and
+            those of redis-py that begin with `ssl_`, such as `?ssl_ca_certs=/etc/ca.pem`. No log and no error contains
+            the credentials. Apart from the credentials, all processes must use the same text.
+        prefix: Beginning of all keys. Servers with the same prefix receive each other's messages. Use another prefix
+            for unrelated servers in the same database.
 
     Raises:
-        TypeError: The URL or the prefix is no text.
-        ValueError: The URL is none of a Redis, or redis-py cannot read an option of it.
+        TypeError: The URL or the prefix is not a string.
+        ValueError: It is not the URL of a Redis, or redis-py cannot read one of its options.
         ImportError: redis-py is not installed.
     """
 
@@ -78,7 +78,7 @@ class Redis(RedisQueue):
         self._finalize = finalize(self, _close, self._open)
 
     def _opened(self) -> tuple[Link, Log]:
-        """Return the connections of this process, and what listens by them."""
+        """Return the connections of this process, and its message log."""
         if self._process != os.getpid():  # a forked child, which has none
             _LEFT_BEHIND.append(self._open)
             self._finalize.detach()
@@ -94,26 +94,26 @@ class Redis(RedisQueue):
 
     @property
     def store_id(self) -> str:
-        """What tells this Redis, database and prefix from others: a digest of the URL without credentials."""
+        """Identifier of this Redis, database and prefix: a digest of the URL without credentials."""
         return self._home
 
     def close(self) -> None:
-        """End all subscriptions and close the connections, until it is used again; so does the end of the process."""
+        """End all subscriptions and close the connections, until the next use. The end of the process does the same."""
         with self._lock:
             _close(self._open)
 
     def __repr__(self) -> str:
-        """Show where it is, without credentials."""
+        """Return the URL without credentials."""
         return f"Redis({self._shown!r})"
 
     def _key(self, kind: bytes, key: str) -> bytes:
         return self._prefix + kind + encoded(key)
 
     def _keys_of_value(self, key: str) -> tuple[bytes, ...]:
-        """Return the keys that a script changes with a value: the operation's, its own, and those of all names."""
+        """Return the keys that a script changes with a value: operation, value, and the two name indexes."""
         return (self._operation(), self._key(b"v:", key), self._prefix + b"names", self._prefix + b"expiry")
 
-    # As `Broker` has it
+    # PubSub
 
     async def read(self, key: str) -> Mapping[str, str]:
         """Return the fields of `key`; empty when it is absent or expired."""
@@ -139,7 +139,7 @@ class Redis(RedisQueue):
         await link.run(link.script(ERASE, (self._operation(), self._key(b"r:", key))))
 
     async def claim(self, key: str, ttl: float) -> bool:
-        """Take `key` for `ttl` seconds, and say whether it was free."""
+        """Claim `key` for `ttl` seconds; return True if it was free."""
         link, _ = self._opened()
         owner = os.urandom(16).hex()
         return (
@@ -148,7 +148,7 @@ class Redis(RedisQueue):
         )
 
     async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
-        """Take `cost` out of the bucket `key`, and return 0.0, or else how long to wait."""
+        """Take `cost` tokens from the bucket `key`; return 0.0, or the seconds to wait."""
         link, _ = self._opened()
         args = (repr(every), burst, cost, repr(slack_of(every)))
         wait = await link.run(link.script(SPEND, (self._key(b"b:", key),), *args))
@@ -156,31 +156,31 @@ class Redis(RedisQueue):
         return float(wait)
 
     async def publish(self, topic: str, message: str) -> None:
-        """Leave `message` for the listeners of `topic`, in whichever process."""
+        """Add `message` to the log for the listeners of `topic` in all processes."""
         link, log = self._opened()
         await link.run(log.publish(topic, message))
 
     def subscribe(
         self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
     ) -> Callable[[], None]:
-        """Call `listener` with each message to `topic`, in a thread that reads them."""
+        """Call `listener` with each message to `topic`, in a thread that reads the log; return its unsubscriber."""
         return self._opened()[1].subscribe(topic, listener, missed)
 
     async def listening(self) -> None:
-        """Wait until it is known where to read on; once that is so, at no cost."""
+        """Wait until the position in the message log is known. From then on, listeners receive messages."""
         link, log = self._opened()
         if not log.is_up:
             await link.run(log.listening())
 
-    # As `Store` has it
+    # Store
 
     async def get(self, key: str) -> StoredValue | None:
-        """Return what `key` holds now, with its version; None when it is absent or expired."""
+        """Return the value of `key` with its version; None if it is absent or expired."""
         link, _ = self._opened()
         return _stored(await link.run(link.command("HMGET", self._key(b"v:", key), "value", "version")))
 
     async def put(self, key: str, value: bytes, *, version: str | None, ttl: float) -> str | None:
-        """Set `key`, if it still holds this version; return the new one, or None."""
+        """Set `key`, if it still has this version; return the new version, or None."""
         check_put(value, ttl)
         link, _ = self._opened()
         new = os.urandom(16).hex()
@@ -189,13 +189,13 @@ class Redis(RedisQueue):
         return new if done == b"1" else None
 
     async def delete(self, key: str, *, version: str) -> bool:
-        """Remove `key`, if it still holds this version, and say so."""
+        """Remove `key`, if it still has this version; return True if it was removed."""
         link, _ = self._opened()
         done = await link.run(link.script(DELETE, self._keys_of_value(key), _seen(version), encoded(key)))
         return done == b"1"
 
     async def items(self, prefix: str) -> AsyncIterator[tuple[str, StoredValue]]:
-        """Go through the keys that begin with `prefix`, and what they hold."""
+        """Iterate over the keys that begin with `prefix`, and their values."""
         link, _ = self._opened()
         first, last = b"[" + encoded(prefix), b"[" + encoded(prefix) + b"\xff"  # which no text has
         is_more = True
@@ -217,7 +217,7 @@ class Redis(RedisQueue):
 
 
 _LEFT_BEHIND: list[object] = []
-"""What a forked child has copies of, and must not touch: they are the parent's."""
+"""Connections of the parent process that a forked child must not touch."""
 
 
 def _close(opened: list[tuple[Link, Log]]) -> None:
@@ -242,10 +242,10 @@ def _stored(found: object) -> StoredValue | None:
 
 
 def _without_credentials(url: str) -> str:
-    """Return the URL of a Redis as it may be shown.
+    """Return the URL of a Redis without credentials.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not the URL of a Redis.
     """
     try:
         parts = urlsplit(url)

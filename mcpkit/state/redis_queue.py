@@ -1,4 +1,4 @@
-"""Jobs at a Redis."""
+"""Queue of jobs in Redis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .redis_queue_scripts import ADD, CHANGE, OWNED, RENEW, TAKE, WAITING
 from .turns import Turns
 
 _SHARD = b"q{0}:"
-"""What the keys of all jobs begin with, a hash tag in it: there is one shard, and others would go by the owner."""
+"""Beginning of the keys of all jobs, with a hash tag. There is one shard; others would be chosen by the owner."""
 
 _ADDED: Mapping[object, Added] = {
     b"added": "added",
@@ -25,10 +25,10 @@ _ADDED: Mapping[object, Added] = {
 
 
 class RedisQueue(ABC):
-    """The part of a `Redis` that keeps jobs.
+    """The queue of a `Redis` storage.
 
     Args:
-        prefix: What all keys begin with.
+        prefix: Beginning of all keys.
     """
 
     def __init__(self, prefix: bytes) -> None:
@@ -38,20 +38,20 @@ class RedisQueue(ABC):
 
     @abstractmethod
     def _opened(self) -> tuple[Link, Log]:
-        """Return the connections of this process, and what listens by them."""
+        """Return the connections of this process, and its message log."""
 
     def _operation(self) -> bytes:
         return self._prefix + b"o:" + os.urandom(16).hex().encode()
 
     def _telling(self, log: Log) -> tuple[tuple[bytes, bytes], tuple[Text, ...]]:
-        """Return the keys and the arguments that scripts begin with which publish something."""
+        """Return the first keys and arguments of scripts that publish a message."""
         beside = self._prefix + b"m:" + os.urandom(16).hex().encode()
         return (log.key, beside), (MOST_MESSAGES, LONG, self._jobs)
 
     async def add(
         self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
     ) -> Added:
-        """Make a job that may be taken at once, and wake who waits for one."""
+        """Add a job that may be taken at once, and notify waiting workers."""
         check_job(value)
         link, log = self._opened()
         keys, args = self._telling(log)
@@ -61,7 +61,7 @@ class RedisQueue(ABC):
         return _ADDED[self._told(log, done)]
 
     async def get_job(self, key: str) -> Job | None:
-        """Return a job as it is now; None where there is none, or it has expired."""
+        """Return a job; None if there is none, or it has expired."""
         link, _ = self._opened()
         found = await link.run(
             link.command("HMGET", self._jobs + b"j:" + encoded(key), "value", "version", "fence")
@@ -83,7 +83,7 @@ class RedisQueue(ABC):
         keep: float | None = None,
         message: Message | None = None,
     ) -> str | None:
-        """Set what a job holds, if it still has this version and this fence; return the new version, or None."""
+        """Replace the value of a job, if version and fencing token still match; return the new version, or None."""
         check_job(value)
         link, log = self._opened()
         keys, args = self._telling(log)
@@ -95,7 +95,7 @@ class RedisQueue(ABC):
         return new if self._told(log, done) == b"1" else None
 
     async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
-        """Take jobs that are ready."""
+        """Lease jobs that are ready."""
         link, _ = self._opened()
         order = map(encoded, self._turns.order(queues))
         args = (self._jobs, limit, _microseconds(lease), _microseconds(ready_for), *order)
@@ -113,7 +113,7 @@ class RedisQueue(ABC):
         return Taken(int(now) / 1e6, jobs)
 
     async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
-        """Prolong leases; return the keys of those that are lost."""
+        """Extend leases; return the keys of lost ones."""
         if not leases:
             return set()
         link, _ = self._opened()
@@ -125,7 +125,7 @@ class RedisQueue(ABC):
         return {decoded(key) for key in lost if isinstance(key, bytes)}
 
     async def list_jobs(self, owner: str, *, server: str, after: str, limit: int) -> list[Job]:
-        """Return somebody's jobs, the newest first."""
+        """Return the jobs of an owner, the newest first."""
         link, _ = self._opened()
         args = (self._jobs, encoded(f"{server}/{owner}"), encoded(after), limit)
         found = await link.run(link.script(OWNED, (), *args))
@@ -133,7 +133,7 @@ class RedisQueue(ABC):
         return [_job(each) for each in found]
 
     async def list_queues(self, server: str) -> list[QueueStats]:
-        """Return what is in the queues of a server."""
+        """Return statistics of the queues of a server."""
         link, _ = self._opened()
         found = await link.run(link.script(WAITING, (), self._jobs, encoded(server)))
         assert isinstance(found, list), "WAITING must return a list of queues"
@@ -147,7 +147,7 @@ class RedisQueue(ABC):
         return waiting
 
     def _told(self, log: Log, done: Reply) -> Reply:
-        """Return what came of a script that may have published something."""
+        """Return the result of a script that may have published a message, and note the position in the log."""
         assert isinstance(done, list), "the script must return its result and a position"
         log.note(done[1])
         return done[0]

@@ -1,4 +1,4 @@
-"""What may be granted, and what that implies: the table of scopes."""
+"""Scopes that a server defines, and the scopes that these imply."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from .principal import Principal
 
 
 class Scope:
-    """What may be granted to whoever asks; it stands under its name in `Server(scopes={...})`.
+    """A scope that the server defines, under its name in `Server(scopes={...})`.
 
     Args:
-        description: What it allows, for people who are asked to grant it: `Read notes`.
-        default: Whether clients ask for it at first, before anything has asked them for more.
-        implies: The names of narrower scopes that whoever has this one has as well.
+        description: What the scope allows, for the user who grants it: `Read notes`.
+        default: Whether clients request the scope at their first login, before any request needed it.
+        implies: Names of narrower scopes that this scope includes.
 
     Raises:
-        TypeError: The description is no text, `default` is neither True nor False, or `implies` is no list of texts.
+        TypeError: The description is not a string, `default` is not a bool, or `implies` is not a list of strings.
     """
 
     __slots__ = ("default", "description", "implies")
@@ -36,23 +36,23 @@ class Scope:
         self.implies = tuple(implies)
 
     def __repr__(self) -> str:
-        """Show how it was made."""
+        """Return the call that creates an equal scope."""
         return f"Scope({self.description!r}, default={self.default}, implies={list(self.implies)})"
 
 
 class Scopes:
-    """The scopes of one server, by name.
+    """The scopes of a server, by name.
 
     Args:
-        table: The scopes as the author gives them; a text stands for a `Scope` with that description.
+        table: The scopes by name; a string stands for a `Scope` with that description.
 
     Attributes:
-        table: Each scope by its name, in the author's order.
-        defaults: Those that clients ask for at first.
+        table: Each scope by its name, in the order of definition.
+        defaults: Names of the scopes that clients request at first.
 
     Raises:
-        TypeError: The table is no mapping of names to scopes.
-        ValueError: A name is none that OAuth knows, is `offline_access`, or a scope implies one that there is not.
+        TypeError: The table is not a mapping of names to scopes.
+        ValueError: A name is not a valid OAuth scope, is `offline_access`, or a scope implies an undefined one.
     """
 
     def __init__(self, table: Mapping[str, Scope | str] | None = None) -> None:
@@ -88,20 +88,20 @@ class Scopes:
         return f"which is not defined in the server's scopes=; {hint}"
 
     def expanded(self, granted: Collection[str]) -> frozenset[str]:
-        """Return what has been granted with all that it implies."""
+        """Return granted scopes with all that they imply."""
         if not self._has_implied:
             return frozenset(granted)
         return frozenset(granted).union(*(self._implied.get(name, ()) for name in granted))
 
     def of(self, principal: Principal) -> Principal:
-        """Return a principal with all that its scopes imply."""
+        """Return a principal with all scopes that its scopes imply."""
         if not self._has_implied or not principal.scopes:
             return principal
         scopes = self.expanded(principal.scopes)
         return principal if scopes == principal.scopes else principal.granted(scopes)
 
     def reduced(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the fewest scopes that say the same: those of the table first, in its order, and none twice."""
+        """Return the smallest set of scopes with the same meaning, those of the table first and in its order."""
         wanted = dict.fromkeys(names)
         known = [name for name in self.table if name in wanted]
         others = [name for name in wanted if name not in self.table]
@@ -116,14 +116,14 @@ class Scopes:
         return (*kept, *others)
 
     def check(self, what: str, names: Iterable[str]) -> None:
-        """Refuse scopes that the server does not have; where it has no table, any will do.
+        """Check that the server defines scopes; a server without a table accepts all.
 
         Args:
-            what: Who names them, and what for: "tool 'add' needs".
+            what: Beginning of the error: "tool 'add' needs".
             names: The scopes.
 
         Raises:
-            RegistrationError: There is none of that name.
+            RegistrationError: A scope is not defined.
         """
         for name in names:
             if self.table and name not in self.table:
@@ -131,11 +131,11 @@ class Scopes:
 
 
 def check_text(name: object) -> str:
-    """Return a scope's name, of any server's.
+    """Return the name of a scope of any server, checked.
 
     Raises:
-        TypeError: It is no text.
-        ValueError: It is none that OAuth knows.
+        TypeError: It is not a string.
+        ValueError: It is not a valid OAuth scope.
     """
     if not isinstance(name, str):
         raise TypeError(f"a scope must be a string such as 'notes:read', got {name!r}")
@@ -149,11 +149,11 @@ def check_text(name: object) -> str:
 
 
 def check_name(name: object) -> str:
-    """Return a scope's name.
+    """Return the name of a scope of this server, checked.
 
     Raises:
-        TypeError: It is no text.
-        ValueError: It is none that OAuth knows, or one that no server asks for.
+        TypeError: It is not a string.
+        ValueError: It is not a valid OAuth scope, or it is `offline_access`.
     """
     text = check_text(name)
     if text == "offline_access":
@@ -165,10 +165,10 @@ def check_name(name: object) -> str:
 
 
 def scope_names(what: str, given: object) -> tuple[str, ...]:
-    """Return scopes as an author gives them: one, or a list of them.
+    """Return the scopes of an option: one, or a list of them.
 
     Raises:
-        RegistrationError: One of them is none.
+        RegistrationError: One of them is not a valid scope.
     """
     if isinstance(given, str):
         names: tuple[object, ...] = (given,)

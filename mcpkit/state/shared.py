@@ -1,4 +1,4 @@
-"""What the processes that serve the same share: one engine for all of it."""
+"""Protocol of a storage: `PubSub` and `Store` together, and the check of `Server(storage=...)`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .store import Store
 
 
 class Storage(PubSub, Store, Protocol):
-    """What `Server(storage=...)` takes.
+    """Storage of a server: the type of `Server(storage=...)`.
 
-    `Memory` is the engine within one process, `Sqlite` that of one machine, `Redis` that of several.
+    `Memory` is the storage of one process, `Sqlite` that of one machine, `Redis` that of several machines.
 
-    To write another engine, implement the members of `PubSub`, of `Store` and this one, and keep their rules. What a
-    `PubSub` has under a key and what a `Store` has under the same key are two things.
+    To write another storage, implement the members of `PubSub`, `Store` and this class, and keep their rules. The keys
+    of `PubSub` and those of `Store` are separate namespaces.
     """
 
     @property
     def is_persistent(self) -> bool:
-        """Whether it outlives the process: others may have what is kept in it, or one that is started later.
+        """Whether stored data outlives the process, so that other or later processes can read it.
 
-        A server refuses such an engine where it has no secret that lasts as long.
+        A server without a permanent secret rejects such a storage.
         """
         ...
 
@@ -46,15 +46,15 @@ _MEMBERS = (
 
 
 def check_shared(shared: object, secret: str | bytes | Sequence[str | bytes] | None) -> None:
-    """Refuse what processes cannot share, or must not without a secret.
+    """Check the storage of a server.
 
     Args:
-        shared: What stands in `Server(storage=...)`.
-        secret: What stands in `Server(secret_key=...)`.
+        shared: Value of `Server(storage=...)`.
+        secret: Value of `Server(secret_key=...)`.
 
     Raises:
-        TypeError: It is no engine.
-        ValueError: It outlives the process, and the secret does not.
+        TypeError: The value is not a storage.
+        ValueError: The storage outlives the process, and the server has no permanent secret.
     """
     is_persistent = None if isinstance(shared, type) else getattr(shared, "is_persistent", None)
     if not isinstance(is_persistent, bool):

@@ -1,4 +1,4 @@
-"""What the processes of one machine share: a file of SQLite."""
+"""Storage in an SQLite file, shared by the processes of one machine."""
 
 from __future__ import annotations
 
@@ -29,32 +29,34 @@ _TIDIED_AT_A_TIME = 1000
 
 
 class Sqlite(SqliteQueue):
-    """What the processes of one machine share: `Server(storage=Sqlite("notes.db"), secret_key=...)`.
+    """Storage in an SQLite file, shared by the processes of one machine.
 
-    Sessions, states, claims, changes, jobs, and what handlers keep in `ctx.storage` are in one file of SQLite, which
-    outlives the processes. What one process tells the others is heard after a tenth of a second. Times are those of
-    the machine's clock.
+    For example `Server(storage=Sqlite("notes.db"), secret_key=...)`. Sessions, states, claims, messages, tasks and the
+    values of `ctx.storage` are in one file, which outlives the processes. Other processes receive a message after 0.1
+    seconds. Expiry uses the clock of the machine.
 
-    Nothing is opened before the first use. Where the file is locked, damaged or cannot be written, what needs it is
-    refused with the reason in the log, and works again as soon as the file does. A forked process opens it anew.
+    The file is opened on first use. If it is locked, damaged or not writable, operations that need it fail and the
+    reason is logged. They work again as soon as the file does. A forked process opens the file anew.
 
     Args:
-        path: The file. It is made where there is none, readable for its owner alone; files beside it, whose names go on
-            with `-wal` and `-shm`, belong to it. It must be on a disk of this machine: one of the network is refused
-            when it is first used, by an OSError.
-        synchronous: What has been written outlives the end of any process. With `full` it outlives a loss of power,
-            too, and each change waits for the disk; with `normal` the changes of the last seconds may be missing
-            then. It says so of what this process writes.
-        clock: The time, in Unix seconds.
+        path: The file. A new file is readable for its owner only. The files with the suffixes `-wal` and `-shm` belong
+            to it. The file must be on a local disk. On a network file system, the first use raises an OSError.
+        synchronous: `full` waits for the disk with each change, so that no change is lost on a power failure. With
+            `normal`, a power failure may lose the changes of the last seconds. In both modes a committed change
+            survives the end of any process. The setting applies to the changes of this process.
+        clock: Returns the time in Unix seconds.
+
+    Attributes:
+        path: Absolute path of the file.
 
     Raises:
-        TypeError: The path is none.
-        ValueError: It names no file, or `synchronous` is neither.
+        TypeError: `path` is not a path.
+        ValueError: `path` is empty or `:memory:`, or `synchronous` is neither `normal` nor `full`.
     """
 
     is_persistent = True
     has_local_reads = True
-    """A read costs no way to another process."""
+    """Reads need no request to another process, so the server may read a session record with each request."""
 
     def __init__(
         self,
@@ -80,21 +82,21 @@ class Sqlite(SqliteQueue):
 
     @property
     def store_id(self) -> str:
-        """What the file was given when it was made; empty while it cannot be opened."""
+        """Identifier that the file got when it was created; empty while the file cannot be opened."""
         try:
             return self._database.store_id
         except OSError:  # who wants to keep something is told
             return ""
 
     def close(self) -> None:
-        """End all subscriptions, and let go of the file until it is used again; so does the end of the process."""
+        """End all subscriptions and close the file, until the next use. The end of the process does the same."""
         _close(self._bulletin, self._database)
 
     def __repr__(self) -> str:
         """Show the file."""
         return f"Sqlite({str(self.path)!r})"
 
-    # As `Broker` has it
+    # PubSub
 
     async def read(self, key: str) -> Mapping[str, str]:
         """Return the fields of `key`; empty when it is absent or expired."""
@@ -114,7 +116,7 @@ class Sqlite(SqliteQueue):
         await self._database.run(lambda connection: connection.execute(_ERASE, (key,)).rowcount)
 
     async def claim(self, key: str, ttl: float) -> bool:
-        """Take `key` for `ttl` seconds, and say whether it was free."""
+        """Claim `key` for `ttl` seconds; return True if it was free."""
 
         def take(connection: sqlite3.Connection) -> bool:
             now = self._clock()
@@ -123,7 +125,7 @@ class Sqlite(SqliteQueue):
         return await self._database.run(take)
 
     async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
-        """Take `cost` out of the bucket `key`, and return 0.0, or else how long to wait."""
+        """Take `cost` tokens from the bucket `key`; return 0.0, or the seconds to wait."""
 
         def take(connection: sqlite3.Connection) -> float:
             def look() -> tuple[bool, float, float]:
@@ -143,24 +145,24 @@ class Sqlite(SqliteQueue):
         return await self._database.run(take)
 
     async def publish(self, topic: str, message: str) -> None:
-        """Leave `message` for the listeners of `topic`, in whichever process."""
+        """Store `message` for the listeners of `topic` in all processes."""
         await self._database.run(lambda connection: post(connection, topic, message, self._clock()))
         self._bulletin.wake()
 
     def subscribe(
         self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
     ) -> Callable[[], None]:
-        """Call `listener` with each message to `topic`, in a thread that looks for them."""
+        """Call `listener` with each message to `topic`, in a thread that polls the file; return its unsubscriber."""
         return self._bulletin.subscribe(topic, listener, missed)
 
     async def listening(self) -> None:
-        """Wait until the file can be read: whoever has subscribed hears from then on."""
+        """Wait until the file can be read. From then on, listeners receive messages."""
         await self._bulletin.listening()
 
-    # As `Store` has it
+    # Store
 
     async def get(self, key: str) -> StoredValue | None:
-        """Return what `key` holds now, with its version; None when it is absent or expired."""
+        """Return the value of `key` with its version; None if it is absent or expired."""
         values = (key, self._clock())
         rows = self._database.quick_glance(_GET_SMALL, (SMALL, *values))
         if rows is None or (rows and rows[0][0] is None):
@@ -168,7 +170,7 @@ class Sqlite(SqliteQueue):
         return _stored(*rows[0]) if rows else None
 
     async def put(self, key: str, value: bytes, *, version: str | None, ttl: float) -> str | None:
-        """Set `key`, if it still holds this version; return the new one, or None."""
+        """Set `key`, if it still has this version; return the new version, or None."""
         check_put(value, ttl)
         new = os.urandom(16).hex()
 
@@ -183,7 +185,7 @@ class Sqlite(SqliteQueue):
         return new if await self._database.run(change) else None
 
     async def delete(self, key: str, *, version: str) -> bool:
-        """Remove `key`, if it still holds this version, and say so."""
+        """Remove `key`, if it still has this version; return True if it was removed."""
 
         def remove(connection: sqlite3.Connection) -> bool:
             return connection.execute(_DELETE, (key, version, self._clock())).rowcount == 1
@@ -191,7 +193,7 @@ class Sqlite(SqliteQueue):
         return await self._database.run(remove)
 
     async def items(self, prefix: str) -> AsyncIterator[tuple[str, StoredValue]]:
-        """Go through the keys that begin with `prefix`, and what they hold."""
+        """Iterate over the keys that begin with `prefix`, and their values."""
         after, sql = prefix, _ITEMS_FROM
         while True:
             values = (after, self._clock(), _AT_A_TIME)
@@ -264,7 +266,7 @@ def _stored(value: object, version: object) -> StoredValue:
 
 
 def _tidy(clock: Callable[[], float], connection: sqlite3.Connection) -> bool:
-    """Remove what has expired, a part of it so that nobody waits for long, and say whether there may be more."""
+    """Remove a batch of expired rows, small enough not to block others; return True if there may be more."""
     now, is_more = clock(), False
     for table in ("records", "claims", "stored", "jobs"):
         found = connection.execute(

@@ -1,4 +1,4 @@
-"""Jobs in a file of SQLite."""
+"""Queue of jobs in an SQLite file."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SMALL = 65_536
 
 
 class SqliteQueue:
-    """The part of a `Sqlite` that keeps jobs.
+    """The queue of a `Sqlite` storage.
 
     Args:
         database: The file.
-        bulletin: What is published in it.
-        clock: The time, in Unix seconds.
+        bulletin: Its message bus.
+        clock: Returns the time in Unix seconds.
     """
 
     def __init__(self, database: Database, bulletin: Bulletin, clock: Callable[[], float]) -> None:
@@ -37,7 +37,7 @@ class SqliteQueue:
     async def add(
         self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
     ) -> Added:
-        """Make a job that may be taken at once, and wake who waits for one."""
+        """Add a job that may be taken at once, and notify waiting workers."""
         check_job(value)
         server, version = server_of(queue), os.urandom(16).hex()
 
@@ -65,7 +65,7 @@ class SqliteQueue:
         return added
 
     async def get_job(self, key: str) -> Job | None:
-        """Return a job as it is now; None where there is none, or it has expired."""
+        """Return a job; None if there is none, or it has expired."""
         values = (key, self._clock())
         rows = self._database.quick_glance(_LOOK_AT_SMALL, (SMALL, *values))
         if rows is None or (rows and rows[0][1] is None):
@@ -83,7 +83,7 @@ class SqliteQueue:
         keep: float | None = None,
         message: Message | None = None,
     ) -> str | None:
-        """Set what a job holds, if it still has this version and this fence; return the new version, or None."""
+        """Replace the value of a job, if version and fencing token still match; return the new version, or None."""
         check_job(value)
         new = os.urandom(16).hex()
 
@@ -107,7 +107,7 @@ class SqliteQueue:
         return new
 
     async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
-        """Take jobs that are ready."""
+        """Lease jobs that are ready."""
 
         def ready(connection: sqlite3.Connection, by: float) -> dict[str, list[int]]:
             return {
@@ -137,7 +137,7 @@ class SqliteQueue:
         return await self._database.run(take_if_any)
 
     async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
-        """Prolong leases; return the keys of those that are lost."""
+        """Extend leases; return the keys of lost ones."""
 
         def renew(connection: sqlite3.Connection) -> set[str]:
             now = self._clock()
@@ -150,13 +150,13 @@ class SqliteQueue:
         return await self._step(renew)
 
     async def list_jobs(self, owner: str, *, server: str, after: str, limit: int) -> list[Job]:
-        """Return somebody's jobs, the newest first."""
+        """Return the jobs of an owner, the newest first."""
         now = self._clock()
         rows = await self._database.rows(_OWNED, (server, owner, now, after, limit))
         return [_job(row) for row in rows]
 
     async def list_queues(self, server: str) -> list[QueueStats]:
-        """Return what is in the queues of a server."""
+        """Return statistics of the queues of a server."""
         now = self._clock()
         rows = await self._database.rows(_WAITING, (now, server))
         return [

@@ -1,4 +1,4 @@
-"""The store: values of megabytes that processes share, each changed by whoever has seen the latest."""
+"""Protocol of a key-value store with compare-and-set, shared by several processes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..common.numbers import check_seconds
 
 
 class StoredValue(NamedTuple):
-    """What a key of a `Store` holds.
+    """A value of a `Store` with its version.
 
     Attributes:
         value: The value.
-        version: What tells this value from all that any key has held before, or will hold.
+        version: Opaque version of the value, different from that of any other value, past or future.
     """
 
     value: bytes
@@ -21,65 +21,74 @@ class StoredValue(NamedTuple):
 
 
 class Store(Protocol):
-    """Values that several processes share, changed by compare-and-set: the half of `Shared` that handlers see.
+    """A key-value store with compare-and-set, shared by several processes: the half of `Storage` that handlers use.
 
-    *Values.* A key holds bytes, of some megabytes at most and without meaning for the engine, and one expiry. Each
-    `put` and `delete` is atomic: of all who have seen the same version, in all processes, one alone succeeds, and
-    the others are told so. A `get` that starts after a `put` has returned sees it, in whichever process. From its
-    expiry on, a key is as if it had never been written. Whoever uses the store begins its keys with the server's
-    name.
+    *Values.* A key holds bytes, of some megabytes at most and opaque to the storage, and one expiry. Each `put` and
+    `delete` is atomic: of all callers with the same version, in all processes, one succeeds and the others get None or
+    False. A `get` that starts after a `put` has returned sees it, in every process. An expired key is the
+    same as one that was never written. Callers start their keys with the name of the server.
 
-    *Versions.* A version is a text without meaning. None comes back, also not after a `delete`, an expiry or a
-    restart: who still has an old one can never change what has been written since. There is no write without a
-    version: who wants one reads and tries again until it succeeds.
+    *Versions.* A version is an opaque text. No version is used again, not even after a `delete`, an expiry or a
+    restart. Every write needs the version that was read. To overwrite a value, read and write again until it succeeds.
 
-    *Threads and loops.* Every method may be called in any thread, and the coroutines awaited in any event loop of
-    the process, several at the same time.
+    *Threads and event loops.* Every method may be called in any thread. Its coroutines may be awaited in any event loop
+    of the process, several at the same time.
 
-    *Failures.* Where the store does not answer within a few seconds, the coroutines raise an `OSError`
-    (`ConnectionError`, `TimeoutError`). Nothing is retried by the caller.
+    *Failures.* If the storage does not answer within a few seconds, the coroutines raise an `OSError`
+    (`ConnectionError`, `TimeoutError`). The caller does not retry.
     """
 
     def items(self, prefix: str) -> AsyncIterator[tuple[str, StoredValue]]:
-        """Go through the keys that begin with `prefix`, in any order, and what they hold: `async for`.
+        """Iterate over the keys with a prefix and their values, in any order, with `async for`.
 
-        What is changed meanwhile is seen as it was before or as it is after that; nothing is left out that holds
-        still, and no key comes twice.
+        A value that is changed meanwhile is returned as it was before or after the change. A key that exists throughout
+        is returned exactly once.
+
+        Args:
+            prefix: Beginning of the keys.
         """
         ...
 
     async def get(self, key: str) -> StoredValue | None:
-        """Return what `key` holds now, with its version; None when it is absent or expired."""
+        """Return the value of a key with its version; None if the key is absent or expired."""
         ...
 
     async def put(self, key: str, value: bytes, *, version: str | None, ttl: float) -> str | None:
-        """Set `key`, unless somebody else has changed it since it was read.
+        """Set the value of a key, unless another caller has changed it since it was read.
 
         Args:
             key: The key.
-            value: What it is to hold.
-            version: The version that was read; None where there was nothing.
+            value: The new value.
+            version: The version that was read; None if the key was absent.
             ttl: Seconds from now until the key expires, above 0.
 
         Returns:
-            The new version; None where the key holds another version by now, or none, and nothing was written.
+            The new version; None if the key has another version by now, or is absent. Then nothing was written.
 
         Raises:
-            TypeError: The value is not bytes, or `ttl` is no number.
+            TypeError: The value is not bytes, or `ttl` is not a number.
             ValueError: `ttl` is not above 0, or not finite.
         """
         ...
 
     async def delete(self, key: str, *, version: str) -> bool:
-        """Remove `key`, unless somebody else has changed it since it was read; say whether it was removed."""
+        """Remove a key, unless another caller has changed it since it was read.
+
+        Args:
+            key: The key.
+            version: The version that was read.
+
+        Returns:
+            True if the key was removed.
+        """
         ...
 
 
 def check_put(value: object, ttl: object) -> None:
-    """Refuse what no store keeps.
+    """Check the value and the expiry of a `put`.
 
     Raises:
-        TypeError: The value is not bytes, or `ttl` is no number.
+        TypeError: The value is not bytes, or `ttl` is not a number.
         ValueError: `ttl` is not above 0, or not finite.
     """
     if not isinstance(value, bytes):

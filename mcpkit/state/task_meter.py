@@ -1,4 +1,4 @@
-"""What measures tasks; a middleware may be one."""
+"""Base class of meters of tasks."""
 
 from __future__ import annotations
 
@@ -10,43 +10,47 @@ if TYPE_CHECKING:
 
 
 class Waits(Protocol):
-    """Tasks that wait to be run."""
+    """Source of queue statistics for a `TaskMeter`."""
 
     def waiting(self) -> Sequence[tuple[str, QueueStats]]:
-        """Return what waits, by the names of the tools; nothing where the engine does not answer. It takes a while."""
+        """Return statistics of the queues, each with the name of its tool. It blocks while it reads the storage.
+
+        Returns:
+            Names of tools with their statistics; empty if the storage does not answer.
+        """
         ...
 
 
 class TaskMeter:
-    """Hears of the runs of tasks, and may look at those that wait; by itself it does nothing.
+    """Base class of meters of tasks. Its methods do nothing.
 
-    A middleware that derives from it is told, as `Telemetry` is. Its methods are called in the event loop, so that they
-    must not block.
+    A middleware that derives from it receives the measurements, as `Telemetry` does. The methods are called in the
+    event loop, so they must not block.
     """
 
     def attach_tasks(self, tasks: Waits) -> None:
-        """Hear of tasks that may be looked at from now on, perhaps again.
+        """Receive the source of queue statistics of a server. It may be called several times.
 
         Args:
-            tasks: They; not to be kept alive.
+            tasks: The source. Hold it by a weak reference.
         """
 
     def run_began(self, tool: str, seconds: float) -> None:
-        """Hear that a task is run.
+        """Receive the start of a run of a task.
 
         Args:
-            tool: The name of its tool.
-            seconds: How long nothing has happened to it.
+            tool: Name of the tool.
+            seconds: Seconds since the task was last changed.
         """
 
     def run_ended(self, tool: str, outcome: str, attempt: int, seconds: float) -> None:
-        """Hear that a run has ended.
+        """Receive the end of a run of a task.
 
         Args:
-            tool: The name of the tool.
-            outcome: What has become of the task: `completed`, `failed`, `cancelled`, `given_up` as it was taken too
-                often or too late, or `input_required`; or of the run, where the task goes on: `drained` where it was
-                handed back, `lost` where it is another's, `put_off` where there was no place for it.
-            attempt: How many times the task has been taken.
-            seconds: How long it took.
+            tool: Name of the tool.
+            outcome: Outcome of the task: `completed`, `failed`, `cancelled`, `given_up` (too many attempts, or too
+                late) or `input_required`. Outcome of the run, if the task continues: `drained` (handed back to the
+                queue), `lost` (another worker has it) or `put_off` (no capacity).
+            attempt: Number of times that the task was taken.
+            seconds: Duration in seconds.
         """

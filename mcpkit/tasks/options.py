@@ -1,4 +1,4 @@
-"""Who runs the tasks of a server, and how many there may be."""
+"""Options of tasks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ..common.numbers import check_count, check_seconds
 
 
 class TaskOptions(NamedTuple):
-    """Who runs the tasks of a server, and how many there may be: `Server(tasks=TaskOptions(by="workers", slots=4))`.
+    """Options of tasks: `Server(tasks=TaskOptions(by="workers", slots=4))`.
 
     Attributes:
-        by: Who runs them: `replicas`, each process that serves; or `workers` alone, which
+        by: Processes that run tasks: `replicas`, each server process; or `workers`, only those that
             `mcpkit worker server:server` starts.
-        slots: How many tasks one process runs at a time.
-        lease: Seconds after which a task whose process has ended is another one's.
-        max_open_per_owner: Tasks that one principal may have open; over HTTP without login, one IP address.
-        max_open: Tasks that may be open in all.
+        slots: Number of tasks that one process runs at a time.
+        lease: Seconds after which another process takes over the task of a process that ended.
+        max_open_per_owner: Maximum number of open tasks of a principal; over HTTP without login, of an IP address.
+        max_open: Maximum number of open tasks in all.
     """
 
     by: Literal["replicas", "workers"] = "replicas"
@@ -27,11 +27,11 @@ class TaskOptions(NamedTuple):
 
 
 def options_of(tasks: object) -> TaskOptions:
-    """Return what stands in `Server(tasks=...)`, checked.
+    """Return the checked value of `Server(tasks=...)`.
 
     Raises:
-        TypeError: It is something else.
-        ValueError: It is out of range.
+        TypeError: It has the wrong type.
+        ValueError: An option is out of range.
     """
     if tasks is None:
         return TaskOptions()

@@ -1,4 +1,4 @@
-"""Asking the client in the handshake era: a request the other way, and whoever waits for its answer."""
+"""Requests of the server to a client in the handshake era, and their responses."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _KEPT = 100
 
 
 class Sender(Protocol):
-    """Where requests to the client leave."""
+    """A channel on which requests to the client are sent."""
 
     def send(self, message: bytes) -> None:
         """Send one JSON message; in the event loop's thread, without blocking."""
         ...
 
     def ready(self) -> Awaitable[None]:
-        """Wait until the reader on the other side keeps up."""
+        """Wait until the receiver keeps up."""
         ...
 
 
 class OpenQuestions:
-    """The questions that one client has been asked and has not answered yet.
+    """Requests to one client that it has not answered yet.
 
     Args:
-        prefix: What the ids of these questions begin with; different for whoever else asks this client.
-        on_open: Awaited with the id of a question before it is sent.
-        on_close: Called with the id of a question that is over.
+        prefix: Beginning of the request ids, different from that of other senders to the same client.
+        on_open: Awaited with the id of each request before it is sent.
+        on_close: Called with the id of each request that is closed.
         timeout_hint: Text that is appended to the error of a request that timed out.
     """
 
@@ -68,10 +68,10 @@ class OpenQuestions:
         self._closed_because: str | None = None
 
     def close(self, reason: str) -> None:
-        """Ask nothing more, and take back what is open.
+        """Cancel all open requests, and reject new ones.
 
         Args:
-            reason: Message of the error that waiting callers get.
+            reason: Message of the ClientResponseError that waiting callers get.
         """
         self._closed_because = reason
         for id_, future in tuple(self._open.items()):
@@ -80,7 +80,7 @@ class OpenQuestions:
                 future.set_exception(ClientResponseError(reason))
 
     def __len__(self) -> int:
-        """Count the questions."""
+        """Return the number of open requests."""
         return len(self._open)
 
     async def ask(
@@ -90,17 +90,20 @@ class OpenQuestions:
         channel: Sender,
         seconds: float,
     ) -> list[Any]:
-        """Ask all of them at once, and wait for the answers.
+        """Send several requests at once, and wait for the responses.
 
         Args:
-            questions: What to ask.
-            requests: How they are said.
-            channel: Where the requests leave.
-            seconds: How long the client may take for all of them.
+            questions: The requests.
+            requests: Their JSON, without the id.
+            channel: Channel to send them on.
+            seconds: Timeout for all responses, in seconds.
+
+        Returns:
+            The results, in the order of the requests.
 
         Raises:
-            ClientResponseError: The client does not answer, refuses, or answers with something else.
-            BusyError: It has not answered too many others.
+            ClientResponseError: The client does not respond in time, or responds with an error or an invalid result.
+            BusyError: Too many requests to the client are open.
         """
         if self._closed_because is not None:
             raise ClientResponseError(self._closed_because)
@@ -145,10 +148,13 @@ class OpenQuestions:
         return answers
 
     def answer(self, message: Mapping[str, Any]) -> bool:
-        """Take a response.
+        """Handle a response of the client.
+
+        Args:
+            message: The JSON-RPC response.
 
         Returns:
-            Whether it answers something that was asked here; perhaps too late.
+            True if it belongs to a request of this object, open or closed.
         """
         given = message.get("id")
         id_ = str(whole) if (whole := jsonrpc.whole_number(given)) is not None else given
@@ -165,18 +171,18 @@ class OpenQuestions:
         return True
 
     def fail(self, id_: RequestId | None, problem: ProtocolError) -> None:
-        """End a question whose answer is not JSON.
+        """Fail a request whose response is not valid JSON.
 
         Args:
-            id_: The id in the answer; None where it does not show one.
-            problem: Why it cannot be read.
+            id_: Id of the response; None if it has none.
+            problem: The parse error.
         """
         future = self._find(id_, is_answer=True)
         if future is not None and not future.done():
             future.set_exception(InvalidAnswerError(problem.message))
 
     def _find(self, id_: object, *, is_answer: bool) -> asyncio.Future[Mapping[str, Any]] | None:
-        """Return the open question that an answer belongs to; where the id is that of no question, the only one."""
+        """Return the open request of a response. If its id matches none, return the only open one, or None."""
         if isinstance(id_, str) and (id_ in self._open or id_ in self._over):
             return self._open.get(id_)
         if (
@@ -187,7 +193,11 @@ class OpenQuestions:
         return next(iter(self._open.values())) if len(self._open) == 1 else None
 
     def cancel(self, channel: Sender) -> None:
-        """Tell the client that it need not answer what was asked on a channel, which is about to end."""
+        """Send `notifications/cancelled` for the open requests of a channel that is closing.
+
+        Args:
+            channel: The channel.
+        """
         for id_ in [id_ for id_, asked_on in self._channels.items() if asked_on is channel]:
             self._cancel(id_)
 

@@ -1,4 +1,4 @@
-"""What a handler may ask the client: forms, pages to visit, the roots (client/elicitation, client/roots)."""
+"""Requests of a handler to the client: elicitation and roots (client/elicitation, client/roots)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ A = TypeVar("A", default=Any)
 logger = logging.getLogger(__name__)
 
 DERIVED = "#"
-"""What the names of questions without a key begin with; then comes their place in the order of asking."""
+"""Prefix of the names of requests without a key; their index follows."""
 
 _MOST_TOLD = 500
 """Maximum length of the error text shown above a form that is sent again."""
@@ -31,17 +31,17 @@ _ACTIONS: tuple[Literal["accept", "decline", "cancel"], ...] = ("accept", "decli
 
 
 class Question(ABC, Generic[A]):
-    """One thing to ask the client; `ctx.ask` asks several at once.
+    """Base class of requests to the client, for `ctx.ask`, which sends several at once.
 
     Args:
-        key: Its name among the questions of one request, where the same code may ask in another order: 1 to 100
-            characters that do not begin with `#`, used once. By default, its place in the order of asking.
-        capabilities: What the client must have declared to be asked this.
+        key: Name of the request among those of one call: 1 to 100 characters, not starting with `#`, used once. Needed
+            if the order of requests may change between rounds. By default, the index of the request.
+        capabilities: Client capabilities that the request needs.
 
     Attributes:
-        key: As given; None for its place in the order.
-        capabilities: What the client must have declared to be asked this.
-        method: The request's method.
+        key: The key; None for the index.
+        capabilities: Client capabilities that the request needs.
+        method: The JSON-RPC method.
     """
 
     method: str
@@ -54,31 +54,34 @@ class Question(ABC, Generic[A]):
 
     @abstractmethod
     def params(self, revision: str) -> Json:
-        """Return the request's params.
+        """Return the params of the request.
 
         Args:
-            revision: The one that the client speaks.
+            revision: Protocol version of the client.
 
         Raises:
-            ValueError: The revision cannot say it; the message says what it cannot.
+            ValueError: The protocol version does not support the request; the message names the missing feature.
         """
 
     @abstractmethod
     def read(self, result: Mapping[str, Any]) -> A:
-        """Return the answer that a client's result stands for.
+        """Return the value of the client's result.
 
         Args:
             result: The result object.
 
         Raises:
-            InvalidAnswerError: It is not what was asked for.
+            InvalidAnswerError: The result is invalid.
         """
 
     def request(self, revision: str) -> Json:
-        """Return method and params.
+        """Return the method and the params.
+
+        Args:
+            revision: Protocol version of the client.
 
         Raises:
-            ClientResponseError: The revision cannot say what is asked.
+            ClientResponseError: The protocol version does not support the request.
         """
         try:
             params = self.params(revision)
@@ -88,7 +91,7 @@ class Question(ABC, Generic[A]):
 
 
 def asked_again(request: Json, problem: str) -> Json:
-    """Return the request of a form that says below its message what was wrong with the entries."""
+    """Return the request of a form again, with the validation error below its message."""
     params = request["params"]
     if len(problem) > _MOST_TOLD:
         problem = f"{problem[:_MOST_TOLD]}…"
@@ -96,10 +99,10 @@ def asked_again(request: Json, problem: str) -> Json:
 
 
 class ElicitationResult(Generic[T]):
-    """What a person made of a question: true when they accepted it.
+    """Result of an elicitation. It is true if the user accepted.
 
     Attributes:
-        action: `accept`, `decline` (an explicit no) or `cancel` (dismissed without a choice).
+        action: `accept`, `decline` (the user declined) or `cancel` (the user dismissed the request).
     """
 
     __slots__ = ("_value", "action")
@@ -109,16 +112,15 @@ class ElicitationResult(Generic[T]):
         self._value = value
 
     def __bool__(self) -> bool:
-        """Say whether it was accepted."""
+        """Return True if the user accepted."""
         return self.action == "accept"
 
     @property
     def value(self) -> T:
-        """What was entered.
+        """The data that the user entered.
 
         Raises:
-            ElicitationError: It was declined or cancelled; let it pass where there is no other way, as the
-                model is told which.
+            ElicitationError: The user declined or cancelled. If a handler does not catch it, the model reads which.
         """
         if self.action != "accept":
             raise ElicitationError(self.action)
@@ -130,18 +132,17 @@ class ElicitationResult(Generic[T]):
 
 
 class ElicitRequest(Question[ElicitationResult[T]]):
-    """A form for the user (client/elicitation, "Form Mode"); nothing secret, says the specification.
+    """A form for the user (client/elicitation, "Form Mode"). The specification forbids requests for secrets.
 
     Args:
-        message: Why it is asked, for the user.
-        type_: What to ask for: a pydantic model, dataclass, TypedDict or NamedTuple with fields of text, number,
-            boolean, date or choice; or one such type, or a list of choices. Or the form as a JSON Schema, whose
-            answer is a dict.
-        key: See `Question`.
+        message: Reason for the request, for the user.
+        type_: Type of the data: a pydantic model, dataclass, TypedDict or NamedTuple with fields of text, number,
+            boolean, date or choice; or one such type, or a list of choices. Or a JSON Schema, whose value is a dict.
+        key: Name of the request; see `Question`.
 
     Raises:
-        TypeError: The message is no string.
-        RegistrationError: The type cannot be asked for; the message says what can.
+        TypeError: The message is not a string.
+        RegistrationError: A form cannot have this type; the message lists the supported ones.
     """
 
     method = "elicitation/create"
@@ -164,7 +165,7 @@ class ElicitRequest(Question[ElicitationResult[T]]):
         self._form = Form.of(type_)
 
     def params(self, revision: str) -> Json:
-        """Return message and schema."""
+        """Return the message and the schema."""
         from ...schema.form import CannotAskError
 
         try:
@@ -178,7 +179,7 @@ class ElicitRequest(Question[ElicitationResult[T]]):
         return params
 
     def read(self, result: Mapping[str, Any]) -> ElicitationResult[T]:
-        """Return the answer, the form's content as the type that was asked for."""
+        """Return the user's action, and the content of the form as the requested type."""
         action = _action(result)
         if action != "accept":
             return ElicitationResult(action)
@@ -194,17 +195,17 @@ class ElicitRequest(Question[ElicitationResult[T]]):
 
 
 class UrlElicitRequest(Question[ElicitationResult[None]]):
-    """A page for the user to visit (client/elicitation, "URL Mode"): an `accept` is consent, not completion.
+    """A page for the user to visit (client/elicitation, "URL Mode"). The action `accept` is consent, not completion.
 
     Args:
-        message: Why, for the user.
-        url: Where; http or https.
-        key: See `Question`.
-        elicitation_id: What tells its completion from others (2025-11-25 only).
+        message: Reason for the request, for the user.
+        url: URL of the page, http or https.
+        key: Name of the request; see `Question`.
+        elicitation_id: Id for the notification of completion (2025-11-25 only).
 
     Raises:
-        TypeError: Message or URL is no string.
-        ValueError: The URL is none.
+        TypeError: Message or URL is not a string.
+        ValueError: The URL is not an http or https URL.
     """
 
     method = "elicitation/create"
@@ -220,7 +221,7 @@ class UrlElicitRequest(Question[ElicitationResult[None]]):
         self.elicitation_id = elicitation_id
 
     def params(self, revision: str) -> Json:
-        """Return message and URL."""
+        """Return the message and the URL."""
         if not knows(revision, "ElicitRequestParams", "mode"):
             raise ValueError(f"protocol version {revision} has no elicitation by URL")
         params = {"mode": "url", "message": self.message, "url": self.url}
@@ -229,12 +230,16 @@ class UrlElicitRequest(Question[ElicitationResult[None]]):
         return params
 
     def read(self, result: Mapping[str, Any]) -> ElicitationResult[None]:
-        """Return what the user decided."""
+        """Return the user's action."""
         return ElicitationResult(_action(result))
 
 
 class ListRootsRequest(Question[list[Root]]):
-    """The client's roots (client/roots; deprecated since 2026-07-28)."""
+    """Request of the client's roots (client/roots; deprecated since 2026-07-28).
+
+    Args:
+        key: Name of the request; see `Question`.
+    """
 
     method = "roots/list"
 
@@ -242,7 +247,7 @@ class ListRootsRequest(Question[list[Root]]):
         super().__init__(key, "roots")
 
     def params(self, revision: str) -> Json:
-        """Return nothing: the request has no params."""
+        """Return an empty dict: the request has no params."""
         return {}
 
     def read(self, result: Mapping[str, Any]) -> list[Root]:
@@ -265,10 +270,10 @@ def _action(result: Mapping[str, Any]) -> Literal["accept", "decline", "cancel"]
 
 
 def check_key(key: object) -> None:
-    """Refuse what is no name of a question, or of what is done once.
+    """Check the key of a request, or of `ctx.once`.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is invalid.
     """
     if not isinstance(key, str) or not 0 < len(key) <= 100:
         raise ValueError(f"key must be a string of 1 to 100 characters, got {key!r}")

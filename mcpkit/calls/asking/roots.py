@@ -1,4 +1,4 @@
-"""A root of the client's: a place that servers are to stay within (client/roots)."""
+"""Roots of the client (client/roots)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class Root:
-    """A place in the file system, or elsewhere, that the client wants servers to stay within.
+    """A root of the client: a folder or another location that the server should stay within (client/roots).
 
     Attributes:
-        uri: Its URI; `file://` so far.
-        name: A name for people, or None.
+        uri: URI of the root; only `file://` so far.
+        name: Display name, or None.
     """
 
     __slots__ = ("name", "uri")
@@ -25,9 +25,9 @@ class Root:
 
     @property
     def path(self) -> Path | None:
-        """Where it is in this machine's file system; it need not be there. None for what is no file's URI here.
+        """Path of the root on this machine, which may not exist; None if the URI is not a local file.
 
-        That is: another scheme, another machine, a URI with a query, or one that is malformed.
+        That is: another scheme, another machine, a URI with a query, or a malformed URI.
         """
         from pathlib import Path  # which would cost every server's start
 
@@ -40,7 +40,7 @@ class Root:
 
 
 def file_path(uri: str, *, is_windows: bool) -> str | None:
-    """Return the absolute path that a `file:` URI names (RFC 8089); None where it names none.
+    """Return the absolute path of a `file:` URI (RFC 8089); None for other URIs.
 
     Args:
         uri: The URI.
@@ -64,7 +64,7 @@ def file_path(uri: str, *, is_windows: bool) -> str | None:
 
 
 def _windows_path(host: str, path: str) -> str | None:
-    """Return the path of a `file:` URI where paths begin with the name of a machine, or a drive letter."""
+    """Return the path of a `file:` URI on Windows, with a drive letter or the name of a machine."""
     if host not in {"", "localhost"}:
         return f"//{host}{path}"
     if path.startswith("//"):

@@ -1,4 +1,4 @@
-"""Words of the client's model (client/sampling)."""
+"""Requests of a handler to the client's model (client/sampling)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .questions import Question
 
 
 class SamplingResult:
-    """What the client's model said.
+    """Message of the client's model.
 
     Attributes:
-        content: Its content blocks, as the specification has them.
+        content: Content blocks of the message, as in the specification.
         role: Usually `assistant`.
-        model: The model's name.
-        stop_reason: Why it stopped, such as `endTurn`, `maxTokens` or `toolUse`; None when not told.
+        model: Name of the model.
+        stop_reason: Reason why the model stopped, such as `endTurn`, `maxTokens` or `toolUse`; None if unknown.
     """
 
     __slots__ = ("content", "model", "role", "stop_reason")
@@ -38,7 +38,7 @@ class SamplingResult:
 
     @property
     def text(self) -> str:
-        """All that is text in it."""
+        """The text blocks of the message, joined."""
         return "".join(block["text"] for block in self.content if block.get("type") == "text")
 
     def __repr__(self) -> str:
@@ -47,26 +47,26 @@ class SamplingResult:
 
 
 class SampleOptions(TypedDict, total=False):
-    """What a client's model may be told beside the messages (client/sampling, "Creating Messages")."""
+    """Optional parameters of a sampling request (client/sampling, "Creating Messages")."""
 
     system: str | None
     """A system prompt; the client may change it."""
     temperature: float | None
-    """How freely it speaks."""
+    """Sampling temperature."""
     stop_sequences: Sequence[str] | None
-    """Texts at which it stops."""
+    """Texts at which the model stops."""
     model_preferences: Mapping[str, Any] | None
-    """`hints` and priorities, as the specification has them."""
+    """`hints` and priorities, as in the specification."""
     include_context: Literal["none", "thisServer", "allServers"] | None
-    """What the client adds of what it knows (deprecated)."""
+    """Context that the client adds to the prompt (deprecated)."""
     tools: Sequence[Mapping[str, Any]] | None
-    """Tools that the model may use, as `tools/list` shows them (since 2025-11-25)."""
+    """Tools that the model may use, in the form of a `tools/list` result (since 2025-11-25)."""
     tool_choice: Literal["auto", "required", "none"] | None
-    """Whether it must use one."""
+    """Whether the model must use a tool."""
     metadata: Mapping[str, Any] | None
-    """For the model's provider."""
+    """Metadata for the provider of the model."""
     key: str | None
-    """See `Question`."""
+    """Name of the request; see `Question`."""
 
 
 _WIRE = {
@@ -81,16 +81,16 @@ _WIRE = {
 
 
 class SamplingRequest(Question[SamplingResult]):
-    """Words of the client's model (client/sampling; deprecated since 2026-07-28).
+    """Request to the client's model to generate a message (client/sampling; deprecated since 2026-07-28).
 
     Args:
-        messages: A text, or messages as `user(...)` and `assistant(...)` make them.
-        max_tokens: The most tokens that it may say.
-        options: See `SampleOptions`.
+        messages: A text, or messages made by `user(...)` and `assistant(...)`.
+        max_tokens: Maximum number of tokens to generate.
+        options: Optional parameters; see `SampleOptions`.
 
     Raises:
-        TypeError: Messages or tools are not written as they should be, hold what no model is sent, or there is
-            no such option.
+        TypeError: Messages or tools have the wrong form, contain content that sampling does not support, or an option
+            is unknown.
         ValueError: There are no messages, or max_tokens is below 1.
     """
 
@@ -123,10 +123,10 @@ class SamplingRequest(Question[SamplingResult]):
         super().__init__(options.get("key"), *needed)
 
     def params(self, revision: str) -> Json:
-        """Return what the revision knows of the request.
+        """Return the params, in the form of the protocol version.
 
         Raises:
-            LeaveLoop: There is a file in its messages, and this is the thread of an event loop.
+            LeaveLoop: A message contains a file, and this is the thread of an event loop.
         """
         if self._read_messages is None:
             self._read_messages = _messages(self._given)
@@ -144,7 +144,7 @@ class SamplingRequest(Question[SamplingResult]):
         return {"messages": apart, **self._params}
 
     def read(self, result: Mapping[str, Any]) -> SamplingResult:
-        """Return the model's message."""
+        """Return the message of the model."""
         content, role, model = result.get("content"), result.get("role"), result.get("model")
         blocks: list[Any] = content if is_array(content) else [content]
         if not all(is_object(block) and isinstance(block.get("type"), str) for block in blocks):
