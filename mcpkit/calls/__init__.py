@@ -1,4 +1,4 @@
-"""One request, and how it runs and ends: where, for how long, how many at a time.
+"""Execution of one request: limits, timeouts, worker threads and processes, and requests to the client.
 
 Internal: it may change at any time.
 """

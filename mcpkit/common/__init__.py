@@ -1,4 +1,4 @@
-"""Small things that stand on nothing else of the package.
+"""Helpers that depend on no other part of the package.
 
 Internal: it may change at any time.
 """

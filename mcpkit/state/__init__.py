@@ -1,4 +1,4 @@
-"""What processes share, and who asks.
+"""Storage shared by processes, principals, scopes, and change notifications.
 
 Internal: it may change at any time.
 """

@@ -1,4 +1,4 @@
-"""Whom an update is for."""
+"""Recipients of a change notification."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .visibility import Predicate, says
 
 
 class Audience:
-    """Some of those who listen.
+    """A set of principals that receive a change notification.
 
     Args:
-        ids: Who they are, whatever they have been granted.
-        principals: Who they are, with just these scopes.
-        predicates: What says so of others.
+        ids: Ids of principals, with any scopes.
+        principals: Principals with exactly these scopes.
+        predicates: Functions that decide about other principals.
     """
 
     __slots__ = ("ids", "predicates", "principals")
@@ -32,10 +32,10 @@ class Audience:
 
     @classmethod
     def of(cls, to: Any) -> Audience:
-        """Return those whom an author names.
+        """Return the audience of an option `to=`.
 
         Args:
-            to: A Principal, by whose id they are known, or a function of a Principal.
+            to: A Principal, which stands for its id, or a function of a Principal.
 
         Raises:
             TypeError: It is neither, or an async function.
@@ -58,13 +58,13 @@ class Audience:
 
     @classmethod
     def same_as(cls, principal: Principal) -> Audience:
-        """Return all who are the same as a principal: by the id, or, where nobody knows that, by the scopes."""
+        """Return all principals with the same id or, for an anonymous principal, the same scopes."""
         if principal.id is None:
             return cls(principals=frozenset({principal}))
         return cls(ids=frozenset({principal.id}))
 
     def holds(self, principal: Principal) -> bool:
-        """Say whether a principal belongs to it; where a function cannot say so, they do not."""
+        """Return True if a principal belongs to the audience; False if a function fails."""
         return (
             principal.id in self.ids
             or principal in self.principals
@@ -81,7 +81,7 @@ class Audience:
         )
 
     def __or__(self, other: Audience) -> Audience:
-        """Return those of both."""
+        """Return the union."""
         return Audience(
             self.ids | other.ids, self.principals | other.principals, self.predicates | other.predicates
         )

@@ -1,4 +1,4 @@
-"""Messages between processes that have one file: looked for several times a second, while somebody listens."""
+"""Message bus in an SQLite file, polled by a thread of each process that has subscriptions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 
 _INTERVAL = 0.1
-"""Seconds between two looks."""
+"""Seconds between two polls."""
 
 _WHILE_FAILING = 1.0
-"""Seconds between two looks where the file cannot be read."""
+"""Seconds between two polls if the file cannot be read."""
 
 _AT_A_TIME = 64
 
 _MOST_MESSAGES = 10_000
-"""Messages that are kept for processes that have not looked yet."""
+"""Number of messages that are kept for processes that have not read them."""
 
 _LONGEST_WAIT = 30.0
-"""Seconds for which they are kept."""
+"""Seconds for which messages are kept."""
 
 _POST = "INSERT INTO messages (topic, message, published) VALUES (?, ?, ?)"
 _FORGET = "DELETE FROM messages WHERE id <= ?"
@@ -39,17 +39,17 @@ _NEWS = (
     "LEFT JOIN (SELECT id, topic, message FROM messages WHERE id > ? ORDER BY id LIMIT ?) "
     "WHERE about.name = 'home' ORDER BY id"
 )
-"""Which file it is, the number of its last message, and some messages: all as they are at one time."""
+"""Selects the identifier of the file, the number of its last message, and some messages, in one snapshot."""
 
 
 class _Listener:
-    """Somebody who listens.
+    """A subscription.
 
     Attributes:
-        topic: To what.
-        listener: Is called with each message.
-        missed: Is called where there were others.
-        after: The last message that is not for it; None while the file cannot be read.
+        topic: The topic.
+        listener: Called with each message.
+        missed: Called when messages were missed.
+        after: Number of the last message before the subscription; None while the file cannot be read.
     """
 
     __slots__ = ("after", "listener", "missed", "topic")
@@ -67,17 +67,16 @@ class _Listener:
         self.after = after
 
     def tell_of_gap(self) -> None:
-        """Say that messages may have been lost to it."""
+        """Notify the listener that messages may have been missed."""
         if self.missed is not None:
             _call(self.topic, self.missed)
 
 
 class Bulletin:
-    """What is published in a file, told to whoever listens in this process.
+    """Message bus in an SQLite file.
 
-    A thread looks for it. There is none while nobody listens. Messages have consecutive numbers: where one is left out,
-    those who listened before it are told that they have missed something, and so they are where another file has taken
-    the place of the one that was read.
+    A thread polls the file while there are subscriptions. Messages have consecutive numbers. If a number is missing, or
+    another file has replaced the one that was read, listeners are notified that they missed messages.
 
     Args:
         database: The file.
@@ -99,7 +98,7 @@ class Bulletin:
     def subscribe(
         self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
     ) -> Callable[[], None]:
-        """Call `listener` with each message to `topic` from now on; return what ends that."""
+        """Call `listener` with each message to `topic` from now on; return a function that ends it."""
         if (
             self._process != os.getpid()
         ):  # a forked child, whose listeners are copies, and which has no thread
@@ -128,10 +127,10 @@ class Bulletin:
         return unsubscribe
 
     async def listening(self) -> None:
-        """Wait until the file can be read, and have all hear of what is published from then on.
+        """Wait until the file can be read. From then on, all listeners receive messages.
 
         Raises:
-            OSError: It cannot.
+            OSError: The file cannot be read.
         """
         home, latest = _place(await self._database.rows(_NEWS, (0, 0)))
         with self._lock:
@@ -142,11 +141,11 @@ class Bulletin:
                     each.after = latest
 
     def wake(self) -> None:
-        """Have the thread look at once: something has been published here."""
+        """Poll at once, because this process has published a message."""
         self._wake.set()
 
     def close(self) -> None:
-        """Let nobody hear any more, and wait for the thread, which else might open the file once more."""
+        """End all subscriptions, and wait for the thread, which might open the file again otherwise."""
         if self._process != os.getpid():
             return
         with self._lock:
@@ -178,7 +177,7 @@ class Bulletin:
             self._wake.clear()
 
     def _look(self) -> bool:
-        """Tell what has been published since the last look, and say whether there may be more."""
+        """Deliver the messages since the last poll; return True if there may be more."""
         self._database.follow()
         seen, known = self._seen, self._home
         rows = self._database.glance(_NEWS, (seen, _AT_A_TIME))
@@ -197,7 +196,7 @@ class Bulletin:
         return len(messages) == _AT_A_TIME
 
     def _begin_anew(self, known: str, home: str, latest: int) -> None:
-        """Begin with a file that is not what was read before, or is the first that can be read."""
+        """Start with a file that replaced the one that was read before, or that is the first one that can be read."""
         with self._lock:
             if self._home != known:
                 return  # somebody else has
@@ -211,7 +210,7 @@ class Bulletin:
             each.tell_of_gap()
 
     def _tell_of_gap(self, seen: int, first: int) -> None:
-        """Tell those who have waited for messages between what was seen and the first that is there, if there were."""
+        """Notify listeners of messages that were removed between the last one read and the first one in the file."""
         with self._lock:
             listeners = tuple(self._listeners.values())
             missing = [each for each in listeners if each.after is None or max(seen, each.after) + 1 < first]
@@ -223,7 +222,7 @@ class Bulletin:
 
 
 def _place(rows: list[Row]) -> tuple[str, int]:
-    """Return which file it is, and the number of its last message."""
+    """Return the identifier of the file and the number of its last message."""
     home, latest, *_ = rows[0]
     assert isinstance(latest, int), "the id of a message must be an integer"
     return str(home), latest
@@ -237,14 +236,14 @@ def _call(topic: str, listener: Callable[P, None], *arguments: P.args, **named: 
 
 
 def post(connection: sqlite3.Connection, topic: str, message: str, now: float) -> None:
-    """Leave a message for whoever listens, in the transaction of whoever has one; theirs are woken by `wake`."""
+    """Insert a message in the current transaction. `Bulletin.wake` polls at once for listeners of this process."""
     number = connection.execute(_POST, (topic, message, now)).lastrowid or 0
     if number % (_MOST_MESSAGES // 10) == 0:
         connection.execute(_FORGET, (number - _MOST_MESSAGES,))
 
 
 def trim(connection: sqlite3.Connection, now: float) -> None:
-    """Remove the messages that are too old."""
+    """Remove expired messages."""
     (last,) = connection.execute(
         "SELECT max(id) FROM messages WHERE published <= ?", (now - _LONGEST_WAIT,)
     ).fetchone()

@@ -1,4 +1,4 @@
-"""A change, in the one shape in which it goes from the thread that made it to the clients that hear of it."""
+"""A change that is delivered to subscribed clients."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ ListName = Literal["tools", "prompts", "resources"]
 LIST_NAMES: tuple[ListName, ...] = get_args(ListName)
 
 LISTS = {f"{name}ListChanged": name for name in LIST_NAMES}
-"""The members of the filter of `subscriptions/listen` that select a list."""
+"""Members of the filter of `subscriptions/listen` that select a list."""
 
 RESOURCES = "resourceSubscriptions"
-"""The member of it with the URIs of resources."""
+"""Member of that filter with the URIs of resources."""
 
 
 class Change:
-    """What has changed: one of the lists, the data of a resource, or what a topic of an extension tells of a key.
+    """A change of a list or a resource, or of a key of an extension's topic.
 
-    Two are equal when whoever wants to hear of one wants to hear of the other, whatever is told, and to whom: of
-    several in a row one is enough, the latest.
+    Two changes are equal if the same subscription selects both, whatever their params and audiences. Of several equal
+    ones in a row, only the latest is delivered.
 
     Args:
-        kind: The list; `resource`; or the notification that the topic tells by, such as `notifications/jobs`.
-        key: The resource's URI, or the key under the topic; None for a list.
-        audience: Whom it is for; everybody when None.
-        params: What the notification of a topic says; None for all else, and for what somebody wants to hear of.
+        kind: Name of the list; `resource`; or the notification of the topic, such as `notifications/jobs`.
+        key: URI of the resource, or key under the topic; None for a list.
+        audience: Recipients; all clients when None.
+        params: Params of the notification of a topic; None for other changes and for subscriptions.
     """
 
     __slots__ = ("audience", "key", "kind", "params")
@@ -49,24 +49,24 @@ class Change:
 
     @property
     def uri(self) -> str | None:
-        """The resource that it is about, where it is about one."""
+        """URI of the resource; None for other changes."""
         return self.key if self.kind == "resource" else None
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is of a topic, and nobody knows any more what it told."""
+        """True for a change of a topic with unknown params, because messages were missed."""
         return self.key is not None and self.kind != "resource" and self.params is None
 
     def __eq__(self, other: object) -> bool:
-        """Say whether who wants to hear of one wants to hear of the other."""
+        """Return True if the same subscription selects both."""
         return isinstance(other, Change) and other.kind == self.kind and other.key == self.key
 
     def __hash__(self) -> int:
-        """Tell changes apart by what is listened to."""
+        """Return the hash of what a subscription selects."""
         return hash((self.kind, self.key))
 
     def __or__(self, other: Change) -> Change:
-        """Return the two as one: what the later one tells, for those whom either of them is for."""
+        """Return a change with the params of the later one and the audiences of both."""
         mine, others = self.audience, other.audience
         both = None if mine is None or others is None else mine | others
         return Change(self.kind, self.key, both, other.params)

@@ -1,4 +1,4 @@
-"""A file of SQLite as one process has it open: read at once, written in a thread of its own."""
+"""Connections of one process to an SQLite file: one for reads, and one for writes in a thread."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ T = TypeVar("T")
 Row = tuple[object, ...]
 
 PATIENCE = 5.0
-"""Seconds for which another process may hold up what is written."""
+"""Seconds that a write waits for a lock of another process."""
 
 _GLANCE = 0.05
-"""Seconds for which another process may hold up what is read at once, in an event loop."""
+"""Seconds that a read in an event loop waits for a lock of another process."""
 
 _HOUSEKEEPING = 5.0
-"""Seconds between two looks for what has expired, where something is written."""
+"""Seconds between two clean-ups of expired rows, if there are writes."""
 
 
 _LARGE = 67_108_864
-"""Bytes of the write-ahead log from which on writers wait until it has been taken over into the file."""
+"""Size in bytes of the write-ahead log above which writers wait for a checkpoint."""
 
 
 _OTHERS = stat.S_IROTH | stat.S_IWOTH
@@ -49,18 +49,18 @@ class _Work(NamedTuple):
 
 
 class Database:
-    """A file of SQLite, opened when it is first used, and again after it has failed or has been replaced.
+    """An SQLite file, opened on first use, and again after a failure or after it was replaced.
 
-    It has two connections. One reads, in the thread of whoever asks: that takes microseconds, as nobody who writes
-    holds it up. The other one writes, in a thread of its own, where waiting for other processes and for the disk holds
-    up nobody. They are closed while the process forks, as SQLite wants it, so that a child has connections of its own.
+    It has two connections. One reads, in the thread of the caller: that takes microseconds, because writers do not
+    block readers. The other one writes, in a thread of its own that waits for other processes and for the disk. Both
+    are closed while the process forks, as SQLite demands, so that a child opens its own connections.
 
-    What goes wrong is an OSError that says what to do.
+    Failures are raised as OSError with a text that names the remedy.
 
     Args:
-        path: The file; it is made where there is none, readable for its owner alone.
-        tidy: Removes what has expired, now and then, on the connection that writes; says whether there may be more.
-        synchronous: Whether what is written is on the disk when it is said to be written.
+        path: The file. A new file is readable for its owner only.
+        tidy: Removes expired rows, now and then, on the connection that writes; returns True if there may be more.
+        synchronous: Whether a committed write is on the disk.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Database:
         _OPEN.add(self)
 
     def renew(self) -> None:
-        """Forget all connections and threads: in a forked child, which has neither."""
+        """Discard connections and threads in a forked child."""
         self._reader: sqlite3.Connection | None = None
         self._writer: sqlite3.Connection | None = None
         self._home = ""
@@ -92,17 +92,17 @@ class Database:
 
     @property
     def store_id(self) -> str:
-        """What tells this file from all others, also from one that takes its place later.
+        """Identifier of the file. A file that replaces it has another one.
 
         Raises:
-            OSError: It has not been opened yet, and cannot be.
+            OSError: The file has not been opened yet, and cannot be.
         """
         if not self._home:
             self.glance("SELECT 1")
         return self._home
 
     def glance(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
-        """Return the rows of a query that is quick, here and now.
+        """Return the rows of a fast query, in the current thread.
 
         Raises:
             OSError: The file cannot be read.
@@ -117,14 +117,14 @@ class Database:
                 raise failure from error
 
     def follow(self) -> None:
-        """Have the next glance at another file, if one has taken the place of this."""
+        """Close the connection that reads if another file has replaced the one that is open."""
         with self.reading:
             found = self._found()
             if self._reader is not None and found is not None and found != self._read_file:
                 self._close_reader()
 
     def quick_glance(self, sql: str, values: Sequence[object]) -> list[Row] | None:
-        """Return the rows of a query that is quick; None where that would take a while: then `rows` has them.
+        """Return the rows of a fast query; None if it would block. Then use `rows`.
 
         Raises:
             OSError: The file cannot be read.
@@ -137,7 +137,7 @@ class Database:
             return None
 
     async def rows(self, sql: str, values: Sequence[object]) -> list[Row]:
-        """Return the rows of a query, when they can be had.
+        """Return the rows of a query, from the thread that writes.
 
         Raises:
             OSError: The file cannot be read.
@@ -147,10 +147,10 @@ class Database:
     # Writing
 
     async def run(self, do: Callable[[sqlite3.Connection], T]) -> T:
-        """Have something done on the connection that writes, after what was asked for before, and return its result.
+        """Run a function on the connection that writes, after earlier calls, and return its result.
 
         Raises:
-            OSError: It cannot be done, or not within a few seconds.
+            OSError: The file cannot be written, or not within a few seconds.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
@@ -240,7 +240,7 @@ class Database:
     # The connections
 
     def _opened(self) -> sqlite3.Connection:
-        """Return the connection that reads; with the lock for reading, which is held for a moment only."""
+        """Return the connection that reads. The caller has the lock for reading."""
         return self._reader or self._read_by(self._connect(_GLANCE))
 
     def _read_by(self, reader: sqlite3.Connection) -> sqlite3.Connection:
@@ -251,7 +251,7 @@ class Database:
         return reader
 
     def _opened_to_write(self) -> sqlite3.Connection:
-        """Return the connection that writes; with the lock for writing."""
+        """Return the connection that writes. The caller has the lock for writing."""
         if self._writer is not None and self._found() != self._file:
             self.let_go()  # another file has taken the place of the one that is open
         try:
@@ -287,7 +287,7 @@ class Database:
         return connection
 
     def _look_who_else_reads_it(self) -> None:
-        """Warn once of a file that others have made, or may read or change."""
+        """Log a warning once if other users own the file, or can read or change it."""
         if sys.platform != "win32" and not self._is_looked_at:
             self._is_looked_at = True
             status = self.path.stat()
@@ -306,7 +306,7 @@ class Database:
                 )
 
     def _found(self) -> tuple[int, int] | None:
-        """Return what tells the file from another one of the same name."""
+        """Return device and inode of the file."""
         try:
             found = self.path.stat()
         except OSError:
@@ -320,7 +320,7 @@ class Database:
             self._reader = None
 
     def let_go(self) -> None:
-        """Close the connections; the next use opens others."""
+        """Close the connections. The next use opens new ones."""
         with self.writing, self.reading:
             self._close_reader()
             if self._writer is not None:
@@ -329,7 +329,7 @@ class Database:
                 self._writer = None
 
     def close(self) -> None:
-        """Let go of the file, until it is used again."""
+        """Close the file and end the thread, until the next use."""
         with self._starting:
             if self._thread is not None:
                 self._work.put(None)
@@ -337,7 +337,7 @@ class Database:
         self.let_go()
 
     def _failure(self, error: sqlite3.Error) -> OSError:
-        """Return what is raised in the place of an error of SQLite's: a TimeoutError where it is only locked."""
+        """Return the OSError for an error of SQLite: a TimeoutError if the file is only locked."""
         text = str(error)
         if "locked" in text or "busy" in text:
             return TimeoutError(

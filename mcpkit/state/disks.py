@@ -1,4 +1,4 @@
-"""On which kind of disk a file is, where the system tells: of this machine, or of the network."""
+"""Detection of network file systems on Linux."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _NETWORK = frozenset(
 
 
 def network_of(path: Path) -> str | None:
-    """Return the kind of network file system on which a file is, or would be made, such as `nfs4`.
+    """Return the kind of network file system of a file, which may not exist yet, such as `nfs4`.
 
     Returns:
-        None where the disk is one of this machine, and where nobody can tell: Linux alone says it.
+        None for a local disk, and on systems other than Linux.
     """
     try:
         lines = os.fsdecode(_MOUNTS.read_bytes()).splitlines()
@@ -60,7 +60,7 @@ def network_of(path: Path) -> str | None:
 
 
 def _unescaped(text: str) -> str:
-    """Return a path as it is, of which the system writes blanks in octal."""
+    """Return a path without the octal escapes of `/proc`."""
     for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(code, character)
     return text

@@ -1,4 +1,4 @@
-"""Keys that expire, and what each of them holds; in memory."""
+"""Dictionary in memory with an expiry for each key."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ class _Entry(Generic[V]):
 
 
 class Expiring(Generic[V]):
-    """Keeps a value under each key until the key expires.
+    """Dictionary in memory with an expiry for each key.
 
-    Expired keys are gone for readers at once. Their memory is given back by `sweep`, in time proportional to how many
-    have expired.
+    Readers do not see expired keys. `sweep` frees their memory, in time proportional to their number.
 
     Args:
-        clock: The time, in seconds from any start.
+        clock: Returns the time in seconds, from any start.
 
     Attributes:
-        lock: What is changed is changed with it; reading takes none.
+        lock: Lock that writers hold; readers need none.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -43,28 +42,28 @@ class Expiring(Generic[V]):
         self._calendar: list[tuple[float, str]] = []  # a heap; lengthening a life leaves it alone
 
     def __len__(self) -> int:
-        """How many keys are kept, those included that have expired and are not swept yet."""
+        """Return the number of keys, including expired ones that are not swept yet."""
         return len(self._entries)
 
     def get(self, key: str) -> V | None:
-        """Return what a key holds; None when it is absent or expired."""
+        """Return the value of a key; None if it is absent or expired."""
         entry = self._entries.get(key)  # what it holds is never changed: another entry takes its place
         return None if entry is None or entry.expires <= self._clock() else entry.value
 
     def beginning(self, prefix: str) -> list[str]:
-        """Return the keys that begin with a text, those included that have expired and are not swept yet."""
+        """Return the keys with a prefix, including expired ones that are not swept yet."""
         with self.lock:
             return [key for key in self._entries if key.startswith(prefix)]
 
     # With the lock
 
     def latest(self, key: str) -> V | None:
-        """Return what a key holds as of the last sweep."""
+        """Return the value of a key as of the last sweep."""
         entry = self._entries.get(key)
         return None if entry is None else entry.value
 
     def sweep(self) -> float:
-        """Give back the memory of what has expired by now, and return the time."""
+        """Free the memory of expired keys, and return the time."""
         now = self._clock()
         removed = 0
         while self._calendar and self._calendar[0][0] <= now:
@@ -83,7 +82,7 @@ class Expiring(Generic[V]):
         return now
 
     def keep(self, key: str, value: V, expires: float) -> None:
-        """Put a value in the place of what a key holds."""
+        """Set the value and the expiry of a key."""
         entry = self._entries.get(key)
         if entry is not None and entry.due <= expires:
             self._entries[key] = _Entry(value, expires, entry.due)
@@ -93,7 +92,7 @@ class Expiring(Generic[V]):
         self._tidy()
 
     def remove(self, key: str) -> None:
-        """Forget a key; nothing happens when it is absent."""
+        """Remove a key, if it exists."""
         self._entries.pop(key, None)
         self._tidy()
 

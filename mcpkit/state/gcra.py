@@ -1,37 +1,40 @@
-"""The generic cell rate algorithm: so many at once, so many in the long run, and one number to remember."""
+"""Token buckets by the generic cell rate algorithm, which stores one number for each bucket."""
 
 from __future__ import annotations
 
 _EARLY = 0.001
-"""The part of the time between two by which one may be early; the next one is not the earlier for that."""
+"""Fraction of the interval between two tokens by which a request may be early; the next one is not earlier for that."""
 
 _ROUNDING = 1e-6
-"""Seconds that floating point leaves over where times are those of the calendar."""
+"""Tolerance in seconds for floating-point times."""
 
 
 def slack_of(every: float) -> float:
-    """Return the seconds by which one may be early where one comes into a bucket in so many."""
+    """Return the tolerance in seconds for early requests.
+
+    Args:
+        every: Seconds in which one token is added.
+    """
     return _EARLY * every + _ROUNDING
 
 
 def take_tokens(
     full_at: float, now: float, *, every: float, burst: float, cost: float
 ) -> tuple[float, float]:
-    """Take something out of a bucket, which is known by the time at which it will be full.
+    """Take tokens from a bucket that is stored as the time at which it will be full.
 
-    Where the clock has been put back, or the bucket was larger, it is taken for empty: nobody waits for longer than
-    it takes to fill up.
+    If the clock was set back, or the bucket was larger before, it counts as empty: a caller never waits longer than the
+    bucket takes to fill.
 
     Args:
-        full_at: That time; any in the past for one that is full.
-        now: The time, by the same clock.
-        every: Seconds in which one comes into the bucket.
-        burst: How many it holds.
-        cost: How many are taken.
+        full_at: Time at which the bucket will be full; any time in the past for a full one.
+        now: The current time by the same clock.
+        every: Seconds in which one token is added.
+        burst: Capacity of the bucket.
+        cost: Number of tokens to take.
 
     Returns:
-        The time at which it will be full from now on, to be kept where it is another one; and 0.0, or the seconds after
-        which there will be as many, where there are not: then nothing is taken.
+        The new `full_at`, and 0.0; or the seconds until there are enough tokens, and then none are taken.
     """
     slack = slack_of(every)
     empty = now + burst * every

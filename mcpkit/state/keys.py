@@ -1,4 +1,4 @@
-"""Keys: what this server has signed or encrypted, known again by any process that has the same secret."""
+"""Keys for signatures and encryption, derived from the secret of a server."""
 
 from __future__ import annotations
 
@@ -21,24 +21,22 @@ SECRET_HOW = 'generate one with: python -c "import secrets; print(secrets.token_
 class Keys:
     """HMAC-SHA256 and AES-256-GCM under keys derived from one secret (RFC 2104; NIST SP 800-108 for the derivation).
 
-    There is a key for each purpose and server name, so that what is signed for one use is worth
-    nothing in another, nor on another server that has the same secret. What encrypts has keys of its
-    own. Safe in any thread.
+    Each purpose and server name has its own key, so a signature for one use is invalid for another, and on another
+    server with the same secret. Encryption has separate keys. All methods are thread-safe.
 
     Args:
-        secret: At least 16 bytes, or a sequence of such secrets: the first one signs and encrypts, each
-            one verifies and decrypts, so that a secret can be replaced with nothing lost. None takes the
-            environment variable `MCPKIT_SECRET`, and where that is not set, what the workers of
-            one parent process share (`multiprocessing.current_process().authkey`): enough for
-            `uvicorn --workers`, gone with the parent.
-        name: The server's name.
+        secret: At least 16 bytes, or a sequence of such secrets. The first one signs and encrypts, and each one
+            verifies and decrypts, so that a secret can be rotated. None takes the environment variable `MCPKIT_SECRET`.
+            If that is not set, it takes a secret that the workers of one parent process share
+            (`multiprocessing.current_process().authkey`): enough for `uvicorn --workers`, and lost with the parent.
+        name: Name of the server.
 
     Attributes:
-        name: The server's name.
+        name: Name of the server.
 
     Raises:
         TypeError: A secret is neither str nor bytes.
-        ValueError: There is no secret in the sequence, or a secret is shorter than 16 bytes.
+        ValueError: The sequence is empty, or a secret is shorter than 16 bytes.
     """
 
     __slots__ = ("_ciphers", "_keyed", "_secrets", "name")
@@ -50,11 +48,11 @@ class Keys:
         self._ciphers: dict[str, tuple[AESGCM, ...]] = {}
 
     def sign(self, purpose: str, data: bytes) -> bytes:
-        """Return the 32 bytes that prove that `data` was signed here for `purpose`.
+        """Return the 32-byte signature of `data` for `purpose`.
 
         Args:
-            purpose: What the signature is for: a constant of the program, as each has its keys kept.
-            data: What is signed.
+            purpose: Purpose of the signature, a constant, because the keys of each one are cached.
+            data: The signed data.
         """
         return _digest(self._keyed_for(purpose)[0], data)
 
@@ -68,16 +66,16 @@ class Keys:
         return any(hmac.compare_digest(_digest(keyed, data), mac) for keyed in self._keyed_for(purpose))
 
     def ids(self, purpose: str) -> tuple[bytes, ...]:
-        """Return what names the keys for `purpose`, 8 bytes each, that of the one that encrypts first."""
+        """Return the ids of the keys for `purpose`, 8 bytes each, that of the encrypting key first."""
         return tuple(key[:_ID] for key in self._derived("mcpkit key id", purpose))
 
     def encrypt(self, purpose: str, data: bytes, place: bytes | None = None) -> bytes:
-        """Return `data` in a form that none but these keys can read, or change unnoticed; 28 bytes longer.
+        """Return `data` encrypted and authenticated, 28 bytes longer.
 
         Args:
-            purpose: What it is for, as `sign` has it.
-            data: What is encrypted.
-            place: What it belongs to, such as its key in a store: it is readable there alone.
+            purpose: Purpose, as in `sign`.
+            data: The data to encrypt.
+            place: Associated data, such as the key in a store: decryption needs the same.
 
         Raises:
             ImportError: The package cryptography is not installed.
@@ -86,7 +84,7 @@ class Keys:
         return nonce + self._ciphers_for(purpose)[0].encrypt(nonce, data, place)
 
     def decrypt(self, purpose: str, data: bytes, place: bytes | None = None) -> bytes | None:
-        """Return what was encrypted here for `purpose` and `place`, under any of the secrets; None for anything else.
+        """Return data that was encrypted for `purpose` and `place`, under any of the secrets; None for anything else.
 
         Raises:
             ImportError: The package cryptography is not installed.
@@ -104,10 +102,10 @@ class Keys:
         return None
 
     def derive(self, purpose: str) -> tuple[bytes, ...]:
-        """Return 32 bytes for each secret, the newest first: what keys of other algorithms are made of.
+        """Return 32 bytes for each secret, the newest first, as key material of other algorithms.
 
         Args:
-            purpose: What they are for, as `sign` has it.
+            purpose: Purpose, as in `sign`.
         """
         return tuple(self._derived("mcpkit key", purpose))
 
@@ -132,7 +130,7 @@ class Keys:
         return [hmac.digest(secret, label, "sha256") for secret in self._secrets]
 
     def __repr__(self) -> str:
-        """Show whose keys these are, never the secret."""
+        """Return the name of the server, never the secret."""
         return f"Keys({self.name!r})"
 
 
@@ -154,7 +152,7 @@ def aes_gcm() -> type[AESGCM]:
 
 
 def check_environment() -> None:
-    """Refuse a secret in the environment that is none.
+    """Check the secret in the environment, if it is set.
 
     Raises:
         ValueError: It is too short.

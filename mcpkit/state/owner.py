@@ -1,4 +1,4 @@
-"""Whose something is that requests come back to: a session, a pipe, a state that a client carries."""
+"""Digests that identify the owner of a session, a task or a state of a request."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from .principal import Principal
 
 
 def owner_of(principal: Principal) -> str | None:
-    """Return what stands for who asks, by which client: short, and no name, as others may read it.
+    """Return a digest of a principal's id and client, which other users may see.
 
-    It is the same whatever has been granted, so that what is theirs stays theirs with the next access token.
+    It does not depend on scopes, so the owner stays the same with the next access token.
 
     Returns:
-        32 characters; None for nobody.
+        32 characters; None for an anonymous principal.
     """
     return None if principal.id is None else _owner(principal.id, principal.client_id)
 
 
 @lru_cache(1024)
 def _owner(id_: str, client_id: str | None) -> str:
-    """Return the same, kept for those who ask again: each request of a session comes by here."""
+    """Return the same, cached, because each request of a session calls it."""
     whose = _bytes(id_)
     if client_id is not None:
         whose += b"\xff" + _bytes(client_id)  # which is in no text
@@ -29,7 +29,7 @@ def _owner(id_: str, client_id: str | None) -> str:
 
 
 def digest_of(id_: str) -> str:
-    """Return what stands for a principal, by whichever client, in what processes share."""
+    """Return a digest of a principal's id, with any client, for keys in a shared storage."""
     return hashlib.sha256(_bytes(id_)).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Which processes serve a server: each says again and again that it does, and the others see when it stops."""
+"""Heartbeats of the processes that serve a server, to detect those that have died."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEAT = 2.0
 """Seconds between two heartbeats of a process, each of which is one write and one read of the others."""
 
 MISSED = 4
-"""How often a process is looked for in vain before it is taken for dead."""
+"""Number of missed heartbeats after which a process counts as dead."""
 
 _FORGOTTEN = 30
 """Number of missed heartbeats after which the entry of a process is removed."""
@@ -30,21 +30,21 @@ _ENDED = ""
 
 
 class Presence:
-    """Says that something serves in this process, and knows which others do.
+    """Heartbeats of the processes that serve a server.
 
-    All of them write into one record, each a number that grows. Who looks for one takes it for dead when its number has
-    been the same for some looks, so that clocks need not agree. Looks that fail do not count: while the store does not
-    answer, nobody dies.
+    Each process writes a growing number into one shared record. A process counts as dead when its number has not
+    changed in `MISSED` polls, so clocks need not agree. Polls that fail do not count: while the storage does not
+    answer, no process counts as dead.
 
     Args:
-        broker: Where they say it.
-        name: The server's name.
-        process: A text that nobody else has.
-        beat: Seconds between two looks; None for 2.
+        broker: Storage of the record.
+        name: Name of the server.
+        process: Unique id of this process.
+        beat: Seconds between two heartbeats; None for 2.
 
     Attributes:
-        process: The same text.
-        on_look: Called after each look.
+        process: Unique id of this process.
+        on_look: Called after each poll.
     """
 
     on_look: Callable[[], None] | None = None
@@ -61,14 +61,14 @@ class Presence:
         self._is_failing = False
 
     def count(self) -> int:
-        """Return how many processes serve, this one included, as far as is known: 1 or more."""
+        """Return the number of processes that serve, including this one: 1 or more."""
         return sum(1 for process in self._said if process != self.process and not self.is_gone(process)) + 1
 
     def is_gone(self, process: str) -> bool:
-        """Say whether a process has died, or has ended; at first nobody has of whom nothing is known.
+        """Return True if a process has died or exited. An unknown process counts as alive at first.
 
         Args:
-            process: One that has served: what is not known is remembered.
+            process: Id of a process, which is tracked from now on.
         """
         if process == self.process:
             return False
@@ -78,7 +78,7 @@ class Presence:
         return self._looks - max(changed, self._since) >= MISSED
 
     async def run(self) -> None:
-        """Say so, and look for the others, until this is cancelled."""
+        """Send heartbeats and poll for other processes, until cancelled."""
         while True:
             try:
                 await self.look()
@@ -93,10 +93,10 @@ class Presence:
             await asyncio.sleep(self._beat)
 
     async def look(self) -> None:
-        """Look for the others once, and say so.
+        """Poll for other processes once, and send a heartbeat.
 
         Raises:
-            OSError: The store does not answer.
+            OSError: The storage does not answer.
         """
         said = await self._broker.read(self._key)
         looks = self._looks + 1
@@ -122,6 +122,6 @@ class Presence:
         return process != self.process and self._looks - max(changed, self._since) >= _FORGOTTEN
 
     async def leave(self) -> None:
-        """Say that nothing is served here any more, where that can be said."""
+        """Record that this process exits, if the storage answers."""
         with suppress(OSError):
             await self._broker.write(self._key, {self.process: _ENDED}, _LIFE)

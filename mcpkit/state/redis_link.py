@@ -20,51 +20,51 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Text = bytes | str | int
 Reply = Union[bytes, int, None, list["Reply"]]  # noqa: UP007 - it names itself
-"""What Redis answers, as it is on the wire."""
+"""A reply of Redis, as it is on the wire."""
 
 PATIENCE = 5.0
 """Timeout in seconds of a command to Redis."""
 
 REPLY = 2.0
-"""Seconds for one reply; then the connection is given up, and another one tried."""
+"""Timeout in seconds of one reply, after which the command is sent again on another connection."""
 
 _CONNECTIONS = 16
 
 _PAUSES = (0.0, 0.05, 0.1, 0.2, 0.4)
-"""Seconds before each attempt to do something where the connection breaks."""
+"""Seconds before each attempt to send a command when the connection breaks."""
 
 _OLDEST = (6, 2)
 
 
 class Client(Protocol):
-    """What is used of redis-py, with replies as they are on the wire."""
+    """The part of redis-py's client that is used, with replies as they are on the wire."""
 
     async def execute_command(self, *args: Text) -> Reply:
         """Send a command, and return its reply."""
         ...
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         ...
 
 
 class Link:
-    """Connections to a Redis, from one process.
+    """Connections of one process to Redis, with an event loop in a thread.
 
-    What goes wrong is an OSError that names the Redis without its credentials.
+    Failures are raised as OSError with a text that names the Redis without credentials.
 
     Args:
-        url: Where Redis is, with credentials.
-        shown: The same without.
+        url: URL of Redis, with credentials.
+        shown: The same without credentials.
 
     Raises:
         ImportError: redis-py is not installed.
 
     Attributes:
-        shown: Where Redis is, as it may be shown.
-        process: The process that has them.
-        loop: Their event loop.
-        errors: What redis-py raises.
+        shown: URL of Redis without credentials.
+        process: Id of the process that has the connections.
+        loop: Event loop of the connections.
+        errors: Module of redis-py's exceptions.
     """
 
     def __init__(self, url: str, shown: str) -> None:
@@ -85,10 +85,10 @@ class Link:
         self._thread.start()
 
     def client(self, reply: float) -> Client:
-        """Make a client, whose connections are opened when they are used.
+        """Make a client that opens its connections on use.
 
         Args:
-            reply: Seconds for which it waits for a reply.
+            reply: Timeout of a reply in seconds.
         """
         module = import_module("redis.asyncio")
         never = import_module("redis.asyncio.retry").Retry(import_module("redis.backoff").NoBackoff(), 0)
@@ -100,10 +100,10 @@ class Link:
         return client
 
     async def run(self, operation: Coroutine[object, object, T]) -> T:
-        """Have something done in the thread, from any event loop, and return its result.
+        """Run a coroutine in the thread, from any event loop, and return its result.
 
         Raises:
-            OSError: Redis does not answer, or refuses.
+            OSError: Redis does not answer, or returns an error.
         """
         bounded = self.bounded(operation)
         try:
@@ -116,10 +116,10 @@ class Link:
         return await asyncio.wrap_future(done)
 
     async def bounded(self, operation: Coroutine[object, object, T]) -> T:
-        """Await something in the thread's loop, for some seconds.
+        """Await a coroutine in the thread's event loop, with a timeout.
 
         Raises:
-            OSError: Redis does not answer, or refuses.
+            OSError: Redis does not answer, or returns an error.
         """
         try:
             return await asyncio.wait_for(operation, PATIENCE)
@@ -135,7 +135,7 @@ class Link:
             raise self.failure(error) from None
 
     async def command(self, *args: Text) -> Reply:
-        """Send a command, again where the connection breaks, and return its reply; in the thread's loop."""
+        """Send a command, again when the connection breaks, and return its reply. Call it in the thread's loop."""
         async with self._room:
             for pause in _PAUSES:
                 await asyncio.sleep(pause)
@@ -154,20 +154,20 @@ class Link:
         raise AssertionError  # pragma: no cover - the last attempt returns or raises
 
     async def script(self, script: Script, keys: Sequence[Text], *args: Text) -> Reply:
-        """Run a script, which Redis may have or not, and return its result; in the thread's loop."""
+        """Run a script, by its digest if Redis knows it, and return its result. Call it in the thread's loop."""
         try:
             return await self.command("EVALSHA", script.digest, len(keys), *keys, *args)
         except self.errors.NoScriptError:
             return await self.command("EVAL", script.text, len(keys), *keys, *args)
 
     async def look(self, client: Client) -> str:
-        """Have a Redis say about itself what it must not be, and log once for each start what it is set to.
+        """Check that Redis is suitable, and log a warning about its settings once for each start of it.
 
         Returns:
-            What tells this start of it from others; empty where its user may not ask.
+            Id of this run of Redis; empty if the user may not run INFO.
 
         Raises:
-            OSError: It is one that will not do.
+            OSError: The Redis is not suitable.
         """
         try:
             said = await client.execute_command("INFO")
@@ -219,7 +219,7 @@ class Link:
                 self._is_known = True
 
     def failure(self, error: Exception) -> OSError:
-        """Return what is raised in the place of an error of redis-py's."""
+        """Return the OSError for an exception of redis-py."""
         errors = self.errors
         if isinstance(error, _UnfitError):
             return OSError(str(error))
@@ -257,7 +257,7 @@ class Link:
         await self._client.aclose()
 
     def close(self) -> None:
-        """Close the connections and end the thread; in a forked child, which has neither, nothing is done."""
+        """Close the connections and end the thread. In a forked child, which has neither, it does nothing."""
         if self.process == os.getpid() and not self.loop.is_closed():
             try:
                 self.loop.call_soon_threadsafe(self._end.set)
@@ -268,13 +268,13 @@ class Link:
 
 
 _selectors: WeakSet[selectors.BaseSelector] = WeakSet()
-"""What watches the sockets of this process."""
+"""Selectors of the sockets of this process."""
 
 
 def _let_go() -> None:
-    """Close the sockets that a forked child has inherited, without a word: the parent goes on with them.
+    """Close the sockets that a forked child has inherited. Redis gets no message, because the parent uses them.
 
-    Their numbers stay taken, by what leads nowhere, as there are copies of the parent's objects that refer to them.
+    Their file descriptors are redirected to the null device, because copies of the parent's objects refer to them.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for selector in tuple(_selectors):
@@ -289,4 +289,4 @@ if hasattr(os, "register_at_fork"):
 
 
 class _UnfitError(OSError):
-    """A Redis that will not do."""
+    """The Redis is not suitable."""

@@ -1,4 +1,4 @@
-"""Messages between processes that have one Redis: a log in order, read by each process from where it was."""
+"""Message bus in a Redis stream, which each process reads in order."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from .redis_scripts import PUBLISH
 logger = logging.getLogger(__name__)
 
 MOST_MESSAGES = 10_000
-"""Messages that the log keeps for processes that have not read them yet."""
+"""Number of messages that the stream keeps for processes that have not read them."""
 
 LONG = 4096
-"""Bytes of a message from which on it is kept beside the log, and fetched by processes that listen to its topic."""
+"""Size in bytes from which a message is stored outside the stream, and fetched by its subscribers only."""
 
 _WAIT = 3.0
-"""Seconds for which Redis is asked to wait for a message; then it is looked whether the log is still the same."""
+"""Seconds for which a read blocks; then the stream is checked."""
 
 _PAUSE = 0.5
-"""Seconds between two attempts to read where that fails."""
+"""Seconds between two attempts to read after a failure."""
 
 _AT_A_TIME = 16
 _READ_AT_A_TIME = 256
 
 Position = tuple[int, int]
-"""When a log began, and how many messages it has had."""
+"""Time at which a stream began, and the number of messages it has had."""
 
 _START: Position = (0, 0)
 
@@ -48,18 +48,18 @@ class _Leaving(NamedTuple):
 
 
 class Log:
-    """What is published at a Redis, told to whoever listens in this process.
+    """Message bus in a Redis stream.
 
-    One connection reads for all of them, from the beginning on. What is missed is logged, and whoever listens is told:
-    where the log has been cut before it was read, was emptied, or is that of another Redis, such as a replica that has
-    taken over.
+    One connection reads for all subscriptions, from the start. Listeners are notified, and it is logged, when messages
+    were missed: the stream was trimmed before it was read, was emptied, or is that of another Redis, such as a promoted
+    replica.
 
     Args:
-        link: The Redis.
-        prefix: What its keys begin with.
+        link: Connections to Redis.
+        prefix: Beginning of the keys.
 
     Attributes:
-        key: Its own.
+        key: Key of the stream.
     """
 
     def __init__(self, link: Link, prefix: bytes) -> None:
@@ -80,7 +80,7 @@ class Log:
     def subscribe(
         self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
     ) -> Callable[[], None]:
-        """Call `listener` with each message to `topic` from now on; return what ends that."""
+        """Call `listener` with each message to `topic` from now on; return a function that ends it."""
         key = object()
         self._listeners[key] = _Listener(topic, listener, self._latest, missed)
 
@@ -91,11 +91,11 @@ class Log:
 
     @property
     def is_up(self) -> bool:
-        """Whether what is published from now on is told, or else that it was missed."""
+        """True if messages published from now on are delivered, or reported as missed."""
         return self._position is not None
 
     async def listening(self) -> None:
-        """Wait until that is so; in the thread's loop.
+        """Wait until `is_up`. Call it in the thread's loop.
 
         Raises:
             OSError: Redis does not answer.
@@ -105,7 +105,7 @@ class Log:
             raise type(self._failure)(*self._failure.args)
 
     async def publish(self, topic: str, message: str) -> None:
-        """Add a message to the log, after those before it; in the thread's loop."""
+        """Add a message to the stream, after earlier ones. Call it in the thread's loop."""
         done: asyncio.Future[None] = self._link.loop.create_future()
         self._leaving.append(_Leaving(encoded(topic), encoded(message), done))
         if self._sender is None:
@@ -142,7 +142,7 @@ class Log:
         )
 
     def note(self, position: Reply) -> None:
-        """Take note of the position of a message that was published here: who listens from now on need not hear it."""
+        """Note the position of a message that this process published: later subscriptions do not receive it."""
         self._latest = max(self._latest, _position(position) or _START)
 
     # Reading, in the thread's loop
@@ -180,7 +180,7 @@ class Log:
             await asyncio.sleep(_PAUSE)
 
     async def _resume(self, client: Client) -> None:
-        """Find where to go on, and whether that can be."""
+        """Find the position to read from."""
         run = await self._link.look(client)
         if self._position is not None and run != self._run:
             self._say_missed("Redis was restarted or replaced")
@@ -198,7 +198,7 @@ class Log:
             self._begin_again(last)
 
     async def _last(self, client: Client) -> Position | None:
-        """Return where the log ends; None where there is none."""
+        """Return the last position of the stream; None if it does not exist."""
         try:
             said = await client.execute_command("XINFO", "STREAM", self.key)
         except self._link.errors.ResponseError as error:
@@ -286,10 +286,10 @@ def _position(text: object) -> Position | None:
 
 
 def encoded(text: str) -> bytes:
-    """Return a text as it is kept, whatever is in it."""
+    """Return a text as bytes, including lone surrogates."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def decoded(data: bytes) -> str:
-    """Return what was kept as the text that it was."""
+    """Return the text of bytes that `encoded` returned."""
     return data.decode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Options of the URL of a Redis that begin with `ssl_`, checked by redis-py before anything is connected."""
+"""Check of the options `ssl_*` in a Redis URL, by redis-py, before a connection is opened."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import unquote_plus
 from ..common.nearest import nearest
 
 _TOGETHER: Final = frozenset({"ssl_certfile", "ssl_keyfile", "ssl_password"})
-"""Options that redis-py reads as one: the certificate of the client, its key, and the password of the key."""
+"""Options that redis-py uses together: the client certificate, its key, and the password of the key."""
 
 _HINTS: Final = {
     "ssl_cert_reqs": "Write none, optional or required",
@@ -22,14 +22,14 @@ _BOOLEANS: Final = frozenset({"0", "1", "f", "t", "false", "true", "n", "y", "no
 
 
 def check_options(scheme: str, query: str) -> None:
-    """Check the options of a URL of a Redis, without a connection. Files that are missing are no error yet.
+    """Check the options of a Redis URL, without a connection. Missing files are no error.
 
     Args:
-        scheme: The scheme of the URL.
-        query: Its options, `db` among them.
+        scheme: Scheme of the URL.
+        query: Query of the URL, with `db`.
 
     Raises:
-        ValueError: redis-py does not know an option, or cannot read its value. No value is in the message.
+        ValueError: redis-py does not know an option, or rejects its value. The message contains no value.
     """
     given: dict[str, str] = {}
     for option in filter(None, query.split("&")):
@@ -63,7 +63,7 @@ def check_options(scheme: str, query: str) -> None:
 
 
 def _read(names: list[str], given: dict[str, str]) -> None:
-    """Make a context of TLS of some of the options, as redis-py does when it connects."""
+    """Create a TLS context from some options, as redis-py does when it connects."""
     [name, *_] = names
     value = given[name].partition("=")[2].casefold()
     try:

@@ -1,17 +1,17 @@
-"""What a Redis runs for the jobs that it keeps: each script is one step, also where the client sends it twice.
+"""Lua scripts of the queue in Redis. Each is atomic, and may be sent twice.
 
-Keys begin with what all of one shard have in common, their hash tag included:
+Keys begin with the prefix of the shard, with its hash tag:
 
-- `j:` and the key of a job: a hash of all that is known of it. One that has ended expires.
+- `j:` and the key of a job: a hash with the job. An ended job expires.
 - `l:` and the name of a queue: its open jobs, by the time at which they may be taken.
-- `s:` and the name of a server: its queues in which something is open.
-- `n:` and the name of a server: how many of its jobs are open.
-- `w:`, a server, `/` and an owner: the jobs of the owner, by the time at which they were made.
-- `x:` and the same: those of them that have ended, by the time at which they expire.
-- `o:` and an operation: what came of it, for longer than anybody sends it again.
+- `s:` and the name of a server: its queues with open jobs.
+- `n:` and the name of a server: number of its open jobs.
+- `w:`, a server, `/` and an owner: the jobs of the owner, by creation time.
+- `x:` and the same: the ended ones among them, by expiry.
+- `o:` and an operation: its result, kept for longer than a command is sent again.
 
-Times are microseconds of Redis' clock. What expires by itself is taken out of `w:` and `x:` together, a little with
-each step, so that the difference of their sizes is how many jobs of an owner are open.
+Times are microseconds of Redis' clock. Expired jobs are removed from `w:` and `x:` together, a few with each script, so
+the difference of the sizes is the number of open jobs of an owner.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a Redis runs for a `Redis`: each script is one step, also where the client sends it twice."""
+"""Lua scripts of the Redis storage. Each is atomic, and may be sent twice."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class Script(NamedTuple):
-    """A script in Lua.
+    """A Lua script.
 
     Attributes:
         text: The script.
-        digest: What Redis knows it by, once it has run.
+        digest: SHA-1 digest, by which Redis knows a script that it has run.
     """
 
     text: str
@@ -19,14 +19,14 @@ class Script(NamedTuple):
 
 
 def make_script(text: str) -> Script:
-    """Make a script of a text."""
+    """Create a script from its text."""
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
 def _once(text: str) -> Script:
-    """Make a script that changes nothing when it comes again: its reply may have been lost on the way.
+    """Create a script that has no effect when it is sent again after its reply was lost.
 
-    Its first key is that of the operation, where the result is kept for longer than anybody sends it again.
+    Its first key is that of the operation. It keeps the result for longer than a command is sent again.
     """
     return make_script(
         "local before = redis.call('GET', KEYS[1])\n"

@@ -1,4 +1,4 @@
-"""Who has been sent away: their access tokens up to then are worth nothing, in all processes that share a store."""
+"""Revocations of principals, which invalidate access tokens in all processes that share a storage."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 KEPT_FOR = 30 * 24 * 3600.0
-"""Seconds for which a revocation is kept by default: longer than access tokens live."""
+"""Seconds for which a revocation is stored by default: longer than the lifetime of access tokens."""
 
 MOST_HEARD = 10_000
-"""Revocations that a process knows without asking the store; of more, the oldest it asks for."""
+"""Number of revocations that a process caches; it reads older ones from the storage."""
 
 _AGAIN = 1.0
-"""Seconds after which a store that has not answered is asked again."""
+"""Seconds until the storage is read again after a failure."""
 
 
 class _Heard(NamedTuple):
@@ -37,16 +37,16 @@ class _Heard(NamedTuple):
 
 
 class Revocations:
-    """The revocations of one server: kept in the store, under a digest of who it is, and told to all processes.
+    """The revocations of one server, stored under a digest of the principal's id, and published to all processes.
 
-    Whether a token is covered is asked when it is verified, so that processes that start later know as well; those that
-    run hear of a revocation, and end what goes on; where messages were lost, they look at all that are kept. All but
-    `covers`, `latest` and `listen` may be called in any thread.
+    The verification of a token checks them, so processes that start later know them as well. Running processes receive
+    new revocations and end sessions and requests. If messages were missed, they read all stored revocations. All
+    methods except `covers`, `latest` and `listen` may be called in any thread.
 
     Args:
-        shared: Where they are kept and told.
-        name: The server's name.
-        clock: The time, in Unix seconds.
+        shared: Storage of the server.
+        name: Name of the server.
+        clock: Returns the time in Unix seconds.
     """
 
     def __init__(self, shared: Storage, name: str, clock: Callable[[], float] = time.time) -> None:
@@ -57,14 +57,14 @@ class Revocations:
         self._listeners: Listeners[[Revocation]] = Listeners()
 
     async def revoke(self, id_: str, seconds: float | None = None) -> None:
-        """Send a principal away, here at once, and elsewhere as soon as that is heard.
+        """Revoke a principal: in this process at once, in others as soon as they receive the message.
 
         Args:
-            id_: Their id.
-            seconds: How long it is kept; None for 30 days.
+            id_: Id of the principal.
+            seconds: Time for which the revocation is stored; None for 30 days.
 
         Raises:
-            OSError: The store does not answer: others may not have heard of it.
+            OSError: The storage does not answer. Other processes may not know the revocation.
         """
         digest, at = digest_of(id_), self._clock()
         seconds = KEPT_FOR if seconds is None else seconds
@@ -78,10 +78,10 @@ class Revocations:
         await self._shared.publish(self._topic, told.decode())
 
     async def latest(self, id_: str) -> float:
-        """Return when a principal was sent away for the last time, in Unix seconds; minus infinity where never.
+        """Return the time of a principal's latest revocation, in Unix seconds; minus infinity if there is none.
 
         Raises:
-            OSError: The store does not answer.
+            OSError: The storage does not answer.
         """
         digest = digest_of(id_)
         stored = await self._shared.get(self._beginning + digest)
@@ -90,14 +90,14 @@ class Revocations:
         return kept if heard is None or heard.until <= self._clock() else max(kept, heard.at)
 
     async def covers(self, principal: Principal, issued: float | None) -> bool:
-        """Say whether an access token was issued before its principal was sent away.
+        """Return True if an access token was issued before its principal was revoked.
 
         Args:
-            principal: Whose token it is.
-            issued: When it was issued, in Unix seconds; where nobody knows, it may have been before.
+            principal: Principal of the token.
+            issued: Time of issue in Unix seconds; None if unknown, which counts as earlier.
 
         Raises:
-            OSError: The store does not answer.
+            OSError: The storage does not answer.
         """
         if principal.id is None:
             return False
@@ -105,17 +105,20 @@ class Revocations:
         return at > -math.inf and (issued is None or issued <= at)
 
     def has_heard(self, principal: Principal, issued: float | None) -> bool:
-        """Say the same, as far as it has been heard here while the process runs."""
+        """Return the same from the revocations that this process has received, without the storage."""
         if not self._heard or principal.id is None:
             return False
         heard = self._heard.get(digest_of(principal.id))
         return heard is not None and heard.until > self._clock() and (issued is None or issued <= heard.at)
 
     def listen(self, hear: Callable[[Revocation], None]) -> Callable[[], None]:
-        """Call a function with each revocation from now on, here or elsewhere, in any thread.
+        """Call a function with each revocation from now on, of any process, in any thread.
+
+        Args:
+            hear: Receives each revocation.
 
         Returns:
-            A function that ends that.
+            A function that ends it.
         """
         loop = asyncio.get_running_loop()
         looking: set[asyncio.Task[None]] = set()
@@ -185,26 +188,26 @@ class Revocations:
 
 
 class Revocation(NamedTuple):
-    """Somebody has been sent away.
+    """Revocation of a principal.
 
     Attributes:
-        digest: What stands for who it is; see `digest_of`.
-        at: When, in Unix seconds.
+        digest: Digest of the principal's id; see `digest_of`.
+        at: Time of the revocation, in Unix seconds.
     """
 
     digest: str
     at: float
 
     def means(self, principal: Principal) -> bool:
-        """Say whether it is about a principal, by whichever client."""
+        """Return True if it concerns a principal, with any client."""
         return principal.id is not None and digest_of(principal.id) == self.digest
 
     def covers(self, principal: Principal, issued: float | None) -> bool:
-        """Say whether it is about a token of theirs that was issued then; where nobody knows when, it is."""
+        """Return True if it concerns a principal's token that was issued at that time; None counts as earlier."""
         return (issued is None or issued <= self.at) and self.means(principal)
 
 
 def _read(told: bytes) -> tuple[str, _Heard]:
-    """Return whom a revocation is about, and when it was and ends."""
+    """Return the digest, the time and the expiry of a stored revocation."""
     read = jsonrpc.decode(told)
     return str(read["who"]), _Heard(float(read["at"]), float(read["until"]))

@@ -1,4 +1,4 @@
-"""Records that none but who has the server's secret can read: what authorization keeps in the store."""
+"""Encrypted records in the storage, for data of authorization."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ logger = logging.getLogger(__name__)
 _PURPOSE = "sealed record"
 
 _FORMAT = 1
-"""What this version writes. It reads that, and what is one less."""
+"""Format that this version writes. It reads this one and the one before."""
 
 _HEAD = struct.Struct(">B8sd")
-"""What stands before what is encrypted: the format, what names the key, when the record expires (Unix seconds)."""
+"""Header of an encrypted record: format, id of the key, expiry in Unix seconds."""
 
 _LOOKED_AT = 1000
-"""Records that a process looks at when it starts, so that it does so at once however many there are."""
+"""Number of records that a process checks at its start."""
 
 _SAID_ONCE_IN = 60.0
 """Seconds in which processes that start together log unreadable records only once."""
 
 
 class UnreadableRecordError(Exception):
-    """There is a record, but none of the secrets opens it."""
+    """A record cannot be decrypted with any of the secrets."""
 
 
 class NewerRecordError(UnreadableRecordError):
-    """There is a record of a later version of mcpkit, which is left as it is."""
+    """A record was written by a later version of mcpkit, and stays unchanged."""
 
 
 class Sealed:
-    """Records of JSON in a store, encrypted and bound to their keys: what is copied to another key does not open.
+    """JSON records in a store, encrypted and bound to their keys. A copy under another key cannot be decrypted.
 
-    A record names the key that it was sealed under. One that is read under an older key, or in an older format, is
-    written again under the newest, unless somebody else changes it at that moment.
+    A record contains the id of its encryption key. A record with an older key or format is written again with the
+    newest one when it is read, unless another caller changes it at that moment.
 
     Args:
-        store: Where they are kept.
-        keys: What seals them.
-        prefix: What tells them from the other sealed records of the server, such as `"clients"`.
+        store: Store of the records.
+        keys: Keys for the encryption.
+        prefix: Prefix of these records within the server, such as `"clients"`.
     """
 
     def __init__(self, store: Store, keys: Keys, prefix: str) -> None:
@@ -61,11 +61,11 @@ class Sealed:
         self._ids: tuple[bytes, ...] = keys.ids(_PURPOSE)
 
     async def get(self, key: str) -> tuple[Json, str] | None:
-        """Return the record of a key, with its version; None where there is none.
+        """Return a record with its version; None if there is none.
 
         Raises:
-            UnreadableRecordError: There is one that none of the secrets opens.
-            NewerRecordError: There is one of a later version of mcpkit.
+            UnreadableRecordError: None of the secrets decrypts it.
+            NewerRecordError: It was written by a later version of mcpkit.
             OSError: The store does not answer.
         """
         place = self._prefix + key
@@ -85,21 +85,21 @@ class Sealed:
         return None
 
     async def put(self, key: str, value: Json, *, version: str | None, ttl: float) -> str | None:
-        """Set the record of a key, unless somebody else has changed it since it was read, as `Store.put` has it.
+        """Set a record, unless another caller has changed it since it was read; see `Store.put`.
 
         Returns:
-            The new version; None where nothing was written.
+            The new version; None if nothing was written.
 
         Raises:
             OSError: The store does not answer.
-            PydanticSerializationError: The value is no JSON.
+            PydanticSerializationError: The value is not JSON.
         """
         place = self._prefix + key
         sealed = self._closed(place, to_json(value), time.time() + ttl)
         return await self._store.put(place, sealed, version=version, ttl=ttl)
 
     async def delete(self, key: str, *, version: str) -> bool:
-        """Remove the record of a key, unless somebody else has changed it since it was read; say whether that was done.
+        """Remove a record, unless another caller has changed it since it was read; return True if it was removed.
 
         Raises:
             OSError: The store does not answer.
@@ -107,7 +107,7 @@ class Sealed:
         return await self._store.delete(self._prefix + key, version=version)
 
     async def items(self, beginning: str) -> AsyncIterator[Json]:
-        """Go through the records of the keys that begin so: those that can be read.
+        """Iterate over the readable records with a prefix.
 
         Raises:
             OSError: The store does not answer.
@@ -117,7 +117,7 @@ class Sealed:
                 yield from_json(self._opened(place, stored.value)[0], cache_strings="none")
 
     async def unreadable(self) -> int:
-        """Count the records under the prefix that none of the secrets opens; those of a later version are not counted.
+        """Return the number of records that none of the secrets decrypts, without those of a later version.
 
         Raises:
             OSError: The store does not answer.
@@ -132,7 +132,7 @@ class Sealed:
         return head + self._keys.encrypt(_PURPOSE, data, head + _bytes(place))
 
     def _opened(self, place: str, value: bytes) -> tuple[bytes, float]:
-        """Return what is in a record, and when it expires."""
+        """Return the content and the expiry of a record."""
         if value[:1] > bytes([_FORMAT]):
             raise NewerRecordError(
                 f"the record {place!r} was written by a later version of mcpkit (format {value[0]}; this "
@@ -171,13 +171,13 @@ async def _count(store: Store, prefix: str, ids: tuple[bytes, ...], most: float 
 
 
 async def tell_unreadable(shared: Storage, keys: Keys) -> None:
-    """Log how many sealed records of a server cannot be read, of the first thousand that there are.
+    """Log the number of unreadable encrypted records among the first thousand of a server.
 
-    It is said once, where several processes start together.
+    Of several processes that start together, one logs it.
 
     Args:
-        shared: Where they are.
-        keys: What should open them.
+        shared: Storage of the server.
+        keys: Keys that should decrypt the records.
     """
     try:
         unreadable, newer, is_all = await _count(shared, _root(keys), keys.ids(_PURPOSE), _LOOKED_AT)

@@ -22,7 +22,7 @@ class Storage(PubSub, Store, Protocol):
 
     @property
     def is_persistent(self) -> bool:
-        """Whether stored data outlives the process, so that other or later processes can read it.
+        """True if stored data outlives the process, so that other or later processes can read it.
 
         A server without a permanent secret rejects such a storage.
         """

@@ -1,4 +1,4 @@
-"""What is in the file of a `Sqlite`, and how files of earlier versions become one of this."""
+"""Schema of the file of a `Sqlite` storage, and its migrations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from typing import Literal
 
 Synchronous = Literal["normal", "full"]
-"""Which committed writes survive a loss of power: all but the last seconds, or all."""
+"""Committed writes that survive a power failure: `normal` for all but the last seconds, `full` for all."""
 
 _PROGRAM = 0x6D63706B
 """The application id in the file header: "mcpk"."""
@@ -36,11 +36,11 @@ _STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX ended ON jobs (expires) WHERE expires IS NOT NULL",
     ),
 )
-"""What makes a file of each version from one of the version before, the first from an empty one.
+"""Statements that migrate a file from each version to the next, the first one from an empty file.
 
-There is no index of what expires when, where it would be written with each change: that is looked for every few seconds
-only. A job that is open expires never (NULL).
-A step only adds, so that processes of the version before, which are still running, are not disturbed.
+There is no index on the expiry in tables where each change would update it: expired rows are searched every few seconds
+only. An open job has no expiry (NULL). A migration only adds, so that running processes of the previous version are not
+affected.
 """
 
 
@@ -48,23 +48,23 @@ _WHAT_IT_IS = (
     "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_master) "
     "FROM pragma_user_version, pragma_application_id"
 )
-"""All of it at once: another process may be making the file."""
+"""Selects all facts in one snapshot, because another process may be creating the file."""
 
 
 class SchemaError(sqlite3.DatabaseError):
-    """The file is not one of this version, nor of an earlier one; what it says follows the file's name."""
+    """The file is not of this version or an earlier one; the text follows the name of the file."""
 
 
 def prepare(connection: sqlite3.Connection, patience: float, synchronous: Synchronous) -> str:
-    """Make a connection ready for use, and the file where it is empty or of an earlier version; return its home.
+    """Configure a connection, and create or migrate the tables; return the identifier of the file.
 
     Args:
         connection: The connection.
-        patience: Seconds for which another process may hold it up.
-        synchronous: What of what is written outlives a loss of power; without it the file is whole, too.
+        patience: Seconds to wait for a lock of another process.
+        synchronous: See `Synchronous`; the file stays consistent with either value.
 
     Raises:
-        sqlite3.Error: That cannot be done.
+        sqlite3.Error: SQLite fails.
         SchemaError: The file is of a later version, or of another program.
     """
     version = _version(connection)

@@ -1,4 +1,4 @@
-"""Whose turn it is, of several queues."""
+"""Fair order of several queues."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 class Turns:
-    """Deals what is in several queues so that none waits for what is in the others.
+    """Serves several queues in turn, so that a full queue does not starve the others.
 
-    A queue from which nothing has been taken for longest comes first. What it knows is what this process has taken.
+    The queue that was served least recently comes first. It only counts what this process has taken.
     """
 
     def __init__(self) -> None:
@@ -19,20 +19,20 @@ class Turns:
         self._count = 0
 
     def order(self, queues: Iterable[str]) -> list[str]:
-        """Return the queues, each once, in the order of their turns."""
+        """Return the queues, without duplicates, in the order of their turns."""
         return sorted(dict.fromkeys(queues), key=lambda queue: self._served.get(queue, 0))
 
     def serve(self, queue: str) -> None:
-        """Note that something was taken from a queue, which comes last now."""
+        """Note that a queue was served, which comes last now."""
         self._count += 1
         self._served[queue] = self._count
 
     def deal(self, lines: Mapping[str, Sequence[T]], most: int) -> list[T]:
-        """Take from the first queue, the second and so on, and again, and note that.
+        """Take from the queues in turn, one entry at a time, and note that.
 
         Args:
-            lines: What is in each, in the order of their turns.
-            most: How many at most.
+            lines: Entries of each queue, in the order of their turns.
+            most: Maximum number of entries.
         """
         dealt: list[T] = []
         for place in range(max(map(len, lines.values()), default=0)):

@@ -1,4 +1,4 @@
-"""What an author's function says of a principal: `visible=` and the `to=` of an update."""
+"""Predicates over principals: `visible=` and the `to=` of an update."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .principal import Principal
 logger = logging.getLogger(__name__)
 
 Predicate = Callable[[Principal], bool]
-"""Whether a principal may see a component or receive a change; fast and deterministic."""
+"""Returns whether a principal may see a component or receive a change; fast and deterministic."""
 
 
 def check_visible(what: str, visible: Any) -> None:
-    """Refuse what cannot say at once who may see a component.
+    """Check a predicate.
 
     Raises:
-        RegistrationError: It is no function, or an async one.
+        RegistrationError: It is not a function, or it is async.
     """
     if visible is None:
         return
@@ -37,13 +37,13 @@ def check_visible(what: str, visible: Any) -> None:
 
 
 def says(predicate: Predicate, principal: Principal, problem: str, subject: object) -> bool:
-    """Return what a function says of a principal; where it cannot say so, no.
+    """Return the result of a predicate; False if it raises, or returns no bool.
 
     Args:
         predicate: The function.
-        principal: Of whom.
-        problem: What is logged then, with `%` places for the subject and for what the function did.
-        subject: What it is asked about.
+        principal: Its argument.
+        problem: Log message for a failure, with `%` places for the subject and for the failure.
+        subject: Subject of the decision, for the log message.
     """
     try:
         answer: Any = predicate(principal)
