@@ -1,4 +1,4 @@
-"""Clients of 2025-11-25 that attend tasks: they hear of progress, and are asked what a task asks."""
+"""Notifications and requests of tasks to clients of 2025-11-25."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ _LOOK = 30.0
 """Seconds between two polls of a task without a notification."""
 
 _LOOKS = 2
-"""How often a client has looked for a task that asks something, until it is asked on no stream of a request."""
+"""Number of polls of a task with open requests after which they are sent on the standalone channel."""
 
 _PAUSE = 1.0
-"""Seconds until something is tried again where the engine does not answer."""
+"""Seconds until a read or write is tried again while the storage does not answer."""
 
 _CAPABILITY = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
-"""What a client must have declared to be asked something."""
+"""Capability that the client needs for each kind of request."""
 
 
 class Way:
-    """A way by which a client hears of a task.
+    """A channel on which a client receives messages about a task.
 
     Args:
-        sender: Where messages leave.
-        questions: What is asked there; None where nothing can be.
-        token: What its progress goes by; None where nobody wants to hear of it.
+        sender: The channel.
+        questions: Open requests on the channel; None if it has no server requests.
+        token: Progress token; None without progress notifications.
     """
 
     def __init__(self, sender: Sender, questions: OpenQuestions | None, token: object) -> None:
@@ -54,7 +54,7 @@ class Way:
         self.told: Json | None = None
 
     def tell(self, record: Record) -> None:
-        """Tell how far the task is, where that has not been told here."""
+        """Send a progress notification, unless this progress was sent before."""
         if self.token is not None and record.progress is not None and record.progress != self.told:
             self.told = record.progress
             params = {"progressToken": self.token, **record.progress, "_meta": related(record.id)}
@@ -62,20 +62,19 @@ class Way:
 
 
 class Attending:
-    """One client that attends one task.
+    """Connection of one client to one task.
 
-    It is told on the streams of its requests for the result, as long as there are any, and else on a stream that
-    belongs to no request, as far as it has one.
+    Messages go to the streams of its `tasks/result` requests while there are any, and otherwise to the standalone
+    channel of the session, if it has one.
 
     Args:
         service: The tasks.
-        call: The client's request that has led to this: by its token progress is told beside, where it has made
-            the task.
-        id_: The task's id.
-        seconds: How long the client may take for an answer.
+        call: The client's request. If it created the task, its progress token is used on the standalone channel.
+        id_: Id of the task.
+        seconds: Timeout of requests to the client.
 
     Attributes:
-        over: The task when it has ended.
+        over: Future of the ended task.
     """
 
     def __init__(
@@ -103,10 +102,10 @@ class Attending:
     # Who waits
 
     async def wait(self, call: Call) -> Held:
-        """Wait for the end of the task, on the stream of a request for its result; what it asks is asked there.
+        """Wait for the end of the task on the stream of a `tasks/result` request. Requests to the client are sent there.
 
         Raises:
-            MalformedError: There is no such task any more.
+            MalformedError: The task no longer exists.
         """
         way = Way(call.channel, call.channel.questions, call.meta.get("progressToken"))
         self._waiting.append(way)
@@ -121,23 +120,24 @@ class Attending:
     # What is told
 
     def see(self, held: Held) -> None:
-        """Tell how the task is, as somebody else has seen it: by now the client may listen where it did not."""
+        """Send notifications for a record that another reader has seen, because the client may be reachable by now."""
         if held.record.updated >= self._seen and self._best() is not None:
             self._seen = held.record.updated
             self._tell(held.record)
             self._ask(held)
 
     def looked(self, held: Held) -> None:
-        """Take note that the client has looked for the task, and has seen it so.
+        """Note that the client has polled the task and seen this record.
 
-        It is asked beside where it looks again and again for what waits for an answer, and does not ask for the
-        result: not earlier, as some clients know of a task only a moment after they have heard of it.
+        If the client polls repeatedly while the task has open requests, and does not send `tasks/result`, the requests
+        are sent on the standalone channel. They are not sent earlier, because some clients register a task only after
+        its first notification.
         """
         self._looks += bool(held.record.asked)
         self.see(held)
 
     async def run(self) -> None:
-        """Tell the client of the task until it has ended, or nobody hears of it any more."""
+        """Send notifications until the task has ended, or the client is gone."""
         ends = [self._service.telling.watch(self._id, self._news.set)]
         if self._standalone is not None:
             ends.append(self._standalone.attend(self._news.set))
@@ -157,7 +157,7 @@ class Attending:
                 self.over.cancel()
 
     async def _look(self) -> bool:
-        """Look at the task, and tell how it is; say whether it is over."""
+        """Read the task and send notifications; return True if it has ended."""
         try:
             held = await self._service.ledger.look(self._id)
         except (OSError, UnreadableTaskError) as error:
@@ -174,7 +174,7 @@ class Attending:
         return held.record.is_over
 
     def _best(self) -> Way | None:
-        """Return the way that is taken now; None where the client hears of nothing."""
+        """Return the current channel; None if the client is not reachable."""
         if self._waiting:
             return self._waiting[0]
         return self._beside if self._standalone is not None and self._standalone.is_open else None
@@ -194,7 +194,7 @@ class Attending:
     # What is asked
 
     def _ask(self, held: Held) -> None:
-        """Ask what is open and has not been asked, and take back what is open no more."""
+        """Send open requests that were not sent, and cancel those that are closed."""
         asked = held.record.asked
         for key in self._asked.keys() - asked.keys():
             self._asked.pop(key)[1].cancel()
@@ -215,7 +215,7 @@ class Attending:
         return self._client.supports(capability)
 
     def _take_back(self, way: Way) -> None:
-        """Ask elsewhere what was asked on a way that ends."""
+        """Cancel requests on a channel that closes, so that they are sent on another one."""
         for key in [key for key, (asked_on, _) in self._asked.items() if asked_on is way]:
             self._asked.pop(key)[1].cancel()
 
@@ -236,7 +236,7 @@ class Attending:
             await self._surely(lambda: self._service.answer(held, {key: answer}))
 
     async def _surely(self, write: Callable[[], Awaitable[object]]) -> None:
-        """Write down what a client has answered, as often as it takes: it will not say it again."""
+        """Write a response of the client, with retries, because the client does not send it again."""
         while True:
             try:
                 await write()
@@ -250,7 +250,7 @@ class Attending:
 
 
 class _Relayed(Question[Json]):
-    """A question whose answer is taken as it is: whoever has asked reads it elsewhere."""
+    """A request whose result is passed on unchanged."""
 
     method = ""
 
@@ -259,9 +259,9 @@ class _Relayed(Question[Json]):
         self.name = method
 
     def params(self, revision: str) -> Json:
-        """Return nothing: how it is said is known."""
+        """Return an empty dict: the params are known."""
         return {}
 
     def read(self, result: Mapping[str, object]) -> Json:
-        """Return the answer."""
+        """Return the result."""
         return dict(result)

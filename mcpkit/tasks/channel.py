@@ -1,4 +1,4 @@
-"""The channel of a call that is run as a task: nobody is at its other end, and its progress is written down."""
+"""Channel of a call that runs as a task: no client receives it, and its progress is stored."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .record import Record
 logger = logging.getLogger(__name__)
 
 INTERVAL = 1.0
-"""Seconds between two times that progress is written down."""
+"""Seconds between two writes of the progress."""
 
 
 class TaskChannel:
-    """What one run says: of its progress the latest is written down, once a second; all else is dropped.
+    """Channel of one run. The latest progress is stored once a second, and other messages are dropped.
 
     Args:
-        pen: Writes it.
-        principal: Who has asked.
+        pen: Writer of the task record.
+        principal: Principal that created the task.
     """
 
     standalone: StandaloneChannel | None = None
@@ -46,7 +46,7 @@ class TaskChannel:
         self._writing: asyncio.Task[None] | None = None
 
     def send(self, message: bytes) -> None:
-        """Take a message; in the event loop's thread."""
+        """Handle a message, in the event loop's thread."""
         said = jsonrpc.decode(message)
         if said.get("method") == "notifications/progress":
             progress: Json = said["params"]
@@ -69,27 +69,27 @@ class TaskChannel:
             self._writing = None
 
     def note(self, record: Record) -> None:
-        """Have a record say what has not been written of the progress."""
+        """Set progress that was not written yet in a record."""
         if self._latest is not None:
             record.progress = self._latest
             record.message = _sentence(self._latest)
 
     async def end(self) -> None:
-        """Write no more by itself."""
+        """Stop the writes of progress."""
         if (writing := self._writing) is not None:
             writing.cancel()
             with suppress(asyncio.CancelledError):
                 await writing
 
     async def ready(self) -> None:
-        """Return: nobody reads."""
+        """Return at once: there is no receiver."""
 
     def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
-        """Return None: whoever has asked is not there."""
+        """Return None: the client is not connected."""
         return None
 
     def defer_response(self) -> None:
-        """Do nothing: there is no answer that could begin."""
+        """Do nothing: there is no response."""
 
     async def _nothing(self) -> None:
         return
@@ -100,7 +100,7 @@ class TaskChannel:
 
 
 def _sentence(progress: Json) -> str:
-    """Return in words how far a task is, as clients of 2026-07-28 hear of no numbers."""
+    """Return progress as a sentence, because the protocol of 2026-07-28 has no numbers for it."""
     done, total, message = progress["progress"], progress.get("total"), progress.get("message")
     counted = _written(done) if total is None else f"{_written(done)} of {_written(total)}"
     return counted if message is None else f"{message} ({counted})"

@@ -1,4 +1,4 @@
-"""What a task asks its client and does once: kept in its record, so that any later run goes on from there."""
+"""Requests of a task to its client, and steps that run once, both kept in the record for later runs."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ _LOOK = 5.0
 """Seconds between two polls for an answer without a notification."""
 
 _AGAIN = 0.5
-"""Seconds until it is looked again where the engine has not answered."""
+"""Seconds until the record is read again while the storage does not answer."""
 
 
 class TaskDialogue(Dialogue):
-    """What is known of the questions of one task.
+    """Requests of one task to its client.
 
-    Where its function may be run again, a question ends the run, and the answers are there in the next one; else the
-    function waits for them.
+    If the function may run again, a request ends the run, and the next run has the responses. Otherwise the function
+    waits for them.
 
     Args:
         call: The call of this run.
-        pen: Writes to its record.
-        changed: Set when somebody has changed the record.
-        lease: Has the lease prolonged for so many seconds from now.
+        pen: Writer of the task record.
+        changed: Set when another process or request has changed the record.
+        lease: Sets the remaining duration of the lease in seconds.
     """
 
     has_rounds = True
@@ -83,11 +83,11 @@ class TaskDialogue(Dialogue):
 
     @property
     def is_asking(self) -> bool:
-        """Whether the run has ended to ask."""
+        """Whether the run has ended to send requests."""
         return bool(self._asked)
 
     async def settled(self) -> None:
-        """Wait until nothing is being done once that is not written down."""
+        """Wait until all steps of `ctx.once` that have run are stored."""
         await self._is_settled.wait()
 
     def _look(self) -> None:
@@ -95,21 +95,21 @@ class TaskDialogue(Dialogue):
             self._is_settled.set()
 
     def use(self, what: str, key: str) -> None:
-        """Take note that a key is used."""
+        """Note that a key is used."""
         super().use(what, key)
         if what == "ctx.once" and key not in self._once:
             self._doing.add(key)
             self._is_settled.clear()
 
     def release(self, what: str, key: str) -> None:
-        """Take note that a key has not been used after all; from any thread."""
+        """Note that a key was not used after all; from any thread."""
         super().release(what, key)
         self._doing.discard(key)
         with suppress(RuntimeError):  # the loop has been closed
             self._loop.call_soon_threadsafe(self._look)
 
     def check_settled(self) -> None:
-        """End the run all the same where the handler has returned in spite of a question of its own."""
+        """End the run even though the handler has returned in spite of an open request."""
         if self._asked:
             logger.warning(
                 "the tool %r returned a result although a request to the client is still open; mcpkit "
@@ -119,11 +119,11 @@ class TaskDialogue(Dialogue):
             raise InputRequired
 
     async def run(self, tool: Tool, arguments: Json) -> Json:
-        """Call the tool within the time that is left.
+        """Call the tool within the remaining time.
 
         Raises:
-            ProtocolError: The time is over.
-            BaseException: Whatever the tool raises.
+            ProtocolError: The call timed out.
+            BaseException: Any exception of the tool.
         """
         try:
             result: Json = await tool.call_within(arguments, self._timed, self._pen.record.left)
@@ -134,11 +134,11 @@ class TaskDialogue(Dialogue):
         return result
 
     async def keep(self) -> None:
-        """Write down what has been done once: it is not done again from here on.
+        """Store the results of `ctx.once`.
 
         Raises:
-            CallEndedError: The task is another run's, or has ended.
-            TooLargeError: It is more than a record holds.
+            CallEndedError: The task has another run, or has ended.
+            TooLargeError: The record would be too large.
         """
         once = dict(self._once)
 
@@ -158,7 +158,7 @@ class TaskDialogue(Dialogue):
             self._look()
 
     def ask_now(self, record: Record) -> None:
-        """Have a record ask what this run has ended to ask."""
+        """Add the requests that ended this run to a record."""
         self._ask(record, self._asked, self._again)
 
     def _ask(self, record: Record, questions: Mapping[str, Json], again: Mapping[str, int]) -> None:
@@ -173,13 +173,13 @@ class TaskDialogue(Dialogue):
             record.asked[name if count == 0 else f"{name}~{count}"] = asked
 
     def forget(self, key: str) -> None:
-        """Have a question asked again that was answered, under a key that clients do not know yet."""
+        """Send a request again that was answered, under a new key."""
         self._again[key] = self._pen.record.tries.get(key, 0) + 1
 
     async def ask(
         self, questions: Sequence[Question[Any]], requests: Sequence[Json], names: Sequence[str]
     ) -> list[Any]:
-        """Return the answers; where some are not there yet, end the run, or wait for them."""
+        """Return the responses. If some are missing, end the run, or wait for them."""
 
         def find() -> list[object] | None:
             found = [self._find(*each) for each in zip(names, questions, requests, strict=True)]
@@ -231,7 +231,7 @@ class TaskDialogue(Dialogue):
         return self._given.get(name)
 
     async def _wait(self, find: Callable[[], list[object] | None], names: Sequence[str]) -> list[object]:
-        """Ask, and return all answers, while the clock stands still; others of the same run may ask meanwhile."""
+        """Send the requests and return all responses. The timeout of the call is paused; other requests may run at the same time."""
         seconds = self._call.runtime.timeouts.client_request
         answers: list[object] | None = None
         waiting = object()
@@ -263,17 +263,17 @@ class TaskDialogue(Dialogue):
         return all(name in record.answered or name in record.refused for name in names)
 
     def _prolong(self) -> None:
-        """Have the lease last until the last question is over, or else the time of the function."""
+        """Extend the lease until the timeout of the last request, or otherwise of the function."""
         until = max(self._ends.values(), default=self._timed.deadline)
         assert until is not None, "a task must have a timeout"
         self._lease(max(0.0, until - time.monotonic()))
 
     async def _heard(self, seconds: float) -> None:
-        """Wait until somebody has changed the record, and look at it.
+        """Wait until the record has changed, and read it.
 
         Raises:
-            TimeoutError: The time is over.
-            LostError: The task is another run's, or has ended.
+            TimeoutError: The timeout has passed.
+            LostError: The task has another run, or has ended.
         """
         if seconds <= 0:
             raise TimeoutError
@@ -295,7 +295,7 @@ class TaskDialogue(Dialogue):
             self._changed.set()
 
     def result(self) -> Json:
-        """Return what ends a run that asks."""
+        """Return the result of a run that ended with requests."""
         return {"resultType": "input_required"}
 
 

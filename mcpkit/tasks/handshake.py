@@ -1,4 +1,4 @@
-"""Tasks of 2025-11-25, from the same records: clients want them made, and wait for results (basic/utilities/tasks)."""
+"""Tasks of 2025-11-25, with the records of 2026-07-28 (basic/utilities/tasks)."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from .service import TaskService, owner_of_call, unreachable_by
 from .wire import related, task_2025
 
 _SHORTEST = 10.0
-"""Seconds for which a result is kept at least, however short a time its client asks for."""
+"""Minimum seconds for which a result is kept, whatever `ttl` the client requests."""
 
 _LONGEST = 10**15
-"""Milliseconds that a client may wish for, as many as can be counted; fewer are granted."""
+"""Maximum milliseconds of a requested `ttl` that can be represented."""
 
 _PAGE = 50
 """Tasks in one page of a list."""
 
 
 class TasksOfBoth(TaskService):
-    """The tasks of a server, for clients of either generation; see `TaskService`."""
+    """The tasks of a server, for clients of 2025-11-25 and 2026-07-28; see `TaskService`."""
 
     def __init__(
         self, catalog: CompositeCatalog, runtime: Runtime, serving: Serving, hubs: Hubs, options: TaskOptions
@@ -59,7 +59,7 @@ class TasksOfBoth(TaskService):
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Have tasks run in this event loop, and those who wait for them hear, for as long as the block lasts."""
+        """Run tasks and send notifications in this event loop while the context is active."""
         loop = asyncio.get_running_loop()
         async with super().running():
             attendance = self._attendance.setdefault(loop, _Attendance())
@@ -75,7 +75,7 @@ class TasksOfBoth(TaskService):
     # Making tasks
 
     async def call(self, call: Call, tool: AnyTool, arguments: Json) -> Json | bytes:
-        """Make a task of a call, or call its tool; see `TaskKeeper`."""
+        """Create a task, or call the tool; see `TaskKeeper`."""
         if tool.task is not None:
             return await super().call(call, tool, arguments)
         if call.revision == TASKS_IN_CORE:
@@ -86,7 +86,7 @@ class TasksOfBoth(TaskService):
         return result
 
     async def begin(self, call: Call, tool: Tool, arguments: Json) -> bytes | None:
-        """Make a task of a call, where its client wants that (2025-11-25) or can have it (2026-07-28)."""
+        """Create a task, if the client requests it (2025-11-25) or supports it (2026-07-28)."""
         if call.era == "stateless":
             return await super().begin(call, tool, arguments)
         assert tool.task is not None, "the tool must have task="
@@ -106,7 +106,7 @@ class TasksOfBoth(TaskService):
     # What is asked of them
 
     async def serve(self, call: Call) -> Outcome:
-        """Answer a request about tasks."""
+        """Handle a request about tasks."""
         if call.era == "stateless":
             return await super().serve(call)
         if call.method == "tasks/list":
@@ -125,11 +125,11 @@ class TasksOfBoth(TaskService):
         return call.render(task_2025(held.record, self.polls.load))
 
     async def _list(self, call: Call) -> Json:
-        """Return a page of the tasks of whoever asks, without those that they may not ask for today.
+        """Return a page of the client's tasks, without those that its scopes do not allow today.
 
         Raises:
-            ProtocolError: Nobody says who asks, or there is no such page.
-            BusyError: The engine does not answer.
+            ProtocolError: The client is anonymous, or the cursor is invalid.
+            BusyError: The storage does not answer.
         """
         owner = owner_of_call(call)
         if not owner:
@@ -151,15 +151,15 @@ class TasksOfBoth(TaskService):
         return {"tasks": tasks, **({} if rest is None else {"nextCursor": rest})}
 
     def _may_ask(self, call: Call, record: Record) -> bool:
-        """Say whether whoever asks may ask for a task today."""
+        """Return True if the client has the scopes that a task needs today."""
         return call.principal.scopes.issuperset(self.needs(record).scopes)
 
     async def _cancelled(self, held: Held) -> Held:
         """Cancel a task, and return it.
 
         Raises:
-            ProtocolError: It had ended.
-            BusyError: The engine does not answer.
+            ProtocolError: It has ended.
+            BusyError: The storage does not answer.
         """
         if not held.record.is_over:
             held = await self.cancel(held)
@@ -171,10 +171,10 @@ class TasksOfBoth(TaskService):
         )
 
     def _outcome(self, call: Call, record: Record) -> Json:
-        """Return the result of a task that has ended.
+        """Return the result of an ended task.
 
         Raises:
-            ProtocolError: It has ended without one.
+            ProtocolError: It has ended without a result.
         """
         if record.error is not None:
             raise ProtocolError(record.error["code"], record.error["message"], record.error.get("data"))
@@ -189,20 +189,20 @@ class TasksOfBoth(TaskService):
     # Who waits
 
     def _attend(self, call: Call, id_: str) -> Attending:
-        """Return what tells the client of a request of a task, which goes by the request's own token."""
+        """Return the connection of a client to a task."""
         attendance = self._attendance[asyncio.get_running_loop()]
         return attendance.of(self, call, id_, self.runtime.timeouts.client_request)
 
 
 class _Attendance:
-    """Those who attend tasks in one event loop, by their sessions and the tasks."""
+    """Connections of clients to tasks in one event loop, by session and task."""
 
     def __init__(self) -> None:
         self.users = 0
         self._attending: dict[tuple[object, str], tuple[Attending, asyncio.Task[None]]] = {}
 
     def of(self, service: TaskService, call: Call, id_: str, seconds: float) -> Attending:
-        """Return who attends a task for the client of a request, where it has no session for the request alone."""
+        """Return the connection of a request's client to a task. Without a session, it is that of the request alone."""
         standalone = call.channel.standalone
         key = (call if standalone is None else standalone, id_)
         if key not in self._attending:
@@ -213,12 +213,12 @@ class _Attendance:
         return self._attending[key][0]
 
     def see(self, call: Call, held: Held) -> None:
-        """Have whoever attends a task for the client of a request see how it is."""
+        """Pass a record that the client has polled to its connection."""
         if (found := self._attending.get((call.channel.standalone, held.record.id))) is not None:
             found[0].looked(held)
 
     async def aclose(self) -> None:
-        """Have nobody attend any more."""
+        """Close all connections."""
         running = [task for _, task in self._attending.values()]
         for task in running:
             task.cancel()
@@ -226,10 +226,10 @@ class _Attendance:
 
 
 class _AskedFirst(Dialogue):
-    """What is asked by requests before there is a task, and the answers for its run.
+    """Requests to the client before a task is created, and the responses for its run.
 
     Attributes:
-        answers: Digests of the questions, and answers.
+        answers: Digests of the requests, and responses.
     """
 
     def __init__(self, call: Call) -> None:
@@ -239,7 +239,7 @@ class _AskedFirst(Dialogue):
     async def ask(
         self, questions: Sequence[Question], requests: Sequence[Json], names: Sequence[str]
     ) -> list[object]:
-        """Return the answers."""
+        """Return the responses."""
         kept = [_Kept(question) for question in questions]
         answers = await super().ask(kept, requests, names)
         self.answers += [
@@ -250,7 +250,7 @@ class _AskedFirst(Dialogue):
 
 
 class _Kept(Question):
-    """A question whose answer is kept as it came."""
+    """A request whose result is kept unchanged."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(question.key, *question.capabilities)
@@ -258,23 +258,23 @@ class _Kept(Question):
         self._question = question
 
     def params(self, revision: str) -> Json:
-        """Return the request's params."""
+        """Return the params of the request."""
         return self._question.params(revision)
 
     def read(self, result: Mapping[str, object]) -> object:
-        """Return the answer, where it is one."""
+        """Return the value of the result."""
         answer = self._question.read(result)
         self.result = dict(result)
         return answer
 
 
 async def _asked_first(call: Call, tool: Tool) -> list[Json]:
-    """Ask by requests what the parameters of the function ask, and return the answers.
+    """Send the requests of the function's parameters, and return the responses.
 
-    Where the user does not accept, the task is made all the same: its result says so.
+    If the user does not accept, the task is created all the same, and its result contains the error.
 
     Raises:
-        ProtocolError: The client cannot be asked, or does not answer.
+        ProtocolError: The client does not support the request, or does not respond.
     """
     if not tool.questions:
         return []
@@ -290,10 +290,10 @@ async def _asked_first(call: Call, tool: Tool) -> list[Json]:
 
 
 def _wished(task: object) -> float | None:
-    """Return for how many seconds a client wants its task to be kept; None where it does not say.
+    """Return the requested `ttl` in seconds; None if there is none.
 
     Raises:
-        MalformedError: It is no such wish.
+        MalformedError: It is invalid.
     """
     if not is_object(task):
         raise MalformedError("task: expected an object")

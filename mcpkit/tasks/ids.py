@@ -1,4 +1,4 @@
-"""Ids of tasks: nobody can guess one, and whose it is can be told without a look at any store."""
+"""Task ids: unguessable, and signed for their owner, so that they are checked without the storage."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ _LENGTH = 64
 _PURPOSE = "task id 1"
 
 IDEMPOTENCY_KEY = "mcpkit/idempotencyKey"
-"""The member of a request's `_meta` by which a client that asks twice gets one task."""
+"""Member of a request's `_meta`; a client that repeats a request with the same key gets the same task."""
 
 MAX_KEY = 200
 """Characters of an idempotency key."""
 
 
 def new_id(keys: Keys, owner: str) -> str:
-    """Return an id for a task of somebody's: 64 characters."""
+    """Return a new id for a task of an owner, with 64 characters."""
     return _id(keys, owner, os.urandom(_RANDOM))
 
 
 def same_id(keys: Keys, owner: str, whose: str, tool: str, arguments: Json, key: str) -> str:
-    """Return the id that all get who ask for the same under one idempotency key.
+    """Return the id for an idempotency key: the same for the same request with the same key.
 
     Args:
-        keys: What signs it.
-        owner: Whose the task is; empty for whoever knows the id.
-        whose: Who asks, as far as that can be told: strangers may think of the same key.
-        tool: The tool.
-        arguments: What it is called with.
-        key: The key.
+        keys: Keys for the signature.
+        owner: Owner of the task; empty for an anonymous client.
+        whose: Client identifier, as far as known: unrelated clients may use the same key.
+        tool: Name of the tool.
+        arguments: Arguments of the call.
+        key: The idempotency key.
     """
     said = json.dumps([whose, tool, arguments, key], sort_keys=True, separators=(",", ":"))
     return _id(keys, owner, keys.sign("task idempotency 1", hashlib.sha256(said.encode()).digest())[:_RANDOM])
 
 
 def is_of(keys: Keys, owner: str, id_: str) -> bool:
-    """Say whether an id was given here, to this owner, under any of the secrets."""
+    """Return True if an id was created for this owner, under any of the secrets."""
     if len(id_) != _LENGTH or not id_.isascii():
         return False
     try:

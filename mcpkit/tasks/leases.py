@@ -1,4 +1,4 @@
-"""The leases of jobs that run here: prolonged by a thread of its own, whatever the event loop is busy with."""
+"""Leases of running jobs, extended by a thread, so that a busy event loop does not lose them."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from .trouble import Trouble
 logger = logging.getLogger(__name__)
 
 _MARGIN = 1.0
-"""Seconds before the end of a lease at which it is given up at the latest, before another worker can get the job."""
+"""Seconds before the end of a lease at which it counts as lost, before another worker can take the job."""
 
 _WHILE_FAILING = 1.0
-"""Seconds after which it is tried again at the latest to prolong leases, where that has failed."""
+"""Maximum seconds until leases are extended again after a failure."""
 
 _PATIENCE = 5.0
-"""Seconds for which the end of the thread is waited for."""
+"""Seconds to wait for the end of the thread."""
 
 
 class Hold:
-    """The lease of one job while it is worked on; from any thread.
+    """The lease of one running job. Its methods may be called in any thread.
 
-    It is lost where the queue says that somebody else has the job, or that it has ended or was given up; and where it
-    could not be prolonged or may be no longer, before others can take it. Then whatever is written under its fence is
-    refused, or soon will be.
+    It is lost when the queue reports that another worker has the job, that it has ended, or that the lease was given
+    up. It is also lost when it could not be extended in time. The queue then rejects changes with its fencing token, or
+    soon will.
 
     Args:
-        job: What was taken.
-        until: When it is lost unless it is prolonged, by `time.monotonic`.
+        job: The job.
+        until: Time at which it is lost unless it is extended, by `time.monotonic`.
         lose: Called once when it is lost, in the thread that notices.
-        look: Called when it may be lost earlier or later than was known.
+        look: Called when the time may have changed.
 
     Attributes:
-        key: That of the job.
-        fence: Under which it was taken.
+        key: Key of the job.
+        fence: Fencing token of the lease.
     """
 
     def __init__(self, job: Job, until: float, lose: Callable[[], None], look: Callable[[], None]) -> None:
@@ -58,34 +58,34 @@ class Hold:
         self._generation = forks.generation
 
     def until(self, seconds: float | None) -> None:
-        """Have it prolonged for so many seconds from now and no longer, whatever still runs then.
+        """Extend the lease up to a time from now, and not beyond, even if the job still runs.
 
         Args:
-            seconds: From now; None for as long as it is worked on, as at the beginning.
+            seconds: Seconds from now; None for as long as the job runs, which is the default.
         """
         self._deadline = math.inf if seconds is None else time.monotonic() + seconds
         self._look()
 
     @property
     def is_lost(self) -> bool:
-        """Whether somebody else may have the job by now; in a forked child, always."""
+        """Whether another worker may have the job; always true in a forked child."""
         return self._is_told_lost or time.monotonic() >= self.lost_at or self._generation != forks.generation
 
     @property
     def lost_at(self) -> float:
-        """When it is lost unless it is prolonged, by `time.monotonic`."""
+        """Time at which it is lost unless it is extended, by `time.monotonic`."""
         return min(self._until, self._deadline)
 
     def may_last(self, seconds: float) -> float:
-        """Return for how many seconds from now it may be prolonged, of so many at most; 0 or less for not at all."""
+        """Return the seconds for which it may be extended, up to a maximum; 0 or less if it may not."""
         return min(seconds, self._deadline - time.monotonic())
 
     def prolong(self, until: float) -> None:
-        """Take it as lost at another time, by `time.monotonic`."""
+        """Set the time at which it is lost, by `time.monotonic`."""
         self._until = until
 
     def lose(self) -> None:
-        """Take it as lost."""
+        """Mark it as lost."""
         with self._lock:
             if self._is_told_lost:
                 return
@@ -94,13 +94,13 @@ class Hold:
 
 
 class Leases:
-    """Prolongs the leases of the jobs that run in an event loop, from a thread with an event loop of its own.
+    """Extends the leases of the jobs of an event loop, in a thread with an event loop of its own.
 
-    All of them are prolonged at once, three times in the time of one. The thread begins with the first of them.
+    All leases are extended together, three times within the duration of one. The thread starts with the first lease.
 
     Args:
-        queue: Where the jobs are from.
-        seconds: For how long each lease is.
+        queue: Queue of the jobs.
+        seconds: Duration of a lease.
     """
 
     def __init__(self, queue: Queue, seconds: float) -> None:
@@ -119,12 +119,12 @@ class Leases:
         )
 
     def hold(self, job: Job, since: float, lose: Callable[[], None]) -> Hold:
-        """Prolong the lease of a job from now on, until it is released.
+        """Extend the lease of a job from now on, until it is released.
 
         Args:
-            job: What was taken.
-            since: When the queue was asked for it, by `time.monotonic`.
-            lose: Called once if it is lost, in any thread.
+            job: The job.
+            since: Time at which it was requested from the queue, by `time.monotonic`.
+            lose: Called once if the lease is lost, in any thread.
         """
         hold = Hold(job, since + self._seconds - self._margin, lose, self._look)
         with self._lock:
@@ -139,20 +139,20 @@ class Leases:
         return hold
 
     def release(self, hold: Hold) -> None:
-        """Prolong the lease of a job no more."""
+        """Stop extending the lease of a job."""
         with self._lock:
             if self._holds.get(hold.key) is hold:
                 del self._holds[hold.key]
 
     async def aclose(self) -> None:
-        """Prolong none any more, and wait until the thread has ended, for some seconds at most."""
+        """Stop extending leases, and wait for the end of the thread, with a timeout."""
         self._is_closed = True
         self._look()
         if self._ended is not None:
             await asyncio.wait((asyncio.wrap_future(self._ended),), timeout=_PATIENCE)
 
     def _look(self) -> None:
-        """Have the thread look at what there is now."""
+        """Wake the thread."""
         loop, changed = self._loop, self._changed
         if loop is not None and changed is not None:
             with suppress(RuntimeError):  # it has ended
@@ -167,7 +167,7 @@ class Leases:
             ended.set_result(None)
 
     async def _watch(self) -> None:
-        """Notice what is lost because its time is over, while another task prolongs the rest."""
+        """Detect expired leases, while another task extends the rest."""
         changed = self._changed = asyncio.Event()
         loop = self._loop = asyncio.get_running_loop()
         prolonging = asyncio.create_task(self._keep_prolonging())

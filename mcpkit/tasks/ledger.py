@@ -1,4 +1,4 @@
-"""The ledger: the records of tasks where all processes find them, and what may become of each."""
+"""Storage of task records, which all processes share."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _PURPOSE = "task record"
 _PLAIN = b"\0"
 
 MAX_RECORD = 8 * 1024 * 1024
-"""Bytes of a record: arguments, answers, what was done once, and the result, all together."""
+"""Maximum bytes of a record: arguments, responses, results of `ctx.once`, and the result together."""
 
 
 @runtime_checkable
 class Engine(PubSub, Queue, Protocol):
-    """What an engine must have for tasks."""
+    """Members of a storage that tasks need."""
 
     @property
     def is_persistent(self) -> bool:
-        """Whether it outlives the process."""
+        """Whether stored data outlives the process."""
         ...
 
 
 class Held(NamedTuple):
-    """A record as somebody has seen it.
+    """A record with its version.
 
     Attributes:
         record: The record.
         version: Its version.
-        fence: How many times it has been taken.
+        fence: Fencing token of its latest lease.
     """
 
     record: Record
@@ -44,28 +44,28 @@ class Held(NamedTuple):
 
 
 class TooLargeError(ValueError):
-    """A record would be larger than one may be."""
+    """A record would exceed the maximum size."""
 
 
 class UnreadableTaskError(Exception):
-    """There is a record that none of the secrets opens, or one of another version of mcpkit."""
+    """A record cannot be decrypted with any of the secrets, or is of another version of mcpkit."""
 
 
 class Ledger:
-    """The records of the tasks of one server.
+    """The task records of one server.
 
-    On an engine that outlives the process records are encrypted, each for its own key. Whatever changes one tells so
-    under the ledger's topic, in the same step: a JSON object with `id` and `status`.
+    In a storage that outlives the process, each record is encrypted for its key. Each change publishes a JSON object
+    with `id` and `status` to the topic, in the same transaction.
 
     Args:
-        engine: Where they are.
-        keys: What encrypts them.
-        max_open: How many may be open at a time.
-        max_open_per_owner: How many of one owner's.
+        engine: Storage of the records.
+        keys: Keys for the encryption.
+        max_open: Maximum number of open tasks.
+        max_open_per_owner: Maximum number of open tasks of an owner.
 
     Attributes:
-        engine: Where they are.
-        topic: Under which what happens to them is told.
+        engine: Storage of the records.
+        topic: Topic of changes.
     """
 
     def __init__(self, engine: Engine, keys: Keys, *, max_open: int, max_open_per_owner: int) -> None:
@@ -83,20 +83,20 @@ class Ledger:
 
     @staticmethod
     def tool_of(queue: str) -> str:
-        """Return the tool that a queue is for."""
+        """Return the name of the tool of a queue."""
         return queue.split("/")[-2]
 
     async def add(self, record: Record, digest: str, whose: str) -> Added:
-        """Make a task that waits for its first run.
+        """Add a task that waits for its first run.
 
         Args:
             record: The task.
-            digest: That of its tool.
-            whose: Among whose tasks it counts; empty for nobody's, who has no bound of their own.
+            digest: Digest of its tool.
+            whose: Owner for the limit of open tasks; empty for no owner, then that limit does not apply.
 
         Raises:
             TooLargeError: Its arguments are too large.
-            OSError: The engine does not answer.
+            OSError: The storage does not answer.
         """
         key = self._key(record.id)
         return await self.engine.add(
@@ -109,11 +109,11 @@ class Ledger:
         )
 
     async def look(self, id_: str) -> Held | None:
-        """Return a task as it is now; None where there is none any more.
+        """Return a task; None if it does not exist.
 
         Raises:
-            UnreadableTaskError: It cannot be read here.
-            OSError: The engine does not answer.
+            UnreadableTaskError: It cannot be read.
+            OSError: The storage does not answer.
         """
         job = await self.engine.get_job(self._key(id_))
         return None if job is None else self.opened(job)
@@ -126,22 +126,22 @@ class Ledger:
         fence: int | None = None,
         due: float | None = None,
     ) -> Held | None:
-        """Put another record in the place of one, unless somebody else has changed it since.
+        """Replace a record, unless another caller has changed it since it was read.
 
-        All processes that serve hear of it where clients would see it.
+        All processes are notified of changes that clients can see.
 
         Args:
-            held: What was seen.
-            record: What it is to be.
-            fence: That of the run which changes it; None for whoever does not run it.
-            due: Seconds until it may be run; `math.inf` for not before the next change; None leaves that as it is.
+            held: The record that was read.
+            record: The new record.
+            fence: Fencing token of the run; None for callers without a lease.
+            due: Seconds until it may run; `math.inf` for not before the next change; None leaves that as it is.
 
         Returns:
-            What there is now; None where nothing was changed.
+            The new record; None if nothing was changed.
 
         Raises:
-            TooLargeError: It has become too large.
-            OSError: The engine does not answer.
+            TooLargeError: It would be too large.
+            OSError: The storage does not answer.
         """
         key = self._key(record.id)
         version = await self.engine.change(
@@ -156,18 +156,18 @@ class Ledger:
         return None if version is None else Held(record, version, held.fence)
 
     async def owned(self, owner: str, after: str, limit: int) -> tuple[list[Record], str | None]:
-        """Return a page of somebody's tasks, the newest first; those that cannot be read are left out.
+        """Return a page of an owner's tasks, the newest first, without unreadable ones.
 
         Args:
-            owner: Whose.
-            after: The id of the last one that is known already; empty for the first page.
-            limit: How many at most.
+            owner: The owner.
+            after: Id of the last task of the previous page; empty for the first page.
+            limit: Maximum number of tasks.
 
         Returns:
-            The tasks, and the id after which there are more; None where there are none.
+            The tasks, and the id after which there are more, or None.
 
         Raises:
-            OSError: The engine does not answer.
+            OSError: The storage does not answer.
         """
         jobs = await self.engine.list_jobs(
             owner, server=self.server, after=self._key(after) if after else "", limit=limit + 1
@@ -179,10 +179,10 @@ class Ledger:
         return found, jobs[limit - 1].key.removeprefix(self._key("")) if len(jobs) > limit else None
 
     def opened(self, job: Job) -> Held:
-        """Return what is in a job.
+        """Return the record of a job.
 
         Raises:
-            UnreadableTaskError: None of the secrets opens it, or it is of another version of mcpkit.
+            UnreadableTaskError: None of the secrets decrypts it, or it is of another version of mcpkit.
         """
         value = job.value
         if value[:1] == _PLAIN:
@@ -220,7 +220,7 @@ class Ledger:
 
 
 def _shown(record: Record) -> object:
-    """Return what clients see of a task, but for the time: each process that serves hears of that, and of no more."""
+    """Return the parts of a task that clients see, except its times: a change of them is published."""
     return record.status, record.message, record.progress, record.asked
 
 
@@ -229,5 +229,5 @@ def _place(key: str) -> bytes:
 
 
 def unreachable() -> BusyError:
-    """Return what a client is told where the engine does not answer."""
+    """Return the error for a storage that does not answer."""
     return BusyError("The state of tasks is not available. Try again later")

@@ -1,4 +1,4 @@
-"""How runs of tasks are told to what measures, and how it sees what waits."""
+"""Measurements of task runs and of their queues, for meters."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _PATIENCE = 2.0
 
 
 class Measured:
-    """One run, from its beginning on; told as it ends: `with Measured(...) as run:`.
+    """Measures one run, as a context manager.
 
     Args:
-        runtime: What it runs with.
-        pen: What writes for it.
+        runtime: Runtime of the server.
+        pen: Writer of the task record.
 
     Attributes:
-        outcome: What the run has come to; None for what its record says.
+        outcome: Outcome of the run; None for the status of the record.
     """
 
     def __init__(self, runtime: Runtime, pen: Pen) -> None:
@@ -34,14 +34,14 @@ class Measured:
         self._waited = max(0.0, pen.now() - pen.record.updated)
 
     def __enter__(self) -> Measured:
-        """Tell that it begins."""
+        """Report the start."""
         self._began = perf_counter()
         for each in self._meters:
             each.run_began(self._pen.record.tool, self._waited)
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Tell that it has ended."""
+        """Report the end."""
         record = self._pen.record
         outcome = self.outcome or record.status
         if isinstance(error, asyncio.CancelledError):
@@ -53,12 +53,12 @@ class Measured:
 
 
 class Watched:
-    """What waits in the queues of a server, for who asks in any thread, an event loop's own included.
+    """Statistics of a server's queues, for callers in any thread, also in that of an event loop.
 
     Args:
         queue: The queue.
-        server: The server, as queues have it.
-        tool_of: Returns the tool that a queue is for.
+        server: Name of the server in the queue names.
+        tool_of: Returns the name of the tool of a queue.
     """
 
     def __init__(self, queue: Queue, server: str, tool_of: Callable[[str], str]) -> None:
@@ -67,7 +67,7 @@ class Watched:
         self._tool_of = tool_of
 
     def waiting(self) -> Sequence[tuple[str, QueueStats]]:
-        """Return what waits, by the names of the tools; nothing where the engine does not answer."""
+        """Return statistics with the names of the tools; empty if the storage does not answer."""
         found: list[QueueStats] = []
 
         def look() -> None:

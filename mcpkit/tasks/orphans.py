@@ -1,4 +1,4 @@
-"""Jobs that nobody takes: those of queues that nobody knows any more are given up in the end."""
+"""Ends jobs of queues that no worker serves any more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..state.queue import Job, Queue, QueueStats
 from .trouble import Trouble
 
 _INTERVAL = 30.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 _AT_A_TIME = 16
 
@@ -21,42 +21,42 @@ _SLACK = 1.0
 
 
 class Giving(Protocol):
-    """What knows which jobs are taken here, and ends those that nobody takes."""
+    """Knows the queues that this process serves, and ends abandoned jobs."""
 
     @property
     def server(self) -> str:
-        """The text before the first `/` in the names of all of its queues."""
+        """Name of the server: the text before the first `/` of its queue names."""
         ...
 
     @property
     def patience(self) -> float:
-        """Seconds for which nobody may take from a queue that is not known here before its jobs are given up."""
+        """Seconds after which the jobs of a queue that is unknown here, and that no worker serves, are ended."""
         ...
 
     def queues(self) -> Sequence[str]:
-        """Return the queues from which jobs may be taken now."""
+        """Return the queues that this process serves now."""
         ...
 
     async def give_up(self, job: Job, now: float) -> None:
-        """End a job that nobody takes.
+        """End an abandoned job.
 
         Args:
-            job: The job, with the fence under which it was taken for that; its lease is not prolonged.
-            now: What the clock of the queue said then.
+            job: The job, leased for this purpose; the lease is not extended.
+            now: Time of the queue's clock at that moment.
         """
         ...
 
 
 class Orphans:
-    """Gives up the jobs of queues of a server from which nobody has taken for long: here nobody knows them either.
+    """Ends the jobs of a server's queues that no worker has served for long, and that this process does not know either.
 
-    A queue whose first job has been taken meanwhile is worked on, however long the others have waited.
+    A queue counts as served if its first job was taken meanwhile, however long the others have waited.
 
     Args:
-        queue: Where the jobs are.
-        work: What ends them.
-        lease: For how many seconds nobody else gets one while it is ended.
-        clock: The time, in seconds from any start.
+        queue: Queue of the jobs.
+        work: Ends them.
+        lease: Duration of the lease in seconds.
+        clock: Returns the time in seconds, from any start.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Orphans:
         """By queue, since when its first job has been ready, and since when that has been so, as seen from here."""
 
     async def keep_looking(self) -> None:
-        """Look now and then, until it is cancelled."""
+        """Check now and then, until cancelled."""
         trouble = Trouble(
             "the queue cannot be checked for tasks that no worker runs; mcpkit tries again",
             "the queue is checked again for tasks that no worker runs",
@@ -85,10 +85,10 @@ class Orphans:
                 trouble.begin(error)
 
     async def look(self) -> None:
-        """Give up what has not been taken for long by now.
+        """End jobs that were not taken for long.
 
         Raises:
-            OSError: The engine does not answer.
+            OSError: The storage does not answer.
         """
         queues = self._abandoned(await self._queue.list_queues(self._work.server))
         is_more = bool(queues)
@@ -101,7 +101,7 @@ class Orphans:
             is_more = len(taken.jobs) == _AT_A_TIME
 
     def _abandoned(self, waiting: Iterable[QueueStats]) -> list[str]:
-        """Return the queues from which nobody has taken for long."""
+        """Return the queues that no worker has served for long."""
         now, known, before = self._clock(), set(self._work.queues()), self._still
         self._still = {}
         for each in waiting:

@@ -1,4 +1,4 @@
-"""How a run writes down what becomes of its task: each time the whole record, and never what is another's by now."""
+"""Writes the task record for one run, using compare-and-set with a fencing token."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from .record import Record
 logger = logging.getLogger(__name__)
 
 Change = Callable[[Record], None]
-"""Changes a record; it may be called again, with a newer one."""
+"""Changes a record. It may be called again, with a newer one."""
 
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
-"""Seconds between attempts to write what must be written."""
+"""Seconds between attempts of `write_surely`."""
 
 
 class LostError(Exception):
-    """The task is another run's, or has ended: nothing may be written any more."""
+    """The task has another run, or has ended, so this run must not write."""
 
 
 class Pen:
-    """Writes for one run, one thing after the other.
+    """Writer of the task record for one run. Writes are sequential.
 
-    Clients may change the record meanwhile: then it is read again, and changed as they have left it.
+    If a client changes the record meanwhile, it is read again, and the change is applied to the new one.
 
     Args:
-        ledger: Where the record is.
+        ledger: Storage of the record.
         held: The record, as it was taken.
-        now: What the clock of the queue said then.
+        now: Time of the queue's clock at that moment.
 
     Attributes:
-        record: The record, as it was seen last.
-        fence: The fence of the run.
+        record: The record that was read last.
+        fence: Fencing token of the run.
     """
 
     def __init__(self, ledger: Ledger, held: Held, now: float) -> None:
@@ -48,11 +48,11 @@ class Pen:
 
     @property
     def record(self) -> Record:
-        """The record, as it was seen last; not to be changed."""
+        """The record that was read last. Do not change it."""
         return self._held.record
 
     def now(self) -> float:
-        """Return what the clock of the queue says, in Unix seconds."""
+        """Return the time of the queue's clock, in Unix seconds."""
         return self._offset + time.monotonic()
 
     async def write(self, change: Change, *, due: float | None = None) -> None:
@@ -63,19 +63,19 @@ class Pen:
             due: See `Ledger.change`.
 
         Raises:
-            LostError: It is another's, or has ended.
-            TooLargeError: It would become too large.
-            OSError: The engine does not answer.
+            LostError: The task has another run, or has ended.
+            TooLargeError: The record would be too large.
+            OSError: The storage does not answer.
         """
         async with self._lock:
             await self._write(change, os.urandom(8).hex(), due)
 
     async def write_surely(self, change: Change, *, due: float | None = None) -> None:
-        """Do the same as often as it takes, while the engine does not answer; nothing else is written meanwhile.
+        """Change the record, with retries while the storage does not answer. Other writes wait.
 
         Raises:
-            LostError: It is another's, or has ended.
-            TooLargeError: It would become too large.
+            LostError: The task has another run, or has ended.
+            TooLargeError: The record would be too large.
         """
         tries, mark = 0, os.urandom(8).hex()
         async with self._lock:
@@ -89,7 +89,7 @@ class Pen:
                     tries += 1
 
     async def _write(self, change: Change, mark: str, due: float | None) -> None:
-        """Make a change that has a mark of its own, unless an attempt of which nothing was heard has made it."""
+        """Apply a change with its own mark, unless an earlier attempt without a reply has succeeded."""
         while self.record.mark != mark:
             record = self.record.copy()
             change(record)
@@ -102,11 +102,11 @@ class Pen:
                 self._held = written
 
     async def refresh(self) -> None:
-        """See the record again.
+        """Read the record again.
 
         Raises:
-            LostError: It is another's, or has ended.
-            OSError: The engine does not answer.
+            LostError: The task has another run, or has ended.
+            OSError: The storage does not answer.
         """
         async with self._lock:
             await self._look()
@@ -118,9 +118,9 @@ class Pen:
         self._held = held
 
     async def fail(self, code: int, message: str) -> None:
-        """Have the task failed.
+        """End the task as failed.
 
         Raises:
-            LostError: It is another's, or has ended.
+            LostError: The task has another run, or has ended.
         """
         await self.write_surely(lambda record: record.fail({"code": code, "message": message}, self.now()))

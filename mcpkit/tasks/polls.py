@@ -1,4 +1,4 @@
-"""How often clients look for their tasks, and how long they are advised to wait in between."""
+"""Adaptive poll interval of tasks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _MOST_LOOKS = 200
 
 
 class Polls:
-    """How many look for their tasks in this process.
+    """Counts polls of tasks in this process.
 
     Attributes:
-        load: By how much longer than usual they are to wait between two looks; at least 1.
+        load: Factor for the poll interval, at least 1.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Polls:
         self._count = 0
 
     def count(self) -> None:
-        """Take note of a look."""
+        """Count a poll."""
         self._count += 1
         if (passed := time.monotonic() - self._since) >= 1:
             self.load = max(1.0, self._count / passed / _MOST_LOOKS)

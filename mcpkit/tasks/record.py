@@ -1,4 +1,4 @@
-"""What is known of one task: the record from which both generations of the protocol are answered."""
+"""Record of a task, which serves both generations of the protocol."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FORMAT = 1
 Status = Literal["working", "input_required", "completed", "cancelled", "failed"]
 
 ENDS = frozenset({"completed", "cancelled", "failed"})
-"""What a task is when it is over; then nothing of it changes any more."""
+"""Final states of a task."""
 
 _FEWEST, _MOST = 0.5, 30.0
-"""Seconds between two looks that a client is advised to take, of a new task and of an old one."""
+"""Recommended seconds between two polls, for a new task and for an old one."""
 
 
 def _nothing() -> Json:
@@ -30,12 +30,12 @@ def _nothing() -> Json:
 
 @dataclass
 class Run:
-    """A run of the function that has begun.
+    """A run of the function that has started.
 
     Attributes:
-        fence: The fence under which it was taken.
-        until: When its time is over, by the clock of the queue.
-        begun: When it began, by that clock.
+        fence: Fencing token of its lease.
+        until: Time at which it times out, by the clock of the queue.
+        begun: Time at which it started, by that clock.
     """
 
     fence: int
@@ -45,43 +45,43 @@ class Run:
 
 @dataclass
 class Record:
-    """One task.
+    """A task.
 
     Attributes:
-        id: Its id.
-        tool: The tool.
-        arguments: What it is called with, as the client sent it.
-        owner: Whose it is, as `owner_of` has it; empty for whoever knows the id.
-        needs: The scopes that the call needed.
-        principal: Who has asked for it: id, scopes, client, issuer, subject, claims; never a token.
-        call_id: The `ctx.idempotency_key` of all its runs.
-        revision: The revision of the request.
-        info: What the client says of itself.
-        capabilities: What it can do.
-        meta: The `_meta` of the request, as far as the function may look at it.
-        headers: The headers of the request that fill its parameters.
-        created: When it was made, in Unix seconds.
-        updated: When it was changed last.
-        keep: Seconds for which its end is kept.
-        left: Seconds for which its function may still work.
-        rerun: Whether its function may be run again where a process has ended.
-        attempts: How many runs may be begun that end with their process.
-        status: What it is.
-        message: A sentence on that.
-        progress: How far it is: what `notifications/progress` says of it, without the token.
-        runs: How many runs have been begun that have ended with their process.
-        run: The run that has begun and has not ended; None while it waits.
-        asked: The open questions by the keys that clients know them by: name, digest and request of each.
-        answered: The answers by the names of the questions: digest and result.
-        before: Answers that came before it was made: digest and result.
-        unanswered: Names of questions to which nobody has answered in time.
-        refused: Why the client will not answer, by the names of questions.
-        tries: How many times a question was asked again, by name.
-        once: What has been done once, and what came of it.
-        until: When the time for what a page is for is over, by the names of questions.
-        mark: What tells the latest change by a run from all others.
-        result: What it has come to, where it is completed.
-        error: The JSON-RPC error, where it has failed.
+        id: Id of the task.
+        tool: Name of the tool.
+        arguments: Arguments of the call, as the client sent them.
+        owner: Digest of the owner; see `owner_of`. Empty for an anonymous client.
+        needs: Scopes that the call needed.
+        principal: Principal that created it: id, scopes, client, issuer, subject, claims; never a token.
+        call_id: `ctx.idempotency_key` of all its runs.
+        revision: Protocol version of the request.
+        info: `clientInfo` of the client.
+        capabilities: Capabilities of the client.
+        meta: `_meta` of the request, as far as the function may read it.
+        headers: Headers of the request that fill parameters of the function.
+        created: Time of creation, in Unix seconds.
+        updated: Time of the last change.
+        keep: Seconds for which the ended task is kept.
+        left: Seconds that remain until the function times out.
+        rerun: Whether the function may run again after its process has ended.
+        attempts: Maximum number of runs that end with their process.
+        status: Status of the task.
+        message: Status message.
+        progress: Params of the last `notifications/progress`, without the token.
+        runs: Number of runs that have ended with their process.
+        run: The current run; None while the task waits.
+        asked: Open requests to the client by key: name, digest and request of each.
+        answered: Responses by the names of the requests: digest and result.
+        before: Responses from before the task was created: digest and result.
+        unanswered: Names of requests that timed out.
+        refused: Errors of the client, by the names of the requests.
+        tries: Number of repetitions of a request, by name.
+        once: Results of `ctx.once`, by key.
+        until: Deadlines of URL elicitations, by the names of the requests.
+        mark: Random mark of the latest change by a run.
+        result: Result of a completed task.
+        error: JSON-RPC error of a failed task.
     """
 
     id: str
@@ -121,20 +121,20 @@ class Record:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the task has ended."""
         return self.status in ENDS
 
     def poll_interval(self, load: float = 1.0) -> int:
-        """Return the milliseconds between two looks that a client is advised to take: more of them with its age.
+        """Return the recommended milliseconds between two polls, which grow with the age of the task.
 
         Args:
-            load: By how much longer, as many look.
+            load: Factor for many polls.
         """
         age = max(self.updated, time.time()) - self.created
         return round(1000 * min(_MOST, max(_FEWEST, age / 10) * load))
 
     def end(self, status: Literal["completed", "cancelled", "failed"], now: float) -> None:
-        """Have it over: what only a run needs is kept no longer."""
+        """End the task, and drop data that only a run needs."""
         self.status = status
         self.run = None
         self.arguments, self.meta, self.headers = {}, {}, {}
@@ -143,18 +143,18 @@ class Record:
         self.updated = max(self.updated, now)
 
     def fail(self, error: Json, now: float) -> None:
-        """Have it failed, with a JSON-RPC error."""
+        """End the task as failed, with a JSON-RPC error."""
         self.end("failed", now)
         self.error = error
         self.message = error["message"]
 
     def dump(self) -> bytes:
-        """Return it as JSON."""
+        """Return the record as JSON."""
         return to_json(vars(self))
 
     @classmethod
     def load(cls, data: bytes) -> Record:
-        """Return what `dump` has written."""
+        """Return the record of `dump`."""
         try:
             members: Json = from_json(data, cache_strings="none")
         except ValueError:  # what was just not too deep for one request lies deeper here
@@ -164,12 +164,12 @@ class Record:
         return cls(**members)
 
     def copy(self) -> Record:
-        """Return another one that says the same."""
+        """Return a deep copy."""
         return self.load(self.dump())
 
 
 def written(principal: Principal) -> Json:
-    """Return what is kept of who asks."""
+    """Return the JSON form of a principal."""
     return {
         "id": principal.id,
         "scopes": sorted(principal.scopes),
@@ -181,7 +181,7 @@ def written(principal: Principal) -> Json:
 
 
 def read(principal: Json) -> Principal:
-    """Return who has asked, as `written` has kept it."""
+    """Return the principal of `written`."""
     return Principal(
         principal["id"],
         principal["scopes"],
