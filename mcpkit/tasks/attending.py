@@ -102,7 +102,7 @@ class Attending:
     # Who waits
 
     async def wait(self, call: Call) -> Held:
-        """Wait for the end of the task on the stream of a `tasks/result` request. Requests to the client are sent there.
+        """Wait for the end of the task on the stream of `tasks/result`. Requests to the client are sent there.
 
         Raises:
             MalformedError: The task no longer exists.

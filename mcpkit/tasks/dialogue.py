@@ -231,7 +231,7 @@ class TaskDialogue(Dialogue):
         return self._given.get(name)
 
     async def _wait(self, find: Callable[[], list[object] | None], names: Sequence[str]) -> list[object]:
-        """Send the requests and return all responses. The timeout of the call is paused; other requests may run at the same time."""
+        """Send the requests and return all responses. The timeout of the call is paused."""
         seconds = self._call.runtime.timeouts.client_request
         answers: list[object] | None = None
         waiting = object()

@@ -48,7 +48,7 @@ class Giving(Protocol):
 
 
 class Orphans:
-    """Ends the jobs of a server's queues that no worker has served for long, and that this process does not know either.
+    """Ends jobs of queues that no worker has served for long and that this process does not know.
 
     A queue counts as served if its first job was taken meanwhile, however long the others have waited.
 
