@@ -1,6 +1,6 @@
-"""The values that an author returns to become one content block each.
+"""Classes for values that become one content block each.
 
-Blocks have the shape of revision 2026-07-28 (schema, `ContentBlock` and `ResourceContents`).
+Blocks have the form of 2026-07-28 (schema, `ContentBlock` and `ResourceContents`).
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ Bytes = bytes | bytearray | memoryview
 
 
 class ContentError(ValueError):
-    """Content cannot be sent; the text says why, and what to do instead, to whoever reads the result."""
+    """Content cannot be sent. The message has the reason and the remedy, for the reader of the result."""
 
 
 class WholeResult:
-    """What is a result already, not something to make one from."""
+    """Base class of complete results."""
 
     __slots__ = ()
 
 
 def base64(data: Bytes) -> str:
-    """Return standard base64."""
+    """Return bytes in standard base64."""
     return b2a_base64(data, newline=False).decode("ascii")
 
 
 def checked(text: str) -> str:
-    """Return `text`, which JSON can carry.
+    """Return a text that can be encoded in UTF-8.
 
     Raises:
-        ContentError: It holds a lone surrogate.
+        ContentError: It has a lone surrogate.
     """
     if not text.isascii():
         try:
@@ -53,11 +53,11 @@ def checked(text: str) -> str:
 
 
 class Content(ABC):
-    """Base of what becomes one content block.
+    """Base class of values that become one content block.
 
     Args:
         annotations: `audience`, `priority` (0 to 1) and `lastModified` of the block.
-        meta: Its `_meta`.
+        meta: `_meta` of the block.
 
     Raises:
         ValueError: An annotation has a value that the specification does not allow.
@@ -78,7 +78,12 @@ class Content(ABC):
 
     @abstractmethod
     def contents(self, uri: str, mime_type: str | None) -> Json:
-        """Return the contents of the resource at `uri`, which declares `mime_type` or nothing."""
+        """Return the contents of a resource.
+
+        Args:
+            uri: URI of the resource.
+            mime_type: Media type of the resource, or None.
+        """
 
     def _finished(self, block: Json) -> Json:
         if self.annotations:
@@ -103,27 +108,27 @@ def _check_annotations(annotations: Mapping[str, Any]) -> None:
 
 
 def check_mime_type(mime_type: str | None) -> None:
-    """Raise a ValueError where a media type was given that is none."""
+    """Raise a ValueError if a media type is invalid."""
     if mime_type is not None and "/" not in mime_type:
         raise ValueError(f'mime_type must look like "text/plain", got {mime_type!r}')
 
 
 def check_uri(uri: str) -> None:
-    """Raise a ValueError where `uri` is none."""
+    """Raise a ValueError if a URI is invalid."""
     if not re.fullmatch(_URI, uri):
         raise ValueError(f"{uri!r} is not a URI. Begin it with a scheme, and percent-encode other characters")
 
 
 class Text(Content):
-    """Text, where a plain `str` does not do because it has annotations or meta.
+    """A text block with annotations or `_meta`; a plain `str` does without them.
 
     Args:
         text: The text.
         annotations: Hints on the use of the block.
-        meta: The block's `_meta`.
+        meta: `_meta` of the block.
 
     Raises:
-        TypeError: `text` is no string.
+        TypeError: `text` is not a string.
         ValueError: An annotation has a value that the specification does not allow.
     """
 
@@ -141,11 +146,16 @@ class Text(Content):
         return f"Text({self.text!r})"
 
     def block(self) -> Json:
-        """Return the `TextContent`."""
+        """Return the `TextContent` block."""
         return self._finished({"type": "text", "text": checked(self.text)})
 
     def contents(self, uri: str, mime_type: str | None) -> Json:
-        """Return the `TextResourceContents`."""
+        """Return the `TextResourceContents`.
+
+        Args:
+            uri: URI of the resource.
+            mime_type: Media type of the resource; None for `text/plain`.
+        """
         return self._with_meta(
             {"uri": uri, "mimeType": mime_type or media_types.PLAIN_TEXT, "text": checked(self.text)}
         )
@@ -161,7 +171,7 @@ class TypedText(Text):
         self.mime_type = mime_type
 
     def contents(self, uri: str, mime_type: str | None) -> Json:
-        """Return the `TextResourceContents`, of its own type where the resource declares none."""
+        """Return the `TextResourceContents`; `mime_type` None takes its own media type."""
         return super().contents(uri, mime_type or self.mime_type)
 
 
@@ -169,12 +179,12 @@ class EmbeddedResource(Content):
     """The contents of a resource, embedded in a result.
 
     Args:
-        uri: The resource's URI.
-        text: Its contents as text.
-        blob: Its contents as bytes, instead of `text`.
-        mime_type: Its media type, or None.
+        uri: URI of the resource.
+        text: Contents as text.
+        blob: Contents as bytes, instead of `text`.
+        mime_type: Media type, or None.
         annotations: Hints on the use of the block.
-        meta: The block's `_meta`.
+        meta: `_meta` of the block.
 
     Raises:
         TypeError: Both or none of `text` and `blob` are given, or they have the wrong type.
@@ -209,11 +219,11 @@ class EmbeddedResource(Content):
         return f"EmbeddedResource({self.uri!r}, mime_type={self.mime_type!r})"
 
     def block(self) -> Json:
-        """Return the `EmbeddedResource`."""
+        """Return the `EmbeddedResource` block."""
         return self._finished({"type": "resource", "resource": self._resource(None)})
 
     def contents(self, uri: str, mime_type: str | None) -> Json:
-        """Return the contents at its own URI, whatever `uri` is."""
+        """Return the contents at the object's own URI; `uri` is ignored."""
         return self._with_meta(self._resource(mime_type))
 
     def _resource(self, declared: str | None) -> Json:
@@ -229,18 +239,18 @@ class EmbeddedResource(Content):
 
 
 class ResourceLink(Content):
-    """A link to a resource, which the client may read.
+    """A link to a resource that the client may read.
 
     Args:
-        uri: The resource's URI.
-        name: Its name.
-        title: A name for people.
-        description: What the resource holds.
-        mime_type: Its media type.
-        size: Its size in bytes.
-        icons: Pictures that a host may show.
+        uri: URI of the resource.
+        name: Name of the resource.
+        title: Display name.
+        description: Description of the resource.
+        mime_type: Media type.
+        size: Size in bytes.
+        icons: Icons that a host may show.
         annotations: Hints on the use of the block.
-        meta: The block's `_meta`.
+        meta: `_meta` of the block.
 
     Raises:
         ValueError: `uri`, `mime_type` or an annotation has a value that the specification does not allow.
@@ -276,7 +286,7 @@ class ResourceLink(Content):
         return f"ResourceLink({self.uri!r}, {self.name!r})"
 
     def block(self) -> Json:
-        """Return the `ResourceLink`."""
+        """Return the `ResourceLink` block."""
         members = {
             "type": "resource_link",
             "uri": self.uri,

@@ -1,4 +1,4 @@
-"""Values as JSON values, and these as text: what is JSON already at next to no cost, all else by reading.py."""
+"""Conversion of values to JSON values and JSON text; JSON values are passed on at little cost."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ _LONG_RUN = b"0" * (LONG // _STEP)
 
 
 def json_value(value: Any, place: str = "result") -> Any:
-    """Return a value of any type as the JSON value that it stands for; itself where it is one.
+    """Return a value of any type as a JSON value; JSON values are returned as they are.
 
-    Models, dataclasses and the like are as their classes' schemas say, bytes are base64 (RFC 4648, section 4),
-    iterators are read. NaN and the infinities are written as null.
+    Models, dataclasses and the like follow the schemas of their classes, bytes become base64 (RFC 4648, section 4),
+    and
+    iterators are read. NaN and the infinities become null.
 
     Args:
         value: The value.
-        place: What it is called in an error.
+        place: Name of the value in messages.
 
     Raises:
-        OutputError: It has no form in JSON; the text names the place, the type and the cure.
-        HandlerError: The author's code has raised it, while it was read.
+        OutputError: It cannot be converted to JSON. The message has the place, the type and the remedy.
+        HandlerError: Code of the author raised an exception while the value was read.
     """
     if is_json(value):
         return value
@@ -39,16 +40,20 @@ def json_value(value: Any, place: str = "result") -> Any:
 
 
 def text_of(data: Any) -> str:
-    """Return a JSON value as text: its JSON, or itself where it is a string.
+    """Return a JSON value as text: a string as it is, other values as JSON.
 
     Raises:
-        OutputError: Something in it cannot be written: half of a surrogate pair, a number that few can read.
+        OutputError: It has a lone surrogate, or a number that few JSON parsers support.
     """
     return data if type(data) is str else json_of(data).decode()
 
 
 def json_of(data: Any) -> bytes:
-    """Return the JSON of a JSON value; raises as `text_of` does."""
+    """Return the JSON of a JSON value.
+
+    Raises:
+        OutputError: It has a lone surrogate, or a number that few JSON parsers support.
+    """
     try:
         written = to_json(data, inf_nan_mode="null")  # as `encode`, with a frame less
     except ValueError as error:
@@ -59,15 +64,15 @@ def json_of(data: Any) -> bytes:
 
 
 def check_sendable(where: str, part: str, value: Any) -> None:
-    """Refuse a text or a schema that cannot be sent: one such entry would fail a whole list.
+    """Check that a text or schema can be sent, as one wrong entry would make a whole list fail.
 
     Args:
-        where: The component, or an argument of it, for messages; empty if the caller adds it.
-        part: What the value is, for messages: `description`, `schema`.
+        where: Component or argument, for messages; empty if the caller adds it.
+        part: Name of the value in messages: `description`, `schema`.
         value: The value.
 
     Raises:
-        RegistrationError: It is not JSON, or holds half of a surrogate pair, NaN, or a number that few clients read.
+        RegistrationError: It is not JSON, or has a lone surrogate, NaN, or a number that few clients support.
     """
     if value is None or (type(value) is str and value.isascii()):
         return
@@ -95,12 +100,12 @@ def check_sendable(where: str, part: str, value: Any) -> None:
 
 
 def may_hold_huge_number(text: bytes) -> bool:
-    """Tell from every twentieth byte of a JSON text whether a number of more than 300 digits may be in it."""
+    """Return whether a JSON text may have a number of more than 300 digits, by checking every twentieth byte."""
     return text[::_STEP].translate(_SHAPE).find(_LONG_RUN) >= 0
 
 
 def unwritten(value: Any) -> OutputError | None:
-    """Return why a result, or its data, cannot be written as JSON; None where nothing is found."""
+    """Return the error of a result or its data that cannot be converted to JSON; None if there is none."""
     from .reading import unsayable
 
     if type(value) is dict and "structuredContent" in value:

@@ -1,4 +1,4 @@
-"""What an object shows of itself, by IPython's display protocol."""
+"""IPython's display protocol, `_repr_png_` and the like."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _BUNDLE_ORDER = (
 
 
 def can_display(kind: type) -> bool:
-    """Tell whether objects of a class may show themselves."""
+    """Return whether a class has a display method."""
     return any(hasattr(kind, name) for name in (_BUNDLE, *_METHODS))
 
 
 def display(value: object) -> Image | TypedText | None:
-    """Return the best representation of an object whose class `can_display`, or None where it has none now."""
+    """Return the best representation of an object of a class that `can_display`, or None."""
     kind = type(value)
     if hasattr(kind, _BUNDLE) and (shown := _from_bundle(value)):
         return shown
@@ -76,7 +76,7 @@ def _shown(mime_type: str, data: Any) -> Image | TypedText | None:
 
 
 def is_file(kind: Any) -> bool:
-    """Tell whether values of a class are files that an author has opened, on disk or in memory."""
+    """Return whether values of a class are open files, on disk or in memory."""
     return issubclass(kind, IOBase) or (kind.__module__, kind.__name__) == (
         "tempfile",
         "_TemporaryFileWrapper",

@@ -1,7 +1,8 @@
-"""Values of classes that neither JSON nor pydantic knows, as the data that they obviously are.
+"""Conversion of classes that neither JSON nor pydantic supports.
 
-numpy, pandas, polars, SQLAlchemy, attrs, msgspec, iterators and more. No library is imported: an object of one
-brings it along, and its class is known by the names of its package and itself.
+numpy, pandas, polars, SQLAlchemy, attrs, msgspec, iterators and more. No library is imported: an object of a library
+has
+imported it already, and its class is recognized by the names of package and class.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ Encode = Callable[[Any], Any]
 
 
 def encoder(cls: Any) -> Encode | None:
-    """Return what makes plainer data of the values of a class; None where nothing does.
+    """Return the function that converts values of a class to plainer data, or None.
 
-    What it makes are values that JSON knows, or further values that are to be encoded in turn. It raises
-    NoFormError where a value has no form.
+    Its results are JSON values, or values that are converted in turn. It raises NoFormError for a value that cannot be
+    converted.
 
     Args:
-        cls: The class of a value.
+        cls: Class of a value.
     """
     # The cache says to type checkers that a class is hashable only where they know which class it is.
     for base in cls.__mro__ if _declared else ():
@@ -40,16 +41,16 @@ _declared: dict[type, Encode] = {}
 
 
 def declare(cls: type, encode: Encode) -> None:
-    """Have values of a class, and of those derived from it, made data by what their author has said."""
+    """Register an author's encoder for values of a class and its subclasses."""
     _declared[cls] = encode
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plainer data; what pydantic-core takes as `fallback=`.
+    """Return a value as plainer data, for `fallback=` of pydantic-core.
 
     Raises:
-        TypeError: Nothing makes data of it.
-        Exception: Whatever its encoder raises.
+        TypeError: There is no encoder.
+        Exception: Raised by the encoder.
     """
     encode = encoder(type(value))
     if encode is None:
@@ -75,12 +76,12 @@ def _class_of(value: object) -> Any:
 
 
 def items(values: Iterable[Any]) -> list[Any]:
-    """Return the items of an iterable; of one that makes them not without end, and not in an event loop.
+    """Return the items of an iterable; computed items only in a thread, and not without end.
 
     Raises:
-        LeaveLoop: It makes them, and this is the thread of an event loop.
-        EndlessError: It makes them, and goes on and on.
-        BaseException: Whatever the iterable raises.
+        LeaveLoop: Items are computed, and this is the thread of an event loop.
+        EndlessError: Items are computed, and there are too many.
+        BaseException: Raised by the iterable.
     """
     return list(values) if is_held(type(values)) else items_of(values)
 
@@ -90,7 +91,7 @@ def _members(value: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _content(value: Any) -> str | bytes:
-    """Return all that is in a file, wherever it stands now, and close it."""
+    """Return the whole contents of a file, and close it."""
     if value.closed:
         raise NoFormError("a closed file; return its contents with `file.read()`, or `File(path)`")
     if isinstance(value, (io.BytesIO, io.StringIO)):
@@ -137,7 +138,7 @@ def _duration_of_numpy(value: Any) -> str | None:
 
 
 def duration(nanoseconds: int) -> str:
-    """Return a length of time as ISO 8601 writes it."""
+    """Return a duration in ISO 8601."""
     seconds, fraction = divmod(abs(nanoseconds), 1_000_000_000)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
@@ -159,7 +160,7 @@ def _array_of_numpy(value: Any) -> Any:
 
 
 def _records(frame: Any) -> Any:
-    """Return a table of pandas as a list of objects, with its index where that says something."""
+    """Return a pandas table as a list of objects, with its index unless that only counts the rows."""
     if not is_row_number(frame.index):
         frame = frame.reset_index()
     if not frame.columns.is_unique:
@@ -169,14 +170,14 @@ def _records(frame: Any) -> Any:
 
 
 def is_row_number(index: Any) -> bool:
-    """Tell whether an index of pandas merely counts the rows."""
+    """Return whether a pandas index only counts the rows."""
     return (
         type(index).__name__ == "RangeIndex" and index.name is None and index.start == 0 and index.step == 1
     )
 
 
 def _columns(instance: Any) -> Json:
-    """Return the columns of an instance of SQLAlchemy's ORM; nothing is loaded for it."""
+    """Return the loaded columns of an instance of SQLAlchemy's ORM, without database access."""
     cls = _class_of(instance)
     loaded = cast("Json", vars(instance))
     columns: Json = {}
@@ -192,14 +193,14 @@ def _columns(instance: Any) -> Json:
 
 
 def is_struct(cls: object) -> bool:
-    """Tell whether something is a class of attrs or msgspec."""
+    """Return whether an object is a class of attrs or msgspec."""
     return isinstance(cls, type) and (
         hasattr(cls, "__attrs_attrs__") or hasattr(cls, "__struct_encode_fields__")
     )
 
 
 def attrs_fields(instance: Any) -> Json:
-    """Return what an instance of a class of attrs holds, by the names that its `__init__` takes."""
+    """Return the fields of an attrs instance by the parameter names of its `__init__`."""
     cls = _class_of(instance)
     return {
         getattr(field, "alias", None) or field.name.lstrip("_"): getattr(instance, field.name)
@@ -208,7 +209,7 @@ def attrs_fields(instance: Any) -> Json:
 
 
 def struct_fields(instance: Any) -> Any:
-    """Return what a Struct of msgspec holds, as msgspec writes it: renamed, tagged, or as an array."""
+    """Return the fields of a msgspec Struct as msgspec encodes them: renamed, tagged, or as an array."""
     cls = _class_of(instance)
     unset = sys.modules["msgspec"].UNSET
     config = cls.__struct_config__

@@ -1,6 +1,6 @@
-"""Values that are made when somebody looks at them: files, figures, iterators. That may take long.
+"""Values whose conversion may take long: files, figures, iterators.
 
-In an event loop nobody looks at them: there, whoever makes a result is told by `LeaveLoop` to do it in a thread.
+They are not converted in an event loop: `LeaveLoop` is raised there, and the conversion is repeated in a thread.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ MOST_ITEMS = 100_000
 
 
 class NoFormError(ValueError):
-    """A value of a class that is known has no form in JSON; the text says why, behind the name of its place."""
+    """A value of a known class cannot be converted to JSON. Messages begin with its place."""
 
 
 class EndlessError(NoFormError):
-    """An iterator has gone on and on.
+    """An iterator has too many items, or no end.
 
     Args:
-        kind: What it is.
-        most: How many items have been taken of it.
+        kind: Class of the iterator.
+        most: Number of items that were read.
     """
 
     def __init__(self, kind: type[Any], most: int = MOST_ITEMS) -> None:
@@ -40,7 +40,7 @@ class EndlessError(NoFormError):
 
 
 class LeaveLoop(BaseException):
-    """What is to be made may block, and this is the thread of an event loop; nothing has been taken from it yet."""
+    """The conversion may block and runs in the thread of an event loop; nothing has been read yet."""
 
 
 _stays: ContextVar[bool] = ContextVar("_stays", default=False)
@@ -48,7 +48,7 @@ _stays: ContextVar[bool] = ContextVar("_stays", default=False)
 
 @contextmanager
 def staying() -> Generator[None, None, None]:
-    """Have nothing leave the event loop: what is written here is no result, such as a default of an argument."""
+    """Disable `LeaveLoop` for values that are not results, such as defaults of arguments."""
     token = _stays.set(True)
     try:
         yield
@@ -57,10 +57,10 @@ def staying() -> Generator[None, None, None]:
 
 
 def may_block() -> None:
-    """Say that what comes next may take long.
+    """Mark the start of an operation that may take long.
 
     Raises:
-        LeaveLoop: This is the thread of an event loop, and what is made is a result.
+        LeaveLoop: This is the thread of an event loop, and the value is a result.
     """
     if running_loop() is not None and not _stays.get():
         raise LeaveLoop
@@ -70,20 +70,20 @@ _is_put_off: ContextVar[bool] = ContextVar("_is_put_off", default=False)
 
 
 def put_off_leaving() -> None:
-    """Have `written` raise `LeaveLoop`, where it cannot be raised now."""
+    """Make `written` raise `LeaveLoop` later, as pydantic would catch it here."""
     _is_put_off.set(True)
 
 
 def written(serializer: SchemaSerializer, value: Any) -> bytes:
-    """Return a value as JSON by a serialiser of serializing.py; what is not of its type is an error.
+    """Return the JSON of a value by a serializer of serializing.py. A value of another type is an error.
 
     Args:
-        serializer: The serialiser.
+        serializer: The serializer.
         value: The value.
 
     Raises:
-        LeaveLoop: Something in it may block, and this is the thread of an event loop.
-        Exception: Whatever pydantic or the author's code raises.
+        LeaveLoop: The conversion may block, and this is the thread of an event loop.
+        Exception: Raised by pydantic or the author's code.
     """
     try:
         return serializer.to_json(value, by_alias=True, warnings="error")
@@ -94,12 +94,12 @@ def written(serializer: SchemaSerializer, value: Any) -> bytes:
 
 
 def is_iterator(value: object) -> TypeGuard[Iterator[Any]]:
-    """Say whether a value gives its items once, one after the other; an open file is read as a whole instead."""
+    """Return whether a value is an iterator; open files, which are read as a whole, are not."""
     return is_iterator_class(type(value))
 
 
 def is_iterator_class(kind: type[Any]) -> bool:
-    """Say whether the values of a class are iterators; see `is_iterator`."""
+    """Return whether values of a class are iterators, see `is_iterator`."""
     return hasattr(kind, "__next__") and hasattr(kind, "__iter__") and not hasattr(kind, "read")
 
 
@@ -109,7 +109,7 @@ _PLAIN_CODE = frozenset({"array", "builtins", "collections", "os", "types"})
 
 @lru_cache(maxsize=512)
 def is_held(kind: type[Any]) -> bool:
-    """Say whether values of a class hold their items: to go through them runs no code of the author's."""
+    """Return whether values of a class store their items, so that iterating runs no code of the author."""
     defining = {
         name: next((base for base in kind.__mro__ if name in vars(base)), object)
         for name in ("__iter__", "items", "__getitem__")
@@ -124,20 +124,19 @@ def is_held(kind: type[Any]) -> bool:
 
 
 def items_of(values: Iterable[Any], kind: type[Any] | None = None) -> list[Any]:
-    """Return the items of an iterator, or of what makes its items when it is gone through.
+    """Return the items of an iterator, or of an iterable that computes its items.
 
-    It is closed where it is left before its end: when there are too many, and when the call is over.
+    The iterator is closed if it is not read to its end: when it has too many items, and when the call is over.
 
     Args:
-        values: The iterator or iterable. One that knows its length may be longer than `MOST_ITEMS`, and no longer
-            than it says.
-        kind: Whose items they are, for the error; the class of `values` where it is None.
+        values: The iterator or iterable. One with a length may have more than `MOST_ITEMS`, up to its length.
+        kind: Class for the error message; None takes that of `values`.
 
     Raises:
         LeaveLoop: This is the thread of an event loop.
         EndlessError: There are more than `MOST_ITEMS`.
-        CallEndedError: Nobody waits for them any more.
-        BaseException: Whatever the iterable raises.
+        CallEndedError: The call is over.
+        BaseException: Raised by the iterable.
     """
     may_block()
     length = len(values) if isinstance(values, Sized) else 0
@@ -145,7 +144,7 @@ def items_of(values: Iterable[Any], kind: type[Any] | None = None) -> list[Any]:
 
 
 def taken(iterator: Iterator[Any], kind: type[Any] | None = None, most: int = MOST_ITEMS) -> list[Any]:
-    """Do what `items_of` does, in an event loop as well."""
+    """Return the items as `items_of` does, but in an event loop as well."""
     running = current.get(None)  # None in a worker process, which is ended from outside
     items: list[Any] = []
     try:

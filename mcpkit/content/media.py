@@ -1,4 +1,4 @@
-"""Images, sounds and files that an author returns, from a path or from memory."""
+"""Images, sounds and files, from a path or from memory."""
 
 from __future__ import annotations
 
@@ -95,17 +95,26 @@ class _Media(_Source):
         raise ContentError(f'{source} is not a known type of {self._kind}. Pass mime_type="{self._kind}/..."')
 
     def block(self) -> Json:
-        """Return the `ImageContent` or `AudioContent`.
+        """Return the `ImageContent` or `AudioContent` block.
 
         Raises:
             OSError: The file cannot be read.
-            ContentError: No media type was given and none can be guessed.
+            ContentError: No media type was given and none can be detected.
         """
         data, mime_type = self._read_media(None)
         return self._finished({"type": self._kind, "data": base64(data), "mimeType": mime_type})
 
     def contents(self, uri: str, mime_type: str | None) -> Json:
-        """Return the `BlobResourceContents`; raises as `block` does."""
+        """Return the `BlobResourceContents`.
+
+        Args:
+            uri: URI of the resource.
+            mime_type: Media type of the resource, for data that is not detected.
+
+        Raises:
+            OSError: The file cannot be read.
+            ContentError: No media type was given and none can be detected.
+        """
         data, own = self._read_media(mime_type)
         return self._with_meta({"uri": uri, "mimeType": own, "blob": base64(data)})
 
@@ -114,11 +123,11 @@ class Image(_Media):
     """An image from a file or from bytes.
 
     Args:
-        path: A file, which must be there; it is read when the value is converted.
-        data: Its bytes, instead of `path`.
-        mime_type: Its media type; guessed from the name, then from the first bytes, when None.
+        path: Path of an existing file; it is read when the result is sent.
+        data: Bytes of the image, instead of `path`.
+        mime_type: Media type; None detects it by the file name, then by the first bytes.
         annotations: Hints on the use of the block.
-        meta: The block's `_meta`.
+        meta: `_meta` of the block.
 
     Raises:
         OSError: `path` cannot be read: FileNotFoundError, IsADirectoryError, PermissionError.
@@ -134,11 +143,11 @@ class Audio(_Media):
     """A sound from a file or from bytes.
 
     Args:
-        path: A file, which must be there; it is read when the value is converted.
-        data: Its bytes, instead of `path`.
-        mime_type: Its media type; guessed from the name, then from the first bytes, when None.
+        path: Path of an existing file; it is read when the result is sent.
+        data: Bytes of the sound, instead of `path`.
+        mime_type: Media type; None detects it by the file name, then by the first bytes.
         annotations: Hints on the use of the block.
-        meta: The block's `_meta`.
+        meta: `_meta` of the block.
 
     Raises:
         OSError: `path` cannot be read: FileNotFoundError, IsADirectoryError, PermissionError.
@@ -151,20 +160,22 @@ class Audio(_Media):
 
 
 class File(_Source):
-    """A file, embedded in a result, or the contents of a resource.
+    """A file that is embedded in a result, or is the contents of a resource.
 
-    It is sent as text where it is text: a `str`, or UTF-8 without NUL whose media type is not that of an
-    image, a sound, a film, a font, a PDF or `application/octet-stream`.
+    It is sent as text if it is a `str`, or UTF-8 without NUL whose media type is not that of an image, a sound, a
+    video, a
+    font, a PDF or `application/octet-stream`. Otherwise it is sent as a blob.
 
     Args:
-        path: A file, which must be there; it is read when the value is converted.
-        data: What it holds, instead of `path`.
-        name: Its name, from which the media type is guessed; the last part of `path` when None.
-        uri: Its URI. When None, that of the resource that is read; in a result `attachment:///` and the name,
-            or a digest of the data.
-        mime_type: Its media type; guessed from the name, then from the first bytes, when None.
+        path: Path of an existing file; it is read when the result is sent.
+        data: Contents of the file, instead of `path`.
+        name: File name, by which the media type is detected; None takes the last part of `path`.
+        uri: URI. None takes the URI of the resource that is read; in a result `attachment:///` with the name, or with
+            a
+            digest of the data.
+        mime_type: Media type; None detects it by the file name, then by the first bytes.
         annotations: Hints on the use of the block.
-        meta: The block's `_meta`.
+        meta: `_meta` of the block.
 
     Raises:
         OSError: `path` cannot be read: FileNotFoundError, IsADirectoryError, PermissionError.
@@ -192,7 +203,7 @@ class File(_Source):
         self.uri = uri
 
     def block(self) -> Json:
-        """Return the `EmbeddedResource`.
+        """Return the `EmbeddedResource` block.
 
         Raises:
             OSError: The file cannot be read.
@@ -200,7 +211,15 @@ class File(_Source):
         return self._finished({"type": "resource", "resource": self._resource(None, None)})
 
     def contents(self, uri: str, mime_type: str | None) -> Json:
-        """Return the `TextResourceContents` or `BlobResourceContents`; raises as `block` does."""
+        """Return the `TextResourceContents` or `BlobResourceContents`.
+
+        Args:
+            uri: URI of the resource; the file's own comes first.
+            mime_type: Media type of the resource; the file's own comes first.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
         return self._with_meta(self._resource(uri, mime_type))
 
     def _resource(self, uri: str | None, declared: str | None) -> Json:
@@ -217,7 +236,7 @@ class File(_Source):
 
 
 def _check_readable(path: str) -> None:
-    """Raise what reading a file would raise.
+    """Check that a file can be read.
 
     Raises:
         OSError: It cannot be read.

@@ -57,9 +57,9 @@ _SVG_PROLOG = 1024
 
 
 def from_name(name: str) -> str | None:
-    """Return the media type that the suffix of a file's name stands for, or None.
+    """Return the media type of a file name by its suffix, or None.
 
-    The same on every machine: the tables of the operating system are not asked.
+    The result is the same on every machine: tables of the operating system are not read.
     """
     # pathlib would cost every server's start, files or not.
     suffix = splitext(name)[1].lower()  # noqa: PTH122
@@ -80,7 +80,7 @@ def _standard() -> MimeTypes:
 
 
 def from_bytes(data: bytes) -> str | None:
-    """Return the media type of an image or a sound by its first bytes, or None for anything else."""
+    """Return the media type of an image or a sound by its first bytes, or None."""
     for offset, signature, kind in _MAGIC:
         if data.startswith(signature, offset) and data.startswith(_CONTAINERS.get(kind, b"")):
             return kind
@@ -88,7 +88,7 @@ def from_bytes(data: bytes) -> str | None:
 
 
 def as_text(data: bytes, mime_type: str | None) -> str | None:
-    """Return `data` as text where it is UTF-8 and its media type allows it, else None."""
+    """Return bytes as text if they are UTF-8 and their media type allows it, else None."""
     if mime_type in (BINARY, "application/pdf"):
         return None
     family = (mime_type or "").partition("/")[0]

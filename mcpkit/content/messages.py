@@ -1,4 +1,4 @@
-"""Messages that a user or a model says: of prompts, and of what a client's model is asked."""
+"""Messages of prompts and of sampling requests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ Role = Literal["user", "assistant"]
 
 
 class Message:
-    """A message of a prompt, or of what a client's model is asked.
+    """A message of a prompt or of a sampling request.
 
     Args:
         role: `user` or `assistant`.
-        content: A string or any other content (`Image`, `File`, a dict, …). Content of several
-            parts becomes several messages, as a message of the protocol holds one part.
+        content: A string or other content (`Image`, `File`, a dict, ...). Several parts become several messages, as a
+            message of the protocol has one part.
+
+    Raises:
+        ValueError: `role` is another word.
     """
 
     __slots__ = ("content", "role")
@@ -30,10 +33,18 @@ class Message:
 
 
 def user(content: Any) -> Message:
-    """Return a message that the user says; see `Message`."""
+    """Return a message with the role `user`.
+
+    Args:
+        content: Content of the message, see `Message`.
+    """
     return Message("user", content)
 
 
 def assistant(content: Any) -> Message:
-    """Return a message that the assistant says; see `Message`."""
+    """Return a message with the role `assistant`.
+
+    Args:
+        content: Content of the message, see `Message`.
+    """
     return Message("assistant", content)

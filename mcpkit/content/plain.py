@@ -1,4 +1,4 @@
-"""What JSON itself knows: whether a value is JSON already, which costs it next to nothing, and names of members."""
+"""Fast check whether a value is already JSON, and names of object members."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MANY = 10_000
 
 
 def is_json(value: Any, levels: int = DEEPEST) -> bool:
-    """Tell whether a value consists of nothing but JSON's own types.
+    """Return whether a value consists only of JSON types.
 
-    Strings and numbers are not looked into: what cannot be written of them is found where they are.
+    Strings and numbers are not checked; they may still be impossible to encode.
 
     Args:
-        value: A value.
-        levels: How many levels of arrays and objects it may have.
+        value: The value.
+        levels: Maximum number of levels of arrays and objects.
     """
     kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]  # `cast` costs as much as the rest
     if kind is list and len(value) > _FEW:
@@ -46,7 +46,7 @@ def is_json(value: Any, levels: int = DEEPEST) -> bool:
 
 
 def _is_level_json(level: list[Any], levels: int) -> bool:
-    """Tell the same of many arrays and objects at once, with few steps in Python for each."""
+    """Return the same for many arrays and objects at once, with few steps in Python for each."""
     while levels:
         dicts: list[Any] = [each for each in level if type(each) is dict]
         if not _TEXT.issuperset(map(type, chain.from_iterable(dicts))):
@@ -68,6 +68,6 @@ def _is_level_json(level: list[Any], levels: int) -> bool:
 
 
 def member_name(value: Any) -> str:
-    """Return the name in a JSON object that a scalar becomes as a key."""
+    """Return a scalar key as the name of a member of a JSON object."""
     name: str = next(iter(from_json(to_json({value: None}))))
     return name

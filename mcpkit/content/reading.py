@@ -1,4 +1,4 @@
-"""Values of Python read one by one, as the JSON values that they stand for, or where they have none, and why."""
+"""Conversion of Python values to JSON values, one by one, with the place and cause of errors."""
 
 from __future__ import annotations
 
@@ -40,43 +40,43 @@ _ARRAYS = (list, tuple, set, frozenset, deque)
 
 
 def converted(value: Any, place: str = "result") -> Any:
-    """Return what `data.json_value` does, of a value that is no JSON yet; strings in it are not looked into."""
+    """Return the JSON value of a value, as `data.json_value` does, without checking strings."""
     return _Reading(value, place).all()
 
 
 def read(value: Any, place: str = "result") -> Any:
-    """Return a value as JSON, with each string and each number looked into; NaN and the infinities are None.
+    """Return the JSON value of a value, with each string and number checked. NaN and the infinities become None.
 
     Raises:
-        OutputError: It has no form in JSON; the text names the place, the type and the cure.
-        HandlerError: The author's code has raised it, while it was read.
+        OutputError: It cannot be converted to JSON. The message has the place, the type and the remedy.
+        HandlerError: Code of the author raised an exception while the value was read.
     """
     return _Reading(value, place, is_thorough=True).all()
 
 
 def with_texts(value: Any) -> Any:
-    """Return what `data.json_value` does, of a value whose type promises text where there might be bytes.
+    """Return the JSON value of a value whose type has text in places where there might be bytes.
 
     Raises:
         OutputError: There are bytes; or as for `read`.
-        HandlerError: The author's code has raised it, while it was read.
+        HandlerError: Code of the author raised an exception while the value was read.
     """
     return _Reading(value, has_bytes=False).all()
 
 
 def unrolled(value: Any, place: str = "result") -> Any:
-    """Return the items of an iterator, which can be read once only, as a list; any other value itself.
+    """Return the items of an iterator as a list; other values unchanged.
 
     Raises:
-        OutputError: The iterator has too many, or has raised something.
-        HandlerError: The iterator has raised it.
+        OutputError: The iterator has too many items, or raised an exception.
+        HandlerError: The iterator raised it.
     """
     is_once = issubclass(type(value), Iterator) and not is_file(type(value))
     return _Reading(value, place).items() if is_once else value
 
 
 def read_file(file: Any, place: str) -> str | bytes:
-    """Return all that is in a file that an author has opened, or in memory.
+    """Return the contents of an open file, on disk or in memory.
 
     Raises:
         OutputError: It is closed, or cannot be read.
@@ -86,7 +86,7 @@ def read_file(file: Any, place: str) -> str | bytes:
 
 
 def unsayable(value: Any) -> OutputError | None:
-    """Return what is wrong with a value that could not be written as JSON; None where nothing is found."""
+    """Return the error of a value that cannot be converted to JSON; None if there is none."""
     try:
         read(value)
     except OutputError as error:
@@ -95,7 +95,7 @@ def unsayable(value: Any) -> OutputError | None:
 
 
 def infinite_places(value: Any) -> dict[Steps, str]:
-    """Return where NaN and the infinities are in a value, and which it is."""
+    """Return the places of NaN and the infinities in a value, with their names."""
     reading = _Reading(value, is_thorough=True)
     with suppress(OutputError):
         reading.all()
@@ -115,16 +115,16 @@ _PLAINER: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 
 
 class _Reading:
-    """One reading of a value, from its top to wherever it ends.
+    """One conversion of a value.
 
     Args:
         value: The value.
-        place: What its top is called.
-        is_thorough: Whether all strings and numbers are looked into.
-        has_bytes: Whether there may be bytes, which are base64 then.
+        place: Name of the value in messages.
+        is_thorough: Whether all strings and numbers are checked.
+        has_bytes: Whether bytes are allowed; they become base64.
 
     Attributes:
-        infinite: Where NaN and the infinities were, and which.
+        infinite: Places of NaN and the infinities, with their names.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class _Reading:
         return items
 
     def contents(self) -> Any:
-        """Return what is in a file."""
+        """Return the contents of a file."""
         encode = foreign.encoder(type(self._root))
         assert encode is not None
         return self._encoded(encode, self._root)
@@ -163,7 +163,7 @@ class _Reading:
         raise OutputError(f"{path(tuple(self._path))} cannot be converted to JSON: {what}")
 
     def _failed(self, error: Exception) -> NoReturn:
-        """Say that code of the author's has raised something; what it says may be meant for nobody."""
+        """Raise the error for an exception of the author's code, without its text, which may be confidential."""
         if isinstance(error, (OutputError, HandlerError, ProtocolError)):
             raise error
         if isinstance(error, NoFormError):
@@ -207,7 +207,7 @@ class _Reading:
         self.infinite[tuple(self._path[1:])] = what
 
     def _within(self, value: Any, read: Callable[[Any], Any]) -> Any:
-        """Read what holds other values, unless it holds itself or is too deep."""
+        """Read a container, unless it contains itself or is too deep."""
         if (length := self._open.get(id(value))) is not None:
             self._refuse(f"it is {path(tuple(self._path[:length]))} again, a circular reference; remove it")
         if len(self._open) >= DEEPEST:
@@ -291,7 +291,7 @@ class _Reading:
             return self._members(value)
 
     def _members(self, value: Any) -> Any:
-        """Read a model member by member: something in it is not what its class says."""
+        """Read a model member by member, as one of them does not match its annotation."""
         cls = cast("Any", type(value))
         if getattr(cls, "__pydantic_root_model__", False):
             return self._read(value.root)
@@ -350,7 +350,7 @@ class _Reading:
 
 
 def close_coroutines(value: Any, depth: int = 4) -> None:
-    """Close the coroutines in a value that nobody will await, so that Python does not warn of each."""
+    """Close the coroutines in a value, so that Python does not warn that they were never awaited."""
     if inspect.iscoroutine(value):
         value.close()
     elif depth and isinstance(value, (list, tuple, dict)):
@@ -361,7 +361,7 @@ def close_coroutines(value: Any, depth: int = 4) -> None:
 
 @lru_cache(maxsize=256)
 def _serializer(cls: Any) -> SchemaSerializer:
-    """Return what writes the instances of a model or dataclass of pydantic as its annotation would."""
+    """Return the serializer of a pydantic model or dataclass, as for its annotation."""
     from pydantic import TypeAdapter
 
     from ..common.built import serializer

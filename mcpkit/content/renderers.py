@@ -1,6 +1,6 @@
-"""What makes content of objects of other libraries: the author's word, a table, or what they show of themselves.
+"""Renderers, which convert objects of other libraries to content: `as_content`, tables, figures, display methods.
 
-None of these libraries is imported: an object of theirs brings its library with it.
+No library is imported: an object of a library has imported it already.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ _said: Final[dict[Registration, None]] = {}
 
 
 def as_content(kind: type | str, make: Make) -> Registration:
-    """Say what the values of a class, and of those derived from it, are as content, by themselves or in a list.
+    """Register a function that converts values of a class to content.
 
-    It holds for all servers, from now on, also for what is registered already. Of several classes the one nearest to
-    that of a value counts, of one class what was said last. A return annotation of the class has no output schema.
-    What is an iterator, too, is gone through before anybody asks what it is.
+    It applies to all servers from now on, to subclasses, and to values in lists. The renderer of the nearest base
+    class
+    is used; of several for one class, the last. A function with the class as return annotation has no output schema.
+    Iterators are read first, so a renderer for an iterator class is not called.
 
     Args:
-        kind: The class, or its dotted name, so that nothing has to be imported: `"PIL.Image.Image"`, as its module and
-            the class say; or the package and the class, `"pandas.DataFrame"`.
-        make: Makes of a value whatever a function may return as content: `Image`, text, a list of them. None where it
-            is data after all. It is called in a thread. What it raises is told to the client as a result that cannot
-            be read, and a `ToolError` as itself.
+        kind: The class, or its dotted name, which needs no import: module and class, `"PIL.Image.Image"`, or package
+            and class, `"pandas.DataFrame"`.
+        make: Returns content of any kind for a value: `Image`, text, a list. None treats the value as data. It runs in
+            a thread. When it raises an exception, the client gets an error without its text; a `ToolError` keeps its
+            text.
 
     Returns:
-        What takes it back: by `remove`, or at the end of a `with` block.
+        A registration. Its `remove` or the end of its `with` block removes the renderer.
 
     Raises:
-        RegistrationError: It is neither a class nor the dotted name of one, or `make` is no function, or async.
+        RegistrationError: `kind` is neither a class nor a dotted name, or `make` is not a function, or is async.
     """
     given: Any = kind
     names = given.split(".") if isinstance(given, str) else ()
@@ -61,33 +62,38 @@ def as_content(kind: type | str, make: Make) -> Registration:
 
 
 class Registration:
-    """What `as_content` has said: `remove` takes it back, and so does the end of a `with` block."""
+    """A registered renderer; `remove` or the end of a `with` block removes it.
+
+    Args:
+        kind: The class or its dotted name.
+        make: The renderer.
+    """
 
     def __init__(self, kind: type | str, make: Make) -> None:
         self.kind = kind
         self.make = make
 
     def remove(self) -> None:
-        """Take it back; what was said of the class before counts again. Called again, it does nothing."""
+        """Remove the renderer; an earlier one for the class applies again. Further calls have no effect."""
         _said.pop(self, None)
 
     def __enter__(self) -> Self:
-        """Return this: it holds inside the block, in all threads."""
+        """Return the registration. The renderer applies in all threads."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take it back."""
+        """Remove the renderer."""
         self.remove()
 
 
 def maker(kind: Any) -> Make | None:
-    """Return what makes content of the values of a class; None where they are data."""
+    """Return the renderer of a class, or None if its values are data."""
     # The cache says to type checkers that a class is hashable only where they know which class it is.
     return _maker(kind, tuple(_said))
 
 
 def is_said(kind: Any) -> bool:
-    """Tell whether an author has said what the values of a class are as content."""
+    """Return whether `as_content` has registered a renderer for a class."""
     said = tuple(_said)
     return bool(said) and any(_of(base, said) is not None for base in kind.__mro__)
 
@@ -112,7 +118,7 @@ def _names(kind: type) -> tuple[str, str]:
 
 
 def _figure(figure: Any) -> Image:
-    """Return a figure as a PNG; one of pyplot's is closed, as nobody else will."""
+    """Return a figure as a PNG, and close it if pyplot made it."""
     buffer = BytesIO()
     figure.savefig(buffer, format="png", bbox_inches="tight")
     if pyplot := sys.modules.get("matplotlib.pyplot"):
@@ -121,9 +127,9 @@ def _figure(figure: Any) -> Image:
 
 
 def _pandas(table: Any) -> TypedText:
-    """Return a table as CSV in full, with its index where that says something.
+    """Return a table as complete CSV, with its index unless that only counts the rows.
 
-    Its own HTML costs a model many times the tokens, and its plain text leaves out rows and columns.
+    HTML would cost a model many times the tokens, and the plain text of pandas leaves out rows and columns.
     """
     from .foreign import is_row_number
 

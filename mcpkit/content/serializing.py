@@ -1,4 +1,4 @@
-"""What writes values as their types' JSON Schemas describe them: pydantic's core schemas, rewritten for it."""
+"""Serializers that follow the JSON Schemas of types: rewritten core schemas of pydantic."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .plain import is_json
 
 
 def serializing(core: CoreSchema, json_value: Callable[[Any], Any]) -> CoreSchema:
-    """Return the core schema that serialises what the type's JSON Schema describes.
+    """Return the core schema whose serializer follows the JSON Schema of the type.
 
     Args:
-        core: pydantic's.
-        json_value: Returns the JSON value of a value of which the type says nothing.
+        core: Core schema of pydantic.
+        json_value: Returns the JSON value of a value without a declared type.
     """
     return cast("CoreSchema", rewritten(core, _rewrites(json_value), CHILDREN | {"serialization"}))
 
@@ -94,21 +94,21 @@ _SERIALIZING = frozenset({"ser_json_temporal", "ser_json_timedelta", "ser_json_b
 
 
 def _in_one_form(node: Node) -> Node:
-    """Leave out which form an author's class gives to some values: there is one, that of the JSON Schema."""
+    """Remove the serialization settings of an author's class, as the JSON Schema has one form only."""
     if "config" in node:
         node["config"] = without(node["config"], *_SERIALIZING)
     return node
 
 
 def _of_its_class(node: Node) -> Any:
-    """Write instances of the class alone: by itself, a class writes what it finds of its fields in any object."""
+    """Accept only instances of the class; pydantic alone writes the fields that any object has."""
     node = _in_one_form(node)
     choices: list[Any] = [node, core_schema.none_schema()]
     return instead_of(node, core_schema.union_schema(choices))
 
 
 def _names(node: Node) -> Node:
-    """Let nothing become of two keys that are one name: only keys of several types can be."""
+    """Refuse mappings in which two keys become one name; only keys of several types can."""
     if node.get("keys_schema", {}).get("type") in _DISTINCT:
         return node
     distinct = core_schema.wrap_serializer_function_ser_schema(_distinct, when_used="json")

@@ -1,4 +1,4 @@
-"""Content blocks that an author writes as the specification has them, checked (server/tools, "Tool Result")."""
+"""Checks of content blocks that authors write as dicts (server/tools, "Tool Result")."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ BLOCKS = {
 
 
 def check_block(block: dict[str, Any], place: str) -> None:
-    """Check what older revisions need of a block to say it in their way; of another type than `BLOCKS` any will do.
+    """Check the members of a block that older protocol versions need; types that are not in `BLOCKS` pass.
 
     Args:
-        block: The block, whose `type` is a string.
-        place: Where it is in the result.
+        block: The block; its `type` is a string.
+        place: Place in the result, for messages.
 
     Raises:
-        OutputError: Something is missing, or of another type.
+        OutputError: A member is missing, or has another type.
     """
     kind = block["type"]
     for name in BLOCKS.get(kind, ()):

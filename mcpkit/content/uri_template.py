@@ -169,7 +169,7 @@ class Parameters:
         self._slots: dict[str, Slot] = {}
 
     def continues_with(self, operator: Operator) -> bool:
-        """Tell whether the parameters of `operator` belong to this group: `{?a}{&b}`, `{;a}{;b}`."""
+        """Return whether the parameters of `operator` belong to this group: `{?a}{&b}`, `{;a}{;b}`."""
         return operator.separator == self._separator and operator.first != "?"
 
     def add(self, operator: Operator, slots: list[Slot]) -> None:
@@ -226,17 +226,18 @@ _Token = str | _Hole | Parameters
 
 
 class UriTemplate:
-    """A URI template whose expansions can be matched.
+    """A URI template (RFC 6570) that matches URIs.
 
     Args:
         template: The template, for example `docs://{section}/{+path}{?lang}`.
-        unsafe: The variables whose values may be anything, or True for all. The others never match a value
-            that could leave a folder: a `..` segment, a leading slash, a backslash, a drive letter (`C:`),
-            a NUL, and an encoded slash where the expression does not span slashes.
+        unsafe: Variables that may have any value; True for all. Other variables do not match a value that could leave
+            a folder: a `..` segment, a leading slash, a backslash, a drive letter (`C:`), a NUL, or an encoded slash
+            if
+            the expression does not match slashes.
 
     Raises:
-        RegistrationError: The template breaks the syntax of RFC 6570, names a variable twice, or a URI
-            could be read in two ways; the message says what to change.
+        RegistrationError: The template is not valid in RFC 6570, has a variable twice, or is ambiguous. The message
+            contains the remedy.
     """
 
     def __init__(self, template: str, *, unsafe: Collection[str] | bool = ()) -> None:

@@ -1,4 +1,4 @@
-"""What an author returns, and the content that it becomes on the wire."""
+"""Values that functions return, and their conversion to content blocks and contents."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 class ExtensionResult(Json, WholeResult):
-    """A result of a type that an extension has brought; `extension.result(...)` makes it.
+    """A result of a type that an extension defines, made by `extension.result(...)`.
 
-    In a tool's return annotation, beside other types, it stays out of the output schema.
+    In the return annotation of a tool, beside other types, it is not part of the output schema.
     """
 
     __slots__ = ()
@@ -59,13 +59,13 @@ class ExtensionResult(Json, WholeResult):
 
 
 class ToolResult(WholeResult):
-    """All that a tool can say in its result (server/tools, "Tool Result").
+    """A complete tool result: content, structured content, `isError` and `_meta` (server/tools, "Tool Result").
 
     Args:
-        content: Whatever a tool may return as content. None for the structured data as JSON text.
-        structured: The structured data, or `ToolResult.ABSENT` for none.
-        is_error: Whether the tool failed in a way that the model should read about.
-        meta: The result's `_meta`.
+        content: Content of any kind that a tool may return. None sends the structured content as JSON text.
+        structured: Structured content, or `ToolResult.ABSENT` for none.
+        is_error: Whether the result is an error that the model should read.
+        meta: `_meta` of the result.
     """
 
     __slots__ = ("content", "is_error", "meta", "structured")
@@ -91,21 +91,24 @@ class ToolResult(WholeResult):
 
 
 def to_content(value: Any, place: str = "result") -> list[Json]:
-    """Return a value as content blocks of revision 2026-07-28 (schema, `ContentBlock`).
+    """Convert a value to content blocks of 2026-07-28 (schema, `ContentBlock`).
 
-    A `str` is text, None is nothing, an image or a sound in bytes is an image or audio block, other bytes are
-    an embedded blob, and an open file is what is in it. A list, tuple or iterator that holds any content (the
-    classes of this module, bytes, files, objects that show themselves), however deep in lists, becomes the blocks
-    of its items. An object of which something makes content (see `renderers`) is that. Everything else is compact
-    JSON in a text block, or plain text where that JSON is a string.
+    A `str` becomes text, None no block, bytes of an image or sound an image or audio block, other bytes an embedded
+    blob,
+    and an open file its contents. A list, tuple or iterator with content in it (the classes of this module, bytes,
+    files,
+    objects with a display method), at any depth, becomes the blocks of its items. An object with a renderer (see
+    `renderers`) becomes what the renderer returns. Other values become compact JSON in a text block; a string of JSON
+    is
+    plain text.
 
     Args:
         value: The value.
-        place: What it is called in an error.
+        place: Name of the value in messages.
 
     Raises:
-        OutputError: It has no form in JSON, or cannot be read; the text names the place.
-        HandlerError: The author's code has raised it, while it was read.
+        OutputError: The value cannot be converted to JSON, or cannot be read. The message has its place.
+        HandlerError: Code of the author raised an exception while the value was read.
     """
     if type(value) is str and value.isascii():
         return [{"type": "text", "text": value}]
@@ -113,19 +116,20 @@ def to_content(value: Any, place: str = "result") -> list[Json]:
 
 
 def to_contents(value: Any, uri: str, mime_type: str | None) -> list[Json]:
-    """Return a value as the contents of a resource (schema, `ReadResourceResult`).
+    """Convert a value to the contents of a resource (schema, `ReadResourceResult`).
 
-    A `str` is text, bytes are a blob, an object of which something makes content is that, a list or tuple that
-    holds any content (as for `to_content`) becomes several contents, everything else is JSON text.
+    A `str` becomes text, bytes a blob, an object with a renderer what the renderer returns. A list or tuple with
+    content
+    in it (as for `to_content`) becomes several contents. Other values become JSON text.
 
     Args:
-        value: What the resource's function returned.
-        uri: The URI that was read; a `File` or `EmbeddedResource` with its own URI keeps that.
-        mime_type: The media type that the resource declares, or None to find it out.
+        value: Value that the function of the resource returned.
+        uri: URI that was read. A `File` or `EmbeddedResource` with a URI keeps its own.
+        mime_type: Media type of the resource; None detects it.
 
     Raises:
-        OutputError: As for `to_content`; or it is None or a link, which have no contents.
-        HandlerError: The author's code has raised it, while it was read.
+        OutputError: As for `to_content`; or the value is None or a link, which have no contents.
+        HandlerError: Code of the author raised an exception while the value was read.
     """
     if type(value) is str and value.isascii():
         return [{"uri": uri, "mimeType": mime_type or media_types.PLAIN_TEXT, "text": value}]
@@ -135,7 +139,7 @@ def to_contents(value: Any, uri: str, mime_type: str | None) -> list[Json]:
 
 
 def holds_content(value: Any) -> bool:
-    """Tell whether a value is content rather than data: by itself, or at any place in lists and tuples."""
+    """Return whether a value is content and not data: itself, or at any depth in lists and tuples."""
     kind = cast("Any", type(value))
     if not isinstance(value, (list, tuple)) or is_said(kind):
         return _is_content(kind)
@@ -211,7 +215,7 @@ def _others(value: Any, place: str) -> Iterator[tuple[str, Content]]:
 
 
 def _rendered(value: Any, place: str) -> Any:
-    """Return what has been made of a value, and of that in turn; None where nothing makes content of it."""
+    """Return the value after its renderer and those of further results; None without a renderer."""
     rendered: Any = None
     for _ in range(DEEPEST):
         make = maker(cast("Any", type(value)))
@@ -228,7 +232,7 @@ def _rendered(value: Any, place: str) -> Any:
 
 
 class _Blob(Content):
-    """Plain bytes, of which nothing is said."""
+    """Bytes without a declared media type."""
 
     __slots__ = ("data",)
 
