@@ -109,8 +109,7 @@ class Decorators(ABC):
         """Register a function as a tool, which models call: `@server.tool`, `@server.tool(...)` (server/tools).
 
         The module-level `@tool` marks a function or method. `server.include(...)` of its module, of the function, or
-        of an
-        instance of its class registers it.
+        of an instance of its class registers it.
 
         Args:
             function: Any callable but an unbound method.
@@ -142,8 +141,7 @@ class Decorators(ABC):
 
         Raises:
             RegistrationError: The URI is invalid or missing (`@resource` without parentheses), or the definition
-                cannot be
-                served. The message contains the remedy.
+                cannot be served. The message contains the remedy.
             TypeError: There is no such option.
         """
         raise NotImplementedError
@@ -158,8 +156,7 @@ class Decorators(ABC):
         """Register a function as a prompt, which users select: `@server.prompt` (server/prompts).
 
         The function returns a string, messages (`user(...)`, `assistant(...)`), or content of any kind. The
-        module-level
-        `@prompt` marks it for a later `include`, as `@tool` does.
+        module-level `@prompt` marks it for a later `include`, as `@tool` does.
 
         Args:
             function: Any callable but an unbound method.
@@ -179,9 +176,8 @@ class Decorators(ABC):
         """Register a function for a request method outside the core protocol: `@server.method("thing/do")`.
 
         `@extension.method("thing/do")` registers a method of an extension. Clients that have not declared the
-        extension
-        are then refused (-32021; in protocol versions with `initialize`, -32602). Its protocol versions are by default
-        those that have extensions.
+        extension are then refused (-32021; in protocol versions with `initialize`, -32602). Its protocol versions are
+        by default those that have extensions.
 
         Args:
             name: Method name, 1 to 128 visible ASCII characters.

@@ -43,8 +43,7 @@ class Resource(FunctionComponent, Listed):
 
     Args:
         function: Called without arguments for each read. Returns a string, bytes, `File`, a model, dict or list
-            (JSON),
-            or several of the content classes.
+            (JSON), or several of the content classes.
         uri: URI of the resource.
         name: Name of the resource; None takes the name of the function.
         mime_type: Media type. None takes that of the return type in lists, and that of the returned value in results.

@@ -17,8 +17,7 @@ class Task(NamedTuple):
     """Options for calls that run as tasks: `@server.tool(task=Task(timeout=600))`.
 
     A task outlives its connection. A client that supports tasks gets a handle at once and fetches the result later.
-    Other clients wait for the result
-    in the response, unless `required` is true.
+    Other clients wait for the result in the response, unless `required` is true.
 
     Attributes:
         timeout: Seconds that one task may run in all, without the time that it waits for input of the user.

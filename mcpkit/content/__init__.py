@@ -1,4 +1,4 @@
-"""What an author returns, and the content that it becomes on the wire.
+"""Content of results: values, their conversion to content blocks and JSON, and URI templates.
 
 Internal: it may change at any time.
 """

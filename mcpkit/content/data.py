@@ -21,8 +21,7 @@ def json_value(value: Any, place: str = "result") -> Any:
     """Return a value of any type as a JSON value; JSON values are returned as they are.
 
     Models, dataclasses and the like follow the schemas of their classes, bytes become base64 (RFC 4648, section 4),
-    and
-    iterators are read. NaN and the infinities become null.
+    and iterators are read. NaN and the infinities become null.
 
     Args:
         value: The value.

@@ -1,8 +1,7 @@
 """Conversion of classes that neither JSON nor pydantic supports.
 
 numpy, pandas, polars, SQLAlchemy, attrs, msgspec, iterators and more. No library is imported: an object of a library
-has
-imported it already, and its class is recognized by the names of package and class.
+has imported it already, and its class is recognized by the names of package and class.
 """
 
 from __future__ import annotations

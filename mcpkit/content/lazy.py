@@ -1,4 +1,4 @@
-"""Values whose conversion may take long: files, figures, iterators.
+"""Values with a conversion that may take long: files, figures, iterators.
 
 They are not converted in an event loop: `LeaveLoop` is raised there, and the conversion is repeated in a thread.
 """

@@ -162,17 +162,15 @@ class Audio(_Media):
 class File(_Source):
     """A file that is embedded in a result, or is the contents of a resource.
 
-    It is sent as text if it is a `str`, or UTF-8 without NUL whose media type is not that of an image, a sound, a
-    video, a
-    font, a PDF or `application/octet-stream`. Otherwise it is sent as a blob.
+    It is sent as text if it is a `str`, or UTF-8 without NUL and with a media type other than image, audio, video,
+    font, PDF and `application/octet-stream`. Otherwise it is sent as a blob.
 
     Args:
         path: Path of an existing file; it is read when the result is sent.
         data: Contents of the file, instead of `path`.
         name: File name, by which the media type is detected; None takes the last part of `path`.
         uri: URI. None takes the URI of the resource that is read; in a result `attachment:///` with the name, or with
-            a
-            digest of the data.
+            a digest of the data.
         mime_type: Media type; None detects it by the file name, then by the first bytes.
         annotations: Hints on the use of the block.
         meta: `_meta` of the block.

@@ -55,7 +55,7 @@ def read(value: Any, place: str = "result") -> Any:
 
 
 def with_texts(value: Any) -> Any:
-    """Return the JSON value of a value whose type has text in places where there might be bytes.
+    """Return the JSON value of a value of a type with text, in which bytes are an error.
 
     Raises:
         OutputError: There are bytes; or as for `read`.

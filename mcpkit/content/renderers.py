@@ -30,9 +30,8 @@ def as_content(kind: type | str, make: Make) -> Registration:
     """Register a function that converts values of a class to content.
 
     It applies to all servers from now on, to subclasses, and to values in lists. The renderer of the nearest base
-    class
-    is used; of several for one class, the last. A function with the class as return annotation has no output schema.
-    Iterators are read first, so a renderer for an iterator class is not called.
+    class is used; of several for one class, the last. A function with the class as return annotation has no output
+    schema. Iterators are read first, so a renderer for an iterator class is not called.
 
     Args:
         kind: The class, or its dotted name, which needs no import: module and class, `"PIL.Image.Image"`, or package

@@ -18,7 +18,7 @@ from .plain import is_json
 
 
 def serializing(core: CoreSchema, json_value: Callable[[Any], Any]) -> CoreSchema:
-    """Return the core schema whose serializer follows the JSON Schema of the type.
+    """Return a core schema with serializers that follow the JSON Schema of the type.
 
     Args:
         core: Core schema of pydantic.

@@ -69,7 +69,7 @@ class Variable(NamedTuple):
 
 
 class Expression(NamedTuple):
-    """What stands between braces."""
+    """An expression of a template, the text between braces."""
 
     operator: str
     variables: tuple[Variable, ...]
@@ -232,8 +232,7 @@ class UriTemplate:
         template: The template, for example `docs://{section}/{+path}{?lang}`.
         unsafe: Variables that may have any value; True for all. Other variables do not match a value that could leave
             a folder: a `..` segment, a leading slash, a backslash, a drive letter (`C:`), a NUL, or an encoded slash
-            if
-            the expression does not match slashes.
+            if the expression does not match slashes.
 
     Raises:
         RegistrationError: The template is not valid in RFC 6570, has a variable twice, or is ambiguous. The message

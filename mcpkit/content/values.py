@@ -94,13 +94,10 @@ def to_content(value: Any, place: str = "result") -> list[Json]:
     """Convert a value to content blocks of 2026-07-28 (schema, `ContentBlock`).
 
     A `str` becomes text, None no block, bytes of an image or sound an image or audio block, other bytes an embedded
-    blob,
-    and an open file its contents. A list, tuple or iterator with content in it (the classes of this module, bytes,
-    files,
-    objects with a display method), at any depth, becomes the blocks of its items. An object with a renderer (see
-    `renderers`) becomes what the renderer returns. Other values become compact JSON in a text block; a string of JSON
-    is
-    plain text.
+    blob, and an open file its contents. A list, tuple or iterator with content in it (the classes of this module,
+    bytes, files, objects with a display method), at any depth, becomes the blocks of its items. An object with a
+    renderer (see `renderers`) becomes what the renderer returns. Other values become compact JSON in a text block; a
+    string of JSON is plain text.
 
     Args:
         value: The value.
@@ -119,8 +116,7 @@ def to_contents(value: Any, uri: str, mime_type: str | None) -> list[Json]:
     """Convert a value to the contents of a resource (schema, `ReadResourceResult`).
 
     A `str` becomes text, bytes a blob, an object with a renderer what the renderer returns. A list or tuple with
-    content
-    in it (as for `to_content`) becomes several contents. Other values become JSON text.
+    content in it (as for `to_content`) becomes several contents. Other values become JSON text.
 
     Args:
         value: Value that the function of the resource returned.

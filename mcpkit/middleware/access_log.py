@@ -15,9 +15,9 @@ class AccessLog(Timing):
 
     The attributes are `mcp_method`, `mcp_target` (name or URI), `mcp_request_id`, `mcp_protocol_version`, `mcp_client`
     (name of the client software), `mcp_principal` (id of the authenticated user), `mcp_attempt` (number of the run of
-    a
-    task), `mcp_duration_ms`, `mcp_outcome` (see `Timed`), `mcp_error_code`, `mcp_error_type` (class of the exception)
-    and `mcp_error_ref` (reference of the exception in the log and in the client's message). Missing values are None.
+    a task), `mcp_duration_ms`, `mcp_outcome` (see `Timed`), `mcp_error_code`, `mcp_error_type` (class of the
+    exception) and `mcp_error_ref` (reference of the exception in the log and in the client's message). Missing values
+    are None.
 
     Arguments, results and texts of exceptions are not logged.
 

@@ -79,13 +79,11 @@ class Request:
         """Run the rest of the chain in the background, so that this request can be answered at once.
 
         Neither `notifications/cancelled` nor the end of the connection cancels the call. It ends at the latest with
-        the
-        last `running()` of the server in this event loop. It counts among `Limits.concurrent_requests`, and keeps its
-        timeout, context variables and request id.
+        the last `running()` of the server in this event loop. It counts among `Limits.concurrent_requests`, and keeps
+        its timeout, context variables and request id.
 
         In every protocol version, elicitation, sampling and roots requests of the call are sent on `channel`, if that
-        has
-        `questions`; otherwise they fail. Input from an earlier round of this request is ignored.
+        has `questions`; otherwise they fail. Input from an earlier round of this request is ignored.
 
         Args:
             call_next: `call_next` of the middleware.
@@ -375,15 +373,12 @@ class Middlewares:
         """Add a middleware: `@server.middleware`, or `@server.middleware("tools/call")` for one method.
 
         A middleware is `async def m(request, call_next)`. It returns the result of `await call_next(request)`, or a
-        result
-        of its own. `call_next(request.with_params(...))` changes the params. Its exceptions have the same effect as
-        those
-        of handlers.
+        result of its own. `call_next(request.with_params(...))` changes the params. Its exceptions have the same
+        effect as those of handlers.
 
         Args:
             hook: The middleware, or the method that the decorated function is for. For `tools/call` the function
-                receives
-                a `ToolCall`; calls without a tool name are refused before.
+                receives a `ToolCall`; calls without a tool name are refused before.
 
         Returns:
             The middleware unchanged, or the decorator.

@@ -57,10 +57,9 @@ class RateLimit:
         burst: Requests that may arrive at once.
         key: Returns the key of the bucket for a request. By default it is the principal; without one the session; and
             without a session the client's IP address. Requests from loopback addresses, which may come through a
-            proxy,
-            and requests over stdio share one bucket each. On a server with `auth=`, requests without a principal are
-            counted by address even in a session. For common buckets, the key must be a string, a number, or a tuple of
-            these.
+            proxy, and requests over stdio share one bucket each. On a server with `auth=`, requests without a
+            principal are counted by address even in a session. For common buckets, the key must be a string, a number,
+            or a tuple of these.
         methods: Methods of the core protocol that count; None for those that run the author's code, and custom
             methods.
         max_clients: Maximum number of buckets in a process; beyond it, the least recently used one is dropped, and its

@@ -41,10 +41,8 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
     """Creates a span for each request, and measures it in the histogram `mcp.server.operation.duration`.
 
     The parent of the span is the client's span in `_meta` (`traceparent`). Another current span, such as that of the
-    HTTP
-    request, is linked. Spans of a handler are children, in threads too. Unknown names are not used as attributes,
-    which
-    limits their number.
+    HTTP request, is linked. Spans of a handler are children, in threads too. Unknown names are not used as attributes,
+    which limits their number.
 
     For a server with `auth=`, it also measures `mcpkit.auth.verification.duration`, `mcpkit.auth.fetch.duration`,
     `mcpkit.auth.refusals` and `mcpkit.auth.known_tokens`. For a server with tasks, it measures

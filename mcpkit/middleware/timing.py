@@ -21,8 +21,7 @@ class Timed(NamedTuple):
         request: The request.
         seconds: Duration in seconds.
         outcome: `ok`; `tool_error` for a tool result with `isError`; `error` for a JSON-RPC error; `input_required`
-            for
-            a round that ended with a request to the client (2026-07-28); or `cancelled`.
+            for a round that ended with a request to the client (2026-07-28); or `cancelled`.
         error: Exception, with the outcome `error`, and with `tool_error` unless the tool returned the error result. An
             exception group with a single exception is replaced by that exception.
         code: JSON-RPC error code of the response.
@@ -45,8 +44,7 @@ class Timing:
 
     Args:
         report: Called with each measurement, in the event loop; it must not block. Its exceptions replace the result
-            of
-            the request.
+            of the request.
     """
 
     def __init__(self, report: Callable[[Timed], object]) -> None:

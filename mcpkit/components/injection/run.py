@@ -160,8 +160,7 @@ class _FilledCall:
         """Call `run` in a task of its own.
 
         When the call is cancelled, the task waits for the thread, which cannot be stopped, so that its dependencies
-        stay
-        open. When the function has returned, closing is not cancelled, and this waits for its end.
+        stay open. When the function has returned, closing is not cancelled, and this waits for its end.
         """
         loop = asyncio.get_running_loop()
         self._left = loop.create_future()
