@@ -50,7 +50,7 @@ def capability_path(name: str) -> tuple[str, ...]:
 
 
 def declares(capabilities: Json, name: str) -> bool:
-    """Say whether a client that declared `capabilities` has this one.
+    """Return whether declared client capabilities have a capability.
 
     Raises:
         ValueError: There is no such capability.

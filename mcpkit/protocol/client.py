@@ -24,15 +24,15 @@ NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class OutgoingMessage:
-    """A message to be sent.
+    """A message that a transport sends.
 
     Attributes:
         line: The message as JSON, without a newline.
-        id: The id of a request; None for a notification, and for an answer.
-        method: The method; None for an answer.
-        params: The params, as they are in the line.
-        revision: The revision that it is written in; None for `initialize`, which settles one.
-        headers: What a transport over HTTP says in headers, too: arguments that the tool has clients repeat.
+        id: Id of a request; None for notifications and responses.
+        method: Method; None for responses.
+        params: Params of the message.
+        revision: Protocol version of the message; None for `initialize`, which negotiates one.
+        headers: Headers for the HTTP transport: arguments that the tool's schema repeats in headers.
     """
 
     __slots__ = ("headers", "id", "line", "method", "params", "revision")
@@ -73,7 +73,7 @@ class Refused:
 
 @dataclass(slots=True)
 class Progressed:
-    """The server tells how far a request that is pending has come."""
+    """Progress of a pending request."""
 
     id: RequestId
     done: float
@@ -92,7 +92,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Notified:
-    """The server says something that belongs to no pending request."""
+    """A notification that belongs to no pending request."""
 
     method: str
     params: Json | None
@@ -152,12 +152,12 @@ class ClientWire:
 
         Args:
             method: The method.
-            params: Its params; the `_meta` that the revision wants is added.
-            reports_progress: Whether the server is to tell how far it has come.
+            params: Its params; the `_meta` of the protocol version is added.
+            reports_progress: Whether to request progress notifications.
             headers: Arguments that are repeated in HTTP headers.
 
         Raises:
-            ValueError: The params have no form in JSON.
+            ValueError: The params cannot be converted to JSON.
         """
         id_ = self._last_id = self._last_id + 1
         params = dict(params or {})
@@ -200,10 +200,10 @@ class ClientWire:
         return self._outgoing(jsonrpc.notification(method, told), method, told or {})
 
     def cancel(self, id_: RequestId, reason: str) -> OutgoingMessage | None:
-        """Give a request up: an answer that still comes is ignored.
+        """Cancel a request; a later response is ignored.
 
         Returns:
-            What tells the server; None where it is answered already, or must not be told (`initialize`).
+            The notification for the server; None if it has responded already, or for `initialize`.
         """
         method = self._settled(id_)
         if method is not None:
@@ -408,7 +408,7 @@ _SHOWN: Final = 200
 
 
 def _outcome(id_: RequestId, message: Json) -> Answered | Refused:
-    """Return what the answer to a request says; where it contradicts the specification, an error that names where."""
+    """Return the result or error of a response; an error with the place if it violates the specification."""
     version, result, error = message.get("jsonrpc"), message.get("result"), message.get("error")
     if version != "2.0":
         return _malformed(id_, f'jsonrpc: expected "2.0", got {_shown(version)}')

@@ -8,15 +8,15 @@ from .types import Json
 
 
 def block(value: Json, revision: str) -> Json:
-    """Return a content block as `revision` can say it.
+    """Return a content block in the form of a protocol version.
 
     Args:
-        value: A block of the newest revision; it is not changed.
-        revision: The revision of whoever reads it.
+        value: A block of the newest protocol version; it is not changed.
+        revision: Protocol version of the reader.
 
     Returns:
-        `value` itself where the revision knows all of it. Audio becomes an embedded blob, a link
-        to a resource becomes text.
+        `value` itself if the version defines all of it. Audio becomes an embedded blob, a link to a resource becomes
+        text.
     """
     kind = value["type"]
     if kind == "text" and len(value) == 2:
@@ -44,12 +44,12 @@ def _link_as_text(link: Json) -> Json:
 
 
 def tool_result(result: Json, revision: str, *, wrapped: bool) -> Json:
-    """Return the result of `tools/call` as `revision` can say it.
+    """Return the result of `tools/call` in the form of a protocol version.
 
     Args:
-        result: The result of the newest revision; it is not changed.
-        revision: The revision of whoever reads it, an older one.
-        wrapped: Whether the tool's output schema is wrapped for revisions that only know objects.
+        result: Result of the newest protocol version; it is not changed.
+        revision: Protocol version of the reader, an older one.
+        wrapped: Whether the tool's output schema is wrapped for versions that only allow objects.
     """
     narrowed = {**result, "content": [block(item, revision) for item in result["content"]]}
     if "structuredContent" not in result:

@@ -1,6 +1,6 @@
-"""The two eras: how a request says who asks and in which revision, and how a result is finished.
+"""The two eras of the protocol: envelopes of requests (client and protocol version), and rendering of results.
 
-Everything else, the method table and the components above all, knows no era.
+Other modules, above all the method table and the components, do not depend on the era.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _DEFAULT_LOG_LEVEL = "info"  # "the server MAY decide" until the client has said
 
 
 class Client:
-    """What a client says about itself; nobody has verified it.
+    """The client of a request, as it describes itself. The server does not verify it.
 
     Attributes:
-        info: `name` and `version`, and what else the revision knows; empty when not given.
-        capabilities: What the client can do, as it declared it.
+        info: `name`, `version` and other members of `Implementation`; empty when not given.
+        capabilities: Capabilities that the client declared.
     """
 
     __slots__ = ("capabilities", "info")
@@ -58,7 +58,7 @@ class Client:
 
     @property
     def name(self) -> str | None:
-        """The client's name, for display and logs."""
+        """Name of the client, for display and logs."""
         return self.info.get("name")
 
     @property
@@ -67,7 +67,7 @@ class Client:
         return self.info.get("version")
 
     def supports(self, capability: str) -> bool:
-        """Say whether the client has declared a capability.
+        """Return whether the client has declared a capability.
 
         Args:
             capability: `sampling`, `sampling.tools`, `sampling.context`, `elicitation`, `elicitation.form`,
@@ -79,13 +79,15 @@ class Client:
         return declares(self.capabilities, capability)
 
     def require(self, *capabilities: str) -> None:
-        """Go on only if the client has declared all these capabilities; `requires=` does so before the call.
+        """Raise an error unless the client has declared all these capabilities.
+
+        `Access(requires_capabilities=...)` checks them before the call.
 
         Args:
             capabilities: As in `supports`.
 
         Raises:
-            MissingCapabilityError: It lacks one; let it pass, as the client is told which.
+            MissingCapabilityError: One is missing. Do not catch it: the client receives its name.
             ValueError: There is no such capability.
         """
         missing = [name for name in capabilities if not self.supports(name)]
@@ -98,12 +100,12 @@ class Client:
 
 
 class _Envelope:
-    """What either era knows about a request: revision, client and log level.
+    """Base class of envelopes: protocol version, client and log level of a request.
 
     Attributes:
         era: `handshake` or `stateless`.
-        revision: The revision that the request is served in.
-        log_level: The least severe level that the client wants, or None for no messages at all.
+        revision: Protocol version of the request.
+        log_level: Lowest level of log messages for the client, or None for no messages.
     """
 
     __slots__ = ("log_level", "revision")
@@ -118,14 +120,14 @@ class _Envelope:
 
 
 class Identity:
-    """What the server says about itself in one revision.
+    """The server's description of itself in one protocol version.
 
     Args:
-        info: Its `Implementation`.
+        info: `Implementation` of the server.
 
     Attributes:
-        info: Its `Implementation`.
-        closing: How a result ends that tells it, as JSON: written once, as it is the same in all of them.
+        info: `Implementation` of the server.
+        closing: End of results that contain it, as JSON; the same for all results.
     """
 
     def __init__(self, info: Json) -> None:
@@ -134,15 +136,14 @@ class Identity:
 
 
 class CacheHint:
-    """How long a result may be kept, and by whom (utilities/caching, since 2026-07-28).
+    """Cache lifetime and scope of a result (utilities/caching, since 2026-07-28).
 
     Args:
-        ttl: Seconds for which a client may consider the result fresh; 0 means at once stale.
-        scope: `public` when the result is the same for everybody, `private` when it depends on
-            who asks.
+        ttl: Seconds for which a client may reuse the result; 0 for none.
+        scope: `public` if the result is the same for every user, `private` if it depends on the user.
 
     Raises:
-        ValueError: A negative or infinite `ttl`, or an unknown `scope`.
+        ValueError: `ttl` is negative or infinite, or `scope` is another word.
     """
 
     def __init__(self, ttl: float = 0, scope: str = "public") -> None:
@@ -155,11 +156,11 @@ class CacheHint:
 
     @property
     def private(self) -> CacheHint:
-        """The same time, for nobody but who asks."""
+        """The hint with the same lifetime and the scope `private`."""
         return self if self.scope == "private" else CacheHint(self.ttl, "private")
 
     def __repr__(self) -> str:
-        """Show both hints."""
+        """Show lifetime and scope."""
         return f"CacheHint(ttl={self.ttl!r}, scope={self.scope!r})"
 
 
@@ -180,7 +181,7 @@ class Stateless(_Envelope):
 
     @property
     def client(self) -> Client:
-        """Who asks."""
+        """Client of the request."""
         if self._client is None:
             self._client = Client(self._info, self._capabilities)
         return self._client
@@ -231,21 +232,20 @@ OnSubscription = Callable[[str, bool], Coroutine[object, object, None] | None]
 
 
 class Handshake(_Envelope):
-    """The state of one session of the handshake era, from its `initialize` on (basic/lifecycle).
+    """State of one session of a protocol version with `initialize` (basic/lifecycle).
 
     Args:
-        revision: The revision that was negotiated.
-        client: Who asks.
-        on_subscription: Called with a URI and whether it is subscribed to, once that has changed; it returns what
-            has to be awaited before the client is told so, if there is something. None where there is no session to be
-            subscribed in.
+        revision: Negotiated protocol version.
+        client: Client of the session.
+        on_subscription: Called with a URI and whether it is subscribed to, after a change. It returns an awaitable
+            that delays the response, or None. None if there is no session for subscriptions.
 
     Attributes:
-        client: Who asks.
-        is_initialized: Whether the client has said that it is ready for notifications.
-        subscriptions: The URIs of `resources/subscribe`.
-        companion: What stands for the session in the code that serves it, as long as it lasts; None for nothing.
-        lists: The lists of which the server has declared that they may change; None until `initialize` is answered.
+        client: Client of the session.
+        is_initialized: Whether the client has sent `notifications/initialized`.
+        subscriptions: URIs of `resources/subscribe`.
+        companion: Object of the server that lives as long as the session, or None.
+        lists: Lists that the server has declared as changing; None before the response to `initialize`.
     """
 
     __slots__ = (
@@ -295,17 +295,17 @@ class Handshake(_Envelope):
         return cls(revision, Client(info, capabilities), on_subscription)
 
     def subscribe(self, uri: str, is_subscribed: bool) -> Coroutine[object, object, None] | None:
-        """Take note that the client subscribes to a URI, or does so no more; return what it has to wait for."""
+        """Add or remove a subscription, and return an awaitable that delays the response, or None."""
         (self.subscriptions.add if is_subscribed else self.subscriptions.remove)(uri)
         return None if self._on_subscription is None else self._on_subscription(uri, is_subscribed)
 
     @property
     def has_session(self) -> bool:
-        """Whether there is a session, which outlives this request."""
+        """True if there is a session, which outlives this request."""
         return self._on_subscription is not None
 
     def render(self, result: Json, identity: Callable[[str], Identity], cache: CacheHint | None) -> bytes:
-        """Write a result as it is: the handshake has said the rest."""
+        """Return a result as JSON, unchanged."""
         return encode(result)
 
 
@@ -313,7 +313,7 @@ Envelope = Handshake | Stateless
 
 
 def not_initialized(method: str) -> ProtocolError:
-    """Say that a request came before its session, or without the fields that make it stateless."""
+    """Return the error for a request before `initialize` and without the `_meta` of stateless requests."""
     return ProtocolError(
         INVALID_REQUEST,
         f"{method[:60]} before initialize: open a session first, or send the _meta fields of revision {ALL[-1]}",
@@ -321,7 +321,7 @@ def not_initialized(method: str) -> ProtocolError:
 
 
 def unsupported_version(requested: str) -> ProtocolError:
-    """Say that a revision is not served statelessly, and which ones are (basic/versioning)."""
+    """Return the error for a protocol version that is not served statelessly (basic/versioning)."""
     return ProtocolError(
         UNSUPPORTED_PROTOCOL_VERSION,
         f"Unsupported protocol version: {requested[:40]}",

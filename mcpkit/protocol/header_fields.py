@@ -57,24 +57,24 @@ class Origin(NamedTuple):
 def media_type(value: str) -> str | None:
     """Return the type and subtype of a `Content-Type` field in lower case (RFC 9110, 8.3.1).
 
-    Parameters are not read: what is read here is UTF-8 whatever they say, and some clients send broken ones.
+    Parameters are ignored: bodies are UTF-8 in any case, and some clients send invalid parameters.
 
     Returns:
-        Such as "application/json"; None where the field has another form.
+        For example "application/json"; None if the field is invalid.
     """
     found = re.fullmatch(_CONTENT_TYPE, value)
     return None if found is None else found[1].lower()
 
 
 def accepts(value: str, wanted: str) -> bool:
-    """Say whether an `Accept` field allows a media type: with a weight other than 0 (RFC 9110, 12.5.1).
+    """Return whether an `Accept` field allows a media type, with a weight other than 0 (RFC 9110, 12.5.1).
 
-    The most specific range decides. One with parameters counts as well, since the types sent here have none, but less
-    than one without. Elements with another form are ignored. A field without any element is as good as none.
+    The most specific range decides. One with parameters counts too, since the types sent here have none, but less than
+    one without. Invalid elements are ignored. A field without any element counts as absent.
 
     Args:
-        value: The value of the field.
-        wanted: A type and subtype in lower case.
+        value: Value of the field.
+        wanted: Type and subtype in lower case.
     """
     ranges = (wanted, f"{wanted};", f"{wanted.partition('/')[0]}/*", "*/*")  # the most specific first
     best, weight, is_empty = len(ranges), 0.0, True
@@ -179,11 +179,11 @@ def origin(value: str) -> Origin | None:
 
 
 def is_same_origin(page: str, named: str) -> bool:
-    """Say whether an `Origin` field names the host that the `Host` field of the same request names.
+    """Return whether the `Origin` field and the `Host` field of a request have the same host.
 
     Args:
-        page: The value of `Origin`.
-        named: The value of `Host`.
+        page: Value of `Origin`.
+        named: Value of `Host`.
     """
     of_page, of_request = origin(page), host(named)
     if of_page is None or of_request is None:

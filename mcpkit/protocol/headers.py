@@ -1,7 +1,7 @@
-"""What HTTP headers say of a request, held against its body (basic/transports/streamable-http, since 2026-07-28).
+"""Comparison of HTTP headers with the request's body (basic/transports/streamable-http, since 2026-07-28).
 
-Whoever routes or counts by headers shall see what the server does: a header that is missing, malformed or
-unlike the body is refused ("Server Validation").
+Proxies that route or count by headers must see the values that the server uses. A header that is missing, malformed or
+different from the body is refused ("Server Validation").
 """
 
 from __future__ import annotations

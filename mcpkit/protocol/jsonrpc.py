@@ -76,7 +76,7 @@ def decode(data: bytes) -> Any:
 
 
 def _has_infinity(value: Any, data: bytes) -> bool:
-    """Say whether a number of a long JSON text was out of range; `data` is the text that `value` was read from."""
+    """Return whether a number of a long JSON text was out of range; `data` is the text of `value`."""
     found = _find_infinity(value, len(data) // _BYTES_A_VALUE)
     if found is None:
         shape = data.translate(_SHAPE)
@@ -86,7 +86,7 @@ def _has_infinity(value: Any, data: bytes) -> bool:
 
 
 def _find_infinity(value: Any, most: int) -> bool | None:
-    """Say whether a JSON value is, or holds, an infinity; None where it holds more than `most` values."""
+    """Return whether a JSON value contains an infinity; None if it has more than `most` values."""
     waiting: list[Any] = [(value,)]
     while waiting:
         holder = waiting.pop()
@@ -108,14 +108,14 @@ def encode(message: Any) -> bytes:
     """Write one JSON text on one line.
 
     Args:
-        message: Dicts, lists, strings, numbers, booleans and None. Numbers that JSON does not know
-            become null; whoever must not lose them checks before.
+        message: Dicts, lists, strings, numbers, booleans and None. NaN and the infinities become null; callers that
+            must not lose them check before.
 
     Returns:
         UTF-8 bytes without a newline.
 
     Raises:
-        ValueError: A string holds half of a surrogate pair.
+        ValueError: A string has a lone surrogate.
     """
     return to_json(message, inf_nan_mode="null")
 
@@ -166,17 +166,17 @@ def notification(method: str, params: Json | None = None) -> bytes:
 
 
 def is_object(value: Any) -> TypeGuard[Json]:
-    """Say whether a JSON value is an object."""
+    """Return whether a JSON value is an object."""
     return isinstance(value, dict)
 
 
 def is_array(value: Any) -> TypeGuard[list[Any]]:
-    """Say whether a JSON value is an array."""
+    """Return whether a JSON value is an array."""
     return isinstance(value, list)
 
 
 def is_id(value: Any) -> TypeGuard[RequestId]:
-    """Say whether a JSON value may be a request's id or a progress token; null never is, nor what nobody would keep."""
+    """Return whether a JSON value may be a request id or progress token: not null, and not too long or large."""
     if type(value) is int:
         return -_IDS_END <= value < _IDS_END
     return type(value) is str and len(value) <= MAX_ID_LENGTH

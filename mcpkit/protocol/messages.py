@@ -1,6 +1,6 @@
-"""What a message is: a request with all that it says of who asks, a notification, a response, or nothing that is taken.
+"""Parsing of messages: requests with their envelopes, notifications, responses, and invalid messages.
 
-The one reader of messages, for every transport and both eras.
+It is used for every transport and both eras.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .types import Json
 
 @final
 class Request:
-    """A request that can be answered.
+    """A valid request.
 
     Attributes:
-        envelope: Who asks, and in which revision.
-        id: Its id.
-        method: Its method, which may be one that there is not.
-        params: Its params; empty where there are none.
-        meta: Their `_meta`; empty where there is none.
+        envelope: Client and protocol version.
+        id: Request id.
+        method: Method, which may be unknown.
+        params: Params; empty if there are none.
+        meta: `_meta` of the params; empty if there is none.
     """
 
     __slots__ = ("envelope", "id", "meta", "method", "params")
@@ -63,11 +63,11 @@ class Response:
 
 
 class Refusal:
-    """What is answered with an error, as it cannot be served.
+    """A message that gets an error response.
 
     Attributes:
-        id: The id to answer under; None where it has none that can be told, or one that another request has.
-        problem: What is wrong.
+        id: Id of the response; None if the message has no readable id, or that of a running request.
+        problem: The error.
     """
 
     __slots__ = ("id", "problem")
@@ -82,27 +82,27 @@ class Refusal:
 
 
 class Sender(Protocol):
-    """Who has sent a message, as far as that decides what it means."""
+    """The connection of a message, as far as its parsing depends on it."""
 
     def has_request(self, id_: RequestId) -> bool:
-        """Say whether a request of the sender's runs under an id."""
+        """Return whether a request with an id is running."""
         ...
 
     def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
-        """Return who asks, and in which revision.
+        """Return client and protocol version of a request.
 
         Raises:
-            ProtocolError: The request comes at the wrong time, or does not say what it must.
+            ProtocolError: The request comes at the wrong time, or lacks required members.
         """
         ...
 
 
 def read(message: object, sender: Sender) -> Request | Notification | Response | Refusal:
-    """Tell what a message is; nothing is raised, whatever it holds.
+    """Parse a message; never raises an exception.
 
     Args:
         message: One JSON value.
-        sender: Who has sent it.
+        sender: Connection of the message.
     """
     if not is_object(message):
         return Refusal(None, _not_ours())
@@ -139,7 +139,7 @@ def read(message: object, sender: Sender) -> Request | Notification | Response |
 
 
 def _read_other(message: Json, sender: Sender) -> Notification | Response | Refusal:
-    """Tell what a message is that is no request."""
+    """Parse a message that is not a request."""
     if message.get("jsonrpc") != "2.0":
         return Refusal(readable_id(message.get("id"), sender) if "method" in message else None, _not_ours())
     method = message.get("method")
@@ -161,12 +161,12 @@ def is_answer(message: Json) -> bool:
 
 
 def is_initialize(message: object) -> bool:
-    """Say whether a message is an `initialize` request."""
+    """Return whether a message is an `initialize` request."""
     return is_object(message) and message.get("method") == "initialize" and "id" in message
 
 
 def names_revision(message: object) -> bool:
-    """Say whether a message names its revision itself, as those of the stateless era do."""
+    """Return whether a message has its protocol version in `_meta`, as stateless requests do."""
     params: Json | None = message.get("params") if is_object(message) else None
     meta: Json | None = params.get("_meta") if type(params) is dict else None
     return type(meta) is dict and PROTOCOL_VERSION in meta

@@ -1,4 +1,4 @@
-"""Marks a parameter of a tool as mirrored into an HTTP header."""
+"""Tool arguments that clients repeat in HTTP headers."""
 
 from __future__ import annotations
 
@@ -9,38 +9,37 @@ KEYWORD = "x-mcp-header"
 
 
 class ParamHeader:
-    """Has clients repeat an argument in an HTTP header: `region: Annotated[str, ParamHeader("Region")]`.
+    """Makes clients repeat an argument in an HTTP header: `region: Annotated[str, ParamHeader("Region")]`.
 
-    From revision 2026-07-28 on, clients send such an argument over HTTP in `Mcp-Param-<name>` too, so
-    that proxies can route by it without reading bodies. mcpkit refuses a request whose header and
-    argument differ. The parameter is a `str`, an `int` or a `bool`, is not nullable, and may be a field
-    of a model; what breaks these rules is refused when the tool is registered.
+    Since 2026-07-28, clients send such an argument over HTTP in `Mcp-Param-<name>` too, so that proxies can route by
+    it without reading bodies. The server refuses a request if header and argument differ. The parameter must be a
+    `str`, `int` or `bool`, not nullable, and may be a field of a model; this is checked when the tool is registered.
 
-    What goes into headers is read and logged on the way: it is no place for secrets.
+    Proxies may log headers. Do not use it for secrets.
 
     Args:
-        name: The part after `Mcp-Param-`: letters, digits and `-`, unlike those of the tool's other
-            parameters also without regard to case.
+        name: Part after `Mcp-Param-`: letters, digits and `-`. It must be unique among the tool's parameters,
+            ignoring case.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        """Mark the schema of a model's field."""
+        """Add the keyword to the schema of a model's field."""
         return {**handler(core), KEYWORD: self.name}
 
     def __repr__(self) -> str:
-        """Show how it is written."""
+        """Show the name."""
         return f"Header({self.name!r})"
 
 
 class MirroredParameter:
-    """One argument that a client repeats in a header.
+    """An argument that clients repeat in a header.
 
     Args:
-        header: The header's name, as bytes in lower case.
-        path: The keys that lead to it from the arguments.
+        header: Header name, as bytes in lower case.
+        path: Keys that lead to the argument.
     """
 
     __slots__ = ("header", "path")

@@ -1,4 +1,4 @@
-"""Long results of tools, which say the same twice, as structured content and as text, and are encoded once."""
+"""Long tool results with the same data as structured content and as text, which are encoded once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LONG = 64 * 1024
 
 
 class RepetitiveResult(dict[str, Any]):
-    """The result of a tool whose one block is the JSON of its structured content, or that itself where it is a text.
+    """A tool result with one block, the JSON of the structured content, or the structured content if it is a string.
 
     Args:
-        data: The structured content.
-        data_json: Its JSON.
-        text: The text of the block.
+        data: Structured content.
+        data_json: JSON of the structured content.
+        text: Text of the block.
     """
 
     __slots__ = ("data_json",)
@@ -28,14 +28,14 @@ class RepetitiveResult(dict[str, Any]):
         self.data_json = data_json
 
     def rendered(self, render: Callable[[dict[str, Any]], bytes]) -> Pieces:
-        """Return its JSON.
+        """Return the result as JSON.
 
         Args:
-            render: Renders a result as the revision of the request can say it, with short texts in the place
-                of the long ones.
+            render: Renders a result in the request's protocol version; it is called with short texts in place of the
+                long ones.
 
         Raises:
-            ValueError: The text holds half of a surrogate pair.
+            ValueError: The text has a lone surrogate.
         """
         data = self["structuredContent"]
         text = self["content"][0]["text"]

@@ -51,11 +51,11 @@ class RequestHeaders(Mapping[str, str]):
         self._raw = raw
 
     def __getitem__(self, name: str) -> str:
-        """Return the value of a header, whose name may be in any case.
+        """Return the value of a header, by name in any case.
 
         Raises:
-            KeyError: There is none.
-            MalformedError: It came more than once, and its values make no list.
+            KeyError: There is no such header.
+            MalformedError: The header is repeated, and its values cannot be combined.
         """
         key = _key(name)
         if isinstance(self._raw, JoinedHeaders) and key in self._raw.ambiguous:
@@ -63,7 +63,7 @@ class RequestHeaders(Mapping[str, str]):
         return self._raw[key].decode("latin-1")
 
     def __contains__(self, name: object) -> bool:
-        """Say whether a header came, at least once."""
+        """Return whether there is a header of this name."""
         return isinstance(name, str) and _key(name) in self._raw
 
     def __iter__(self) -> Iterator[str]:

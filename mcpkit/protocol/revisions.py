@@ -1,6 +1,6 @@
-"""What each revision of the protocol knows: methods, fields, kinds of content. All of it is tables.
+"""Tables of the protocol versions: methods, fields, kinds of content.
 
-Sources: `schema/<revision>/schema.ts` and the key changes page of each revision.
+Sources: `schema/<revision>/schema.ts` and the key changes page of each version.
 """
 
 from __future__ import annotations
@@ -173,7 +173,13 @@ _UNKNOWN: dict[tuple[str, str], frozenset[str]] = {
 
 
 def knows(revision: str, kind: str, field: str) -> bool:
-    """Say whether `field` of the object `kind` exists in `revision`."""
+    """Return whether an object of the schema has a field in a protocol version.
+
+    Args:
+        revision: Protocol version.
+        kind: Object of the schema, such as `Tool`.
+        field: Name of the field.
+    """
     return field not in _UNKNOWN[kind, revision]
 
 

@@ -1,4 +1,4 @@
-"""Shapes of the wire that authors write themselves, with the specification's own member names."""
+"""TypedDicts with the specification's member names, which authors write themselves."""
 
 # No `from __future__ import annotations`: a TypedDict compiles each of its hints then, at each start of a server.
 
@@ -16,7 +16,14 @@ Json = dict[str, Any]
 
 
 class Icon(TypedDict, total=False):
-    """A picture that a host may show (base protocol, "icons")."""
+    """An icon that a host may show (base protocol, "icons").
+
+    Attributes:
+        src: An `https:` or `data:` URI. Required.
+        mimeType: Media type.
+        sizes: Sizes such as `48x48`, or `any` for a scalable format.
+        theme: Background for which the icon is made: `light` or `dark`.
+    """
 
     src: str
     """An https: or data: URI. Required."""
@@ -27,7 +34,13 @@ class Icon(TypedDict, total=False):
 
 
 class Annotations(TypedDict, total=False):
-    """Hints on how to use a resource or a content block (server/resources, "Annotations")."""
+    """Hints on the use of a resource or content block (server/resources, "Annotations").
+
+    Attributes:
+        audience: Intended readers: `user`, `assistant` or both.
+        priority: Importance, from 0 (optional) to 1 (effectively required).
+        lastModified: Time of the last change, in ISO 8601.
+    """
 
     audience: list[Literal["user", "assistant"]]
     priority: float
@@ -37,7 +50,15 @@ class Annotations(TypedDict, total=False):
 
 
 class ToolAnnotations(TypedDict, total=False):
-    """Hints on what a tool does (schema, `ToolAnnotations`)."""
+    """Hints on the behaviour of a tool (schema, `ToolAnnotations`).
+
+    Attributes:
+        title: Display name.
+        readOnlyHint: Whether the tool only reads.
+        destructiveHint: Whether it may delete or overwrite data; has no meaning for a read-only tool.
+        idempotentHint: Whether further calls with the same arguments have no further effect.
+        openWorldHint: Whether it interacts with external systems, such as the web.
+    """
 
     title: str
     readOnlyHint: bool

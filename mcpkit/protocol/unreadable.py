@@ -49,13 +49,13 @@ def _repair(match: re.Match[bytes]) -> bytes:
 
 
 def id_of_unreadable(data: bytes) -> RequestId | None:
-    """Return the id of the request that a message was meant to be, as far as it can be told.
+    """Return the request id of a message that cannot be parsed, if it can be found.
 
     Args:
-        data: A message that is not read: it is nested too deeply, or holds what JSON does not know.
+        data: A message that is nested too deeply, or is not JSON.
 
     Returns:
-        The member `id` of the outermost object, where that has a member `method`, too; None where there is none.
+        Member `id` of the outermost object if it has a member `method` too; else None.
     """
     id_, has_method = _outermost(data)
     if id_ is not None:
@@ -65,18 +65,18 @@ def id_of_unreadable(data: bytes) -> RequestId | None:
 
 
 def id_of_answer(beginning: bytes, ending: bytes) -> RequestId | None:
-    """Return the id of the request that a message answers, as far as it can be told.
+    """Return the request id of a response that is too long, if it can be found.
 
     Args:
-        beginning: The first bytes of a message that was not kept.
-        ending: Its last bytes.
+        beginning: First bytes of the message, which was not stored.
+        ending: Last bytes of the message.
     """
     id_, _ = _outermost(beginning)
     return id_ if id_ is not None or not beginning.startswith(b"{") else _last_id(ending)
 
 
 def is_call(beginning: bytes) -> bool:
-    """Whether a message is a request or a notification, as its first bytes tell."""
+    """Return whether a message is a request or a notification, by its first bytes."""
     return _outermost(beginning)[1]
 
 
