@@ -31,12 +31,12 @@ _MOST_ERRORS = 1000
 
 
 class Arguments:
-    """What a function takes, as clients see it.
+    """Arguments of a function: JSON Schema and validator.
 
     Args:
-        describe: Makes the JSON Schema 2020-12, with an object as its root.
-        core: The validator of the same object, which leaves out what a caller leaves out.
-        mirrored: The arguments that clients repeat in HTTP headers.
+        describe: Returns the JSON Schema 2020-12, with an object as its root.
+        core: Validator of the same object. Omitted arguments stay omitted.
+        mirrored: Arguments that clients repeat in HTTP headers.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Arguments:
 
     @cached_property
     def schema(self) -> Json:
-        """The JSON Schema of the arguments."""
+        """JSON Schema of the arguments."""
         return self._describe()
 
     @classmethod
@@ -128,19 +128,18 @@ class Arguments:
         return validator(self._core)
 
     def validate(self, arguments: Json) -> dict[str, Any]:
-        """Check the arguments of a call and convert them.
+        """Validate and convert the arguments of a call.
 
-        What does not fit is looked at again: a string that holds JSON is read where a string cannot be
-        meant (see `repair`).
+        If they do not match, strings of JSON are parsed in places where a string is not allowed (see `repair`).
 
         Args:
             arguments: JSON values, as `pydantic_core.from_json` returns them.
 
         Returns:
-            The keyword arguments, without those that the caller leaves out: Python's defaults apply.
+            Keyword arguments without those that the caller omitted, for which Python's defaults apply.
 
         Raises:
-            ArgumentsError: They do not fit the schema.
+            ArgumentsError: They do not match the schema.
         """
         try:
             validated: dict[str, Any] = self._validator.validate_python(
@@ -173,19 +172,19 @@ class Arguments:
         raise ArgumentsError(told(found) or from_validator(error, arguments, self.schema)) from None
 
     def validate_strings(self, arguments: Mapping[str, str | list[str]]) -> dict[str, Any]:
-        """Check the arguments of a prompt or a URI template, each of which is text, and convert them.
+        """Validate and convert the arguments of a prompt or URI template, which are strings.
 
-        Text for a parameter that takes a string is that string; for any other it is read as JSON. An optional parameter
-        whose text is empty has its default, where an empty string does not fit.
+        A parameter that takes a string gets the string; for other types it is parsed as JSON. An empty string for an
+        optional parameter that does not accept it stands for the default.
 
         Args:
-            arguments: The texts; a list of them where a template explodes a list.
+            arguments: Strings by name; a list of strings for an exploded variable of a template.
 
         Returns:
-            The keyword arguments.
+            Keyword arguments.
 
         Raises:
-            ArgumentsError: They do not fit the schema.
+            ArgumentsError: They do not match the schema.
         """
         from . import strings
 
@@ -201,7 +200,7 @@ class Arguments:
 
 
 def _separate(core: CoreSchema, definitions: dict[str, CoreSchema]) -> CoreSchema:
-    """Move the definitions at the root of a core schema, whose names are global, into `definitions`."""
+    """Move the definitions at the root of a core schema, which have global names, into `definitions`."""
     if core["type"] == "definitions":
         for definition in core["definitions"]:
             definitions[cast("Any", definition)["ref"]] = definition
@@ -277,12 +276,12 @@ def _failed(error: ValidationError) -> set[Any] | None:
 
 
 def from_validator(error: ValidationError, value: Any, schema: Json) -> list[Problem]:
-    """Return the problems that a validator found and that the schema says nothing of.
+    """Return the problems that a validator found and that are not visible in the schema.
 
     Args:
-        error: What it raised.
+        error: Error of the validator.
         value: The value that it refused.
-        schema: The schema of the value: it tells what is not to be shown.
+        schema: Schema of the value, which marks secrets.
     """
     from ..content.wording import path, shown
     from .expectations import kind_of

@@ -56,13 +56,13 @@ def written(pattern: str) -> str:
 
 @cache
 def matcher(pattern: str) -> Callable[[str], bool] | None:
-    """Return what says whether a text fits a pattern, within bounds; one that would take more steps does not fit.
+    """Return a function that matches a pattern within a limit of steps; beyond it, a text does not match.
 
     Args:
-        pattern: A pattern in the words of Rust's engines.
+        pattern: A pattern in the syntax of Rust's engines.
 
     Returns:
-        None where jsonschema-rs is missing, or does not know all of the pattern.
+        None if jsonschema-rs is missing, or does not support the pattern.
     """
     try:
         library: Any = import_module("jsonschema_rs")  # there only with the extra
@@ -127,7 +127,7 @@ def _is_linear(pattern: str) -> bool:
 
 
 def _does_match(engine: Any, text: str) -> bool | None:
-    """Tell whether a text fits; None where the steps have run out before that was known."""
+    """Return whether a text matches; None if the limit of steps was reached."""
     if engine.is_valid(text):
         return True
     error = next(engine.iter_errors(text))
@@ -135,7 +135,7 @@ def _does_match(engine: Any, text: str) -> bool | None:
 
 
 def _may_take_long() -> bool:
-    """Say whether one more text of the call may take long, and count it."""
+    """Return whether one more text of the call may take long, and count it."""
     ctx = current.get(None)
     counted, count = _long.get()
     count = count + 1 if ctx is not None and counted is ctx else 1

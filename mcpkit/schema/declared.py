@@ -1,4 +1,4 @@
-"""What authors have said that the values of their classes, and of other people's, are in JSON."""
+"""Registered JSON forms of classes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .described import Described
 
 
 class JsonType(NamedTuple):
-    """What the values of a class are in JSON.
+    """JSON form of a class.
 
     Args:
         cls: The class.
-        form: Returns schema and validator of the data. It raises RegistrationError where JSON has no form for the
-            type that was given as the schema, and UnresolvedHint where that needs a name that is not defined yet.
-        encode: Makes data of a value.
-        decode: Makes a value of data that fits the schema; None for a class that clients only get.
+        form: Returns schema and validator of the data. It raises RegistrationError if the type given as schema has no
+            JSON form, and UnresolvedHint if it needs a name that is not defined yet.
+        encode: Returns the data of a value.
+        decode: Returns the value for data that match the schema; None for a class that is only used in results.
     """
 
     cls: type
@@ -29,7 +29,7 @@ _declared: dict[type, JsonType] = {}
 
 
 def declare(own: JsonType) -> None:
-    """Keep what was said of a class."""
+    """Register the JSON form of a class."""
     from ..content import foreign  # which most servers do not need
 
     _declared[own.cls] = own
@@ -37,5 +37,5 @@ def declare(own: JsonType) -> None:
 
 
 def declared(cls: Any) -> JsonType | None:
-    """Return what was said of exactly this class."""
+    """Return the registered JSON form of exactly this class, or None."""
     return _declared.get(cls)

@@ -15,14 +15,14 @@ Mode = Literal["validation", "serialization"]
 
 
 class Described:
-    """A type as both sides see it.
+    """A type with its JSON Schema, validator and serializer.
 
     Args:
-        schema: What clients read.
-        core: What accepts the same values, and converts them.
-        output: What serialises a Python value of the type; None where JSON says it all.
-        is_plain: Whether the JSON value is the Python value, with nothing to convert either way.
-        definitions: What `$ref`s in the schema refer to: types that contain themselves.
+        schema: JSON Schema for clients.
+        core: Validator that accepts and converts the same values.
+        output: Serializer of Python values; None if JSON values need none.
+        is_plain: Whether JSON value and Python value are the same.
+        definitions: Targets of `$ref` in the schema, for recursive types.
     """
 
     __slots__ = ("core", "definitions", "is_plain", "output", "schema")
@@ -55,5 +55,5 @@ mode: Final[ContextVar[Mode]] = ContextVar("mode", default="validation")
 
 
 def is_incoming() -> bool:
-    """Tell whether what is described now comes in, and does not go out."""
+    """Return whether the current schema is for arguments, not for results."""
     return mode.get() == "validation"

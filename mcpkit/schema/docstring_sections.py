@@ -100,7 +100,7 @@ def _section(lines: list[str], at: int) -> tuple[str | None, int]:
 
 
 def _result(lines: list[str], at: int) -> tuple[list[str], int] | None:
-    """Return what a section that starts at a line says of the result, alike in all styles, and where it ends."""
+    """Return the text of a result section that starts at a line, in any style, and its end."""
     line = lines[at]
     if _is_underlined(lines, at) and (found := _NUMPY_RESULT.fullmatch(line)):
         end = _underlined_end(lines, at)
@@ -123,7 +123,7 @@ def _titled(title: str, text: str) -> list[str]:
 
 
 def _numpy_text(section: list[str]) -> str:
-    """Return what a numpydoc section says of each value: types and names have lines of their own there."""
+    """Return the texts of values in a numpydoc section, which has types and names on lines of their own."""
     told: list[str] = []
     at = 0
     while at < len(section):
@@ -287,7 +287,7 @@ def _known(written: str, names: Names) -> list[str] | None:
 
 
 def _is_type(text: str) -> bool:
-    """Tell whether a text says nothing but types, "optional", "required" or a default of one word."""
+    """Return whether a text consists of types, "optional", "required" or a default of one word."""
     return len(text) < _LONGEST_TYPE and all(
         _KIND.fullmatch(part.strip()) for part in re.split(r",(?![^\[{(]*[\]})])", text)
     )

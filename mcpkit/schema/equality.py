@@ -12,10 +12,10 @@ LARGEST_HASH = sys.hash_info.modulus
 
 
 def identity(value: Any) -> Any:
-    """Return something hashable that is equal for two JSON values exactly when JSON Schema says they are.
+    """Return a hashable object that is equal for two JSON values that are equal in JSON Schema.
 
-    JSON Schema 2020-12, "Instance Equality": 1 and 1.0 are the same, `true` and 1 are not. Nobody can choose
-    many values whose identities have one hash: those of numbers and tuples are known to all, those of texts to none.
+    JSON Schema 2020-12, "Instance Equality": 1 and 1.0 are equal, `true` and 1 are not. Clients cannot construct many
+    values with the same hash: large numbers and tuples are converted to strings, and hashes of strings are randomized.
     """
     if type(value) is str or value is None:
         return value

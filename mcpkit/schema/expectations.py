@@ -1,4 +1,4 @@
-"""What a schema expects, and what a value is, in words for a model."""
+"""Descriptions of expected and actual values, in words for a model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OF_PATTERNS = {**EXAMPLES, DECIMAL_PATTERN: 'a string with a decimal number suc
 
 
 def kind_of(value: Any) -> str:
-    """Return what a JSON value is, and nothing of what it says."""
+    """Return the kind of a JSON value without its contents."""
     if isinstance(value, bool):
         return "a boolean"
     return next((name for kind, name in _NAMES.items() if KINDS[kind](value)), "a value")

@@ -31,16 +31,15 @@ from .values import matches
 
 
 def arguments(schema: Any, *, drops_unknown: bool = False) -> Arguments:
-    """Return arguments that the author describes; the function takes them as one dict.
+    """Return arguments with a schema of the author; the function receives them as one dict.
 
     Args:
-        schema: A JSON Schema 2020-12 with `"type": "object"`, a TypedDict class, or a mapping of names
-            to types (`{"city": Annotated[str, "Where"]}`).
-        drops_unknown: Whether arguments beside those are dropped, and not refused; a JSON Schema says
-            itself what it allows.
+        schema: A JSON Schema 2020-12 with `"type": "object"`, a TypedDict class, or a mapping of names to types
+            (`{"city": Annotated[str, "Where"]}`).
+        drops_unknown: Whether unknown arguments are dropped and not refused; a JSON Schema defines this itself.
 
     Raises:
-        RegistrationError: The schema is not valid, refers to what is not there, or jsonschema-rs is missing.
+        RegistrationError: The schema is invalid, has a reference without a target, or jsonschema-rs is missing.
     """
     if is_typeddict(schema):
         return Arguments.of_parameters(schema.__name__, of_keys(schema), drops_unknown=drops_unknown)
@@ -199,12 +198,12 @@ _READ = frozenset({
 
 
 class _AuthorReader(Reader):
-    """Reads schemas of all keywords: of those that others do not know it says that a value does not fit them.
+    """Reads schemas with any keywords; for unknown ones, the message is that the value does not match them.
 
     Args:
         root: The schema.
-        fits: Says whether a value fits a part of it.
-        matches: Says whether a text fits a pattern.
+        fits: Returns whether a value matches a part of it.
+        matches: Returns whether a text matches a pattern.
     """
 
     def __init__(self, root: Json, fits: Fits, matches: Callable[[str, str], bool]) -> None:
@@ -212,7 +211,7 @@ class _AuthorReader(Reader):
         self._matches = matches
 
     def fits_alone(self, schema: Json, value: Any) -> bool:
-        """Tell whether a value fits but for what lies inside it; patterns are read as where it was refused."""
+        """Return whether a value matches, ignoring values inside it; patterns are matched as in validation."""
         pattern = schema.get("pattern")
         if pattern is None:
             return super().fits_alone(schema, value)

@@ -33,7 +33,7 @@ _LIST: Any = list
 
 
 def rewritten(annotation: Any) -> Any:
-    """Return an annotation whose parts pydantic knows, in place of `NDArray[T]`, `Iterator[T]` or `LiteralString`."""
+    """Return an annotation that pydantic supports, in place of `NDArray[T]`, `Iterator[T]` or `LiteralString`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if not arguments or origin is Literal:
         return str if annotation in _LITERAL_STRINGS else annotation
@@ -62,7 +62,7 @@ TEXT = "mcpkit_text"
 
 
 class _Text(NamedTuple):
-    """Tells pydantic of a text in `Annotated`: its own `Field(description=...)` would change classes for all."""
+    """Description in `Annotated`; `Field(description=...)` would change the class in all places."""
 
     text: str
 
@@ -78,7 +78,7 @@ def _known(item: object) -> object:
 
 
 class _Known(NamedTuple):
-    """Tells pydantic of a class that it does not know, with what stands in its brackets."""
+    """Marks a class that pydantic does not support, with its type arguments."""
 
     annotation: Any
 
@@ -89,7 +89,7 @@ class _Known(NamedTuple):
 
 
 class _Iterated(NamedTuple):
-    """Tells pydantic of a list that is given to be iterated once."""
+    """Marks a list that the function receives as an iterator."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         inner = handler(source)

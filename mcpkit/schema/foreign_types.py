@@ -79,7 +79,7 @@ def unaliased(annotation: Any) -> Any:
 
 
 def of_json_type(own: JsonType) -> Described:
-    """Return schema and validator of a class whose author says what it is in JSON."""
+    """Return schema and validator of a class with a registered JSON form."""
     if own.decode is None and is_incoming():
         raise RegistrationError(
             f"{own.cls.__qualname__} is for results only; pass decode= to its json_type to use it for arguments"

@@ -52,11 +52,11 @@ class _Source(NamedTuple):
 
 
 class CannotAskError(ValueError):
-    """A revision has no words for a form.
+    """A protocol version cannot express a form.
 
     Args:
-        why: What it has no words for, and what to do about it, for the author.
-        lack: What it lacks, for whoever the author serves.
+        why: Reason and remedy, for the author.
+        lack: Missing capability, for the user.
     """
 
     def __init__(self, why: str, lack: str) -> None:
@@ -102,19 +102,18 @@ class Form:
 
     @classmethod
     def of(cls, annotation: Any) -> Form:
-        """Return the form that asks for a value of a type.
+        """Return the form for a value of a type.
 
         Args:
-            annotation: A pydantic model, dataclass, TypedDict, NamedTuple or class of attrs or msgspec, whose
-                fields are those of the form; or the type of a single value (str, int, float, bool, date, datetime,
-                a `Literal` or Enum of texts, a list of one of these two), which travels as `{"value": ...}`. A field
-                that may be None, or has a default, may be left out. A choice shows the `label` of its Enum's members,
-                or the titles in `Annotated[Literal["s"], "Small"] | Annotated[Literal["l"], "Large"]`. Or the form
-                itself, as the JSON Schema of an object whose fields are of these kinds; its value is a dict, in which
-                defaults stand for what is left out.
+            annotation: A pydantic model, dataclass, TypedDict, NamedTuple or class of attrs or msgspec, with the
+                fields of the form; or the type of a single value (str, int, float, bool, date, datetime, a `Literal`
+                or Enum of strings, a list of one of these two), which is sent as `{"value": ...}`. A field that may be
+                None or has a default is optional. A choice has the `label` of its Enum's members, or the titles in
+                `Annotated[Literal["s"], "Small"] | Annotated[Literal["l"], "Large"]`. Or a JSON Schema of an object
+                with such fields; its value is a dict, with defaults for omitted fields.
 
         Raises:
-            RegistrationError: No form can ask for it; the message names the field and what to change.
+            RegistrationError: No form can request it. The message has the field and the remedy.
             UnresolvedHint: A type hint needs a name that is not defined yet.
         """
         if is_object(annotation):
@@ -130,14 +129,14 @@ class Form:
         return _form(annotation)
 
     def schema(self, revision: str) -> Json:
-        """Return the `requestedSchema` in the words of a revision; it is not to be changed.
+        """Return the `requestedSchema` for a protocol version; do not change it.
 
         Args:
-            revision: The revision that the client speaks.
+            revision: Protocol version of the client.
 
         Raises:
-            CannotAskError: The revision cannot say it; the message names the field and what to change.
-            ValueError: The revision has no forms at all.
+            CannotAskError: The version cannot express it. The message has the field and the remedy.
+            ValueError: The version has no forms.
         """
         if revision not in self._schemas:
             raise ValueError(f"protocol version {revision} has no forms; {min(FORMS)} introduced them")
@@ -168,7 +167,7 @@ class Form:
             return self.read(without(content, *blank))
 
     def _blank(self, content: Any) -> list[str]:
-        """Return the optional fields whose answer is an empty string, as hosts send fields that were not filled in."""
+        """Return the optional fields with an empty string, which hosts send for empty inputs."""
         answers: Json = content if is_object(content) else {}
         optional = self._fields.keys() - self._required
         return [name for name, value in answers.items() if value == "" and name in optional]
@@ -229,14 +228,14 @@ def _is_structure(annotation: object) -> bool:
 
 
 def _is_data(annotation: object) -> bool:
-    """Tell whether something is a dataclass or a NamedTuple."""
+    """Return whether an object is a dataclass or a NamedTuple class."""
     return isinstance(annotation, type) and (
         hasattr(annotation, "__dataclass_fields__") or hasattr(annotation, "_asdict")
     )
 
 
 def _is_pydantic(annotation: object) -> bool:
-    """Tell whether something is a model or dataclass of pydantic with fields."""
+    """Return whether an object is a pydantic model or dataclass with fields."""
     return hasattr(annotation, "__pydantic_validator__") and not getattr(
         annotation, "__pydantic_root_model__", False
     )

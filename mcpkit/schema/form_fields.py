@@ -1,6 +1,6 @@
-"""The fields of a form, and how each revision says them.
+"""Fields of a form, and their schemas in each protocol version.
 
-client/elicitation, "Requested Schema", and `PrimitiveSchemaDefinition` in the schema of each revision.
+client/elicitation, "Requested Schema", and `PrimitiveSchemaDefinition` in the schema of each version.
 """
 
 from __future__ import annotations
@@ -101,11 +101,11 @@ class Field(NamedTuple):
 
     Args:
         kind: A key in the tables of `FORMS`.
-        schema: What its value must fit; null is no value.
-        keywords: What is to be said of it, but for type and choices.
-        choices: What is offered; empty where anything may be written.
-        is_legacy: Whether its author wrote `enumNames`, which then stay.
-        may_be_null: Whether None stands for no answer.
+        schema: Schema of its value, without null.
+        keywords: Keywords besides type and choices.
+        choices: Choices; empty for free input.
+        is_legacy: Whether the author wrote `enumNames`, which are kept.
+        may_be_null: Whether None stands for no input.
     """
 
     kind: str
@@ -117,12 +117,12 @@ class Field(NamedTuple):
 
     @classmethod
     def of(cls, where: str, schema: Json, annotations: Iterable[Any]) -> Field:
-        """Return the field that a type makes.
+        """Return the field for a type.
 
         Args:
-            where: What it is, for messages.
-            schema: The type's JSON Schema, with the default if there is one.
-            annotations: The type and its metadata, for what the schema does not say.
+            where: Place, for messages.
+            schema: JSON Schema of the type, with the default if there is one.
+            annotations: The type and its metadata, for details that the schema does not have.
 
         Raises:
             RegistrationError: No form has such a field.
@@ -299,7 +299,7 @@ def _choices(
 
 
 def _include_limits(keywords: Json) -> None:
-    """Say the exclusive limits of integers as inclusive ones, which forms have."""
+    """Convert exclusive limits of integers to inclusive ones, as forms have no others."""
     if (low := keywords.pop("exclusiveMinimum", None)) is not None:
         low = math.floor(low) + 1
         keywords["minimum"] = max(low, keywords.get("minimum", low))

@@ -1,7 +1,7 @@
-"""JSON Schema to a validator that runs in Rust, for the keywords that this package writes.
+"""Converts JSON Schema to a validator that runs in Rust, for the keywords that this package writes.
 
-Results are checked with it: what leaves is compared with the schema that was published, and nothing else. So are those
-of other servers, whose schemas are brought into these keywords first; there `allOf` stands alone.
+Results are validated with it against the published schema. So are results of other servers; their schemas are first
+converted to these keywords, with `allOf` alone in its schema.
 """
 
 from __future__ import annotations

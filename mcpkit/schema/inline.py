@@ -19,16 +19,16 @@ ITEMS_OF_TUPLE: Json = {"mcpkit:items": "prefixItems"}
 
 
 def definitions(schema: Json) -> Json:
-    """Return a schema with every definition inlined, except those that contain themselves.
+    """Return a schema with all definitions inlined, except recursive ones.
 
     Args:
-        schema: A schema whose references are `#/$defs/...`.
+        schema: A schema with references of the form `#/$defs/...`.
 
     Returns:
-        A new schema; `$defs` holds the remaining definitions, in order of first use.
+        A new schema; `$defs` has the remaining definitions, in order of first use.
 
     Raises:
-        RegistrationError: A reference leads to no definition.
+        RegistrationError: A reference has no target.
     """
     defined: Json = schema.get("$defs", {})
     recursive = {

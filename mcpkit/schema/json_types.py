@@ -1,4 +1,4 @@
-"""Types of the author's own, and of other people: what they are in JSON."""
+"""JSON forms of classes, registered by authors."""
 
 from __future__ import annotations
 
@@ -37,25 +37,27 @@ def json_type(
     encode: Callable[[Any], Any],
     decode: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Say what the values of a class are in JSON: as arguments, as results, and within other types and data.
+    """Register the JSON form of a class, for arguments, results, and fields of other types.
 
-    It works on a class of anybody's, `json_type(Money, schema=..., encode=..., decode=...)`, and as the decorator of
-    one's own, `@json_type(schema=..., encode=..., decode=...)`. Say it before the class stands in the fields of a
-    pydantic model: pydantic, too, is told, and reads the fields when the model is defined.
+    Call it for any class, `json_type(Money, schema=..., encode=..., decode=...)`, or decorate a class,
+    `@json_type(schema=..., encode=..., decode=...)`. Call it before the class is used in fields of a pydantic model,
+    as pydantic reads them when the model is defined.
 
     Args:
-        cls: The class. Left out, a decorator is returned.
-        schema: The form of the data: a JSON Schema as a dict, or any type that has one, such as `str`, a TypedDict
-            or `Annotated[str, Field(pattern="^#[0-9a-f]{6}$")]`.
-        encode: Makes of a value data that fits the schema. It may hold whatever else has a form in JSON.
-        decode: Makes a value of data that fits the schema; where the schema is a type, of a value of that type. A
-            ValueError that it raises is told to the caller, with the argument's name. None for what clients only get.
+        cls: The class. Without it, a decorator is returned.
+        schema: Form of the data: a JSON Schema as a dict, or any type that has one, such as `str`, a TypedDict or
+            `Annotated[str, Field(pattern="^#[0-9a-f]{6}$")]`.
+        encode: Returns data that match the schema for a value of the class. They may have any values that can be
+            converted to JSON.
+        decode: Returns a value of the class for data that match the schema; if the schema is a type, it receives a
+            value of that type. The caller gets the message of a ValueError, with the name of the argument. None for a
+            class that is only used in results.
 
     Returns:
         The class.
 
     Raises:
-        RegistrationError: It is no class, the schema is none, or a function is missing.
+        RegistrationError: `cls` is not a class, the schema is invalid, or a function is missing.
     """
     if cls is None:
 

@@ -1,4 +1,4 @@
-"""What the keywords of JSON Schema that are about a value alone demand of it, but for what lies inside."""
+"""Checks of JSON Schema keywords that concern a value itself, not the values inside it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ KEYWORDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
 
 
 def fits_alone(schema: Json, value: Any) -> bool:
-    """Tell whether a value fits but for what lies inside it."""
+    """Return whether a value matches a schema, ignoring values inside it."""
     kinds = schema.get("type")
     if kinds is not None:
         allowed = [kinds] if isinstance(kinds, str) else kinds

@@ -20,7 +20,7 @@ _TYPES = {"string": '""', "integer": "0", "boolean": "False"}
 
 
 class _Mark:
-    """Where a schema says `x-mcp-header`; `keyword` is what keeps clients from reaching it, if anything."""
+    """A place of `x-mcp-header` in a schema; `keyword` is one on its path that clients cannot resolve, or None."""
 
     __slots__ = ("keyword", "path", "schema")
 
@@ -31,14 +31,14 @@ class _Mark:
 
 
 def mirrored(owner: str, schema: Json) -> tuple[MirroredParameter, ...]:
-    """Return what a schema of arguments mirrors.
+    """Return the arguments that a schema repeats in headers.
 
     Args:
-        owner: What the arguments belong to, for messages.
-        schema: The JSON Schema of the arguments; of its root only what holds schemas is needed.
+        owner: Component, for messages.
+        schema: JSON Schema of the arguments; of its root only keywords with subschemas are needed.
 
     Raises:
-        RegistrationError: A rule of the specification is broken; the message says what to change.
+        RegistrationError: A rule of the specification is broken. The message contains the remedy.
     """
     found: dict[str, _Mark] = {}
     for mark in _marks(schema, (), None):

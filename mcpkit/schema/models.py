@@ -213,13 +213,13 @@ def _with_text(schema: JsonSchemaValue, text: str | None) -> JsonSchemaValue:
 
 
 class _Generator(GenerateJsonSchema):
-    """JSON Schema without what nobody wrote, and of the wire's form of each type."""
+    """JSON Schema generator without generated titles, and with the JSON forms of types."""
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
         return value
 
     def emit_warning(self, kind: Any, detail: str) -> None:
-        """Say nothing of a default or a branch of a union that JSON cannot hold: clients cannot send it."""
+        """Ignore warnings of defaults and union branches that cannot be JSON: clients cannot send them."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False

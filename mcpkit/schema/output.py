@@ -49,12 +49,11 @@ _MOST_LINES = 5
 
 
 class Output:
-    """What a tool returns, as clients see it.
+    """Result of a tool: JSON Schema, validator and serializer.
 
     Args:
         described: The return type.
-        is_written: Whether its author has written the schema, and the validator is that of the type: it changes
-            nothing of the values.
+        is_written: Whether the author wrote the schema. The type's validator then leaves values unchanged.
     """
 
     def __init__(self, described: Described, *, is_written: bool = False) -> None:
@@ -165,7 +164,7 @@ class Output:
 
     @cached_property
     def _sure(self) -> tuple[Any, Any]:
-        """A class whose instances need no watching, and what writes them: they have checked what they hold."""
+        """A class with instances that are always valid, and its serializer; None if there is none."""
         core: Any = self._described.output or {}
         from ..common.core_nodes import nodes
 
@@ -246,7 +245,7 @@ class Output:
             return self._read(value)
 
     def _read(self, value: Any) -> Any:
-        """Return what the values are, whatever their types say; by the types' serialisers where only that fits."""
+        """Return the JSON value by the values' own types; by the declared types if only that matches."""
         data = json_value(value)
         if not self._validator.isinstance_python(data):
             assert self._serializer is not None
@@ -258,7 +257,7 @@ class Output:
         return data
 
     def _misfit(self, value: Any, data: Any, error: ValidationError) -> OutputError:
-        """Say where a result does not fit, what was promised there and what came."""
+        """Return the error with the places at which a result does not match its schema."""
         from ..content.reading import infinite_places
         from ..content.wording import path
         from .arguments import from_validator
@@ -308,7 +307,7 @@ def _is_open(annotation: Any) -> bool:
 
 
 def _may_be_content(annotation: Any) -> bool:
-    """Tell whether an annotation leaves open what comes, by itself or in a list, or says bytes: it may be content."""
+    """Return whether values of an annotation may be content: it is unspecific, or has bytes."""
     if _is_open(annotation) or annotation in (bytes, bytearray, memoryview):
         return True
     origin = get_origin(annotation)

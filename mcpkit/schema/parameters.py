@@ -33,18 +33,18 @@ class Parameter:
     """One argument of a function.
 
     Args:
-        name: Its name on the wire: its alias, if it has one.
-        annotation: The type with its `Annotated` metadata; `empty` when nothing is written.
-        default: The value of an omitted argument; `empty` when it is required or has a factory.
-        default_factory: Makes the value of an omitted argument.
-        is_supplied: Whether an omitted argument must be passed to the function, because Python does not
-            know its default (`Field(default=...)`).
+        name: Name in requests: the alias, if there is one.
+        annotation: Type with its `Annotated` metadata; `empty` for none.
+        default: Value of an omitted argument; `empty` when it is required or has a factory.
+        default_factory: Returns the value of an omitted argument.
+        is_supplied: Whether an omitted argument must be passed to the function, as Python does not know its default
+            (`Field(default=...)`).
         may_be_omitted: Whether it is optional without a default, like a `NotRequired` key.
-        text: What its annotation says of it.
-        metadata: The `Annotated` metadata of the argument as a whole.
-        documentation: The docstring of its function, which says something where the annotation does not.
-        python_name: The name of the function's parameter; the same as `name` unless it has an alias.
-        factory_takes_data: Whether `default_factory` takes the arguments before it as a dict.
+        text: Description in its annotation.
+        metadata: `Annotated` metadata of the argument as a whole.
+        documentation: Docstring of its function, for arguments without a description in the annotation.
+        python_name: Name of the function's parameter; differs from `name` if there is an alias.
+        factory_takes_data: Whether `default_factory` receives the arguments before it as a dict.
     """
 
     __slots__ = (
@@ -89,21 +89,21 @@ class Parameter:
 
     @property
     def description(self) -> str | None:
-        """Give what `Annotated[T, "text"]`, `Field(description=...)` or the docstring says of it, in this order."""
+        """Description by `Annotated[T, "text"]`, `Field(description=...)` or the docstring, in this order."""
         if self.text is not None or self.documentation is None:
             return self.text
         return self.documentation().arguments.get(self.python_name)
 
     @property
     def context_hint(self) -> str:
-        """What to write where it looks as if it were meant to be the Context; empty for others."""
+        """Remedy for a parameter that may be meant to be the Context; empty for others."""
         if self.annotation is not empty or self.name not in ("ctx", "context"):
             return ""
         return f"Write `{self.name}: Context` to receive the Context"
 
     @property
     def is_required(self) -> bool:
-        """Tell whether the caller must give the argument."""
+        """True if the caller must pass the argument."""
         return self.default is empty and self.default_factory is None and not self.may_be_omitted
 
 
@@ -115,7 +115,7 @@ def parameter(
     *,
     may_be_omitted: bool = False,
 ) -> Parameter:
-    """Return a parameter, with what its annotation's metadata says of it.
+    """Return a parameter, with the metadata of its annotation applied.
 
     Raises:
         RegistrationError: Its alias is not a single name.

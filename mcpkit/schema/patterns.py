@@ -1,7 +1,8 @@
-"""Regular expressions in schemas: clients read them as ECMA-262 does, with the flag `u`.
+"""Regular expressions in schemas, which clients read as ECMA-262 with the flag `u`.
 
-JSON Schema 2020-12, "Regular Expressions". An author writes them for Python, or for pydantic's engine. What ECMA-262
-can say is published in its words, and read here as it reads them: digits and words are ASCII, `$` is the very end.
+JSON Schema 2020-12, "Regular Expressions". Authors write them for Python, or for pydantic's engine. Patterns that
+ECMA-262 can express are published in its syntax, and matched with its meaning: digits and word characters are ASCII,
+`$` is the very end.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def read(pattern: str) -> Pattern | None:
 
 @cache
 def warn(pattern: str) -> None:
-    """Say once that clients do not see a pattern."""
+    """Log once that the published schema does not have a pattern."""
     logger.warning(
         "the pattern %r is checked, but not part of the published schema: clients read patterns as ECMA-262, "
         "which does not support it",
@@ -57,7 +58,7 @@ def warn(pattern: str) -> None:
 
 @cache
 def warn_of_time(pattern: str) -> None:
-    """Say once that what a pattern takes has no bound."""
+    """Log once that the matching time of a pattern has no limit."""
     logger.warning(
         "the pattern %r has lookarounds, backreferences or flags, so Python's `re` checks it, which can take "
         "unbounded time for a short text from a client. Write it without these, or install an engine with a limit "

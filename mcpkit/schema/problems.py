@@ -1,7 +1,7 @@
-"""What is wrong with a JSON value, in words: the value and its schema, read side by side.
+"""Messages for invalid JSON values, found by reading value and schema side by side.
 
-Runs only once a validator has refused a value. It reads the keywords that this package writes; what other
-checks say is added by the caller.
+It runs only after a validator has refused a value. It supports the keywords that this package writes; the caller adds
+errors of other checks.
 """
 
 from __future__ import annotations
@@ -62,25 +62,25 @@ class Fault(NamedTuple):
 
     @property
     def problem(self) -> Problem:
-        """What the caller is told."""
+        """Problem for the caller."""
         return Problem(path(self.steps), self.message)
 
 
 def is_secret(schema: Json) -> bool:
-    """Tell whether a schema calls its value a secret, which nobody shall read in a message.
+    """Return whether a schema marks its value as secret, so that it must not be in messages.
 
-    It is `writeOnly` (JSON Schema 2020-12, "readOnly" and "writeOnly"), or of the format `password`. pydantic describes
-    `SecretStr` and `SecretBytes` so; `Field(json_schema_extra={"writeOnly": True})` does the same.
+    It is `writeOnly` (JSON Schema 2020-12, "readOnly" and "writeOnly"), or of the format `password`. pydantic
+    generates this for `SecretStr` and `SecretBytes`; `Field(json_schema_extra={"writeOnly": True})` does the same.
     """
     return schema.get("writeOnly") is True or schema.get("format") == "password"
 
 
 def holds_secret(schema: Json, root: Json) -> bool:
-    """Tell whether a value of a schema may be, or hold, a secret.
+    """Return whether a value of a schema may be or contain a secret.
 
     Args:
         schema: The schema.
-        root: What its references start from.
+        root: Schema that references start from.
     """
     return any(map(is_secret, nodes(schema, root)))
 
@@ -96,7 +96,7 @@ def problems(schema: Json, value: Any) -> list[Problem]:
 
 
 def told(faults: Iterable[Fault]) -> list[Problem]:
-    """Return what a caller is told of some faults: each once, and no more than a message can hold."""
+    """Return the problems of faults for the caller, without duplicates and limited in number."""
     return list(islice(dict.fromkeys(fault.problem for fault in _guessed(faults)), MOST_PROBLEMS))
 
 
@@ -110,14 +110,14 @@ def _guessed(faults: Iterable[Fault]) -> Iterator[Fault]:
 
 
 class Reader:
-    """Reads values beside their schema, and ends when it has seen enough: no message keeps it busy for long.
+    """Reads values beside their schema, with a limit of work for each message.
 
-    It looks at some thousands of values, to a certain depth; of many items at those that do not fit. What is
-    read once is not read again, whatever unions lead there.
+    It reads some thousands of values, to a certain depth; of many items only invalid ones. A value is not read twice,
+    whatever unions refer to it.
 
     Args:
-        root: The schema that holds `$defs`.
-        fits: Says of many items which fit; made from `root` when None.
+        root: Schema with `$defs`.
+        fits: Returns which of many items match; None builds it from `root`.
     """
 
     def __init__(self, root: Json, fits: Fits | None = None) -> None:
@@ -140,7 +140,7 @@ class Reader:
         return _guessed(found) if guesses else found
 
     def takes(self, schema: Json, value: Any) -> bool:
-        """Tell whether a value fits a part of the schema."""
+        """Return whether a value matches a part of the schema."""
         self._read.clear()
         return not any(self.read(schema, value, (), False))
 
@@ -180,7 +180,7 @@ class Reader:
         return text if self.fits_alone(schema, text) else None
 
     def fits_alone(self, schema: Json, value: Any) -> bool:
-        """Tell whether a value fits but for what lies inside it."""
+        """Return whether a value matches, ignoring values inside it."""
         return fits_alone(schema, value)
 
     def _in_array(self, schema: Json, value: list[Any], steps: Steps, is_hidden: bool) -> Iterator[Fault]:
@@ -250,7 +250,7 @@ class Reader:
         return target(branch, self.root) if "$ref" in branch else branch
 
     def _in_tags(self, branches: list[Json], value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
-        """Yield the faults of the constants that tell branches apart, when an object has those of none."""
+        """Yield the faults of discriminating constants, if an object has none of theirs."""
         objects = [branch for branch in branches if "properties" in branch]
         if not is_object(value) or len(objects) < 2:
             return
@@ -291,7 +291,7 @@ class Reader:
                 yield from self.read(additional, item, inner, is_hidden)
 
     def _may_be_wrong(self, schema: Json, value: Any, count: int) -> bool:
-        """Tell whether one of `count` values is to be read; where there are many, those that fit are not."""
+        """Return whether one of `count` values must be read; of many, those that match are skipped."""
         return count < _MANY or not self.fits(schema, value)
 
     def _members(self, schema: Json, value: Json) -> Iterator[tuple[str, Any]]:
@@ -317,7 +317,7 @@ class Reader:
 
 
 def _validators(root: Json) -> Fits:
-    """Return what tells by validators of their own whether values fit the parts of a schema."""
+    """Return a function that validates values against parts of a schema."""
     built: dict[int, Callable[[Any], bool]] = {}
 
     def fits(schema: Json, value: Any) -> bool:
@@ -341,7 +341,7 @@ def _unknown(value: Any) -> bool:
 
 
 def _has_tag(branch: Json, value: Any) -> bool:
-    """Tell whether an object carries the constant that tells this branch from the others."""
+    """Return whether an object has the discriminating constant of a branch."""
     if not is_object(value):
         return False
     properties: Json = branch.get("properties", {})

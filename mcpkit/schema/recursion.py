@@ -74,7 +74,7 @@ class _Run:
         """
 
     def may_go_on(self) -> bool:
-        """Say whether there may be one more try, once none seems to be left."""
+        """Return whether one more try is allowed, after the limit seemed to be reached."""
         if self._choices:
             self.left += max(0, _TRIES_OF_ONE * self._choices * _holders(self._value) - _MOST_TRIES)
             self._choices = 0  # they are counted once
@@ -95,7 +95,7 @@ _run: ContextVar[_Run | None] = ContextVar("_run", default=None)
 
 
 def bounded(core: CoreSchema) -> CoreSchema:
-    """Return a core schema whose unions take time in proportion to the value; the same where all do."""
+    """Return a core schema with unions that take time proportional to the value; unchanged if all do."""
     if core["type"] != "definitions":
         return core
     definitions = {cast("Node", each)["ref"]: cast("Node", each) for each in core["definitions"]}
@@ -122,7 +122,7 @@ def bounded(core: CoreSchema) -> CoreSchema:
 
 
 def _calls_int(node: Node) -> bool:
-    """Tell whether a schema calls `int`, as those of all integers do."""
+    """Return whether a schema calls `int`, as those of integers do."""
     return node["type"] == "function-plain" and node["function"]["function"] is int
 
 
@@ -138,7 +138,7 @@ def _content(core: Any) -> Any:
 
 
 def _branches_out(node: Node, definitions: Mapping[str, Node]) -> bool:
-    """Tell whether two choices of a union, for the same kind of value, lead to the union again."""
+    """Return whether two choices of a union, for the same kind of value, contain the union again."""
     if node["type"] != "union":
         return False
     again = [choice for choice in choices_of(node) if _reaches(choice, node, definitions)]
@@ -190,7 +190,7 @@ def _kind(node: Node, definitions: Mapping[str, Node]) -> str | None:
 
 
 def _is_scalar(node: Node) -> bool:
-    """Tell whether a choice takes neither arrays nor objects, as far as is known without its references."""
+    """Return whether a choice accepts neither arrays nor objects, as far as known without its references."""
     if node["type"] == "union":
         return all(map(_is_scalar, choices_of(node)))
     if node["type"] == "chain":
@@ -227,12 +227,12 @@ def _tried(value: Any) -> int | str:
 
 
 class _Select:
-    """Tries the choices of a union at a value, once.
+    """Tries the choices of a union for a value, once.
 
     Args:
-        choices: Of each choice, the kind of value that it takes, and the members of an object that it knows.
-        among: How many choices all such unions have.
-        has_checks: Whether the author's own checks may refuse a value, which then say why.
+        choices: For each choice, the kind of value that it accepts, and its known members of an object.
+        among: Number of choices of all such unions.
+        has_checks: Whether checks of the author may refuse a value; their error is then reported.
     """
 
     def __init__(
@@ -309,7 +309,7 @@ def _too_many_tries() -> PydanticCustomError:
 
 
 def _is_of_author(error: ValidationError) -> bool:
-    """Tell whether an error is of the author's own checks alone, which the schema says nothing of."""
+    """Return whether an error is only of the author's checks, which the schema does not have."""
     if error.error_count() > 1:
         return False
     return error.errors(include_url=False, include_input=False, include_context=False)[0]["type"] in (

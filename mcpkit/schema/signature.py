@@ -1,4 +1,4 @@
-"""What a function takes and returns: parameters with resolved type hints and the docstring's texts."""
+"""Signatures of functions: parameters with resolved type hints and texts of the docstring."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _UNPACKED = (typing_extensions.Unpack, getattr(typing, "Unpack", typing_extensio
 
 
 class Head:
-    """What is written in the head of a callable.
+    """Name, parameters and type hints of a callable.
 
     Args:
-        name: The function's name, or that of the class of a callable object.
-        function: The plain function that holds its type hints, or a class.
-        parameters: Its parameters as they are written.
-        hints: The type hints by name, resolved.
-        bound: The parameters that a partial binds by keyword.
+        name: Name of the function, or of the class of a callable object.
+        function: Plain function with the type hints, or a class.
+        parameters: Parameters as they are written.
+        hints: Resolved type hints by name.
+        bound: Parameters that a partial binds by keyword.
     """
 
     __slots__ = ("bound", "function", "hints", "name", "parameters")
@@ -69,15 +69,15 @@ def head(fn: Callable[..., Any]) -> Head:
 
 
 class Signature:
-    """What a function takes and returns.
+    """Parameters and return type of a function.
 
     Args:
-        name: Its name.
-        documentation: Its docstring, read on first use.
-        parameters: The arguments of a caller, in the order they are written.
-        injected: The parameters that the framework passes.
-        extra: The type of `**kwargs`; `empty` when there are none.
-        returns: The return annotation; `empty` when there is none.
+        name: Name of the function.
+        documentation: Docstring, read on first use.
+        parameters: Arguments of a caller, in written order.
+        injected: Parameters that the framework passes.
+        extra: Type of `**kwargs`; `empty` for none.
+        returns: Return annotation; `empty` for none.
         is_async: Whether calling it returns an awaitable.
     """
 
@@ -116,19 +116,19 @@ class Signature:
     ) -> Signature:
         """Read the signature of a function, method, callable object or `functools.partial`.
 
-        Arguments that a partial binds, by position or by keyword, are no arguments of the caller.
+        Arguments that a partial binds, by position or by keyword, are not arguments of the caller.
 
         Args:
             fn: The callable.
-            is_injected: Tells from a parameter's annotation and default whether the framework passes it.
-            describes_arguments: Whether clients get the texts of arguments by name; otherwise these stay in the
+            is_injected: Returns whether the framework passes a parameter with this annotation and default.
+            describes_arguments: Whether clients get descriptions of arguments by name; otherwise these stay in the
                 description.
 
         Returns:
-            Its signature, with type hints resolved.
+            The signature, with resolved type hints.
 
         Raises:
-            RegistrationError: A parameter that a client cannot name, or no signature at all.
+            RegistrationError: A parameter is positional-only, or the callable has no signature.
             UnresolvedHint: A type hint cannot be resolved now.
         """
         read = head(fn)

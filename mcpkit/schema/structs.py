@@ -114,7 +114,7 @@ def _with_default(hint: Any, default: Any) -> Any:
 
 
 def _without_unset(hint: Any, unset: Any) -> Any:
-    """Leave out of a union what says that a field may be absent."""
+    """Remove the marker of an absent field from a union."""
     parts = get_args(hint)
     if unset not in parts:
         return hint
@@ -122,7 +122,7 @@ def _without_unset(hint: Any, unset: Any) -> Any:
 
 
 def _with_meta(hint: Any, meta: Any) -> Any:
-    """Say in pydantic's words what `msgspec.Meta` says."""
+    """Convert `msgspec.Meta` to pydantic's metadata."""
     if get_origin(hint) is not Annotated:
         return hint
     metadata = [_field(item) if isinstance(item, meta) else item for item in hint.__metadata__]

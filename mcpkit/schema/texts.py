@@ -1,4 +1,4 @@
-"""Types for texts of a format, `Email` and `Uri`: for arguments, results and the fields of forms."""
+"""String types with a format, `Email` and `Uri`, for arguments, results and fields of forms."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pydantic_core import CoreSchema, core_schema
 
 
 class Format(NamedTuple):
-    """Says the format of a text, in `Annotated`: what does not have it is refused.
+    """Format of a string, in `Annotated`; other strings are refused.
 
     Args:
-        name: Its name in JSON Schema, such as `email`.
+        name: Name in JSON Schema, such as `email`.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Format(NamedTuple):
         return core_schema.chain_schema([handler(source), formatted(self.name)])
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        """Name the format in the schema of a model's field."""
+        """Add the format to the schema of a model's field."""
         return {**handler(core), "format": self.name}
 
 

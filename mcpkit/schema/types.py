@@ -109,7 +109,7 @@ def _elsewhere(annotation: Any) -> Described:
 
 
 def is_bare(annotation: object) -> bool:
-    """Tell whether an annotation is an alias of `typing` without brackets: `List`, which stands for `list`."""
+    """Return whether an annotation is an alias of `typing` without brackets: `List`, which stands for `list`."""
     return get_origin(annotation) is not None and not hasattr(annotation, "__args__")
 
 

@@ -1,9 +1,8 @@
-"""Validators of JSON values, as pydantic-core schemas: each accepts exactly what its JSON Schema accepts.
+"""Validators of JSON values, as pydantic-core schemas: each accepts exactly the values of its JSON Schema.
 
-They run in Python mode on what `pydantic_core.from_json` returns. JSON Schema says which values
-are alike and which are not, and Python disagrees at a few places: 5.0 is an integer and so is
-1e300, `true` is no number, a numeric string is no date, and a set has no duplicates.
-Only types with such a place pay for it.
+They run in Python mode on results of `pydantic_core.from_json`. JSON Schema differs from Python in a few places: 5.0
+is an integer and so is 1e300, `true` is not a number, a numeric string is not a date, and a set has no duplicates.
+Only types with such a difference have extra cost.
 """
 
 from __future__ import annotations
@@ -143,10 +142,10 @@ def _engine(pattern: str | re.Pattern[str]) -> Json:
 
 @lru_cache(maxsize=MOST_PATTERNS)
 def matches(pattern: str) -> Callable[[Any], bool]:
-    """Return what says whether a text fits a pattern, as the validators of texts do: in linear time where they do.
+    """Return a function that matches a pattern as validators of strings do, in linear time if they do.
 
     Raises:
-        RegistrationError: It is no regular expression.
+        RegistrationError: It is not a valid regular expression.
     """
     return SchemaValidator(string(pattern=pattern)).isinstance_python
 
@@ -351,7 +350,7 @@ _ALIKE = frozenset({str, float, type(None)})
 
 
 def is_unique(items: Sequence[Any]) -> bool:
-    """Tell whether no two JSON values are the same."""
+    """Return whether JSON values are all different."""
     kinds = set(map(type, items))
     if kinds == {int}:
         is_within = min(items) > -LARGEST_HASH and max(items) < LARGEST_HASH
@@ -400,9 +399,9 @@ _MOST_OF_ITEMS = 1_000
 
 
 def items_of_tuple(schemas: list[Json]) -> Json:
-    """Return `items` for an array whose `maxItems` is the number of its `prefixItems`.
+    """Return `items` for an array of a fixed length, with `maxItems` equal to the number of its `prefixItems`.
 
-    It allows and refuses nothing there. Some hosts drop `prefixItems`, and model APIs refuse an array without `items`.
+    It does not change the valid arrays. Some hosts drop `prefixItems`, and model APIs refuse an array without `items`.
     """
     import json  # not part of the start of a server without tuples
 

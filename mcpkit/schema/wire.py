@@ -112,7 +112,7 @@ def _url(node: Node) -> CoreSchema:
 
 
 def _lax_container(node: Node) -> Node:
-    """Let a JSON array or object in, whatever the author's class says of Python's types."""
+    """Accept a JSON array or object, whatever Python types the author's class requires."""
     node.pop("strict", None)
     if "config" in node:
         node["config"] = without(node["config"], "strict", "coerce_numbers_to_str")

@@ -60,7 +60,7 @@ def _core(checked: CheckedSchema) -> CoreSchema:
 
 
 def knows(schema: Json) -> bool:
-    """Tell whether a schema is valid and says nothing but what the validator in Rust, of from_schema.py, asks."""
+    """Return whether a schema is valid and only has keywords that the validator of from_schema.py supports."""
     named = schema.get("$defs", {})
     if not is_object(named) or schema.get("$schema", _DIALECT) != _DIALECT:
         return False

@@ -33,10 +33,10 @@ _KEYWORDS: dict[str, Json] = {
 
 
 def checked(schema: Json) -> Json:
-    """Return the schema of a form, with what a form can say of its root, and its fields in place.
+    """Return the schema of a form, with the keywords that a form may have at its root, and inlined fields.
 
     Raises:
-        RegistrationError: It is not the schema of a form; the message says where, and what to change.
+        RegistrationError: It is not the schema of a form. The message has the place and the remedy.
     """
     check_sendable("", "form", schema)
     if schema.get("type") != "object" or not is_object(schema.get("properties")):
